@@ -1,0 +1,39 @@
+# Everything starts from nothing: the targets build .venv themselves. See CONTRIBUTING.md.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test lint bench bench-accuracy bench-vram bench-speed clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[all,dev]' -c constraints.txt
+	touch $@
+
+demo: $(STAMP)  ## what legroom does, on this machine
+	@bash demo.sh $(BIN)/legroom
+
+test: $(STAMP)  ## fast tests, under 10 minutes on 2 cores
+	$(BIN)/python -m pytest tests
+
+lint: $(STAMP)  ## style, types, and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python tests/imports_direction.py
+
+bench: bench-vram bench-speed bench-accuracy  ## everything that takes longer; writes bench/RESULTS.md
+
+bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
+	$(BIN)/python -m bench.vram
+
+bench-speed: $(STAMP)  ## how long a prediction takes, against its imports
+	$(BIN)/python -m bench.speed
+
+bench-accuracy: $(STAMP)  ## predicted against measured host memory of real SB3 runs
+	$(BIN)/python -m bench.accuracy
+
+clean:
+	rm -rf $(VENV) build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

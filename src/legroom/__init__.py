@@ -1,0 +1,1 @@
+"""legroom makes reinforcement-learning training fit the machine you have."""

@@ -1,0 +1,42 @@
+"""Heavy things by name: the one way from the light core to modules that import torch, jax, ray and the like.
+
+An entry is `name -> (module:object, extra, package)`. `load` imports on first use and turns a missing package into
+one clear line, so that no other module needs a local import or a try/except.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from legroom.errors import MissingExtra
+
+CATALOG: dict[str, tuple[str, str, str]] = {
+    "sb3.build_spaces": ("legroom.backends.sb3_env:build_spaces", "sb3", "gymnasium"),
+    "sb3.trace": ("legroom.backends.sb3_trace:trace_run", "sb3", "stable-baselines3"),
+    "sb3.scratch": ("legroom.backends.sb3_scratch:measure_scratch", "sb3", "stable-baselines3"),
+    "sb3.run_from_call": ("legroom.backends.sb3_call:run_from_call", "sb3", "stable-baselines3"),
+    "sb3.run_from_model": ("legroom.backends.sb3_call:run_from_model", "sb3", "stable-baselines3"),
+    "sb3.MemoryCallback": ("legroom.backends.sb3_callback:MemoryCallback", "sb3", "stable-baselines3"),
+}
+
+_EXTRA_PACKAGES = {
+    "torch", "gymnasium", "stable_baselines3", "sb3_contrib", "cloudpickle", "jax", "brax", "mujoco", "ray", "pyboy",
+    "rasterio", "scipy", "pynvml", "starlette", "uvicorn",
+}  # fmt: skip
+
+
+def load(name: str) -> Any:
+    """Import and return the catalogued object.
+
+    Raises:
+        MissingExtra: its package is not installed.
+    """
+    target, extra, package = CATALOG[name]
+    module, _, attribute = target.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in _EXTRA_PACKAGES:
+            raise
+        raise MissingExtra(extra, missing.name or package, what=name) from missing

@@ -1,0 +1,49 @@
+"""What goes wrong, as exceptions that know their exit code and fit on one line.
+
+Only `cli.main` turns them into text and an exit code. Programmatic users catch `LegroomError`.
+"""
+
+EXIT_GOOD = 0
+EXIT_FINDINGS = 1  # findings, does not fit, leak
+EXIT_BAD_INPUT = 2
+EXIT_MISSING_EXTRA = 3
+EXIT_TRAINING_FAILED = 4
+EXIT_INTERRUPTED = 130
+
+
+class LegroomError(Exception):
+    """Base of everything legroom raises on purpose."""
+
+    exit_code = EXIT_FINDINGS
+
+
+class BadInput(LegroomError):
+    """Something the user gave cannot be used: says where, what, and the way out, in one line.
+
+    Args:
+        message: what is wrong, with the numbers.
+        hint: the way out.
+        path, line: the file and the 1-based line it stands in, where there is one.
+    """
+
+    exit_code = EXIT_BAD_INPUT
+
+    def __init__(self, message: str, *, hint: str = "", path: object = None, line: int | None = None) -> None:
+        where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        text = f"{where}{message}" + (f" ({hint})" if hint else "")
+        super().__init__(" ".join(text.split()))  # one line, whatever a library put into its own message
+        self.message, self.hint, self.path, self.line = message, hint, path, line
+
+
+class MissingExtra(LegroomError):
+    """A package that this command cannot work without is not installed."""
+
+    exit_code = EXIT_MISSING_EXTRA
+
+    def __init__(self, extra: str, package: str, *, what: str) -> None:
+        super().__init__(f"{what} needs {package}, which is not installed (pip install 'legroom[{extra}]')")
+        self.extra, self.package = extra, package
+
+
+class Untraceable(LegroomError):
+    """A policy or update that cannot be followed on fake tensors; callers fall back to arithmetic and say why."""

@@ -1,0 +1,1 @@
+"""The nouns: plain data, pydantic and the standard library only, no behaviour beyond what follows from the data."""

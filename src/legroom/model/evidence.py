@@ -1,0 +1,87 @@
+"""What is known about a run beyond its file: gathered once, then given to every part of the prediction.
+
+The parts do arithmetic on it and never measure, trace or import anything themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from legroom.model.footprint import Known, Phase
+from legroom.model.machine import Machine
+
+# ("alloc", id, nbytes) | ("free", id); the words of the allocator truth files
+Event = tuple[str, int, int] | tuple[str, int]
+
+
+@dataclass(frozen=True)
+class NetTrace:
+    """The memory of networks, optimizer and updates: followed on fake tensors, or estimated from shapes.
+
+    Args:
+        parameters: scalars in the policy, target networks included.
+        weights: bytes of parameters and buffers, target networks included.
+        targets: how many of those bytes are target networks.
+        gradients, optimizer: bytes once the first update is done.
+        transient: per phase, bytes alive at that phase's peak beyond weights, gradients and optimizer state,
+            by category: `batch` (inputs made from the buffer), `activations` (kept for backward), `temporaries`.
+        events: every allocation on the device in order, for the allocator simulator; empty when estimated.
+        known: TRACED, or ARITHMETIC when estimated.
+        error: relative error of `transient` (0 when traced).
+        note: why it was not traced, where it was not.
+    """
+
+    device: Literal["cpu", "cuda"]
+    parameters: int
+    weights: int
+    targets: int
+    gradients: int
+    optimizer: int
+    transient: Mapping[Phase, Mapping[str, int]] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+    known: Known = Known.TRACED
+    error: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class BaseFigures:
+    """Memory that any run of these library versions needs, measured in child processes or a shipped default.
+
+    Args:
+        trainer: PSS of a process that has imported the libraries and made its first (tiny) update.
+        worker: what one more SB3 worker process adds to the tree's PSS, its environment apart.
+        light_worker: the same for a torch-free worker.
+        errors: ± bytes for each of those names.
+    """
+
+    trainer: int
+    worker: int
+    light_worker: int
+    errors: Mapping[str, int]
+    known: Known
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Host memory a CPU update needs beyond its tensors (oneDNN workspaces, malloc's own), extrapolated to the run."""
+
+    nbytes: int
+    error: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything the parts may look at besides the run."""
+
+    machine: Machine
+    device: Literal["cpu", "cuda"]
+    base: BaseFigures
+    net: NetTrace | None = None
+    scratch: Scratch | None = None
+    env_nbytes: int | None = None  # one environment instance, where it was built and measured
+    library_versions: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,117 @@
+"""What follows from a Run alone: the shapes and counts that predicting, fitting and training share.
+
+One place, so that no two parts of legroom disagree about what a run stores or how many updates it makes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from legroom.errors import BadInput
+from legroom.model.algorithms import Algorithm, find_algorithm
+from legroom.model.run import Run
+from legroom.model.spaces import BoxSpace, DictSpace, Leaf, Space
+
+
+def algorithm_of(run: Run) -> Algorithm:
+    """Return the run's algorithm.
+
+    Raises:
+        BadInput: the backend has none of that name (reading has already refused such a file).
+    """
+    found = find_algorithm(run.backend, run.algo)
+    if found is None:
+        raise BadInput(f"unknown algorithm {run.algo!r} for backend {run.backend}", path=run.source)
+    return found
+
+
+def hyper(run: Run, key: str) -> Any:
+    """Return a hyperparameter as the constructor would see it: the run's own, or the algorithm's default."""
+    return run.hyperparams.get(key, algorithm_of(run).defaults.get(key))
+
+
+def spaces_of(run: Run) -> tuple[Space, Space]:
+    """Return the declared observation and action spaces.
+
+    Raises:
+        BadInput: the run has none and its environment was not built.
+    """
+    if run.env.spaces is None:
+        raise BadInput(
+            f"the spaces of env {run.env.id!r} are not known",
+            path=run.source,
+            hint="declare env.spaces in the run file or with --set env.spaces=..., or use --mode trace to build the env",
+        )
+    return run.env.spaces.observation, run.env.spaces.action
+
+
+def is_image(space: Space) -> bool:
+    """Return whether SB3 takes `space` for an image: 3 axes, uint8, 0..255 (`preprocessing.is_image_space`)."""
+    return isinstance(space, BoxSpace) and len(space.shape) == 3 and space.dtype == "uint8" and space.bounds == (0, 255)
+
+
+def stored_observation(run: Run) -> Space:
+    """Return the observation as a buffer stores it: stacked, and with channels first where it is an image.
+
+    Mirrors VecFrameStack (`StackedObservations`) and VecTransposeImage of stable-baselines3 2.9.
+    """
+    observation, _ = spaces_of(run)
+    if run.backend == "brax":
+        return observation
+    if isinstance(observation, DictSpace):
+        # VecTransposeImage leaves keys alone that are no image
+        return DictSpace(spaces={key: _stored_leaf(sub, run.env.frame_stack) for key, sub in observation.spaces.items()})
+    return _stored_leaf(observation, run.env.frame_stack)
+
+
+def _stored_leaf(space: Any, frame_stack: int | None) -> Any:
+    if not isinstance(space, BoxSpace):
+        return space
+    shape = space.shape
+    first = _channels_first(space)
+    if frame_stack and frame_stack > 1:
+        axis = 0 if first else len(shape) - 1
+        shape = tuple(n * frame_stack if i == axis else n for i, n in enumerate(shape))
+    if is_image(space) and not first:
+        shape = (shape[2], shape[0], shape[1])
+    return space.model_copy(update={"shape": shape})
+
+
+def _channels_first(space: BoxSpace) -> bool:
+    # SB3's is_image_space_channels_first: the smallest axis is the channel axis
+    return is_image(space) and space.shape.index(min(space.shape)) == 0
+
+
+def n_envs(run: Run) -> int:
+    return run.env.n_envs
+
+
+def n_workers(run: Run) -> int:
+    """Return how many environment processes there are; none when the environments live in the training process."""
+    if run.env.workers == "dummy":
+        return 0
+    return -(-run.env.n_envs // run.env.envs_per_worker)
+
+
+def rollout_rows(run: Run) -> int | None:
+    """Return the steps per environment an on-policy SB3 run stores before it updates, None for other families."""
+    return int(hyper(run, "n_steps")) if algorithm_of(run).family == "on-policy" and run.backend != "brax" else None
+
+
+def replay_rows(run: Run) -> int | None:
+    """Return the ring's rows per environment; a row holds one transition of each, so the ring may hold fewer than asked."""
+    if algorithm_of(run).family != "off-policy" or run.backend == "brax":
+        return None
+    return max(int(hyper(run, "buffer_size")) // run.env.n_envs, 1)
+
+
+def mask_size(action: Leaf | DictSpace) -> int:
+    """Return the number of action-mask entries sb3-contrib keeps per step."""
+    match action.type:
+        case "discrete":
+            return action.n
+        case "multidiscrete":
+            return sum(action.nvec)
+        case "multibinary":
+            return 2 * action.nbytes
+    return 0

@@ -1,0 +1,117 @@
+"""Items of memory and the Footprint they add up to.
+
+A footprint is a bill: every item says how many bytes, how often, where, in which phases, why, and how that is known.
+The peak of a place is the largest phase total; nothing is added that is not on the bill, so anyone can recompute it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from legroom.model.finding import Finding
+
+
+class Place(StrEnum):
+    """Where bytes live. HOST is the training process, WORKER each environment process."""
+
+    HOST = "host"
+    WORKER = "worker"
+    SHM = "shm"
+    GPU = "gpu"
+    DISK = "disk"
+
+
+class Phase(StrEnum):
+    """The stages of a run, in the order they come."""
+
+    START = "start"
+    COLLECT = "collect"
+    UPDATE = "update"
+    CHECKPOINT = "checkpoint"
+
+
+class Known(StrEnum):
+    """How a figure is known: computed from shapes, followed on fake tensors, measured here, or a shipped default."""
+
+    ARITHMETIC = "arithmetic"
+    TRACED = "traced"
+    MEASURED = "measured"
+    DEFAULT = "default"
+
+
+ALWAYS = tuple(Phase)
+HOST_PLACES = (Place.HOST, Place.WORKER, Place.SHM)  # what the process tree's PSS shows
+
+
+@dataclass(frozen=True)
+class Item:
+    """One block of bytes; `nbytes` is of one, `count` how many, `error` the ± bytes of one."""
+
+    name: str
+    nbytes: int
+    place: Place
+    why: str
+    phases: tuple[Phase, ...] = ALWAYS
+    count: int = 1
+    known: Known = Known.ARITHMETIC
+    error: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.count * self.nbytes
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The largest phase of a place: its bytes, and the band the truth is expected in."""
+
+    nbytes: int
+    low: int
+    high: int
+    phase: Phase
+
+
+@dataclass(frozen=True)
+class AllocatorPeaks:
+    """What the CUDA caching allocator itself reports: no context, no library workspace outside of it."""
+
+    peak_allocated: int
+    peak_reserved: int
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The whole bill of one run."""
+
+    name: str
+    items: tuple[Item, ...]
+    device: str  # "cpu" or "cuda"
+    findings: tuple[Finding, ...] = ()
+    allocator: AllocatorPeaks | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def at(self, phase: Phase, places: Iterable[Place] = HOST_PLACES) -> int:
+        """Return the bytes in `places` during `phase`."""
+        return sum(item.total for item in self._live(phase, tuple(places)))
+
+    @property
+    def host(self) -> Peak:
+        return self._peak(HOST_PLACES)
+
+    @property
+    def gpu(self) -> Peak | None:
+        return self._peak((Place.GPU,)) if self.device == "cuda" else None
+
+    def _live(self, phase: Phase, places: tuple[Place, ...]) -> list[Item]:
+        return [item for item in self.items if phase in item.phases and item.place in places]
+
+    def _peak(self, places: tuple[Place, ...]) -> Peak:
+        phase = max(Phase, key=lambda p: self.at(p, places))
+        live = self._live(phase, places)
+        nbytes = sum(item.total for item in live)
+        # Workers are alike, so an error repeats `count` times; different items err independently.
+        error = math.isqrt(sum((item.count * item.error) ** 2 for item in live))
+        return Peak(nbytes, max(0, nbytes - error), nbytes + error, phase)

@@ -1,0 +1,34 @@
+"""The Machine: what there is to run on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU; `free` is what other processes have left, `capability` its compute capability (8, 9)."""
+
+    name: str
+    total: int
+    free: int
+    capability: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Memory of this machine in bytes, as a process started now would find it.
+
+    Args:
+        limit: the container's (cgroup's) limit, None when there is none below the RAM.
+        available: what can still be allocated without swapping, inside the limit.
+    """
+
+    ram: int
+    limit: int | None
+    available: int
+    swap: int
+    shm: int
+    gpus: tuple[Gpu, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+    cores: int = 1

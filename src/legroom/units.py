@@ -1,0 +1,47 @@
+"""Sizes in bytes, to and from text: the one place that formats or parses them.
+
+GiB (1024³) and GB (1000³) differ by 7 %, which is more than the error of a good prediction, so they are never
+mixed: everything legroom prints is binary (GiB, MiB), and everything it reads may be either.
+"""
+
+import re
+
+from legroom.errors import BadInput
+
+MIB = 1 << 20
+GIB = 1 << 30
+LARGEST = (1 << 63) - 1  # what a size_t / int64 array dimension can still hold
+
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_FACTORS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
+_FACTORS |= {f"{p}ib": 1024**i for i, p in enumerate("kmgtp", 1)}
+_FACTORS |= {f"{p}b": 1000**i for i, p in enumerate("kmgtp", 1)}
+_SIZE = re.compile(r"\s*([0-9]+(?:[._][0-9]+)*\.?|\.[0-9]+)\s*([A-Za-z]*)\s*")
+
+
+def format_size(nbytes: float) -> str:
+    """Return `nbytes` as a short binary size: `209.4 GiB`, `12.0 MiB`, `512 B`."""
+    value, unit = float(nbytes), _BINARY[0]
+    for unit in _BINARY:
+        if abs(value) < 1023.95 or unit == _BINARY[-1]:
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def parse_size(text: str | int, *, what: str = "size") -> int:
+    """Return the bytes that `text` names: `16GiB`, `16G`, `8 GB`, `1.5TiB`, `1048576`.
+
+    A bare suffix (`G`) is binary, as in the options of docker, Slurm and systemd.
+
+    Raises:
+        BadInput: it is not a size, not positive, or over 2**63 bytes.
+    """
+    match = _SIZE.fullmatch(str(text))
+    factor = _FACTORS.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise BadInput(f"{what}: {text!r} is not a size", hint="write it as 16GiB, 16GB or in bytes")
+    nbytes = int(float(match[1].replace("_", "")) * factor)
+    if not 0 < nbytes <= LARGEST:
+        raise BadInput(f"{what}: {text!r} must be positive and below 2**63 bytes", hint="write it as 16GiB")
+    return nbytes
