@@ -1,1 +1,26 @@
-"""legroom makes reinforcement-learning training fit the machine you have."""
+"""legroom makes reinforcement-learning training fit the machine you have.
+
+    legroom.predict(PPO, "CnnPolicy", env, n_steps=2048)    what that constructor call would need; builds nothing
+    legroom.predict(run)                                    the same for a Run
+    legroom.predict_model(model)                            the same for a live SB3 model
+    legroom.read("mine:full")                               a Run from a file or a name
+    legroom.MemoryCallback()                                predicted and measured memory in SB3's logger
+
+Importing legroom imports none of the heavy libraries; the names above are resolved on first use.
+"""
+
+from legroom.lazily import lazy_exports
+
+__version__ = "0.1.0"
+__all__ = ["MemoryCallback", "predict", "predict_model", "probe", "read"]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "predict": "legroom.api",
+        "predict_model": "legroom.api",
+        "read": "legroom.reading",
+        "probe": "legroom.probing",
+        "MemoryCallback": "legroom.backends.sb3_callback",
+    },
+)

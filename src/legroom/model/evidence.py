@@ -45,6 +45,10 @@ class NetTrace:
     error: float = 0.0
     note: str = ""
 
+    @property
+    def traced(self) -> bool:
+        return self.known is Known.TRACED
+
 
 @dataclass(frozen=True)
 class BaseFigures:
@@ -55,6 +59,8 @@ class BaseFigures:
         worker: what one more SB3 worker process adds to the tree's PSS, its environment apart.
         light_worker: the same for a torch-free worker.
         errors: ± bytes for each of those names.
+        fork_worker: the same for a forked worker, which shares the trainer's pages until it writes to them.
+        helpers: the processes multiprocessing itself starts beside forkserver workers, together.
     """
 
     trainer: int
@@ -63,15 +69,22 @@ class BaseFigures:
     errors: Mapping[str, int]
     known: Known
     versions: Mapping[str, str] = field(default_factory=dict)
+    fork_worker: int = 0
+    helpers: int = 0
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """Host memory a CPU update needs beyond its tensors (oneDNN workspaces, malloc's own), extrapolated to the run."""
+    """Host memory a CPU update needs beyond its tensors (oneDNN workspaces, malloc's own), extrapolated to the run.
+
+    Args:
+        retained: how much malloc still holds between updates, besides weights, gradients and optimizer state.
+    """
 
     nbytes: int
     error: int
     why: str
+    retained: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,3 +98,4 @@ class Evidence:
     scratch: Scratch | None = None
     env_nbytes: int | None = None  # one environment instance, where it was built and measured
     library_versions: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # what the user should know about how this was gathered

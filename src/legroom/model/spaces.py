@@ -2,15 +2,19 @@
 
 They are declared in run files in the same words as gymnasium's, and exist without gymnasium so that a prediction
 by arithmetic imports nothing heavy. `backends.gym_spaces` converts to and from the real ones.
+
+`shape`, `dtype` and `nbytes` are what SB3 stores per step, whatever the kind of space.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from annotated_types import Ge, Le, MinLen
 
+from legroom.model.data import Data, Tagged
 from legroom.units import LARGEST
 
 # name -> bytes of one element; what numpy can hold and SB3 accepts
@@ -19,28 +23,21 @@ DTYPES = {
     "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
 }  # fmt: skip
 
-Dimension = Annotated[int, Field(ge=1, le=LARGEST)]
+Dtype = Literal[
+    "bool", "int8", "uint8", "int16", "uint16", "float16", "int32", "uint32", "float32", "int64", "uint64", "float64"
+]
+Dimension = Annotated[int, Ge(1), Le(LARGEST)]
 
 
-class _Space(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class BoxSpace(_Space):
+@dataclass(frozen=True)
+class BoxSpace(Data):
     """An array of bounded numbers. Bounds default to 0..255 for uint8 and -1..1 otherwise."""
 
-    type: Literal["box"] = "box"
     shape: tuple[Dimension, ...]
-    dtype: str = "float32"
+    dtype: Dtype = "float32"
     low: float | None = None
     high: float | None = None
-
-    @field_validator("dtype")
-    @classmethod
-    def _known_dtype(cls, value: str) -> str:
-        if value not in DTYPES:
-            raise ValueError(f"unknown dtype {value!r}; one of {', '.join(DTYPES)}")
-        return value
+    type: Literal["box"] = "box"
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -52,68 +49,60 @@ class BoxSpace(_Space):
         return math.prod(self.shape) * DTYPES[self.dtype]
 
 
-class DiscreteSpace(_Space):
+@dataclass(frozen=True)
+class DiscreteSpace(Data):
     """One of `n` values; a single int64 in gymnasium."""
 
-    type: Literal["discrete"] = "discrete"
     n: Dimension
+    type: Literal["discrete"] = "discrete"
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (1,)  # SB3 stores it as one number per step
-
-    @property
-    def dtype(self) -> str:
-        return "int64"
-
-    @property
-    def nbytes(self) -> int:
-        return 8
+    shape: ClassVar[tuple[int, ...]] = (1,)
+    dtype: ClassVar[str] = "int64"
+    nbytes: ClassVar[int] = 8
 
 
-class MultiDiscreteSpace(_Space):
+@dataclass(frozen=True)
+class MultiDiscreteSpace(Data):
     """Several discrete values side by side; int64 each in gymnasium."""
 
+    nvec: Annotated[tuple[Dimension, ...], MinLen(1)]
     type: Literal["multidiscrete"] = "multidiscrete"
-    nvec: tuple[Dimension, ...] = Field(min_length=1)
+
+    dtype: ClassVar[str] = "int64"
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (len(self.nvec),)
 
     @property
-    def dtype(self) -> str:
-        return "int64"
-
-    @property
     def nbytes(self) -> int:
         return 8 * len(self.nvec)
 
 
-class MultiBinarySpace(_Space):
+@dataclass(frozen=True)
+class MultiBinarySpace(Data):
     """`n` bits (an int, or a shape), one int8 each in gymnasium."""
 
-    type: Literal["multibinary"] = "multibinary"
     n: Dimension | tuple[Dimension, ...]
+    type: Literal["multibinary"] = "multibinary"
+
+    dtype: ClassVar[str] = "int8"
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.n,) if isinstance(self.n, int) else self.n
 
     @property
-    def dtype(self) -> str:
-        return "int8"
-
-    @property
     def nbytes(self) -> int:
         return math.prod(self.shape)
 
 
-class DictSpace(_Space):
+@dataclass(frozen=True)
+class DictSpace(Data):
     """Named sub-spaces. SB3 stores one array per key and does not take nested dicts."""
 
+    spaces: Annotated[dict[str, Space], MinLen(1)]
     type: Literal["dict"] = "dict"
-    spaces: dict[str, Space] = Field(min_length=1)
 
     @property
     def nbytes(self) -> int:
@@ -121,10 +110,11 @@ class DictSpace(_Space):
 
 
 Leaf = BoxSpace | DiscreteSpace | MultiDiscreteSpace | MultiBinarySpace
-Space = Annotated[
-    BoxSpace | DiscreteSpace | MultiDiscreteSpace | MultiBinarySpace | DictSpace, Field(discriminator="type")
-]
-DictSpace.model_rebuild()
+Space = Annotated[BoxSpace | DiscreteSpace | MultiDiscreteSpace | MultiBinarySpace | DictSpace, Tagged()]
+SPACE_TYPES: dict[str, Any] = {
+    "box": BoxSpace, "discrete": DiscreteSpace, "multidiscrete": MultiDiscreteSpace, "multibinary": MultiBinarySpace,
+    "dict": DictSpace,
+}  # fmt: skip
 
 
 def leaves(space: Any, prefix: str = "") -> dict[str, Leaf]:

@@ -1,0 +1,52 @@
+"""legroom from Python: the same predictions as the command line's, for scripts and notebooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from legroom.catalog import load
+from legroom.model.footprint import Footprint
+from legroom.model.machine import Machine
+from legroom.model.run import Run
+from legroom.predicting.predict import DeviceName, Mode
+from legroom.predicting.predict import predict as predict_run
+
+
+def predict(
+    what: Any,
+    policy: Any = None,
+    env: Any = None,
+    *,
+    machine: Machine | None = None,
+    mode: Mode = "auto",
+    device: DeviceName | str | None = None,
+    **arguments: Any,
+) -> Footprint:
+    """Return what a run will need, before anything of it is allocated.
+
+    Either `predict(run)` with a Run, or `predict(PPO, "CnnPolicy", env, n_steps=..., batch_size=...)` with what the
+    algorithm's constructor would get: for the script that dies while it *builds* its model.
+
+    Raises:
+        BadInput: an argument cannot be understood.
+    """
+    if isinstance(what, Run):
+        if policy is not None or env is not None or arguments:
+            raise TypeError("predict(run) takes no constructor arguments; change the run instead")
+        run = what
+    else:
+        run = load("sb3.run_from_call")(what, policy, env, **arguments)
+    return predict_run(run, machine, mode=mode, device=_device(device))
+
+
+def predict_model(model: Any, *, machine: Machine | None = None, mode: Mode = "auto") -> Footprint:
+    """Return what training a live SB3 model will need; its networks and buffers are only looked at."""
+    run = load("sb3.run_from_model")(model)
+    return predict_run(run, machine, mode=mode, device=_device(str(model.device)))
+
+
+def _device(device: str | None) -> DeviceName | None:
+    # SB3 takes "cuda:0" and "auto" too
+    if device is None or device == "auto":
+        return None
+    return "cuda" if device.startswith("cuda") else "cpu"

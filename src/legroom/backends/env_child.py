@@ -1,0 +1,184 @@
+"""The process that builds an environment for `sb3_env`: reads a task, writes an answer, both JSON.
+
+Everything an environment can do wrong becomes one line in the answer. Imports here are what every training process has
+anyway (numpy, gymnasium): they must not be counted as the environment's.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from legroom.backends.gym_spaces import from_gymnasium
+from legroom.backends.objects import resolve_object
+from legroom.errors import BadInput
+from legroom.probing.tree import process_memory
+
+CLOSE_TIMEOUT_S = 5.0
+LONGEST_MESSAGE = 600  # characters; some libraries print a whole configuration
+SECOND_INSTANCE_BELOW = 1 << 30  # a second one of a giant would be the out-of-memory we are asked to foresee
+
+# Packages whose import registers ids; SB3's own command line tools import them as well.
+PROVIDERS = ("ale_py", "pybullet_envs_gymnasium", "panda_gym", "highway_env", "minigrid", "gymnasium_robotics", "shimmy")
+
+
+class Failed(Exception):
+    """The environment cannot be used; the text is for the user."""
+
+
+def main() -> None:
+    """Carry out the task file named on the command line (after the path the bootstrap took)."""
+    task = json.loads(Path(sys.argv[2]).read_text())
+    answer_file = Path(task["answer"])
+    envs: list[Any] = []
+    try:
+        answer = describe(task, envs)
+    except Failed as failed:
+        answer = {"error": str(failed)}
+    except BadInput as refused:
+        answer = {"error": f"env {task['id']!r}: {refused.message}", "hint": refused.hint}
+    partial = answer_file.with_suffix(".partial")
+    partial.write_text(json.dumps(answer))
+    partial.replace(answer_file)
+    # Environments may own processes and windows; one that does not let go must not keep us.
+    timer = threading.Timer(CLOSE_TIMEOUT_S, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
+    for env in envs:
+        with suppress(BaseException):
+            env.close()
+    os._exit(0)
+
+
+def describe(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
+    """Build the environments into `envs` and return the answer: spaces, and the memory each has added."""
+    for module in task["preload"]:
+        with suppress(ImportError):
+            import_module(module)
+    before = _measure()
+    memory = []
+    for _ in range(task["instances"]):
+        try:
+            env = build(task["id"], task["kwargs"], task["wrappers"])
+            with stage(f"env {task['id']!r} raised in reset()"):
+                env.reset()
+        except Failed:
+            if not envs:
+                raise
+            break  # it can only be built once per process
+        envs.append(env)
+        after = _measure()
+        if before is None or after is None:
+            break
+        memory.append({key: max(0, after[key] - before[key]) for key in after})
+        if sum(memory[-1].values()) > SECOND_INSTANCE_BELOW:
+            break
+        before = after
+    observation, action = from_gymnasium(envs[0].observation_space), from_gymnasium(envs[0].action_space)
+    return {
+        "spaces": {"observation": observation.model_dump(), "action": action.model_dump()},
+        "memory": memory,
+        "imported_torch": "torch" in sys.modules and not task["preload"],
+    }
+
+
+def build(env_id: str, kwargs: dict[str, Any], wrappers: list[str | dict[str, Any]]) -> Any:
+    """Return the environment with its wrappers around it, the first in the list innermost.
+
+    Raises:
+        Failed: with the environment's own words.
+    """
+    env = _make(env_id, kwargs)
+    if not hasattr(env, "observation_space") or not hasattr(env, "action_space") or not hasattr(env, "reset"):
+        raise Failed(f"env {env_id!r} made a {type(env).__name__}, which is no gymnasium environment")
+    for wrapper in wrappers:
+        if isinstance(wrapper, dict):
+            if len(wrapper) != 1:
+                raise Failed(f"env.wrappers: {wrapper} must have one key, the wrapper's name")
+            ((name, arguments),) = wrapper.items()
+        else:
+            name, arguments = wrapper, None
+        wrap = resolve_object(name)
+        with stage(f"env.wrappers: {name} raised"):
+            env = wrap(env, **(arguments or {}))
+    return env
+
+
+def _make(env_id: str, kwargs: dict[str, Any]) -> Any:
+    if ":" in env_id:
+        factory = _find_factory(env_id)
+        if factory is not None:
+            with stage(f"env {env_id!r} raised"):
+                return factory(**kwargs)
+    try:
+        return _make_registered(env_id, kwargs)
+    except gymnasium.error.UnregisteredEnv as unknown:
+        if not _import_providers():
+            raise Failed(f"env {env_id!r}: {_short(str(unknown))}") from unknown
+    try:
+        return _make_registered(env_id, kwargs)
+    except gymnasium.error.UnregisteredEnv as unknown:
+        raise Failed(f"env {env_id!r}: {_short(str(unknown))}") from unknown
+
+
+def _make_registered(env_id: str, kwargs: dict[str, Any]) -> Any:
+    with stage(f"env {env_id!r} raised", but=gymnasium.error.UnregisteredEnv):
+        return gymnasium.make(env_id, **kwargs)
+
+
+def _find_factory(env_id: str) -> Callable[..., Any] | None:
+    """Return what `module:attr` names; None when it is gymnasium's `module:Id-v0`, an id the module registers."""
+    try:
+        found = resolve_object(env_id)
+    except BadInput:
+        registered = env_id.partition(":")[2] in gymnasium.registry  # importing the module may have added it
+        if registered:
+            return None
+        raise
+    if not callable(found):
+        raise Failed(f"env {env_id!r} is a {type(found).__name__}, not a class or function that makes an environment")
+    return found
+
+
+def _import_providers() -> bool:
+    """Import the installed packages that register ids and return whether there were any."""
+    present = [name for name in PROVIDERS if name not in sys.modules and find_spec(name) is not None]
+    for name in present:
+        with suppress(Exception):  # a broken package we only tried is not the user's concern
+            gymnasium.register_envs(import_module(name))
+    return bool(present)
+
+
+@contextmanager
+def stage(what: str, but: type[BaseException] | None = None) -> Iterator[None]:
+    """Turn any exception (sys.exit included) into `Failed`, in one line that begins with `what`."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Failed) or (but is not None and isinstance(error, but)):
+            raise
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise Failed(f"{what}: {_short(text)}") from error
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 3] + "..."
+
+
+def _measure() -> dict[str, int] | None:
+    """Return this process' own and file-backed resident bytes; None where the kernel does not tell."""
+    gc.collect()
+    memory = process_memory("self")
+    return None if memory is None else {"anon": memory.anon, "file": memory.rss_file}

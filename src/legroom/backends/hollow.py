@@ -1,0 +1,181 @@
+"""Environments and buffers of the right shapes with nothing in them.
+
+Tracing an update needs an environment that shows zeros and a buffer that hands out minibatches, but a mine rollout is
+105 GiB. A `HollowArray` is an array's shape and dtype; what is read from it is a zero broadcast to that shape, and what
+is written to it is dropped. The buffer classes are SB3's own with their observations hollowed out and a few rows
+instead of all, so the order in which a minibatch reaches the device stays the library's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.buffers import BaseBuffer
+from stable_baselines3.common.vec_env import VecEnv
+
+ROWS = 2  # what the small fields of a hollow buffer hold per environment; enough for any index arithmetic
+
+
+class HollowArray:
+    """The shape and dtype of an array: reads are broadcast zeros, writes are dropped."""
+
+    def __init__(self, shape: Sequence[int], dtype: Any) -> None:
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        # what indexing one element would give, broadcast: numpy itself works out the shape on a zero-stride array
+        first = key[0] if isinstance(key, tuple) else key
+        if isinstance(first, np.ndarray):
+            lead = 2 if isinstance(key, tuple) and len(key) > 1 and isinstance(key[1], np.ndarray) else 1
+            return zeros((*first.shape, *self.shape[lead:]), self.dtype)
+        return zeros(self.shape, self.dtype)[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def swapaxes(self, a: int, b: int) -> HollowArray:
+        shape = list(self.shape)
+        shape[a], shape[b] = shape[b], shape[a]
+        return HollowArray(shape, self.dtype)
+
+    def reshape(self, *shape: int) -> HollowArray:
+        return HollowArray(shape, self.dtype)
+
+
+def zeros(shape: Sequence[int], dtype: Any) -> np.ndarray:
+    """Return an array of zeros that takes no memory; it cannot be written to."""
+    return np.broadcast_to(np.zeros((), dtype=dtype), tuple(shape))
+
+
+def hollow_observations(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: hollow_observations(each) for key, each in value.items()}
+    return HollowArray(value.shape, value.dtype)
+
+
+class _ToDevice(BaseBuffer):
+    """Minibatches reach the device as they do from the real buffer: one fresh tensor per field."""
+
+    def to_torch(self, array: np.ndarray, copy: bool = True) -> torch.Tensor:
+        # th.tensor(array, device=cuda) allocates on the device once; without the host copy in between
+        host = torch.empty((), dtype=torch.from_numpy(np.zeros(1, array.dtype)).dtype)
+        return host.expand(array.shape).to(self.device)
+
+
+def hollow_rollout(base: type, plan: Callable[[int], list[int]]) -> type:
+    """Return SB3's rollout buffer class `base` with nothing in it; `plan(batch_size)` gives the minibatch sizes."""
+
+    class HollowRollout(_ToDevice, base):  # type: ignore[misc, valid-type]
+        def __init__(self, buffer_size: int, *args: Any, **kwargs: Any) -> None:
+            super().__init__(min(buffer_size, ROWS), *args, **kwargs)
+
+        def reset(self) -> None:
+            super().reset()
+            self.observations = hollow_observations(self.observations)
+
+        def add(self, *args: Any, **kwargs: Any) -> None:
+            self.pos = 0  # as many steps as the caller likes
+            super().add(*args, **kwargs)
+            self.full = True
+
+        def get(self, batch_size: int | None = None) -> Generator[Any, None, None]:
+            if not self.generator_ready:
+                self._flatten()
+            for size in plan(batch_size or 0):
+                yield self._get_samples(np.zeros(size, dtype=np.int64))
+
+        def _flatten(self) -> None:
+            for name in ("actions", "values", "log_probs", "advantages", "returns", "action_masks"):
+                if name in self.__dict__ and self.__dict__[name] is not None:
+                    self.__dict__[name] = self.swap_and_flatten(self.__dict__[name])
+            if isinstance(self.observations, dict):
+                self.observations = {key: self.swap_and_flatten(each) for key, each in self.observations.items()}
+            else:
+                self.observations = self.swap_and_flatten(self.observations)
+            self.generator_ready = True
+
+    return HollowRollout
+
+
+def hollow_replay(base: type) -> type:
+    """Return SB3's replay buffer class `base` with nothing in it; every sample is of the size asked for."""
+
+    class HollowReplay(_ToDevice, base):  # type: ignore[misc, valid-type]
+        def __init__(self, buffer_size: int, observation_space: Any, action_space: Any, **kwargs: Any) -> None:
+            super().__init__(ROWS * kwargs.get("n_envs", 1), observation_space, action_space, **kwargs)
+            self.observations = hollow_observations(self.observations)
+            if getattr(self, "next_observations", None) is not None:
+                self.next_observations = hollow_observations(self.next_observations)
+            self.pos, self.full = 0, True
+
+        def add(self, *args: Any, **kwargs: Any) -> None:
+            pass  # host memory only
+
+        def sample(self, batch_size: int, env: Any = None) -> Any:
+            return self._get_samples(np.zeros(batch_size, dtype=np.int64), env=env)
+
+    return HollowReplay
+
+
+class StubVecEnv(VecEnv):
+    """`n_envs` environments of the declared spaces that show zeros, pay nothing and never end."""
+
+    def __init__(self, n_envs: int, observation_space: spaces.Space, action_space: spaces.Space) -> None:
+        self.render_mode = None
+        super().__init__(n_envs, observation_space, action_space)
+        self._mask = np.ones((n_envs, _mask_size(action_space)), dtype=bool)
+
+    def _observations(self) -> Any:
+        space = self.observation_space
+        if isinstance(space, spaces.Dict):
+            return {key: self._batch(each) for key, each in space.spaces.items()}
+        return self._batch(space)
+
+    def _batch(self, space: spaces.Space) -> np.ndarray:
+        return zeros((self.num_envs, *(space.shape or ())), space.dtype)
+
+    def reset(self) -> Any:
+        return self._observations()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        pass
+
+    def step_wait(self) -> Any:
+        nothing = np.zeros(self.num_envs, dtype=np.float32)
+        return self._observations(), nothing, np.zeros(self.num_envs, dtype=bool), [{} for _ in range(self.num_envs)]
+
+    def close(self) -> None:
+        pass
+
+    def has_attr(self, attr_name: str) -> bool:
+        return attr_name == "action_masks"
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        if attr_name == "render_mode":
+            return [None] * self.num_envs
+        raise AttributeError(attr_name)
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        pass
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+        if method_name == "action_masks":
+            return list(self._mask)
+        raise AttributeError(method_name)
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        return [False] * self.num_envs
+
+
+def _mask_size(space: spaces.Space) -> int:
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(space.nvec.sum())
+    if isinstance(space, spaces.MultiBinary):
+        return 2 * int(np.prod(space.shape))
+    return 1

@@ -1,0 +1,86 @@
+"""Names for classes and functions, and back: what a Run holds where a library wants the object itself.
+
+A Run is plain data, so that it can be written to a file and read again. An object that can be imported is named
+`module:Qualname`, torch's own `torch.nn.ReLU` as one would write it. A class of a script's `__main__`, one defined
+inside a function, or a lambda has no such name; it is kept in this process and named `live:<n>`, which `resolve_object`
+understands for as long as the process lives, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from importlib import import_module
+from typing import Any
+
+from legroom.errors import BadInput
+
+LIVE = "live:"
+# As people and hyperparameter files abbreviate them.
+ALIASES = {"nn": "torch.nn", "th": "torch", "optim": "torch.optim", "gym": "gymnasium"}
+# Where the libraries document their classes, as against the modules that happen to define them.
+_PUBLIC_MODULES = ("torch.nn", "torch.optim")
+
+_live: list[Any] = []
+
+
+def register(obj: Any) -> str:
+    """Keep `obj` in this process and return its name there; the same object always gets the same one."""
+    for number, known in enumerate(_live):
+        if known is obj:
+            return f"{LIVE}{number}"
+    _live.append(obj)
+    return f"{LIVE}{len(_live) - 1}"
+
+
+def name_object(obj: Any) -> str:
+    """Return the name by which `resolve_object` finds `obj` again: one that can be imported, where there is one."""
+    module, qualname = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(qualname, str):
+        return register(obj)
+    for public in _PUBLIC_MODULES:
+        if module.startswith(public) and getattr(sys.modules.get(public), qualname, None) is obj:
+            return f"{public}.{qualname}"
+    # a script's __main__ is another module in every other process
+    importable = module != "__main__" and "<" not in qualname and _walk(sys.modules.get(module), qualname) is obj
+    return f"{module}:{qualname}" if importable else register(obj)
+
+
+def resolve_object(text: str) -> Any:
+    """Return the object called `text`: `module:Qualname`, `package.module.Class`, `nn.ReLU` or `live:<n>`.
+
+    Raises:
+        BadInput: it cannot be imported, or the module has no such thing.
+    """
+    if text.startswith(LIVE):
+        number = text.removeprefix(LIVE)
+        if not number.isdecimal() or int(number) >= len(_live):
+            raise BadInput(f"{text!r} lives in another process", hint="move the class to a module that can be imported")
+        return _live[int(number)]
+    module, colon, qualname = text.partition(":")
+    if not colon:
+        module, _, qualname = text.rpartition(".")
+    if not module or not qualname:
+        raise BadInput(f"{text!r} names no object", hint="write it as module:Name")
+    head, dot, rest = module.partition(".")
+    owner = _import(ALIASES.get(head, head) + dot + rest, text)
+    found = _walk(owner, qualname)
+    if found is None:
+        close = difflib.get_close_matches(qualname, dir(owner), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else ""
+        raise BadInput(f"{text!r}: {owner.__name__} has no {qualname!r}", hint=hint)
+    return found
+
+
+def _import(module: str, text: str) -> Any:
+    try:
+        return import_module(module)
+    except Exception as error:  # a user's module may raise anything
+        reason = f"{type(error).__name__}: {error}"
+        raise BadInput(f"{text!r} cannot be imported: {reason}") from error
+
+
+def _walk(owner: Any, qualname: str) -> Any:
+    for part in qualname.split("."):
+        owner = getattr(owner, part, None)
+    return owner

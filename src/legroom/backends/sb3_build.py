@@ -1,0 +1,179 @@
+"""Build the real SB3 algorithm of a run on the meta device, with hollow buffers and a stub environment.
+
+The constructor is the library's own, so whatever a release does with spaces, wrappers and policy arguments is done.
+Parameters are made on the meta device from the start: initialising 15 M of them with orthogonal matrices takes seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import sb3_contrib
+import stable_baselines3
+import torch
+from gymnasium import spaces
+from stable_baselines3.common import buffers
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
+from sb3_contrib.common.maskable import buffers as maskable
+from sb3_contrib.common.recurrent import buffers as recurrent
+
+from legroom.backends.gym_spaces import to_gymnasium
+from legroom.backends.hollow import StubVecEnv, hollow_replay, hollow_rollout
+from legroom.errors import BadInput, Untraceable
+from legroom.model.facts import algorithm_of, hyper, spaces_of
+from legroom.model.run import Run
+
+# policy_kwargs whose values are classes; in a run file they are names
+_TORCH_CLASSES = {"activation_fn": torch.nn, "optimizer_class": torch.optim}
+# constructor arguments that need objects legroom does not build, and that no device memory depends on
+_HOST_ONLY = {"rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_class", "replay_buffer_kwargs",
+              "tensorboard_log", "verbose", "optimize_memory_usage", "action_noise", "_init_setup_model"}  # fmt: skip
+
+
+def build_model(run: Run, plan: Callable[[int], list[int]], device: torch.device) -> BaseAlgorithm:
+    """Return the run's algorithm, built by its own constructor.
+
+    Args:
+        plan: minibatch sizes of one pass over the rollout, given the batch size (on-policy algorithms).
+
+    Raises:
+        Untraceable: a class that the run names cannot be imported, or the constructor refuses.
+        BadInput: the run declares no spaces.
+    """
+    algorithm = algorithm_of(run)
+    package = sb3_contrib if algorithm.package == "sb3_contrib" else stable_baselines3
+    algorithm_class = getattr(package, algorithm.name)
+    arguments = {k: _schedule(k, v) for k, v in run.hyperparams.items() if k not in _HOST_ONLY}
+    with importable(run), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        env = _stub_env(run)
+        dict_space = isinstance(env.observation_space, spaces.Dict)
+        if algorithm.recurrent:
+            raise Untraceable("RecurrentPPO: its LSTM runs as one cuDNN call whose reserve space is not modelled")
+        if algorithm.family == "on-policy":
+            if algorithm.masked:
+                base = maskable.MaskableDictRolloutBuffer if dict_space else maskable.MaskableRolloutBuffer
+            else:
+                base = buffers.DictRolloutBuffer if dict_space else buffers.RolloutBuffer
+            arguments["rollout_buffer_class"] = hollow_rollout(base, plan)
+        elif algorithm.family == "off-policy":
+            arguments |= _replay_arguments(run, dict_space)
+        else:
+            raise Untraceable(f"{algorithm.name} has no gradient update to trace")
+        policy_kwargs = policy_arguments(run)
+        try:
+            return algorithm_class(_policy(run), env, policy_kwargs=policy_kwargs, device=device, **arguments)
+        except Untraceable:
+            raise
+        except Exception as wrong:  # a library's constructor raises anything; its message is the reason
+            raise Untraceable(f"{algorithm.name} cannot be built: {type(wrong).__name__}: {wrong}") from wrong
+
+
+def _replay_arguments(run: Run, dict_space: bool) -> dict[str, Any]:
+    if dict_space:
+        base: type = buffers.DictReplayBuffer
+    elif int(hyper(run, "n_steps") or 1) > 1:
+        base = buffers.NStepReplayBuffer
+    else:
+        base = buffers.ReplayBuffer
+    arguments: dict[str, Any] = {"replay_buffer_class": hollow_replay(base)}
+    if base is buffers.NStepReplayBuffer:
+        arguments["replay_buffer_kwargs"] = {"n_steps": int(hyper(run, "n_steps")), "gamma": hyper(run, "gamma")}
+    return arguments
+
+
+def policy_arguments(run: Run) -> dict[str, Any]:
+    """Return SB3's policy_kwargs for the run, with names resolved to classes."""
+    arguments = {key: _resolve(key, value) for key, value in run.policy.kwargs.items()}
+    if run.policy.features_extractor:
+        arguments["features_extractor_class"] = find_class(run.policy.features_extractor)
+    if run.policy.features_extractor_kwargs:
+        arguments["features_extractor_kwargs"] = {
+            key: _resolve(key, value) for key, value in run.policy.features_extractor_kwargs.items()
+        }
+    return arguments
+
+
+def _resolve(key: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _resolve(name, each) for name, each in value.items()}
+    if not isinstance(value, str):
+        return value
+    if ":" in value and key.endswith(("_class", "_fn")):
+        return find_class(value)
+    if key in _TORCH_CLASSES:
+        name = value.rpartition(".")[2]
+        found = getattr(_TORCH_CLASSES[key], name, None)
+        if found is None:
+            raise Untraceable(f"policy.kwargs.{key}: {value!r} is not in {_TORCH_CLASSES[key].__name__}")
+        return found
+    if key == "features_extractor_class":
+        return find_class(value.replace(".", ":") if "." not in value else ":".join(value.rsplit(".", 1)))
+    return value
+
+
+def find_class(name: str) -> Any:
+    """Return the class that `module:Class` names.
+
+    Raises:
+        Untraceable: it cannot be imported.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        if not attribute:  # a bare name is one of SB3's own extractors
+            return getattr(import_module("stable_baselines3.common.torch_layers"), module)
+        found: Any = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+        return found
+    except Exception as wrong:  # importing user code raises anything
+        raise Untraceable(f"{name} cannot be imported: {type(wrong).__name__}: {wrong}") from wrong
+
+
+def _policy(run: Run) -> Any:
+    return find_class(run.policy.name) if ":" in run.policy.name else run.policy.name
+
+
+def _schedule(key: str, value: Any) -> Any:
+    # zoo files write schedules as lin_2.5e-4; memory does not depend on the rate, so its start stands for it
+    if isinstance(value, str) and value.startswith("lin_"):
+        return float(value[4:])
+    if key in ("train_freq",) and isinstance(value, list):
+        return tuple(value)
+    return value
+
+
+def _stub_env(run: Run) -> VecEnv:
+    observation, action = spaces_of(run)
+    env: VecEnv = StubVecEnv(run.env.n_envs, to_gymnasium(observation), to_gymnasium(action))
+    if run.env.normalize:
+        kwargs = dict(run.env.normalize) if isinstance(run.env.normalize, dict) else {}
+        env = VecNormalize(env, **kwargs)
+    if run.env.frame_stack and run.env.frame_stack > 1:
+        env = VecFrameStack(env, run.env.frame_stack)
+    return env
+
+
+@contextmanager
+def importable(run: Run) -> Iterator[None]:
+    """Make the modules beside the run file importable."""
+    folder = str(Path(run.source.partition(":")[0]).resolve().parent) if run.source else None
+    if folder is None or folder in sys.path:
+        yield
+        return
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+__all__ = ["BadInput", "NormalActionNoise", "OrnsteinUhlenbeckActionNoise", "build_model", "recurrent"]

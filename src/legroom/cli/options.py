@@ -1,0 +1,89 @@
+"""Options that several commands share, so that they read the same everywhere."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from legroom.errors import BadInput
+from legroom.model.machine import Machine
+from legroom.model.verdict import Budget
+from legroom.probing.gpu_table import find_gpu
+from legroom.units import parse_size
+
+
+class Device(StrEnum):
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class Mode(StrEnum):
+    AUTO = "auto"
+    TRACE = "trace"
+    ARITHMETIC = "arithmetic"
+
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the run; --n-envs 2 is short for --set n_envs=2."),
+]
+Like = Annotated[str | None, typer.Option(metavar="RUN", help="Take what the file does not say from this run.")]
+DeviceOption = Annotated[Device | None, typer.Option(help="Where it trains; default: cuda if there is one.")]
+CpuOnly = Annotated[bool, typer.Option("--cpu-only", help="The same as --device cpu.")]
+Ram = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory to fit into, e.g. 16GiB.")]
+Vram = Annotated[str | None, typer.Option(metavar="SIZE", help="GPU memory to fit into, e.g. 8GiB.")]
+GpuName = Annotated[str | None, typer.Option("--gpu", metavar="NAME", help='A known card, e.g. "RTX 4070".')]
+Reserve = Annotated[str, typer.Option(metavar="SHARE", help="Share of the budget to keep free, e.g. 10%.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+def chosen_device(device: Device | None, cpu_only: bool, wants_gpu: bool) -> str | None:
+    """Return the device the options ask for; a GPU budget alone means cuda.
+
+    Raises:
+        BadInput: --cpu-only together with a GPU.
+    """
+    if cpu_only and (device is Device.CUDA or (wants_gpu and device is None)):
+        raise BadInput("--cpu-only contradicts --device cuda, --gpu and --vram", hint="give one of them")
+    if cpu_only:
+        return Device.CPU.value
+    if device is not None:
+        return device.value
+    return Device.CUDA.value if wants_gpu else None
+
+
+def chosen_budget(machine: Machine, *, ram: str | None, vram: str | None, gpu: str | None, reserve: str) -> Budget:
+    """Return the budget the options give, and what is available on this machine where they give none.
+
+    Raises:
+        BadInput: a size, share or card that cannot be read.
+    """
+    ram_bytes, ram_origin = machine.available, "available on this machine"
+    if ram is not None:
+        ram_bytes, ram_origin = parse_size(ram, what="--ram"), "given"
+    vram_bytes, vram_origin = None, ""
+    if gpu is not None:
+        card = find_gpu(gpu)
+        vram_bytes, vram_origin = card.memory, f"a {card.name} has"
+    elif machine.gpus:
+        vram_bytes, vram_origin = machine.gpus[0].free, f"free on the {machine.gpus[0].name}"
+    if vram is not None:
+        vram_bytes, vram_origin = parse_size(vram, what="--vram"), "given"
+    return Budget(ram_bytes, vram_bytes, parse_share(reserve), ram_origin, vram_origin)
+
+
+def parse_share(text: str) -> float:
+    """Return `10%` or `0.1` as 0.1.
+
+    Raises:
+        BadInput: it is no share between 0 and 1.
+    """
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise BadInput(f"--reserve {text!r} is not a share", hint="write it as 10% or 0.1")
+    return share

@@ -1,0 +1,76 @@
+"""Options that are not options of the command but keys of the run: `--n-envs 2` is short for `--set n_envs=2`.
+
+Rewriting them before the option parser sees them keeps one mechanism (`--set`) for everything, and leaves each
+command's own options to typer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from legroom.errors import BadInput
+from legroom.model.algorithms import ALGORITHMS
+from legroom.reading import override_names
+
+SET = "--set"
+
+
+def rewrite_overrides(arguments: list[str], parameters: Iterable[Any]) -> list[str]:
+    """Return the arguments with every unknown `--name value` written as `--set name=value`.
+
+    Args:
+        parameters: the command's own parameters, as the option parser knows them.
+
+    Raises:
+        BadInput: the name is neither an option nor a key of any run, or its value is missing.
+    """
+    takes_value = {o: not getattr(p, "is_flag", False) for p in parameters for o in (*p.opts, *p.secondary_opts)}
+    takes_value["--help"] = False
+    if SET not in takes_value:
+        return arguments
+    rewritten: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if argument == "--":
+            return [*rewritten, argument, *rest]
+        if not argument.startswith("--"):
+            rewritten.append(argument)
+        elif name in takes_value:
+            rewritten.append(argument)
+            if takes_value[name] and not equals:
+                rewritten += [v for v in [next(rest, None)] if v is not None]
+        else:
+            key = _known_key(name, takes_value)
+            given = value if equals else next(rest, None)
+            if given is None:
+                raise BadInput(f"option {name} needs a value", hint=f"{name} VALUE")
+            rewritten += [SET, f"{key}={given}"]
+    return rewritten
+
+
+def split_settings(settings: Iterable[str]) -> list[tuple[str, str]]:
+    """Return `key=value` texts as pairs.
+
+    Raises:
+        BadInput: there is no `=`.
+    """
+    pairs = []
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise BadInput(f"--set {setting!r} is not key=value", hint="--set hyperparams.n_steps=512")
+        pairs.append((key, value))
+    return pairs
+
+
+def _known_key(option: str, own: Iterable[str]) -> str:
+    key = option.removeprefix("--")
+    names = {name for a in ALGORITHMS for name in override_names(a.backend, a.name)}
+    if "." in key or key.replace("-", "_") in names:
+        return key
+    known = sorted({*own, *(f"--{name.replace('_', '-')}" for name in names)})
+    near = get_close_matches(option.replace("_", "-"), known, n=1)
+    raise BadInput(f"no such option: {option}", hint=f"did you mean {near[0]}?" if near else "legroom COMMAND --help")

@@ -1,0 +1,68 @@
+"""`legroom predict RUN...`: what a run will need, item by item, before anything is allocated."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from legroom.cli import options
+from legroom.cli.overrides import split_settings
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD
+from legroom.fitting.free import with_free_savings
+from legroom.model.verdict import Budget, fits
+from legroom.predicting.predict import add_up, gather
+from legroom.probing import probe
+from legroom.reading import read_all
+from legroom.rendering.console import say, status
+from legroom.rendering.prediction import Prediction, comparison_text, prediction_json, prediction_text
+
+
+def run(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="mine:full, run.yaml, ppo.yml:atari, train.py")],
+    mode: Annotated[options.Mode, typer.Option(help="auto traces the networks where torch is installed.")] = options.Mode.AUTO,
+    device: options.DeviceOption = None,
+    cpu_only: options.CpuOnly = False,
+    ram: options.Ram = None,
+    vram: options.Vram = None,
+    gpu: options.GpuName = None,
+    reserve: options.Reserve = "0%",
+    like: options.Like = None,
+    settings: options.Settings = None,
+    json: options.Json = False,
+) -> int:
+    """What a run will need on host and GPU, item by item, and whether it fits.
+
+    One run gives its bill; several give a comparison. Exit code 1: it does not fit, or breaks a rule of its library.
+
+    \b
+    legroom predict mine:full
+    legroom predict mine:full mine:small --n-envs 2
+    legroom predict gameboy:default --gpu "RTX 4070"
+    legroom predict ppo.yml:atari --mode arithmetic --json
+    legroom predict constants.py --like gameboy:default
+    legroom predict train.py --set env.n_envs=8
+    """
+    machine = probe()
+    budget = options.chosen_budget(machine, ram=ram, vram=vram, gpu=gpu, reserve=reserve)
+    where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu))
+    overrides = split_settings(settings or [])
+    wanted = [one for target in runs for one in read_all(target, overrides=overrides, like=like)]
+    predictions = []
+    for number, one in enumerate(wanted, 1):
+        with status(f"predicting {one.name} ({number} of {len(wanted)})", show=not json and mode != "arithmetic"):
+            one, evidence = gather(one, machine, mode=mode.value, device=where)
+            footprint = add_up(one, evidence)
+            lean = add_up(with_free_savings(one), evidence)
+        predictions.append(Prediction(one, footprint, lean, _budget_of(footprint, budget), fits(footprint, budget)))
+    if json:
+        say(prediction_json(predictions))
+    elif len(predictions) == 1:
+        say(prediction_text(predictions[0]))
+    else:
+        say(comparison_text(predictions))
+    return EXIT_FINDINGS if any(p.bad for p in predictions) else EXIT_GOOD
+
+
+def _budget_of(footprint: Any, budget: Budget) -> Budget:
+    return budget

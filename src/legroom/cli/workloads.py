@@ -1,0 +1,20 @@
+"""`legroom workloads`: the named runs that ship with legroom."""
+
+from __future__ import annotations
+
+from legroom.cli import options
+from legroom.reading import read_all
+from legroom.rendering.console import say
+from legroom.rendering.workloads import workloads_json, workloads_text
+from legroom.workloads.registry import WORKLOADS
+
+
+def run(json: options.Json = False) -> None:
+    """The reference workloads, their named runs, and the commands to try.
+
+    \b
+    legroom workloads
+    legroom workloads --json
+    """
+    runs = [one for workload in WORKLOADS for one in read_all(workload)]
+    say(workloads_json(runs) if json else workloads_text(runs))

@@ -1,0 +1,76 @@
+"""The base of everything that can stand in a run file: plain frozen dataclasses that pydantic can validate.
+
+Pydantic models proper would cost 120 ms at every start (2026-11, pydantic 2.14; `bench/speed.py` times the whole
+command), most of it to build validators that a shipped, tested run does not need. So the nouns are dataclasses, and
+pydantic is imported the first time something has to be validated, dumped or described as a schema.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, Field, dataclass, fields, replace
+from functools import cache
+from typing import Any, ClassVar, Self
+
+TAG = "type"  # the field that tells the members of a union apart; always written
+
+
+class Data:
+    """Validation, copies and plain data for a frozen dataclass, under pydantic's own names."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    @classmethod
+    def model_validate(cls, data: Any) -> Self:
+        """Return the instance that plain data describes.
+
+        Raises:
+            pydantic.ValidationError: it does not.
+        """
+        return _adapter(cls).validate_python(data)
+
+    @classmethod
+    def model_json_schema(cls) -> dict[str, Any]:
+        return _adapter(cls).json_schema()
+
+    def model_dump(self, *, exclude_defaults: bool = False) -> dict[str, Any]:
+        """Return plain data (lists, dicts, numbers, text) that `model_validate` takes back."""
+        return _plain(self, exclude_defaults)
+
+    def model_copy(self, *, update: dict[str, Any]) -> Self:
+        """Return a copy with these fields replaced by values that are already of the right type."""
+        return replace(self, **update)  # type: ignore[type-var]
+
+
+def _plain(value: Any, exclude_defaults: bool) -> Any:
+    if isinstance(value, Data):
+        return {
+            f.name: _plain(getattr(value, f.name), exclude_defaults)
+            for f in fields(value)  # type: ignore[arg-type]
+            if f.name == TAG or not (exclude_defaults and getattr(value, f.name) == _default(f))
+        }
+    if isinstance(value, dict):
+        return {key: _plain(entry, exclude_defaults) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry, exclude_defaults) for entry in value]
+    return value
+
+
+def _default(f: Field[Any]) -> Any:
+    return f.default_factory() if f.default_factory is not MISSING else f.default
+
+
+@cache
+def _adapter(cls: type) -> Any:
+    from pydantic import TypeAdapter  # heavy: only when something is to be validated
+
+    return TypeAdapter(cls)
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """Marks a union whose members are told apart by their `type` (pydantic's discriminator)."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic import Discriminator
+
+        return Discriminator(TAG).__get_pydantic_core_schema__(source, handler)

@@ -1,0 +1,427 @@
+"""Simulate PyTorch's CUDA caching allocator: a sequence of requests in, reserved segments and peaks out.
+
+What a GPU run needs is not the sum of its tensors but what this allocator takes from the driver: it rounds, keeps
+separate pools for small and large requests, splits segments and never gives them back on its own. The order of
+requests decides how well the cache fits them, so a prediction has to replay the order and not only add up sizes.
+
+Mirrors c10/cuda/CUDACachingAllocator.cpp of torch 2.13-2.14 for one device and one stream, which is all that
+Stable-Baselines3 uses. Not modelled: several streams, CUDA graphs' private pools, garbage_collection_threshold and
+roundup_power2_divisions (off by default). Expandable segments follow the source but could not be held against a real
+run here (2026-11); everything else reproduces recorded runs of the real allocator to the byte (`bench/vram.py`,
+tests/predicting/fixtures).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from legroom.units import MIB
+
+MIN_BLOCK_BYTES = 512  # kMinBlockSize: every size is a multiple of it
+SMALL_REQUEST_BYTES = MIB  # kSmallSize: requests up to this come from the small pool
+SMALL_SEGMENT_BYTES = 2 * MIB  # kSmallBuffer
+LARGE_SEGMENT_BYTES = 20 * MIB  # kLargeBuffer
+OWN_SEGMENT_BYTES = 10 * MIB  # kMinLargeAlloc: from here on a request gets a segment of its own size
+ROUND_SEGMENT_BYTES = 2 * MIB  # kRoundLarge
+NON_SPLIT_ROUNDING_BYTES = LARGE_SEGMENT_BYTES  # max_non_split_rounding_mb
+_NO_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What PYTORCH_CUDA_ALLOC_CONF can say, and how much the device has for segments (None: without end)."""
+
+    expandable_segments: bool = False
+    max_split_size_mb: int | None = None
+    capacity: int | None = None
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What the allocator did with a sequence.
+
+    Args:
+        segments: bytes of every segment taken from the driver, in order (pages mapped, when segments can expand).
+        allocated_at_reserved_peak: bytes handed out when `peak_reserved` was first reached.
+        reserved_peak_event, allocated_peak_event: indices into the events of the requests that set the peaks.
+        live_at_reserved_peak, live_at_allocated_peak: block bytes by request id at those moments; a block can be
+            larger than its request, because a small remainder is not split off.
+        released: bytes given back to the driver by release-and-retry.
+        oom: the index of the event that could not be served, None when all were; nothing after it is replayed.
+    """
+
+    peak_allocated: int
+    peak_reserved: int
+    segments: tuple[int, ...]
+    allocated_at_reserved_peak: int = 0
+    reserved_peak_event: int = -1
+    allocated_peak_event: int = -1
+    live_at_reserved_peak: dict[int, int] = field(default_factory=dict)
+    live_at_allocated_peak: dict[int, int] = field(default_factory=dict)
+    released: int = 0
+    oom: int | None = None
+    oom_request: int = 0
+
+    @property
+    def fragmentation(self) -> int:
+        """Bytes reserved but not handed out at the reserved peak."""
+        return self.peak_reserved - self.allocated_at_reserved_peak
+
+
+def replay(events: Iterable[Sequence[Any]], settings: Settings = Settings()) -> Replay:  # noqa: B008  frozen
+    """Return what the allocator does with `events`: `("alloc", id, nbytes)` and `("free", id)`.
+
+    Other entries (`segment_alloc`, `segment_free`) are results of the allocator and ignored. A request of zero bytes
+    takes nothing. Frees of unknown ids are ignored, as a recording may start in the middle of a run.
+    """
+    events = events if isinstance(events, (list, tuple)) else list(events)
+    first = _simulate(events, settings)
+    # Which requests were alive at the peaks is known only afterwards; collecting them on the way would copy the
+    # table at every new peak, so it is read off the request sizes in a second, cheap pass.
+    live_reserved, live_allocated = _live_at(events, first.sizes, (first.reserved_at, first.allocated_at))
+    return Replay(
+        peak_allocated=first.peak_allocated,
+        peak_reserved=first.peak_reserved,
+        segments=tuple(first.segments),
+        allocated_at_reserved_peak=first.allocated_at_reserved_peak,
+        reserved_peak_event=first.reserved_at,
+        allocated_peak_event=first.allocated_at,
+        live_at_reserved_peak=live_reserved,
+        live_at_allocated_peak=live_allocated,
+        released=first.released,
+        oom=first.oom,
+        oom_request=first.oom_request,
+    )
+
+
+def round_size(nbytes: int) -> int:
+    """Return the bytes a request takes up: a multiple of 512, at least 512."""
+    return max(MIN_BLOCK_BYTES, -(-nbytes // MIN_BLOCK_BYTES) * MIN_BLOCK_BYTES)
+
+
+def segment_size(size: int) -> int:
+    """Return the segment taken from the driver for a rounded request that no cached block can serve."""
+    if size <= SMALL_REQUEST_BYTES:
+        return SMALL_SEGMENT_BYTES
+    if size < OWN_SEGMENT_BYTES:
+        return LARGE_SEGMENT_BYTES
+    return -(-size // ROUND_SEGMENT_BYTES) * ROUND_SEGMENT_BYTES
+
+
+class _Block:
+    """A piece of a segment; `prev`/`next` are its neighbours in the same segment, by address."""
+
+    __slots__ = ("address", "allocated", "mapped", "next", "prev", "size", "small")
+
+    def __init__(self, address: int, size: int, small: bool, mapped: bool = True) -> None:
+        self.address, self.size, self.small, self.mapped = address, size, small, mapped
+        self.allocated = False
+        self.prev: _Block | None = None
+        self.next: _Block | None = None
+
+
+class _Pool:
+    """The free blocks of one pool, ordered by size and then address (best fit, ties to the lower address)."""
+
+    def __init__(self, small: bool) -> None:
+        self.small = small
+        self.free: list[tuple[int, int]] = []  # (size, address), sorted
+        self.at: dict[int, _Block] = {}  # address -> free block
+        self.tail: _Block | None = None  # the unmapped end of the expandable segment
+
+    def insert(self, block: _Block) -> None:
+        insort(self.free, (block.size, block.address))
+        self.at[block.address] = block
+
+    def remove(self, block: _Block) -> None:
+        del self.free[bisect_left(self.free, (block.size, block.address))]
+        del self.at[block.address]
+
+
+class _simulate:  # noqa: N801  used as a function: it runs on construction and holds the results
+    def __init__(self, events: Sequence[Sequence[Any]], settings: Settings) -> None:
+        self.expandable = settings.expandable_segments
+        mb = settings.max_split_size_mb
+        self.max_split = _NO_LIMIT if mb is None else mb * MIB
+        self.capacity = _NO_LIMIT if settings.capacity is None else settings.capacity
+        self.pools = (_Pool(small=False), _Pool(small=True))
+        self.next_address = 1 << 50
+        self.allocated = self.reserved = self.released = 0
+        self.peak_allocated = self.peak_reserved = self.allocated_at_reserved_peak = 0
+        self.allocated_at = self.reserved_at = -1
+        self.segments: list[int] = []
+        self.sizes: dict[int, int] = {}  # event index -> block bytes of that request
+        self.oom: int | None = None
+        self.oom_request = 0
+        self._run(events)
+
+    def _run(self, events: Sequence[Sequence[Any]]) -> None:
+        live: dict[Any, _Block] = {}
+        for index, event in enumerate(events):
+            kind = event[0]
+            if kind == "alloc":
+                if event[2] <= 0:
+                    continue
+                block = self._allocate(round_size(event[2]))
+                if block is None:
+                    self.oom, self.oom_request = index, event[2]
+                    return
+                live[event[1]] = block
+                self.sizes[index] = block.size
+                self.allocated += block.size
+                if self.allocated > self.peak_allocated:
+                    self.peak_allocated, self.allocated_at = self.allocated, index
+                if self.reserved > self.peak_reserved:
+                    self.peak_reserved, self.reserved_at = self.reserved, index
+                    self.allocated_at_reserved_peak = self.allocated
+            elif kind == "free":
+                block = live.pop(event[1], None)
+                if block is not None:
+                    self._free(block)
+
+    def _allocate(self, size: int) -> _Block | None:
+        pool = self.pools[size <= SMALL_REQUEST_BYTES]
+        block = (
+            self._take_cached(pool, size)
+            or self._grow(pool, size)
+            or (self._release_oversized(pool, size) and self._grow(pool, size))
+            or (self._release_all() and self._grow(pool, size))
+        )
+        if not block:
+            return None
+        self._split(pool, block, size)
+        block.allocated = True
+        return block
+
+    def _take_cached(self, pool: _Pool, size: int) -> _Block | None:
+        at = bisect_left(pool.free, (size, 0))
+        if at == len(pool.free):
+            return None
+        if self.expandable:
+            # a block that can grow counts as large as it can become, so the smaller neighbours are preferred
+            while at + 1 < len(pool.free) and self._reach(pool, at + 1) < self._reach(pool, at):
+                at += 1
+        found, address = pool.free[at]
+        if size < self.max_split <= found:
+            return None  # oversized blocks are kept whole for oversized requests
+        if size >= self.max_split and found >= size + NON_SPLIT_ROUNDING_BYTES:
+            return None
+        del pool.free[at]
+        return pool.at.pop(address)
+
+    @staticmethod
+    def _reach(pool: _Pool, at: int) -> int:
+        size, address = pool.free[at]
+        after = pool.at[address].next
+        return size + (after.size if after is not None and not after.mapped else 0)
+
+    def _grow(self, pool: _Pool, size: int) -> _Block | None:
+        """Take a new segment (or more pages of the expandable one) from the driver; None when it has no more."""
+        if self.expandable:
+            return self._expand(pool, size)
+        nbytes = segment_size(size)
+        if self.reserved + nbytes > self.capacity:
+            return None
+        self._reserve(nbytes)
+        block = _Block(self.next_address, nbytes, pool.small)
+        self.next_address += nbytes + ROUND_SEGMENT_BYTES  # never adjacent: segments do not merge
+        return block
+
+    def _reserve(self, nbytes: int) -> None:
+        self.reserved += nbytes
+        self.segments.append(nbytes)
+
+    def _expand(self, pool: _Pool, size: int) -> _Block | None:
+        page = SMALL_SEGMENT_BYTES if pool.small else LARGE_SEGMENT_BYTES
+        if pool.tail is None:
+            # the address space is reserved once, larger than the device, and mapped page by page
+            pool.tail = _Block(self.next_address, _NO_LIMIT // 4, pool.small, mapped=False)
+            self.next_address += _NO_LIMIT // 2
+        block = self._first_room(pool, size)
+        while block is not None and (not block.mapped or block.size < size):
+            hole = block if not block.mapped else block.next
+            have = 0 if not block.mapped else block.size
+            assert hole is not None
+            nbytes = min(-(-(size - have) // page) * page, hole.size)
+            if self.reserved + nbytes > self.capacity:
+                return None
+            self._reserve(nbytes)
+            block = self._map(pool, hole, nbytes)
+        if block is not None:
+            pool.remove(block)
+        return block
+
+    def _first_room(self, pool: _Pool, size: int) -> _Block | None:
+        """Return the lowest run of free and unmapped blocks that has `size` bytes of address space."""
+        block = pool.tail
+        holes = []
+        while block is not None:
+            if not block.mapped:
+                holes.append(block)
+            block = block.prev
+        for hole in reversed(holes):
+            start = hole.prev if hole.prev is not None and not hole.prev.allocated else hole
+            room, block = 0, start
+            while block is not None and not block.allocated and room < size:
+                room += block.size
+                block = block.next
+            if room >= size:
+                return start
+        return None
+
+    def _map(self, pool: _Pool, hole: _Block, nbytes: int) -> _Block:
+        """Map the first `nbytes` of an unmapped block, merge them with free neighbours, and return the result."""
+        if nbytes < hole.size:
+            mapped = _Block(hole.address, nbytes, pool.small)
+            mapped.prev, mapped.next = hole.prev, hole
+            if hole.prev is not None:
+                hole.prev.next = mapped
+            hole.prev = mapped
+            hole.address += nbytes
+            hole.size -= nbytes
+        else:
+            mapped = hole
+            mapped.mapped = True
+        return self._merge(pool, mapped)
+
+    def _split(self, pool: _Pool, block: _Block, size: int) -> None:
+        remaining = block.size - size
+        if pool.small or self.expandable:
+            if remaining < MIN_BLOCK_BYTES:
+                return
+        elif size >= self.max_split or remaining <= SMALL_REQUEST_BYTES:
+            return
+        rest = _Block(block.address + size, remaining, pool.small)
+        rest.prev, rest.next = block, block.next
+        if block.next is not None:
+            block.next.prev = rest
+        block.next = rest
+        block.size = size
+        pool.insert(rest)
+
+    def _free(self, block: _Block) -> None:
+        self.allocated -= block.size
+        block.allocated = False
+        self._merge(self.pools[block.small], block)
+
+    def _merge(self, pool: _Pool, block: _Block) -> _Block:
+        """Join a free block with its free neighbours, put it into the pool and return it."""
+        before, after = block.prev, block.next
+        if before is not None and not before.allocated and before.mapped:
+            pool.remove(before)
+            block.address = before.address
+            block.size += before.size
+            block.prev = before.prev
+            if block.prev is not None:
+                block.prev.next = block
+        if after is not None and not after.allocated and after.mapped:
+            pool.remove(after)
+            block.size += after.size
+            block.next = after.next
+            if block.next is not None:
+                block.next.prev = block
+        pool.insert(block)
+        return block
+
+    def _release_oversized(self, pool: _Pool, size: int) -> bool:
+        """Give back just enough oversized cached segments for `size`; only with max_split_size_mb."""
+        if self.max_split == _NO_LIMIT or self.expandable:
+            return False
+        wanted = max(size, self.max_split)
+        at = bisect_left(pool.free, (wanted, 0))
+        if at < len(pool.free):
+            self._release(pool, pool.at[pool.free[at][1]])
+            return True
+        got = 0
+        while got < wanted and pool.free and pool.free[-1][0] >= self.max_split:
+            largest = pool.at[pool.free[-1][1]]
+            got += largest.size
+            self._release(pool, largest)
+        return got >= wanted
+
+    def _release_all(self) -> bool:
+        """Give back every cached segment that is free as a whole, then say that it is worth trying again."""
+        for pool in self.pools:
+            for block in list(pool.at.values()):
+                if self.expandable:
+                    self._unmap(pool, block)
+                elif block.prev is None and block.next is None:
+                    self._release(pool, block)
+        return True
+
+    def _release(self, pool: _Pool, block: _Block) -> None:
+        pool.remove(block)
+        self.reserved -= block.size
+        self.released += block.size
+
+    def _unmap(self, pool: _Pool, block: _Block) -> None:
+        """Give back the whole pages inside a free block of the expandable segment."""
+        page = SMALL_SEGMENT_BYTES if pool.small else LARGE_SEGMENT_BYTES
+        base = 1 << 50  # segments start here, plus multiples of _NO_LIMIT // 2, both multiples of 2 MiB pages
+        offset = (block.address - base) % (_NO_LIMIT // 2)
+        low, high = -(-offset // page) * page, (offset + block.size) // page * page
+        if low >= high:
+            return
+        pool.remove(block)
+        self.reserved -= high - low
+        self.released += high - low
+        before, after = low - offset, offset + block.size - high
+        hole = _Block(block.address + before, high - low, pool.small, mapped=False)
+        hole.prev, hole.next = block.prev, block.next
+        if before:
+            left = _Block(block.address, before, pool.small)
+            left.prev, left.next = block.prev, hole
+            if block.prev is not None:
+                block.prev.next = left
+            hole.prev = left
+            pool.insert(left)
+        elif block.prev is not None:
+            block.prev.next = hole
+        if after:
+            right = _Block(hole.address + hole.size, after, pool.small)
+            right.prev, right.next = hole, block.next
+            if block.next is not None:
+                block.next.prev = right
+            hole.next = right
+            pool.insert(right)
+        elif block.next is not None:
+            block.next.prev = hole
+        self._join_holes(pool, hole)
+
+    @staticmethod
+    def _join_holes(pool: _Pool, hole: _Block) -> None:
+        after = hole.next
+        if after is not None and not after.mapped:
+            hole.size += after.size
+            hole.next = after.next
+            if after.next is not None:
+                after.next.prev = hole
+            if pool.tail is after:
+                pool.tail = hole
+        before = hole.prev
+        if before is not None and not before.mapped:
+            before.size += hole.size
+            before.next = hole.next
+            if hole.next is not None:
+                hole.next.prev = before
+            if pool.tail is hole:
+                pool.tail = before
+
+
+def _live_at(
+    events: Sequence[Sequence[Any]], sizes: dict[int, int], moments: tuple[int, int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the live requests (id -> block bytes) right after each of two events."""
+    live: dict[int, int] = {}
+    found: dict[int, dict[int, int]] = {-1: {}}
+    for index, event in enumerate(events[: max(moments) + 1]):
+        if event[0] == "alloc" and index in sizes:
+            live[event[1]] = sizes[index]
+        elif event[0] == "free":
+            live.pop(event[1], None)
+        if index in moments:
+            found[index] = dict(live)
+    return found[moments[0]], found[moments[1]]

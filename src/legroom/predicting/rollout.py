@@ -1,0 +1,99 @@
+"""Predict the rollout buffer of an on-policy run.
+
+One array per field, `[n_steps, n_envs, ...]`, allocated anew for every rollout with `np.zeros`; its pages are resident
+once they are written. When the rollout is complete, `RolloutBuffer.get` swaps and flattens the first two axes, field
+after field, which copies: at its peak the largest field exists twice. With one environment (or one step) the axes
+need no copying and NumPy returns a view. The copy is over before the first minibatch is made, so it never meets the
+memory of the update: it counts to the end of collecting.
+
+Mirrors `RolloutBuffer`, `DictRolloutBuffer` (stable_baselines3/common/buffers.py, 2.9.2) and the maskable and
+recurrent buffers of sb3-contrib 2.9.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from legroom.model.evidence import Evidence
+from legroom.model.facts import algorithm_of, mask_size, rollout_rows, spaces_of
+from legroom.model.footprint import Item, Phase, Place
+from legroom.model.run import Run
+from legroom.model.spaces import DTYPES
+from legroom.predicting.stored import (
+    FLOAT32,
+    actions_nbytes,
+    is_sb3,
+    keeps_float32,
+    lstm_elements,
+    observation_leaves,
+)
+from legroom.units import format_size
+
+SCALARS = 6  # rewards, returns, episode_starts, values, log_probs, advantages: float32 each
+COPIED_SCALARS = ("values", "log_probs", "advantages", "returns")  # rewards and episode starts stay as they are
+FILLED = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
+LEAN_OVERHEAD = 1.03  # page tables and version chains of lean storage where nothing repeats
+
+
+def rollout_items(run: Run, evidence: Evidence) -> Iterator[Item]:
+    """Yield the fields of the rollout buffer and the copy at flatten; nothing for other families."""
+    rows = rollout_rows(run)
+    if rows is None or not is_sb3(run):
+        return
+    fields = _fields(run, evidence)
+    slots = rows * run.env.n_envs
+    shape = f"{rows:,} steps x {run.env.n_envs:,} envs"
+    lean = run.memory.rollout == "lean"
+    for name, each in fields.items():
+        whole = slots * each
+        if lean and name.startswith("observations"):
+            yield Item(f"rollout.{name}", _lean(whole, run), Place.HOST, _lean_why(run, shape, each), FILLED)
+        else:
+            yield Item(f"rollout.{name}", whole, Place.HOST, f"{shape} x {each:,} B", FILLED)
+    if lean:
+        return  # minibatches are decoded straight from the store, there is nothing to flatten
+    name, largest = max(_copied(fields).items(), key=lambda field: field[1])
+    if run.env.n_envs > 1 and rows > 1:
+        why = f"RolloutBuffer.get copies field after field before the first minibatch; {name} is the largest"
+        yield Item("rollout.flatten copy", slots * largest, Place.HOST, why, (Phase.COLLECT,))
+
+
+def _fields(run: Run, evidence: Evidence) -> dict[str, int]:
+    """Return bytes per environment step of each field."""
+    algorithm = algorithm_of(run)
+    _, action = spaces_of(run)
+    old = keeps_float32(evidence.library_versions)
+    fields = {
+        f"observations[{key}]" if key else "observations": elements * (FLOAT32 if old else DTYPES[dtype])
+        for key, (elements, dtype) in observation_leaves(run).items()
+    }
+    fields["actions"] = FLOAT32 * len_of(action) if old else actions_nbytes(action, replay=False)  # type: ignore[arg-type]
+    fields["scalars"] = SCALARS * FLOAT32
+    if algorithm.masked:
+        fields["action masks"] = FLOAT32 * mask_size(action)
+    if algorithm.recurrent:
+        fields["lstm states"] = 4 * FLOAT32 * lstm_elements(run, algorithm)  # hidden and cell, actor and critic
+    return fields
+
+
+def len_of(action: object) -> int:
+    """Return how many numbers one action has."""
+    count = 1
+    for n in getattr(action, "shape", (1,)):
+        count *= n
+    return count
+
+
+def _copied(fields: dict[str, int]) -> dict[str, int]:
+    # LSTM states are four arrays and the scalars six, each copied for itself
+    parts = {"scalars": SCALARS, "lstm states": 4}
+    return {name: each // parts.get(name, 1) for name, each in fields.items()}
+
+
+def _lean(whole: int, run: Run) -> int:
+    return int(whole * LEAN_OVERHEAD / (run.env.frame_stack or 1))
+
+
+def _lean_why(run: Run, shape: str, each: int) -> str:
+    stack = f", each frame of the stack of {run.env.frame_stack} once" if (run.env.frame_stack or 1) > 1 else ""
+    return f"at most {shape} x {format_size(each)}{stack}; what repeats is stored once (measured by a probe later)"

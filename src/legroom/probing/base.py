@@ -1,0 +1,141 @@
+"""What every run of the installed libraries needs: interpreter, torch, SB3 and the processes around them.
+
+These bytes depend on versions and builds (a CUDA build of torch doubles them), not on the run, and no arithmetic gives
+them. So a child process (`base_child.py`) imports the libraries, makes a first tiny update, starts two workers, and
+reports; the figures are kept as JSON under the user's cache directory, one file per set of versions. A prediction by
+arithmetic never measures: it takes the cached figures, or the shipped ones with a wider error.
+
+Measured in anonymous pages plus all pages of mapped libraries: in the sum of PSS of a lone process tree the libraries'
+pages count once, whereas the child's own PSS would shrink whenever some other process on the machine has torch loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from legroom.model.evidence import BaseFigures
+from legroom.model.footprint import Known
+from legroom.probing.versions import read_versions
+
+LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
+CHILD = Path(__file__).with_name("base_child.py")
+TIMEOUT_S = 120
+
+# Measured 2026-11-15, Linux x86-64, Python 3.11, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, numpy 2.4.6, by
+# `python src/legroom/probing/base_child.py trainer` (and `light`); it repeats within 1 MB.
+SHIPPED_CPU = {
+    "trainer": 332_000_000, "worker": 157_000_000, "light_worker": 21_000_000,
+    "fork_worker": 3_000_000, "helpers": 12_600_000,
+}  # fmt: skip
+# torch 2.14.1 with CUDA 13: a worker has 284 MB of its own; the trainer has the same 175 MB on top of a worker's as
+# above, and 120 MB more of mapped libraries.
+SHIPPED_CUDA = SHIPPED_CPU | {"trainer": 580_000_000, "worker": 284_000_000}
+
+# Measured on this machine: what a repetition, page-cache state and the neighbours' share of libc and libpython change.
+MEASURED_ERRORS = {
+    "trainer": 10_000_000, "worker": 4_000_000, "light_worker": 4_000_000,
+    "fork_worker": 3_000_000, "helpers": 4_000_000,
+}  # fmt: skip
+DEFAULT_ERRORS = {
+    "trainer": 40_000_000, "worker": 15_000_000, "light_worker": 6_000_000,
+    "fork_worker": 4_000_000, "helpers": 5_000_000,
+}  # fmt: skip
+
+
+def base_figures(*, measure: bool) -> BaseFigures:
+    """Return the base figures of the installed versions: cached, else measured if allowed, else the shipped ones."""
+    versions = read_versions(LIBRARIES)
+    path = _cache_path(versions)
+    figures = _read_cache(path)
+    if figures is None and measure and "torch" in versions and "stable-baselines3" in versions:
+        figures = _measure()
+        if figures is not None:
+            write_json(path, {"figures": figures, "versions": versions})
+    if figures is not None:
+        return BaseFigures(**figures, errors=MEASURED_ERRORS, known=Known.MEASURED, versions=versions)
+    cpu_build = versions.get("torch", "+cpu").endswith("+cpu")
+    shipped = SHIPPED_CPU if cpu_build else SHIPPED_CUDA
+    return BaseFigures(**shipped, errors=DEFAULT_ERRORS, known=Known.DEFAULT, versions=versions)
+
+
+def cache_folder() -> Path:
+    """Return where legroom keeps what it measured on this machine; it may not exist yet."""
+    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(root).expanduser() / "legroom"
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a cache file, None when there is none or it is damaged."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a cache file in one step, so that a reader never sees half of it. A cache that cannot be written is none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+            json.dump(content, file)
+        Path(file.name).replace(path)
+    except OSError:
+        pass
+
+
+def digest(*parts: object) -> str:
+    """Return a short name for a cache key."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:20]
+
+
+def _cache_path(versions: Mapping[str, str]) -> Path:
+    # The child's own text is part of the key: figures measured in another way are other figures.
+    key = digest(sorted(versions.items()), platform.machine(), platform.system(), CHILD.read_bytes())
+    return cache_folder() / f"base-{key}.json"
+
+
+def _read_cache(path: Path) -> dict[str, int] | None:
+    content = read_json(path)
+    figures = content.get("figures") if isinstance(content, dict) else None
+    if not isinstance(figures, dict) or set(figures) != set(SHIPPED_CPU):
+        return None
+    return figures if all(type(n) is int and 0 <= n < 1 << 40 for n in figures.values()) else None
+
+
+def _measure() -> dict[str, int] | None:
+    trainer, light = _run_child("trainer"), _run_child("light")
+    if trainer is None or light is None:
+        return None
+    return {
+        "trainer": trainer["trainer"],
+        "worker": trainer["forkserver.worker"],
+        "light_worker": light["light_worker"],
+        "fork_worker": trainer["fork.worker"],
+        "helpers": trainer["forkserver.helpers"],
+    }
+
+
+def _run_child(what: str) -> dict[str, int] | None:
+    """Return what the child reports, None where it cannot run (no /proc, a library that does not import)."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}  # the GPU context is an item of its own
+    try:
+        done = subprocess.run(
+            [sys.executable, str(CHILD), what],
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            env=environment,
+            check=True,
+        )
+        report = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
+    return report if isinstance(report, dict) else None

@@ -1,0 +1,163 @@
+"""The container's memory limit, from cgroup v1, v2 or both mounted side by side (hybrid).
+
+A container sees the whole machine's RAM in /proc/meminfo; what kills its processes is the cgroup. Limits nest: docker,
+Kubernetes, Slurm and systemd each add levels, and the tightest one decides, which need not be the innermost. So the
+walk goes from this process' own cgroup up to the mount point and looks at every level.
+
+What counts as used is the working set, `usage - inactive_file`: the kernel drops inactive page cache before it kills,
+and leaving it in would call a machine full that has merely read a large file. Docker and the kubelet count alike.
+
+Every path is taken below `root`, so that a test can write a whole tree of its own. Nothing here raises: a file that is
+missing, unreadable or malformed is a limit that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+# v1 says "no limit" with the largest multiple of a page below 2**63: 9223372036854771712 with pages of 4 KiB,
+# 9223372036854710272 with 64 KiB. No machine has a quarter of that, so anything above is "none".
+UNLIMITED_FROM = 1 << 61
+
+
+@dataclass(frozen=True)
+class CgroupMemory:
+    """The tightest limit above this process, and what is left below the limits of all levels.
+
+    Args:
+        limit: smallest limit in bytes.
+        available: smallest `limit - working set` over the levels, never negative.
+        soft: whether the smallest limit is `memory.high`, beyond which v2 throttles instead of killing. A training run
+            that is throttled there stops making progress, so it counts as a limit.
+        path: the directory that holds the smallest limit.
+    """
+
+    limit: int
+    available: int
+    soft: bool
+    path: str
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What the two versions call their files."""
+
+    limits: tuple[str, ...]  # the hard one first
+    usage: str
+    inactive: str  # key in memory.stat that covers the level and everything below it
+
+
+_V1 = _Files(("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file")
+_V2 = _Files(("memory.max", "memory.high"), "memory.current", "inactive_file")
+
+
+def read_cgroup(root: Path = Path("/")) -> CgroupMemory | None:
+    """Return the memory limit this process lives under, None when there is none."""
+    levels = [level for files, folder, mount in _own_cgroups(root) for level in _levels(files, folder, mount)]
+    if not levels:
+        return None
+    tightest = min(levels, key=lambda level: level.limit)
+    available = min(level.available for level in levels)
+    return CgroupMemory(tightest.limit, available, tightest.soft, tightest.path)
+
+
+def _levels(files: _Files, folder: Path, mount: Path) -> Iterator[CgroupMemory]:
+    for level in (folder, *folder.parents):
+        limits = [(value, name != files.limits[0]) for name in files.limits if (value := _read_limit(level / name))]
+        if limits:
+            limit, soft = min(limits)
+            used = _read_int(level / files.usage) or 0
+            working_set = max(0, used - _read_stat(level / "memory.stat", files.inactive))
+            yield CgroupMemory(limit, max(0, limit - working_set), soft, str(level))
+        if level == mount:
+            return
+
+
+def _own_cgroups(root: Path) -> Iterator[tuple[_Files, Path, Path]]:
+    """Yield (file names, own directory, mount point) of each hierarchy that may account this process' memory.
+
+    In a hybrid set-up only one of them has the memory controller; the other has no limit files and yields no level.
+    """
+    own = _own_paths(root)
+    mounts = _mounts(root)
+    for version, files in (("v1", _V1), ("v2", _V2)):
+        if version in own and version in mounts:
+            mount, mount_root = mounts[version]
+            yield files, _own_folder(mount, mount_root, own[version]), mount
+
+
+def _own_paths(root: Path) -> dict[str, str]:
+    """Return this process' cgroup in the v1 memory hierarchy and in the v2 one, from lines `id:controllers:path`."""
+    found = {}
+    for line in _read_text(root / "proc/self/cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if "memory" in controllers.split(","):
+            found["v1"] = path
+        elif number == "0" and not controllers:
+            found["v2"] = path
+    return found
+
+
+def _mounts(root: Path) -> dict[str, tuple[Path, str]]:
+    """Return (mount point below `root`, the cgroup that is mounted there) of both hierarchies.
+
+    Distributions agree on /sys/fs/cgroup but not on what lies there, and a container without a cgroup namespace has
+    its own cgroup mounted as if it were the top; /proc/self/mountinfo tells both.
+    """
+    found: dict[str, tuple[Path, str]] = {}
+    for line in _read_text(root / "proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if len(fields) < 5 or len(kind) < 3:
+            continue
+        where = (root / fields[4].lstrip("/"), fields[3])
+        if kind[0] == "cgroup" and "memory" in kind[2].split(","):
+            found.setdefault("v1", where)
+        elif kind[0] == "cgroup2":
+            found.setdefault("v2", where)
+    if not found:  # a sandbox that hides its mounts: the usual places
+        top = root / "sys/fs/cgroup"
+        found["v1"] = (top / "memory", "/")
+        found["v2"] = (top if (top / "cgroup.controllers").exists() else top / "unified", "/")
+    return found
+
+
+def _own_folder(mount: Path, mount_root: str, own: str) -> Path:
+    """Return the deepest existing directory for the cgroup path `own` below its mount point."""
+    path = PurePosixPath(own)
+    if path.is_relative_to(mount_root):
+        path = PurePosixPath("/") / path.relative_to(mount_root)
+    # A path with ".." leads out of our cgroup namespace, one that is missing was mounted away: what can be seen is
+    # the mount point, and its limit is still ours.
+    folder = mount if ".." in path.parts else mount.joinpath(*path.parts[1:])
+    while folder != mount and not folder.is_dir():
+        folder = folder.parent
+    return folder
+
+
+def _read_limit(path: Path) -> int | None:
+    value = _read_int(path)  # v2 writes "max" for none, which is no number
+    return value if value is not None and 0 < value < UNLIMITED_FROM else None
+
+
+def _read_stat(path: Path, key: str) -> int:
+    for line in _read_text(path).splitlines():
+        name, _, value = line.partition(" ")
+        if name == key and value.strip().isdecimal():
+            return int(value)
+    return 0
+
+
+def _read_int(path: Path) -> int | None:
+    text = _read_text(path).strip()
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,74 @@
+"""A Draft: what a reader found, in the shape of a run file, before it is validated.
+
+Readers differ in syntax only. Each yields drafts; `validating` turns a draft into a Run, so that a wrong value gets
+the same line of text wherever it was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from legroom.reading.yamls import Key
+
+
+@dataclass
+class Draft:
+    """The data of one run as its file would have it, and where each key was found.
+
+    Args:
+        unknown: keys whose value cannot be known without executing something: path -> (line, what stands there).
+            An override may still give them; one that memory depends on is an error otherwise.
+    """
+
+    name: str
+    path: str | None
+    data: dict[str, Any] = field(default_factory=dict)
+    lines: dict[Key, int] = field(default_factory=dict)
+    unknown: dict[Key, tuple[int | None, str]] = field(default_factory=dict)
+
+    def put(self, key: Key, value: Any, line: int | None = None) -> None:
+        """Set `key` (a path) to `value`, making the mappings on the way."""
+        put(self.data, key, value)
+        self.unknown.pop(key, None)
+        if line is not None:
+            for depth in range(1, len(key) + 1):
+                if depth == len(key):
+                    self.lines[key] = line
+                else:
+                    self.lines.setdefault(key[:depth], line)
+
+
+def put(data: dict[str, Any], key: Key, value: Any) -> None:
+    """Set the nested `key` of `data`; what is in the way and no mapping is replaced by one."""
+    at: Any = data
+    for part in key[:-1]:
+        if not isinstance(at.get(part), dict):
+            at[part] = {}
+        at = at[part]
+    at[key[-1]] = value
+
+
+def get(data: Any, key: Key, default: Any = None) -> Any:
+    """Return the value at the nested `key`, `default` when there is none."""
+    for part in key:
+        if not isinstance(data, dict) or part not in data:
+            return default
+        data = data[part]
+    return data
+
+
+def copied(data: Any) -> Any:
+    """Return a copy of nested dicts and lists; the values themselves are plain and shared."""
+    if isinstance(data, dict):
+        return {key: copied(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [copied(value) for value in data]
+    return data
+
+
+def merged(base: Any, over: Any) -> Any:
+    """Return `base` with the keys of `over` laid on top, mapping by mapping."""
+    if isinstance(base, dict) and isinstance(over, dict):
+        return {**base, **{key: merged(base[key], over[key]) if key in base else over[key] for key in over}}
+    return over

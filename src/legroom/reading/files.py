@@ -1,0 +1,84 @@
+"""Text from a file the user named, or one clear line why there is none.
+
+A run file is a page of text. Whatever is larger, binary, empty or no file at all is refused before it is read, so
+that a mistyped path to a checkpoint or a data set costs nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from legroom.errors import BadInput
+from legroom.units import MIB, format_size
+
+LARGEST_FILE = 4 * MIB  # the largest hyperparameter file in public use is under 100 KiB
+
+
+def is_file(text: str) -> bool:
+    """Return whether `text` names a regular file; never raises, whatever the text holds."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long, embedded NUL
+        return False
+
+
+def is_directory(text: str) -> bool:
+    """Return whether `text` names a directory; never raises."""
+    try:
+        return Path(text).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def read_text(path: str) -> str:
+    """Return the text of the file at `path`.
+
+    Raises:
+        BadInput: it is missing, a directory, too large, binary or empty, or may not be read.
+    """
+    file = Path(path)
+    if is_directory(path):
+        raise BadInput("is a directory", path=path, hint="name a run file in it")
+    if not is_file(path):
+        raise BadInput("no such file", path=path, hint=_neighbour(file) or "check the path")
+    try:
+        size = file.stat().st_size
+        if size > LARGEST_FILE:
+            raise BadInput(
+                f"is {format_size(size)}, over the {format_size(LARGEST_FILE)} a run file may have",
+                path=path,
+                hint="name a run file, not data",
+            )
+        with file.open("rb") as stream:
+            data = stream.read(LARGEST_FILE)  # a file may grow, and some have no size
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror or error}", path=path, hint="check its permissions") from None
+    return decode(data, path)
+
+
+def decode(data: bytes, path: str | None = None) -> str:
+    """Return `data` as text.
+
+    Raises:
+        BadInput: it is binary or empty.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise BadInput("is binary data, not a run file", path=path, hint="run files are UTF-8 text: YAML or Python")
+    if not text.strip():
+        raise BadInput("is empty", path=path, hint="'legroom schema' prints what a run file may hold")
+    return text
+
+
+def _neighbour(file: Path) -> str:
+    """Return a hint naming a file beside the missing one that has a similar name."""
+    try:
+        names = [p.name for p in file.parent.iterdir() if p.is_file()][:2000]
+    except (OSError, ValueError):
+        return ""
+    close = difflib.get_close_matches(file.name, names, n=1)
+    return f"did you mean {file.parent / close[0]}?" if close else ""

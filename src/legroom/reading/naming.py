@@ -1,0 +1,169 @@
+"""Where a name belongs in a run file: SB3's words, the backends' own, and what people call the same thing.
+
+The canonical place of a setting is its key path in the run file. Everything else a user may write (a bare
+`--n-envs`, brax's `num_envs`, CleanRL's `num_steps`) is mapped to that path here, in tables.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from legroom.errors import BadInput
+from legroom.model.algorithms import ALGORITHMS, find_algorithm
+from legroom.model.run import CheckpointSpec, EnvSpec, EvalSpec, MemorySpec, PolicySpec, Run
+from legroom.reading.yamls import Key
+
+# The parts of a run file and the keys they have.
+PARTS: Mapping[Key, frozenset[str]] = {
+    (): frozenset(Run.model_fields) - {"source"},
+    ("env",): frozenset(EnvSpec.model_fields),
+    ("env", "spaces"): frozenset({"observation", "action"}),
+    ("policy",): frozenset(PolicySpec.model_fields),
+    ("memory",): frozenset(MemorySpec.model_fields),
+    ("eval",): frozenset(EvalSpec.model_fields),
+    ("checkpoint",): frozenset(CheckpointSpec.model_fields),
+}
+
+# Any backend: other words for the same thing, as they stand on command lines.
+ALIASES: Mapping[str, Key] = {
+    "env": ("env", "id"), "env_id": ("env", "id"), "env_name": ("env", "id"), "env_kwargs": ("env", "kwargs"),
+    "num_envs": ("env", "n_envs"), "num_env": ("env", "n_envs"), "envs": ("env", "n_envs"),
+    "n_stack": ("env", "frame_stack"), "vec_env": ("env", "workers"),
+    "timesteps": ("total_timesteps",), "n_timesteps": ("total_timesteps",), "num_timesteps": ("total_timesteps",),
+    "steps": ("total_timesteps",), "algorithm": ("algo",),
+    "policy": ("policy", "name"), "policy_kwargs": ("policy", "kwargs"),
+    "features_extractor_class": ("policy", "features_extractor"),
+    "n_eval_envs": ("eval", "n_envs"), "num_eval_envs": ("eval", "n_envs"), "eval_envs": ("eval", "n_envs"),
+    "eval_freq": ("eval", "every"), "n_eval_episodes": ("eval", "episodes"), "eval_episodes": ("eval", "episodes"),
+    "checkpoint_every": ("checkpoint", "every"), "save_freq": ("checkpoint", "every"),
+}  # fmt: skip
+
+# SB3's policy_kwargs that decide the size of the networks, and CleanRL's words for SB3's arguments.
+SB3_NAMES: Mapping[str, Key] = {
+    **{
+        name: ("policy", "kwargs", name)
+        for name in (
+            "net_arch", "activation_fn", "ortho_init", "log_std_init", "n_critics", "n_quantiles", "lstm_hidden_size",
+            "n_lstm_layers", "shared_lstm", "enable_critic_lstm", "share_features_extractor", "normalize_images",
+            "optimizer_class", "optimizer_kwargs",
+        )
+    },
+    "num_steps": ("hyperparams", "n_steps"), "update_epochs": ("hyperparams", "n_epochs"),
+    "num_minibatches": ("hyperparams", "num_minibatches"), "lr": ("hyperparams", "learning_rate"),
+}  # fmt: skip
+BRAX_NAMES: Mapping[str, Key] = {
+    "policy_hidden_layer_sizes": ("policy", "kwargs", "policy_hidden_layer_sizes"),
+    "value_hidden_layer_sizes": ("policy", "kwargs", "value_hidden_layer_sizes"),
+    "policy_hidden_layers": ("policy", "kwargs", "policy_hidden_layer_sizes"),
+    "value_hidden_layers": ("policy", "kwargs", "value_hidden_layer_sizes"),
+    "hidden_layer_sizes": ("policy", "kwargs", "hidden_layer_sizes"),
+}
+RLLIB_KEYS = frozenset({
+    "num_env_runners", "num_envs_per_env_runner", "num_cpus_per_env_runner", "num_learners", "num_gpus_per_learner",
+    "num_cpus_per_learner", "rollout_fragment_length", "train_batch_size", "train_batch_size_per_learner",
+    "minibatch_size", "num_epochs", "num_sgd_iter", "lr", "gamma", "lambda_", "clip_param", "vf_clip_param",
+    "entropy_coeff", "vf_loss_coeff", "kl_coeff", "grad_clip", "batch_mode", "framework", "replay_buffer_config",
+    "evaluation_num_env_runners", "evaluation_interval", "fcnet_hiddens", "num_steps_sampled_before_learning_starts",
+    "target_network_update_freq", "double_q", "dueling", "n_step",
+})  # fmt: skip
+BACKEND_NAMES: Mapping[str, Mapping[str, Key]] = {
+    "sb3": SB3_NAMES,
+    "brax": BRAX_NAMES,
+    "rllib": {name: ("hyperparams", name) for name in RLLIB_KEYS},
+}
+
+# Constructor arguments that people put among the hyperparameters although they have a place of their own.
+# In a file, a backend's own word moves only where that backend is meant.
+MOVED: Mapping[str, Mapping[Key, Key]] = {
+    "sb3": {
+        ("hyperparams", "policy_kwargs"): ("policy", "kwargs"),
+        ("hyperparams", "seed"): ("seed",),
+        ("hyperparams", "device"): ("device",),
+    },
+    "brax": {
+        **{
+            (*part, name): place
+            for part in ((), ("env",), ("hyperparams",))
+            for name, place in {
+                "num_envs": ("env", "n_envs"),
+                "num_eval_envs": ("eval", "n_envs"),
+                "num_timesteps": ("total_timesteps",),
+            }.items()
+        },
+        ("hyperparams", "seed"): ("seed",),
+        **{("hyperparams", name): place for name, place in BRAX_NAMES.items()},
+        **{("policy", name): place for name, place in BRAX_NAMES.items()},
+        ("policy", "kwargs", "policy_hidden_layers"): ("policy", "kwargs", "policy_hidden_layer_sizes"),
+        ("policy", "kwargs", "value_hidden_layers"): ("policy", "kwargs", "value_hidden_layer_sizes"),
+    },
+    "rllib": {("hyperparams", "num_timesteps"): ("total_timesteps",), ("hyperparams", "seed"): ("seed",)},
+}
+EXTRACTORS: Mapping[Key, Key] = {
+    ("policy", "kwargs", "features_extractor_class"): ("policy", "features_extractor"),
+    ("policy", "kwargs", "features_extractor_kwargs"): ("policy", "features_extractor_kwargs"),
+}
+
+_AMBIGUOUS = {"id", "kwargs", "name", "legroom", "env", "policy", "hyperparams", "memory", "eval", "checkpoint"}
+
+
+def hyperparameter_names(backend: str) -> frozenset[str]:
+    """Return every hyperparameter that some algorithm of `backend` has."""
+    own = "sb3" if backend == "rllib" else backend
+    names = frozenset(key for a in ALGORITHMS if a.backend == own for key in a.keys)
+    return names | RLLIB_KEYS if backend == "rllib" else names
+
+
+def places(backend: str, algo: str | None) -> dict[str, Key]:
+    """Return every bare name that an override may use for such a run, and the key path it stands for."""
+    table: dict[str, Key] = {name: ("hyperparams", name) for name in hyperparameter_names(backend)}
+    table |= ALIASES
+    for part in (("memory",), ("policy",), ("env",), ()):
+        table |= {name: (*part, name) for name in PARTS[part] if name not in _AMBIGUOUS}
+    table |= BACKEND_NAMES.get(backend, {})
+    algorithm = find_algorithm(backend, algo) if algo else None
+    if algorithm is not None:  # its own words come first: `n_eval_episodes` is a hyperparameter of ARS
+        table |= {name: ("hyperparams", name) for name in algorithm.keys}
+    return table
+
+
+def override_names(backend: str = "sb3", algo: str | None = None) -> set[str]:
+    """Return the bare names (with underscores) that overrides of such a run may use."""
+    return set(places(backend, algo))
+
+
+def place_of(name: str, backend: str, algo: str | None) -> Key:
+    """Return the key path that an override's `name` means: `n-envs`, `num_envs`, `env.n_envs`, `policy.kwargs.x`.
+
+    Raises:
+        BadInput: no run has such a setting.
+    """
+    first, *rest = name.strip().split(".")
+    first = first.lstrip("-").replace("-", "_")
+    table = places(backend, algo)
+    if rest and first in PARTS[()]:
+        return (first, *_underscored(rest))
+    if not rest and first in ("spaces", "kwargs", "hyperparams", "memory", "eval", "checkpoint"):
+        return ("env", first) if first in ("spaces", "kwargs") else (first,)
+    if first in table:
+        return (*table[first], *rest)
+    known = sorted(set(table) | {f"{part[0]}.{key}" for part, keys in PARTS.items() if len(part) == 1 for key in keys})
+    raise BadInput(f"unknown setting {name!r}", hint=did_you_mean(name.replace("-", "_"), known, "'legroom schema'"))
+
+
+def _underscored(parts: list[str]) -> list[str]:
+    """Return key parts with underscores for hyphens, except inside free-form mappings."""
+    free = parts.index("kwargs") + 1 if "kwargs" in parts else len(parts)
+    return [part.replace("-", "_") for part in parts[:free]] + parts[free:]
+
+
+def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str:
+    """Return a hint that names the known word closest to `word`, or all of them where they are few."""
+    words = list(known)
+    lower = {w.lower(): w for w in reversed(words)}
+    close = difflib.get_close_matches(str(word).lower()[:80], list(lower), n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {lower[close[0]]!r}?"
+    if otherwise:
+        return f"see {otherwise} for what there is"
+    return f"one of {', '.join(words)}" if words else ""

@@ -1,0 +1,361 @@
+"""From a draft to a Run: aliases, overrides, known spaces, and every check, with one line for whatever is wrong.
+
+All readers end here, so a wrong value reads the same whether it stood in a run file, a zoo entry, a script or on the
+command line. Only the first problem is reported: fixing it often fixes the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from legroom.errors import BadInput
+from legroom.model import facts
+from legroom.model.algorithms import algorithm_names, find_algorithm
+from legroom.model.run import Run
+from legroom.model.spaces import DTYPES, DictSpace, leaves
+from legroom.reading.draft import Draft, copied, get, put
+from legroom.reading.hyperchecks import checked, net_arch_problem, shown, whole
+from legroom.reading.known_spaces import find_spaces
+from legroom.reading.naming import EXTRACTORS, MOVED, PARTS, did_you_mean, hyperparameter_names, place_of, places
+from legroom.reading.yamls import Key, Lines, parse_value
+from legroom.units import LARGEST
+
+BACKENDS = ("sb3", "brax", "rllib")
+# Keys that hold whole numbers (or lists of them): pydantic would take `true` for 1 there.
+WHOLE_NUMBERS = frozenset({
+    "n_envs", "envs_per_worker", "frame_stack", "episode_steps", "nbytes", "grid", "every", "keep", "episodes", "shape",
+    "n", "nvec", "total_timesteps", "seed", "micro_batch", "max_split_size_mb", "empty_cache_every", "max_bytes",
+    "legroom",
+})  # fmt: skip
+# Settings that only a run of the script could tell and that memory does not depend on: dropped without a word.
+HARMLESS = frozenset({
+    "learning_rate", "clip_range", "clip_range_vf", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm",
+    "target_kl", "tau", "verbose", "tensorboard_log", "action_noise", "exploration_fraction", "exploration_final_eps",
+    "exploration_initial_eps", "target_entropy", "seed", "device", "stats_window_size", "normalize_advantage",
+    "total_timesteps", "every", "episodes", "kwargs", "learning_starts", "id",
+})  # fmt: skip
+
+
+def run_from_dict(
+    data: Any, *, path: str | None = None, lines: Lines | None = None, overrides: Sequence[tuple[str, str]] = ()
+) -> Run:
+    """Return the Run that `data`, in the shape of a run file, describes.
+
+    Args:
+        path, lines: where it was read: the file, and the line of each key path.
+        overrides: (name, text of the value) pairs, laid over the data in order.
+
+    Raises:
+        BadInput: something in it cannot be; says where and the way out.
+    """
+    if not isinstance(data, dict):
+        kind = "a list" if isinstance(data, list) else shown(data)
+        raise BadInput(
+            f"a run file is a mapping of keys to values, not {kind}", path=path, line=1, hint="start with algo: and env:"
+        )
+    name = data.get("name") if isinstance(data.get("name"), str) else None
+    draft = Draft(name or "run", path, copied(data), dict(lines or {}))
+    return run_from_draft(draft, overrides)
+
+
+def run_from_draft(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Run:
+    """Return the Run of a reader's draft, with overrides laid over it. The draft is used up.
+
+    Raises:
+        BadInput: something in it cannot be; says where and the way out.
+    """
+    check = _Check(draft)
+    check.keys_are_words()
+    check.apply(overrides)
+    check.move_aliases()
+    check.refuse_unknown()
+    check.find_spaces()
+    check.algorithm()
+    check.hyperparams()
+    return check.run()
+
+
+class _Check:
+    """The steps from a draft to a Run, in order; each refuses what the next could not work with."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft, self.data = draft, draft.data
+        self.given: dict[Key, str] = {}  # key paths that overrides have set -> the override as text
+
+    # -- where things are ------------------------------------------------------------------------------------------
+
+    def fail(self, key: Key, message: str, hint: str = "") -> NoReturn:
+        """Raise BadInput for `key`: at its line, or naming the override that set it."""
+        for depth in range(len(key), 0, -1):
+            if key[:depth] in self.given:
+                raise BadInput(f"{self.given[key[:depth]]}: {message}", hint=hint)
+        for at, text in self.given.items():
+            if at[: len(key)] == key and len(key) > 0:
+                raise BadInput(f"{text}: {message}", hint=hint)
+        raise BadInput(message, path=self.draft.path, line=self._line(key), hint=hint)
+
+    def _line(self, key: Key) -> int | None:
+        for depth in range(len(key), 0, -1):
+            if key[:depth] in self.draft.lines:
+                return self.draft.lines[key[:depth]]
+        return min(self.draft.lines.values(), default=None)
+
+    def part(self, *key: str) -> dict[str, Any]:
+        value = get(self.data, key)
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def backend(self) -> str:
+        backend = self.data.get("backend", "sb3")
+        return backend if isinstance(backend, str) else "sb3"
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def keys_are_words(self) -> None:
+        for key in ((), *(k for k in PARTS if k), ("hyperparams",)):
+            for name in self.part(*key):  # type: ignore[arg-type]
+                if not isinstance(name, str):
+                    self.fail((*key, name), f"{_dotted((*key, name))}: a key must be a word", "quote it if it is one")
+
+    def apply(self, overrides: Sequence[tuple[str, str]]) -> None:
+        parsed = [(name, parse_value(text, what=f"{name}={text}"), f"{name}={text}") for name, text in overrides]
+        # backend and algorithm decide what the other names mean, so they come first
+        parsed.sort(key=lambda item: {"backend": 0, "algo": 1, "algorithm": 1}.get(item[0], 2))
+        old_id = get(self.data, ("env", "id"))
+        for name, value, text in parsed:
+            algo = self.data.get("algo")
+            key = place_of(name, self.backend, algo if isinstance(algo, str) else None)
+            if isinstance(self.data.get("env"), str):
+                self.data["env"] = {"id": self.data["env"]}
+            if isinstance(self.data.get("policy"), str):
+                self.data["policy"] = {"name": self.data["policy"]}
+            self.draft.put(key, value)
+            self.given[key] = text
+        if ("env", "id") in self.given and get(self.data, ("env", "id")) != old_id:
+            for stale in ("spaces", "episode_steps", "nbytes"):  # of the environment that was replaced
+                if not any(key[:2] == ("env", stale) for key in self.given):
+                    self.part("env").pop(stale, None)
+
+    def move_aliases(self) -> None:
+        for key, inner in (("env", "id"), ("policy", "name")):
+            if isinstance(self.data.get(key), str):
+                self.data[key] = {inner: self.data[key]}
+        for source, target in {**MOVED.get(self.backend, {}), **EXTRACTORS}.items():
+            part = self.part(*source[:-1])  # type: ignore[arg-type]
+            if source[-1] not in part:
+                continue
+            if source == target:
+                continue
+            value = part.pop(source[-1])
+            if get(self.data, target) is not None:
+                if target in self.given:
+                    continue
+                if not (isinstance(value, dict) and isinstance(get(self.data, target), dict)):
+                    self.fail(source, f"{_dotted(source)} and {_dotted(target)} are both given", "keep one of them")
+                value = {**value, **get(self.data, target)}
+            if isinstance(part, dict) and len(target) > 1 and not isinstance(self.data.get(target[0]), dict | None):
+                self.fail((target[0],), f"{target[0]} must be a mapping, got {shown(self.data[target[0]])}")
+            put(self.data, target, value)
+            if source in self.draft.lines:
+                self.draft.lines[target] = self.draft.lines[source]
+            if source in self.given:
+                self.given[target] = self.given.pop(source)
+        wrappers = self.part("env").get("wrappers")
+        if isinstance(wrappers, str | dict):
+            self.data["env"]["wrappers"] = [wrappers]
+
+    def refuse_unknown(self) -> None:
+        for key, (line, text) in self.draft.unknown.items():
+            if key[-1] in HARMLESS or any(key[: len(at)] == at for at in self.given):
+                continue
+            raise BadInput(
+                f"{_dotted(key)} is {text}, which only running the script could tell",
+                path=self.draft.path,
+                line=line,
+                hint=f"give it with --set {_dotted(key)}=...",
+            )
+
+    def find_spaces(self) -> None:
+        env = self.part("env")
+        env_id, wrappers = env.get("id"), env.get("wrappers", ())
+        if not isinstance(env_id, str) or env.get("spaces") is not None or not isinstance(wrappers, list | tuple):
+            return
+        kwargs = env.get("kwargs")
+        known = find_spaces(env_id, wrappers, kwargs if isinstance(kwargs, dict) else {})
+        if known is None or _has_text(known.observation):
+            return
+        env["spaces"] = {"observation": known.observation, "action": known.action}
+        if known.episode_steps is not None:
+            env.setdefault("episode_steps", known.episode_steps)
+
+    def algorithm(self) -> None:
+        algo = self.data.get("algo")
+        if self.backend not in BACKENDS or not isinstance(algo, str):
+            return  # pydantic says it better
+        found = find_algorithm(self.backend, algo)
+        if found is None:
+            names = algorithm_names("sb3" if self.backend == "rllib" else self.backend)
+            hint = did_you_mean(algo, names)
+            self.fail(("algo",), f"unknown algorithm {shown(algo)} for backend {self.backend}", hint)
+        self.data["algo"] = found.name
+
+    def hyperparams(self) -> None:
+        hyper = self.data.get("hyperparams")
+        algo = self.data.get("algo")
+        if not isinstance(hyper, dict) or self.backend not in BACKENDS or not isinstance(algo, str):
+            return
+        algorithm = find_algorithm(self.backend, algo)
+        assert algorithm is not None  # `algorithm` has refused others
+        self._minibatches(hyper, algorithm.defaults.get("n_steps"))
+        known = hyperparameter_names(self.backend)
+        for name, value in list(hyper.items()):
+            key: Key = ("hyperparams", name)
+            if name not in known:
+                self._unknown_key(key, sorted(algorithm.keys) + sorted(known - algorithm.keys))
+            default = algorithm.defaults.get(name, 0)
+            hyper[name], problem = checked(name, value, default)
+            if problem:
+                self.fail(key, f"{_dotted(key)} {problem}")
+        arch = get(self.data, ("policy", "kwargs", "net_arch"))
+        if arch is not None and self.backend == "sb3":
+            problem = net_arch_problem(arch)
+            if problem:
+                self.fail(("policy", "kwargs", "net_arch"), f"policy.kwargs.net_arch {problem}")
+
+    def _minibatches(self, hyper: dict[str, Any], default_steps: Any) -> None:
+        """Turn CleanRL's number of minibatches into SB3's samples per minibatch."""
+        if self.backend != "sb3" or "num_minibatches" not in hyper:
+            return
+        key: Key = ("hyperparams", "num_minibatches")
+        count, problem = whole(hyper.pop("num_minibatches"), 1)
+        if problem:
+            self.fail(key, f"num_minibatches {problem}")
+        steps = hyper.get("n_steps", default_steps)
+        envs = self.part("env").get("n_envs", 1)
+        if not isinstance(steps, int) or not isinstance(envs, int):
+            return  # refused for its own sake in a moment
+        if "batch_size" not in hyper or key in self.given:
+            hyper["batch_size"] = max(steps * envs // count, 1)
+
+    def run(self) -> Run:
+        self._no_truth_for_numbers(self.data, ())
+        try:
+            run = Run.model_validate({**self.data, "name": self.draft.name, "source": self.draft.path})
+        except ValidationError as error:
+            self._refuse(error)
+        except RecursionError:
+            raise BadInput("nested too deeply", path=self.draft.path, hint="run files are flat") from None
+        self._refuse_absurd(run)
+        return run
+
+    # -- what is wrong ---------------------------------------------------------------------------------------------
+
+    def _no_truth_for_numbers(self, value: Any, key: Key) -> None:
+        if key[:1] == ("hyperparams",) or key[:2] in (("env", "kwargs"), ("policy", "kwargs")) or len(key) > 12:
+            return
+        if isinstance(value, dict):
+            for name, child in value.items():
+                self._no_truth_for_numbers(child, (*key, name))
+        elif key and key[-1] in WHOLE_NUMBERS:
+            for item in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(item, bool):
+                    self.fail(key, f"{_dotted(key)} must be a whole number, got {shown(item)}")
+
+    def _refuse(self, error: ValidationError) -> NoReturn:
+        problems = error.errors(include_url=False, include_context=True)
+        # a misspelt key also makes the right one missing; the first is the cause
+        problems.sort(key=lambda p: {"extra_forbidden": 0, "missing": 2}.get(p["type"], 1))
+        problem = problems[0]
+        key = self._key(problem["loc"], last=problem["type"] in ("missing", "extra_forbidden"))
+        name, value = _dotted(key), problem.get("input")
+        context = problem.get("ctx", {})
+        match problem["type"]:
+            case "extra_forbidden":
+                self._unknown_key(key, sorted(PARTS.get(key[:-1], ())))
+            case "missing":
+                self.fail(key[:-1], f"{name} is missing", _HOW_TO_GIVE.get(key, f"add it, or --set {name}=..."))
+            case "greater_than_equal":
+                self.fail(key, f"{name} must be at least {context['ge']}, got {shown(value)}")
+            case "less_than_equal":
+                most = "2**63" if context["le"] == LARGEST else context["le"]
+                self.fail(key, f"{name} must be at most {most}, got {shown(value)}")
+            case "literal_error":
+                allowed = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+                hint = f"one of {', '.join(allowed)}"
+                self.fail(key, f"{name}: {shown(value)} is not known", hint)
+            case "union_tag_invalid":
+                hint = did_you_mean(context["tag"], ("box", "discrete", "multidiscrete", "multibinary", "dict"))
+                self.fail(key, f"{name}: unknown type {shown(context['tag'])}", hint)
+            case "union_tag_not_found":
+                hint = "type: box, discrete, multidiscrete, multibinary or dict"
+                self.fail(key, f"{name} has no type", f"write {hint}")
+            case "value_error" if key and key[-1] == "dtype":
+                self.fail(key, f"{name}: unknown dtype {shown(value)}", did_you_mean(value, DTYPES))
+            case "value_error":
+                self.fail(key, f"{name}: {context.get('error', problem['msg'])}")
+            case kind if kind.startswith(("int_", "finite_")):
+                self.fail(key, f"{name} must be a whole number, got {shown(value)}")
+            case "model_type" | "dict_type" | "model_attributes_type":
+                self.fail(key, f"{name} must be a mapping, got {shown(value)}", f"write {name}: {{key: value}}")
+        what = problem["msg"][:1].lower() + problem["msg"][1:]
+        self.fail(key, f"{name}: {what}, got {shown(value)}", "'legroom schema' prints what it may be")
+
+    def _key(self, loc: Sequence[str | int], *, last: bool) -> Key:
+        """Return pydantic's location as a key path of the file: without the tags of unions, which no file holds."""
+        key: list[str | int] = []
+        at: Any = self.data
+        for i, part in enumerate(loc):
+            if isinstance(at, dict) and part in at:
+                at = at[part]
+            elif isinstance(at, list | tuple) and isinstance(part, int) and part < len(at):
+                at = at[part]
+            elif not (last and i == len(loc) - 1):
+                continue
+            key.append(part)
+        return tuple(key)
+
+    def _unknown_key(self, key: Key, known: Sequence[str]) -> NoReturn:
+        name = key[-1]
+        where = _dotted(key[:-1]) or "a run file"
+        hint = did_you_mean(name, known, "'legroom schema'") if known else "remove it"
+        algo = self.data.get("algo")
+        place = places(self.backend, algo if isinstance(algo, str) else None).get(str(name))
+        if place is not None and place != key and str(name) not in known:
+            hint = f"it belongs to {_dotted(place)}"
+        self.fail(key, f"unknown key {shown(name)} in {where}", hint)
+
+    def _refuse_absurd(self, run: Run) -> None:
+        """Refuse sizes that no address space holds, so that nobody has to multiply with care later on."""
+        if run.env.spaces is None:
+            return
+        for side in ("observation", "action"):
+            space = getattr(run.env.spaces, side)
+            if isinstance(space, DictSpace) and any(isinstance(s, DictSpace) for s in space.spaces.values()):
+                self.fail(("env", "spaces", side), f"env.spaces.{side}: dicts inside dicts are not taken", "flatten it")
+            total = sum(math.prod(leaf.shape) * DTYPES[leaf.dtype] for leaf in leaves(space).values())
+            if total > LARGEST:
+                self.fail(("env", "spaces", side), f"env.spaces.{side} is over 2**63 bytes", "check its shape")
+        rows = facts.rollout_rows(run) or facts.replay_rows(run) or 1
+        nbytes = facts.stored_observation(run).nbytes
+        if rows * run.env.n_envs * nbytes > LARGEST:
+            key: Key = ("hyperparams", "n_steps" if facts.rollout_rows(run) else "buffer_size")
+            size = f"{rows:.3g} rows x {run.env.n_envs:.3g} envs x {nbytes:.3g} B"
+            self.fail(key, f"{size} of observations is over 2**63 bytes", "check n_steps, buffer_size and n_envs")
+
+
+_HOW_TO_GIVE = {
+    ("algo",): "add algo: PPO, or --set algo=PPO",
+    ("env",): "add env: {id: ...}, or --set env.id=...",
+}
+
+
+def _dotted(key: Key) -> str:
+    return ".".join(str(part) for part in key)
+
+
+def _has_text(space: dict[str, Any]) -> bool:
+    return space["type"] == "text" or any(_has_text(sub) for sub in space.get("spaces", {}).values())

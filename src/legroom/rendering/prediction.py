@@ -1,0 +1,284 @@
+"""A prediction as a bill (one run), as a comparison (several) and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from legroom.model.facts import hyper, stored_observation
+from legroom.model.footprint import ALWAYS, HOST_PLACES, Footprint, Item, Known, Peak, Phase, Place
+from legroom.model.run import Run
+from legroom.model.spaces import describe
+from legroom.model.verdict import Budget
+from legroom.units import format_size
+
+JSON_VERSION = 1
+_PLACE_NAMES = {
+    Place.HOST: "host process", Place.WORKER: "workers", Place.SHM: "shared memory", Place.GPU: "GPU", Place.DISK: "disk",
+}  # fmt: skip
+_KNOWN = {Known.ARITHMETIC: "", Known.TRACED: "traced", Known.MEASURED: "measured", Known.DEFAULT: "default"}
+_SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """All that is shown of one run: its footprint, the same with every free saving, and the verdict."""
+
+    run: Run
+    footprint: Footprint
+    lean: Footprint
+    budget: Budget
+    fits: bool | None
+
+    @property
+    def bad(self) -> bool:
+        """Whether the command should end with exit code 1."""
+        return self.fits is False or any(finding.severity == "error" for finding in self.footprint.findings)
+
+
+def prediction_json(predictions: Sequence[Prediction]) -> str:
+    return json.dumps({"legroom": JSON_VERSION, "runs": [_as_json(p) for p in predictions]}, indent=2)
+
+
+def _as_json(prediction: Prediction) -> dict[str, Any]:
+    footprint = prediction.footprint
+    gpu = footprint.gpu
+    allocator = footprint.allocator
+    return {
+        "name": footprint.name,
+        "fits": prediction.fits,
+        "device": footprint.device,
+        "host": _peak_json(footprint.host),
+        "gpu": None
+        if gpu is None
+        else _peak_json(gpu)
+        | {
+            "allocator": None
+            if allocator is None
+            else {"peak_allocated": allocator.peak_allocated, "peak_reserved": allocator.peak_reserved}
+        },
+        "with_free_savings": {"host": _peak_json(prediction.lean.host)},
+        "findings": [finding.as_json() for finding in footprint.findings],
+        "notes": list(footprint.notes),
+        "items": [_item_json(item) for item in footprint.items],
+    }
+
+
+def _peak_json(peak: Peak) -> dict[str, Any]:
+    return {"peak": peak.nbytes, "band": [peak.low, peak.high], "phase": peak.phase.value}
+
+
+def _item_json(item: Item) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "place": item.place.value,
+        "phases": [phase.value for phase in item.phases],
+        "count": item.count,
+        "nbytes": item.nbytes,
+        "error": item.error,
+        "known": item.known.value,
+        "why": item.why,
+    }
+
+
+def prediction_text(prediction: Prediction) -> Group:
+    """Return the bill of one run: phases, items, peaks, findings, verdict."""
+    return Group(
+        Text(_headline(prediction), style="bold"),
+        "",
+        _phase_table(prediction.footprint),
+        "",
+        _item_table(prediction.footprint),
+        "",
+        *_closing_lines(prediction),
+    )
+
+
+def comparison_text(predictions: Sequence[Prediction]) -> Group:
+    """Return one row per run, the first being what the others are compared with."""
+    with_gpu = any(p.footprint.gpu for p in predictions)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("configuration", no_wrap=True)
+    for title in ("host peak", "GPU peak") if with_gpu else ("host peak",):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("observation")
+    for title in ("steps", "envs", "reduction"):
+        table.add_column(title, justify="right")
+    table.add_column("fits", no_wrap=True)
+    first = predictions[0].footprint.host.nbytes
+    largest = max((p for p in predictions if p.fits), key=lambda p: p.footprint.host.nbytes, default=None)
+    for p in predictions:
+        gpu = p.footprint.gpu
+        peaks = [format_size(p.footprint.host.nbytes)]
+        if with_gpu:
+            peaks.append("–" if gpu is None else format_size(gpu.nbytes))
+        table.add_row(
+            p.footprint.name,
+            *peaks,
+            describe(stored_observation(p.run)),
+            f"{_steps(p.run):,}",
+            f"{p.run.env.n_envs:,}",
+            f"{first / p.footprint.host.nbytes:.1f}×",
+            Text("yes, the largest", style="green") if p is largest and len(predictions) > 1 else _yes_or_no(p.fits),
+        )
+    lines = [Text(_budget_line(predictions[0]))]
+    for p in predictions:
+        lines += [_finding_text(finding, p.footprint.name) for finding in p.footprint.findings]
+        lines += [Text(f"{p.footprint.name}: {note}", style="dim") for note in p.footprint.notes]
+    lines.append(Text(_savings_summary(predictions)))
+    return Group(table, "", *lines)
+
+
+def _headline(p: Prediction) -> str:
+    run = p.run
+    envs = f"{run.env.n_envs:,} env{'s' if run.env.n_envs > 1 else ''}"
+    return (
+        f"{p.footprint.name}: {run.algo} on {p.footprint.device}, {envs}, {_steps_text(run)}, "
+        f"observation {describe(stored_observation(run))}"
+    )
+
+
+def _steps(run: Run) -> int:
+    if run.backend == "brax":
+        return int(hyper(run, "unroll_length") or 1)
+    return int(hyper(run, "buffer_size") or hyper(run, "n_steps") or 0)
+
+
+def _steps_text(run: Run) -> str:
+    if run.backend == "brax":
+        return f"unroll {_steps(run)}"
+    if hyper(run, "buffer_size"):
+        return f"replay of {_steps(run):,}"
+    return f"{_steps(run):,} steps"
+
+
+def _phase_table(footprint: Footprint) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("memory by phase", no_wrap=True)
+    for phase in Phase:
+        table.add_column(phase.value, justify="right", no_wrap=True)
+    for place in (*HOST_PLACES, Place.GPU):
+        if any(item.place is place for item in footprint.items):
+            table.add_row(_place_name(footprint, place), *(_size(footprint.at(phase, (place,))) for phase in Phase))
+    if any(item.place in (Place.WORKER, Place.SHM) for item in footprint.items):
+        table.add_row("host in all", *(_size(footprint.at(phase)) for phase in Phase), style="bold")
+    return table
+
+
+def _place_name(footprint: Footprint, place: Place) -> str:
+    if place is not Place.WORKER:
+        return _PLACE_NAMES[place]
+    count = max(item.count for item in footprint.items if item.place is place)
+    return f"{count:,} workers"
+
+
+def _item_table(footprint: Footprint) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("item", no_wrap=True)
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("when", no_wrap=True)
+    table.add_column("why")
+    places = [place for place in Place if any(item.place is place for item in footprint.items)]
+    for place in places:
+        table.add_row(Text(_PLACE_NAMES[place], style="bold"))
+        for item in sorted((i for i in footprint.items if i.place is place), key=lambda i: -i.total):
+            table.add_row(f"  {item.name}", _item_size(item), _when(item), _why(item))
+    return table
+
+
+def _item_size(item: Item) -> str:
+    error = item.count * item.error
+    return _size(item.total) + (f" ±{format_size(error)}" if error * 20 >= item.total else "")
+
+
+def _when(item: Item) -> str:
+    return "always" if item.phases == ALWAYS else ", ".join(phase.value for phase in item.phases)
+
+
+def _why(item: Item) -> str:
+    each = f"{item.count:,} × {format_size(item.nbytes)}: " if item.count > 1 else ""
+    known = _KNOWN[item.known]
+    return f"{each}{item.why}" + (f" [{known}]" if known else "")
+
+
+def _closing_lines(p: Prediction) -> Iterator[Text]:
+    yield Text(f"host peak {_peak_text(p.footprint.host)}", style="bold")
+    if p.footprint.gpu is not None:
+        yield Text(f"GPU peak  {_peak_text(p.footprint.gpu)}", style="bold")
+        if p.footprint.allocator is not None:
+            peaks = p.footprint.allocator
+            yield Text(
+                f"          PyTorch's allocator: {format_size(peaks.peak_allocated)} allocated, "
+                f"{format_size(peaks.peak_reserved)} reserved"
+            )
+    if p.lean.host.nbytes < p.footprint.host.nbytes:
+        yield Text(f"with every free saving (lean storage, light workers): host peak at most {format_size(p.lean.host.nbytes)}")
+    for finding in p.footprint.findings:
+        yield _finding_text(finding)
+    for note in p.footprint.notes:
+        yield Text(f"note: {note}", style="dim")
+    yield Text(_verdict(p), style={True: "green", False: "bold red", None: "yellow"}[p.fits])
+
+
+def _peak_text(peak: Peak) -> str:
+    return (
+        f"{format_size(peak.nbytes)} during {peak.phase.value} "
+        f"(between {format_size(peak.low)} and {format_size(peak.high)})"
+    )
+
+
+def _verdict(p: Prediction) -> str:
+    short = []
+    for name, peak, limit, origin in (
+        ("host", p.footprint.host, p.budget.ram, p.budget.ram_origin),
+        ("GPU", p.footprint.gpu, p.budget.vram, p.budget.vram_origin),
+    ):
+        if peak is not None and limit is not None and peak.high > p.budget.usable(limit):
+            short.append(f"{name} needs up to {format_size(peak.high)}, {_limit_text(p.budget, limit, origin)}")
+    if short:
+        return f"does not fit: {'; '.join(short)}"
+    if p.fits is None:
+        return "fits the host; no GPU budget is known (give --gpu or --vram)"
+    return f"fits: {_budget_line(p)}"
+
+
+def _limit_text(budget: Budget, limit: int, origin: str) -> str:
+    kept = f" less {budget.reserve:.0%} reserve" if budget.reserve else ""
+    return f"{format_size(limit)}{kept} {origin}" if not origin.startswith("a ") else f"{origin} {format_size(limit)}{kept}"
+
+
+def _budget_line(p: Prediction) -> str:
+    parts = []
+    if p.budget.ram is not None:
+        parts.append(f"RAM: {_limit_text(p.budget, p.budget.ram, p.budget.ram_origin)}")
+    if p.footprint.gpu is not None and p.budget.vram is not None:
+        parts.append(f"GPU: {_limit_text(p.budget, p.budget.vram, p.budget.vram_origin)}")
+    return "; ".join(parts)
+
+
+def _savings_summary(predictions: Sequence[Prediction]) -> str:
+    saved = [p for p in predictions if p.lean.host.nbytes < p.footprint.host.nbytes]
+    if not saved:
+        return ""
+    each = ", ".join(f"{p.footprint.name} {format_size(p.lean.host.nbytes)}" for p in saved)
+    return f"with every free saving, at most: {each}"
+
+
+def _finding_text(finding: Any, name: str = "") -> Text:
+    prefix = f"{name}: " if name else ""
+    hint = f" ({finding.hint})" if finding.hint else ""
+    return Text(f"{finding.severity}: {prefix}{finding.message}{hint}", style=_SEVERITY[finding.severity])
+
+
+def _yes_or_no(fits: bool | None) -> Text:
+    return {True: Text("yes", style="green"), False: Text("no", style="red"), None: Text("?")}[fits]
+
+
+def _size(nbytes: int) -> str:
+    return format_size(nbytes) if nbytes else "–"

@@ -1,0 +1,1 @@
+"""A Game Boy fighter on PyBoy (PPO on stacked colour frames)."""

@@ -1,0 +1,1 @@
+"""A walking biped, thousands at once on one accelerator (MJX, brax PPO)."""

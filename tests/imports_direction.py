@@ -1,0 +1,62 @@
+"""Checks the direction of imports (ARCHITECTURE.md): run by `make lint`, and by the tests.
+
+A room may import the rooms below it and the common ground; nothing imports `cli`; nothing light imports a heavy package.
+"""
+
+import ast
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent / "src" / "legroom"
+
+# room -> rooms it may import; everyone may import the common ground
+COMMON = {"model", "units", "errors", "catalog", "lazily"}
+ALLOWED = {
+    "model": set(),
+    "reading": {"workloads.registry"},
+    "probing": set(),
+    "backends": {"probing", "predicting.cuda_allocator"},
+    "predicting": {"probing", "backends"},
+    "fitting": {"predicting"},
+    "rendering": set(),
+    "workloads": {"api"},
+    "api": {"predicting"},
+    "cli": {"reading", "probing", "predicting", "fitting", "rendering", "workloads"},
+}
+HEAVY = {"torch", "gymnasium", "stable_baselines3", "sb3_contrib", "jax", "brax", "mujoco", "ray", "pyboy", "rasterio", "scipy"}
+MAY_BE_HEAVY = {"backends", "workloads"}
+
+
+def violations() -> list[str]:
+    """Return one line per import that goes the wrong way."""
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        room = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        for line, name in _imports(path):
+            top, _, rest = name.partition(".")
+            if top in HEAVY and room not in MAY_BE_HEAVY:
+                found.append(f"{path.relative_to(ROOT)}:{line}: {room} imports {top}")
+            if top != "legroom" or not rest:
+                continue
+            target = rest.partition(".")[0]
+            allowed = COMMON | ALLOWED.get(room, set()) | {room}
+            if room in ALLOWED and target not in allowed and not any(rest.startswith(a) for a in allowed if "." in a):
+                found.append(f"{path.relative_to(ROOT)}:{line}: {room} imports {rest}")
+    return found
+
+
+def _imports(path: Path) -> list[tuple[int, str]]:
+    tree = ast.parse(path.read_text())
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.append((node.lineno, node.module))
+    return names
+
+
+if __name__ == "__main__":
+    wrong = violations()
+    sys.stderr.write("".join(f"{line}\n" for line in wrong))
+    sys.exit(1 if wrong else 0)
