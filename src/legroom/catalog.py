@@ -1,7 +1,7 @@
-"""Heavy things by name: the one way from the light core to modules that import torch, jax, ray and the like.
+"""Things by name that are imported on first use: the one way from the light core to torch, jax, ray and the like.
 
-An entry is `name -> (module:object, extra, package)`. `load` imports on first use and turns a missing package into
-one clear line, so that no other module needs a local import or a try/except.
+An entry is `name -> (module:object, extra, package)`. `load` turns a missing package into one clear line, so that no
+other module needs a local import or a try/except. Our own modules that most commands do without stand here too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from typing import Any
 from legroom.errors import MissingExtra
 
 CATALOG: dict[str, tuple[str, str, str]] = {
+    "predicting.gpu_items": ("legroom.predicting.gpu:gpu_items", "", ""),
+    "predicting.brax_items": ("legroom.predicting.brax:brax_items", "", ""),
+    "probing.find_gpu": ("legroom.probing.gpu_table:find_gpu", "", ""),
+    "probing.measure_base": ("legroom.probing.base_measure:measure_base", "", ""),
     "sb3.build_spaces": ("legroom.backends.sb3_env:build_spaces", "sb3", "gymnasium"),
     "sb3.trace": ("legroom.backends.sb3_trace:trace_run", "sb3", "stable-baselines3"),
     "sb3.scratch": ("legroom.backends.sb3_scratch:measure_scratch", "sb3", "stable-baselines3"),

@@ -25,15 +25,17 @@ from legroom.backends.objects import resolve_object
 from legroom.errors import BadInput
 from legroom.probing.tree import process_memory
 
-CLOSE_TIMEOUT_S = 5.0
+CLOSE_TIMEOUT_S = 2.0
 LONGEST_MESSAGE = 600  # characters; some libraries print a whole configuration
 SECOND_INSTANCE_BELOW = 1 << 30  # a second one of a giant would be the out-of-memory we are asked to foresee
 
 # Packages whose import registers ids; SB3's own command line tools import them as well.
-PROVIDERS = ("ale_py", "pybullet_envs_gymnasium", "panda_gym", "highway_env", "minigrid", "gymnasium_robotics", "shimmy")
+PROVIDERS = (
+    "ale_py", "pybullet_envs_gymnasium", "panda_gym", "highway_env", "minigrid", "gymnasium_robotics", "shimmy",
+)  # fmt: skip
 
 
-class Failed(Exception):
+class EnvError(Exception):
     """The environment cannot be used; the text is for the user."""
 
 
@@ -44,10 +46,10 @@ def main() -> None:
     envs: list[Any] = []
     try:
         answer = describe(task, envs)
-    except Failed as failed:
+    except EnvError as failed:
         answer = {"error": str(failed)}
     except BadInput as refused:
-        answer = {"error": f"env {task['id']!r}: {refused.message}", "hint": refused.hint}
+        answer = {"error": f"env {refused.message}", "hint": refused.hint}
     partial = answer_file.with_suffix(".partial")
     partial.write_text(json.dumps(answer))
     partial.replace(answer_file)
@@ -73,7 +75,7 @@ def describe(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
             env = build(task["id"], task["kwargs"], task["wrappers"])
             with stage(f"env {task['id']!r} raised in reset()"):
                 env.reset()
-        except Failed:
+        except EnvError:
             if not envs:
                 raise
             break  # it can only be built once per process
@@ -85,31 +87,40 @@ def describe(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
         if sum(memory[-1].values()) > SECOND_INSTANCE_BELOW:
             break
         before = after
-    observation, action = from_gymnasium(envs[0].observation_space), from_gymnasium(envs[0].action_space)
     return {
-        "spaces": {"observation": observation.model_dump(), "action": action.model_dump()},
+        "spaces": {kind: _space(task["id"], envs[0], kind) for kind in ("observation", "action")},
         "memory": memory,
         "imported_torch": "torch" in sys.modules and not task["preload"],
     }
+
+
+def _space(env_id: str, env: Any, kind: str) -> dict[str, Any]:
+    try:
+        return from_gymnasium(getattr(env, f"{kind}_space")).model_dump()
+    except BadInput as unsupported:
+        raise EnvError(f"env {env_id!r}, {kind} space: {unsupported}") from unsupported
 
 
 def build(env_id: str, kwargs: dict[str, Any], wrappers: list[str | dict[str, Any]]) -> Any:
     """Return the environment with its wrappers around it, the first in the list innermost.
 
     Raises:
-        Failed: with the environment's own words.
+        EnvError: with the environment's own words.
     """
     env = _make(env_id, kwargs)
     if not hasattr(env, "observation_space") or not hasattr(env, "action_space") or not hasattr(env, "reset"):
-        raise Failed(f"env {env_id!r} made a {type(env).__name__}, which is no gymnasium environment")
+        raise EnvError(f"env {env_id!r} made an object of type {type(env).__name__}, which is no gymnasium environment")
     for wrapper in wrappers:
         if isinstance(wrapper, dict):
             if len(wrapper) != 1:
-                raise Failed(f"env.wrappers: {wrapper} must have one key, the wrapper's name")
+                raise EnvError(f"env.wrappers: {wrapper} must have one key, the wrapper's name")
             ((name, arguments),) = wrapper.items()
         else:
             name, arguments = wrapper, None
-        wrap = resolve_object(name)
+        try:
+            wrap = resolve_object(name)
+        except BadInput as unknown:
+            raise EnvError(f"env.wrappers: {unknown}") from unknown
         with stage(f"env.wrappers: {name} raised"):
             env = wrap(env, **(arguments or {}))
     return env
@@ -125,11 +136,11 @@ def _make(env_id: str, kwargs: dict[str, Any]) -> Any:
         return _make_registered(env_id, kwargs)
     except gymnasium.error.UnregisteredEnv as unknown:
         if not _import_providers():
-            raise Failed(f"env {env_id!r}: {_short(str(unknown))}") from unknown
+            raise EnvError(f"env {env_id!r}: {_short(str(unknown))}") from unknown
     try:
         return _make_registered(env_id, kwargs)
     except gymnasium.error.UnregisteredEnv as unknown:
-        raise Failed(f"env {env_id!r}: {_short(str(unknown))}") from unknown
+        raise EnvError(f"env {env_id!r}: {_short(str(unknown))}") from unknown
 
 
 def _make_registered(env_id: str, kwargs: dict[str, Any]) -> Any:
@@ -147,7 +158,7 @@ def _find_factory(env_id: str) -> Callable[..., Any] | None:
             return None
         raise
     if not callable(found):
-        raise Failed(f"env {env_id!r} is a {type(found).__name__}, not a class or function that makes an environment")
+        raise EnvError(f"env {env_id!r} is of type {type(found).__name__}, not a class or function that makes one")
     return found
 
 
@@ -162,14 +173,14 @@ def _import_providers() -> bool:
 
 @contextmanager
 def stage(what: str, but: type[BaseException] | None = None) -> Iterator[None]:
-    """Turn any exception (sys.exit included) into `Failed`, in one line that begins with `what`."""
+    """Turn any exception (sys.exit included) into `EnvError`, in one line that begins with `what`."""
     try:
         yield
     except BaseException as error:
-        if isinstance(error, Failed) or (but is not None and isinstance(error, but)):
+        if isinstance(error, EnvError) or (but is not None and isinstance(error, but)):
             raise
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise Failed(f"{what}: {_short(text)}") from error
+        raise EnvError(f"{what}: {_short(text)}") from error
 
 
 def _short(text: str) -> str:

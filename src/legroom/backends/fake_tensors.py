@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from legroom.backends.op_scratch import MATMULS, PROGRAMS, Step
+from legroom.backends.cuda_reduce import Card
+from legroom.backends.op_scratch import MATMULS, PROGRAMS, Call, Program, conv_format
 from legroom.errors import Untraceable
 from legroom.model.evidence import Event
 
@@ -45,6 +46,7 @@ class Workspaces:
     """cuBLAS scratch of one card: taken after the outputs of the first matrix product of a thread, never given back."""
 
     cublas: int = 8_519_680
+    card: Card = Card()
 
 
 class StorageFollower(TorchDispatchMode):
@@ -61,7 +63,6 @@ class StorageFollower(TorchDispatchMode):
         self.events: list[Event] = []
         self.labels: dict[int, str] = {}
         self.sizes: dict[int, int] = {}
-        self.marks: list[tuple[int, str]] = []
         self.recording = False
         self.live: dict[int, int] = {}  # storage address -> id
         self._trusted = (_TORCH, *trusted)
@@ -69,12 +70,14 @@ class StorageFollower(TorchDispatchMode):
         self._next = 0
         self._warm: set[str] = set()
         self._in_backward = False
+        self._recipes: dict[Any, Any] = {}
+        self.convolution = self.convolution_axes = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise the first operator imports torch._dynamo, which takes longer than the whole trace
 
     # -- what is written down ------------------------------------------------------------------------------------
-
-    def mark(self, name: str) -> None:
-        """Note that a phase called `name` starts here."""
-        self.marks.append((len(self.events), name))
 
     def adopt(self, tensor: torch.Tensor, label: str) -> None:
         """Count a tensor's storage as allocated on the device now (a copy from the host), unless it already is."""
@@ -99,8 +102,8 @@ class StorageFollower(TorchDispatchMode):
     def free(self, number: int) -> None:
         self.events.append(("free", number))
 
-    def _born(self, storage: torch.UntypedStorage, label: str) -> None:
-        nbytes = storage.nbytes()
+    def _born(self, storage: torch.UntypedStorage, label: str, nbytes: int = 0) -> None:
+        nbytes = nbytes or storage.nbytes()
         if nbytes == 0:
             return
         key, number = storage._cdata, self.alloc(nbytes, label)
@@ -135,7 +138,11 @@ class StorageFollower(TorchDispatchMode):
                 return kept
         else:
             self._in_backward = False
-        out = func(*args, **kwargs)
+        for given in args:
+            # torch.tensor(number, device=...) makes its tensor behind the dispatcher's back: seen when first used
+            if isinstance(given, torch.Tensor) and given.device.type == "meta":
+                self.adopt(given, "temporaries")
+        out = self._shapes(func, args, kwargs)
         births = [t for t in _tensors(out) if t.device.type == "meta" and t.untyped_storage()._cdata not in self.live]
         label = "temporaries"
         if func is _aten._to_copy.default and args[0].device.type == "cpu":
@@ -146,23 +153,42 @@ class StorageFollower(TorchDispatchMode):
                 if tensor.untyped_storage()._cdata not in self.live:
                     self._born(tensor.untyped_storage(), label)
         else:
-            self._run_program(program, func, args, kwargs, out, births)
+            self._run_program(program, Call(args, kwargs, out, self.workspaces.card), births)
         if func in MATMULS and self.workspaces is not None:
             self._warm_up("backward" if backward else "main")
         return out
 
-    def _run_program(
-        self, program: Callable[..., Iterator[Step]], func: Any, args: Any, kwargs: Any, out: Any, births: list[Any]
-    ) -> None:
+    def _shapes(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run the operator on shapes; what it returned last time for the same shapes is made anew without asking.
+
+        Most meta kernels are written in Python (0.2-2 ms each) and an update repeats the same operators.
+        """
+        key = _key((func, args, tuple(sorted(kwargs.items()))) if kwargs else (func, args))
+        if key is None:
+            return func(*args, **kwargs)
+        recipe = self._recipes.get(key)
+        if recipe is None:
+            out = func(*args, **kwargs)
+            if func is _aten.convolution.default:  # its meta kernel forgets the layout, and flattening then copies
+                out = torch.empty_like(out, memory_format=conv_format(*args[:2]))
+                size = sum(t.numel() * t.element_size() for t in (*args[:2], out))
+                self.convolution, self.convolution_axes = max(
+                    (self.convolution, self.convolution_axes), (size, out.dim() - 2)
+                )
+            self._recipes[key] = _recipe(func, args, kwargs, out)
+            return out
+        return func(*args, **kwargs) if recipe is _ASK else _follow(recipe, args)
+
+    def _run_program(self, program: Program, call: Call, births: list[torch.Tensor]) -> None:
         held: dict[str, int] = {}
         waiting = list(births)
-        for step in program(args, kwargs, out):
+        for step in program(call):
             if step.kind == "out":
-                tensor = out if isinstance(out, torch.Tensor) else out[int(step.name or 0)]
+                tensor = call.out if isinstance(call.out, torch.Tensor) else call.out[int(step.name)]
                 if any(tensor is t for t in waiting):
                     waiting = [t for t in waiting if t is not tensor]
                     if tensor.untyped_storage()._cdata not in self.live:
-                        self._born(tensor.untyped_storage(), "temporaries")
+                        self._born(tensor.untyped_storage(), "temporaries", step.nbytes)
             elif step.kind == "alloc":
                 if step.nbytes:
                     held[step.name] = self.alloc(step.nbytes, "temporaries")
@@ -199,6 +225,64 @@ class StorageFollower(TorchDispatchMode):
                     f"{name}:{frame.f_lineno} reads a tensor's value ({func}), which does not exist before the run"
                 )
             frame = frame.f_back  # type: ignore[assignment]
+
+
+_ASK = "ask"  # this call's result cannot be made without the operator
+_FIRST = "first"  # the result is the first argument, written to in place
+
+
+def _key(value: Any) -> Any:
+    """Return what an operator's result shapes depend on, hashable; None where that cannot be told."""
+    if isinstance(value, torch.Tensor):
+        if value.device.type != "meta":
+            return None  # values on the host may matter
+        return (tuple(value.shape), value.stride(), value.dtype, value.storage_offset())
+    if isinstance(value, (list, tuple)):
+        keys = tuple(_key(each) for each in value)
+        return None if None in keys else keys
+    if value is None:
+        return "none"
+    return (type(value), value) if isinstance(value, _PLAIN) else None
+
+
+_PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.memory_format, torch.layout, torch._ops.OpOverload)
+
+
+def _recipe(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
+    given = {t.untyped_storage()._cdata for t in _tensors((*args, *kwargs.values()))}
+    if out is None:
+        return None
+    if args and out is args[0]:
+        return _FIRST
+    single = isinstance(out, torch.Tensor)
+    if not single and not isinstance(out, (list, tuple)):
+        return _ASK
+    parts = []
+    for each in [out] if single else out:
+        if each is None:
+            parts.append(None)
+        elif not isinstance(each, torch.Tensor) or each.device.type != "meta" or each.storage_offset():
+            return _ASK
+        elif each.untyped_storage()._cdata in given or each.untyped_storage().nbytes() != _dense_bytes(each):
+            return _ASK  # a view, or a result with a larger storage
+        else:
+            parts.append((tuple(each.shape), each.stride(), each.dtype))
+    return (single, type(out) is list, parts)
+
+
+def _dense_bytes(tensor: torch.Tensor) -> int:
+    reach = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return 0 if tensor.numel() == 0 else reach * tensor.element_size()
+
+
+def _follow(recipe: Any, args: Any) -> Any:
+    if recipe is None:
+        return None
+    if recipe is _FIRST:
+        return args[0]
+    single, as_list, parts = recipe
+    made = [None if p is None else torch.empty_strided(p[0], p[1], dtype=p[2], device=DEVICE) for p in parts]
+    return made[0] if single else made if as_list else tuple(made)
 
 
 def _tensors(out: Any) -> Iterator[torch.Tensor]:
@@ -242,6 +326,31 @@ def _unshared(tensor: torch.Tensor) -> bool:
         and torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) <= _ENGINE_ONLY_STORAGE_REFS
         and torch._prims_common.is_non_overlapping_and_dense_or_false(tensor)
     )
+
+
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """Keep optimizers and meta kernels from importing torch._dynamo (2 s) only to ask it not to compile them."""
+    marked = []
+    for function in (*vars(torch.optim.Optimizer).values(), *vars(torch._refs).values()):
+        for inner in _uncompiled(function):
+            if not hasattr(inner, "__dynamo_disable"):
+                setattr(inner, "__dynamo_disable", inner)  # noqa: B010  torch/_compile.py keeps what dynamo made of it
+                marked.append(inner)
+    try:
+        yield
+    finally:
+        for inner in marked:
+            delattr(inner, "__dynamo_disable")
+
+
+def _uncompiled(function: Any) -> Iterator[Any]:
+    """Yield the functions inside `function` that `torch._disable_dynamo` wraps (its `inner` closes over them as `fn`)."""
+    while function is not None:
+        code = getattr(function, "__code__", None)
+        if code is not None and code.co_filename == torch._compile.__file__ and "fn" in code.co_freevars:
+            yield function.__closure__[code.co_freevars.index("fn")].cell_contents
+        function = getattr(function, "__wrapped__", None)
 
 
 @contextmanager

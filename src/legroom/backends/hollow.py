@@ -8,7 +8,7 @@ instead of all, so the order in which a minibatch reaches the device stays the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,13 @@ def zeros(shape: Sequence[int], dtype: Any) -> np.ndarray:
     return np.broadcast_to(np.zeros((), dtype=dtype), tuple(shape))
 
 
+def _small(observation: Any) -> Any:
+    # SB3 copies what it adds; a hollow buffer drops it anyway
+    if isinstance(observation, dict):
+        return {key: _small(each) for key, each in observation.items()}
+    return observation if observation.nbytes < 1 << 16 else np.zeros((), dtype=observation.dtype)
+
+
 def hollow_observations(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: hollow_observations(each) for key, each in value.items()}
@@ -66,7 +73,7 @@ class _ToDevice(BaseBuffer):
         return host.expand(array.shape).to(self.device)
 
 
-def hollow_rollout(base: type, plan: Callable[[int], list[int]]) -> type:
+def hollow_rollout(base: type, plan: Callable[[int], Iterable[int]]) -> type:
     """Return SB3's rollout buffer class `base` with nothing in it; `plan(batch_size)` gives the minibatch sizes."""
 
     class HollowRollout(_ToDevice, base):  # type: ignore[misc, valid-type]
@@ -77,9 +84,9 @@ def hollow_rollout(base: type, plan: Callable[[int], list[int]]) -> type:
             super().reset()
             self.observations = hollow_observations(self.observations)
 
-        def add(self, *args: Any, **kwargs: Any) -> None:
+        def add(self, obs: Any, *args: Any, **kwargs: Any) -> None:
             self.pos = 0  # as many steps as the caller likes
-            super().add(*args, **kwargs)
+            super().add(_small(obs), *args, **kwargs)
             self.full = True
 
         def get(self, batch_size: int | None = None) -> Generator[Any, None, None]:
@@ -101,7 +108,7 @@ def hollow_rollout(base: type, plan: Callable[[int], list[int]]) -> type:
     return HollowRollout
 
 
-def hollow_replay(base: type) -> type:
+def hollow_replay(base: type, plan: Callable[[int], Iterable[int]]) -> type:
     """Return SB3's replay buffer class `base` with nothing in it; every sample is of the size asked for."""
 
     class HollowReplay(_ToDevice, base):  # type: ignore[misc, valid-type]
@@ -116,7 +123,8 @@ def hollow_replay(base: type) -> type:
             pass  # host memory only
 
         def sample(self, batch_size: int, env: Any = None) -> Any:
-            return self._get_samples(np.zeros(batch_size, dtype=np.int64), env=env)
+            size = next(iter(plan(batch_size)))
+            return self._get_samples(np.zeros(size, dtype=np.int64), env=env)
 
     return HollowReplay
 
@@ -124,8 +132,11 @@ def hollow_replay(base: type) -> type:
 class StubVecEnv(VecEnv):
     """`n_envs` environments of the declared spaces that show zeros, pay nothing and never end."""
 
-    def __init__(self, n_envs: int, observation_space: spaces.Space, action_space: spaces.Space) -> None:
+    def __init__(
+        self, n_envs: int, observation_space: spaces.Space, action_space: spaces.Space, on_step: Callable[[], None]
+    ) -> None:
         self.render_mode = None
+        self._on_step = on_step
         super().__init__(n_envs, observation_space, action_space)
         self._mask = np.ones((n_envs, _mask_size(action_space)), dtype=bool)
 
@@ -136,7 +147,9 @@ class StubVecEnv(VecEnv):
         return self._batch(space)
 
     def _batch(self, space: spaces.Space) -> np.ndarray:
-        return zeros((self.num_envs, *(space.shape or ())), space.dtype)
+        # Not a broadcast zero: wrappers transpose it, and the strides decide whether convolutions run channels-last.
+        # Untouched pages of np.zeros take no memory.
+        return np.zeros((self.num_envs, *(space.shape or ())), space.dtype)
 
     def reset(self) -> Any:
         return self._observations()
@@ -145,6 +158,7 @@ class StubVecEnv(VecEnv):
         pass
 
     def step_wait(self) -> Any:
+        self._on_step()
         nothing = np.zeros(self.num_envs, dtype=np.float32)
         return self._observations(), nothing, np.zeros(self.num_envs, dtype=bool), [{} for _ in range(self.num_envs)]
 

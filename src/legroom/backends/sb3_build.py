@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -20,14 +20,12 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common import buffers
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
 from sb3_contrib.common.maskable import buffers as maskable
-from sb3_contrib.common.recurrent import buffers as recurrent
 
 from legroom.backends.gym_spaces import to_gymnasium
 from legroom.backends.hollow import StubVecEnv, hollow_replay, hollow_rollout
-from legroom.errors import BadInput, Untraceable
+from legroom.errors import Untraceable
 from legroom.model.facts import algorithm_of, hyper, spaces_of
 from legroom.model.run import Run
 
@@ -38,11 +36,14 @@ _HOST_ONLY = {"rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_cl
               "tensorboard_log", "verbose", "optimize_memory_usage", "action_noise", "_init_setup_model"}  # fmt: skip
 
 
-def build_model(run: Run, plan: Callable[[int], list[int]], device: torch.device) -> BaseAlgorithm:
+def build_model(
+    run: Run, device: torch.device, *, plan: Callable[[int], Iterable[int]], on_step: Callable[[], None]
+) -> BaseAlgorithm:
     """Return the run's algorithm, built by its own constructor.
 
     Args:
-        plan: minibatch sizes of one pass over the rollout, given the batch size (on-policy algorithms).
+        plan: called with the batch size when minibatches are wanted; yields their sizes (one, from a replay buffer).
+        on_step: called at every step of the environments.
 
     Raises:
         Untraceable: a class that the run names cannot be imported, or the constructor refuses.
@@ -54,7 +55,7 @@ def build_model(run: Run, plan: Callable[[int], list[int]], device: torch.device
     arguments = {k: _schedule(k, v) for k, v in run.hyperparams.items() if k not in _HOST_ONLY}
     with importable(run), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        env = _stub_env(run)
+        env = _stub_env(run, on_step)
         dict_space = isinstance(env.observation_space, spaces.Dict)
         if algorithm.recurrent:
             raise Untraceable("RecurrentPPO: its LSTM runs as one cuDNN call whose reserve space is not modelled")
@@ -65,7 +66,7 @@ def build_model(run: Run, plan: Callable[[int], list[int]], device: torch.device
                 base = buffers.DictRolloutBuffer if dict_space else buffers.RolloutBuffer
             arguments["rollout_buffer_class"] = hollow_rollout(base, plan)
         elif algorithm.family == "off-policy":
-            arguments |= _replay_arguments(run, dict_space)
+            arguments |= _replay_arguments(run, dict_space, plan)
         else:
             raise Untraceable(f"{algorithm.name} has no gradient update to trace")
         policy_kwargs = policy_arguments(run)
@@ -77,14 +78,14 @@ def build_model(run: Run, plan: Callable[[int], list[int]], device: torch.device
             raise Untraceable(f"{algorithm.name} cannot be built: {type(wrong).__name__}: {wrong}") from wrong
 
 
-def _replay_arguments(run: Run, dict_space: bool) -> dict[str, Any]:
+def _replay_arguments(run: Run, dict_space: bool, plan: Callable[[int], Iterable[int]]) -> dict[str, Any]:
     if dict_space:
         base: type = buffers.DictReplayBuffer
     elif int(hyper(run, "n_steps") or 1) > 1:
         base = buffers.NStepReplayBuffer
     else:
         base = buffers.ReplayBuffer
-    arguments: dict[str, Any] = {"replay_buffer_class": hollow_replay(base)}
+    arguments: dict[str, Any] = {"replay_buffer_class": hollow_replay(base, plan)}
     if base is buffers.NStepReplayBuffer:
         arguments["replay_buffer_kwargs"] = {"n_steps": int(hyper(run, "n_steps")), "gamma": hyper(run, "gamma")}
     return arguments
@@ -151,9 +152,9 @@ def _schedule(key: str, value: Any) -> Any:
     return value
 
 
-def _stub_env(run: Run) -> VecEnv:
+def _stub_env(run: Run, on_step: Callable[[], None]) -> VecEnv:
     observation, action = spaces_of(run)
-    env: VecEnv = StubVecEnv(run.env.n_envs, to_gymnasium(observation), to_gymnasium(action))
+    env: VecEnv = StubVecEnv(run.env.n_envs, to_gymnasium(observation), to_gymnasium(action), on_step)
     if run.env.normalize:
         kwargs = dict(run.env.normalize) if isinstance(run.env.normalize, dict) else {}
         env = VecNormalize(env, **kwargs)
@@ -174,6 +175,3 @@ def importable(run: Run) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(folder)
-
-
-__all__ = ["BadInput", "NormalActionNoise", "OrnsteinUhlenbeckActionNoise", "build_model", "recurrent"]

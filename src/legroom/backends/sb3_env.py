@@ -26,10 +26,12 @@ from legroom.model.facts import n_workers
 from legroom.model.run import Run, Spaces
 
 TIMEOUT_S = 60.0
-DECLARE = "or declare env.spaces in the run file"
+DECLARE = "declare env.spaces to predict without building it"
 
 # -P and the path as an argument: a json.py in the working directory must not be the child's json.
-_BOOTSTRAP = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from legroom.backends.env_child import main; main()"
+_BOOTSTRAP = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from legroom.backends import env_child as c; c.main()"
+)
 
 
 def build_spaces(run: Run, *, timeout_s: float = TIMEOUT_S) -> tuple[Spaces, int | None]:
@@ -39,7 +41,7 @@ def build_spaces(run: Run, *, timeout_s: float = TIMEOUT_S) -> tuple[Spaces, int
         BadInput: it cannot be imported, made or reset, or takes too long; with the environment's own words.
     """
     if run.env.id is None:
-        raise BadInput("the run names no environment", path=run.source, hint=f"set env.id, {DECLARE}")
+        raise BadInput("the run names no environment", path=run.source, hint="set env.id, or declare env.spaces")
     together = run.env.n_envs if run.env.workers == "dummy" else min(run.env.envs_per_worker, run.env.n_envs)
     task: dict[str, Any] = {
         "id": run.env.id,
@@ -54,7 +56,7 @@ def build_spaces(run: Run, *, timeout_s: float = TIMEOUT_S) -> tuple[Spaces, int
     if answer.get("imported_torch") and run.env.workers != "light":
         answer = _ask_child(run, task | {"preload": ["torch", "stable_baselines3"]}, timeout_s)
     if "error" in answer:
-        raise BadInput(answer["error"], path=run.source, hint=answer.get("hint", ""))
+        raise BadInput(answer["error"], path=run.source, hint=answer.get("hint") or DECLARE)
     try:
         spaces = Spaces.model_validate(answer["spaces"])
     except ValueError as wrong:
@@ -83,7 +85,7 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> dict[str, An
         with suppress(OSError, ValueError):
             # whatever happened after the answer (a close() that hangs) does not matter any more
             return json.loads(answer_file.read_bytes())
-        raise BadInput(_epitaph(run, code, log_file, timeout_s), path=run.source, hint=f"mend it, {DECLARE}")
+        raise BadInput(_epitaph(run, code, log_file, timeout_s), path=run.source, hint=DECLARE)
 
 
 def _run_child(path: list[str], task_file: Path, log_file: Path, timeout_s: float) -> int | None:
@@ -112,9 +114,12 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
 
 def _import_path(run: Run) -> list[str]:
     """Return the child's sys.path: modules beside the run file, then the working directory, then ours."""
-    beside = [str(Path(run.source).absolute().parent)] if run.source else []
+    file = run.source or ""
+    while file and not Path(file).is_file():
+        file = file.rpartition(":")[0]  # `ppo.yml:ALE/Pong-v5` is an entry of a file
     here = str(Path.cwd())
-    return [*beside, here, *(entry or here for entry in sys.path)]
+    beside = str(Path(file).absolute().parent) if file else here
+    return [beside, here, *(entry or here for entry in sys.path)]
 
 
 def _epitaph(run: Run, code: int | None, log_file: Path, timeout_s: float) -> str:

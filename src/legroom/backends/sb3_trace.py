@@ -1,13 +1,18 @@
 """Trace a run's networks and updates: the device memory SB3 would ask for, in order, without a device.
 
 The run's own algorithm (built by `sb3_build`) collects a few steps and makes a few updates on storages without bytes,
-while a `StorageFollower` writes down every birth and death. The caching allocator's state is shaped by what came before,
-so the order is the library's: move the policy, collect, update, collect, update.
+while a `StorageFollower` writes down every birth and death. The caching allocator's state is shaped by what came
+before, so the order is the library's: move the policy, collect, update, collect, update. Of loops that repeat the same
+requests (steps of a rollout, minibatches, epochs, iterations) three rounds are traced and the others copied, in a
+number that leaves the allocator where the full number would (`event_chunks`).
+
+Mirrors the `learn` methods of stable-baselines3 2.9 (on_policy_algorithm.py, off_policy_algorithm.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -15,24 +20,26 @@ from typing import Any, Literal
 import sb3_contrib
 import stable_baselines3
 import torch
-from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 from torch.distributions import Distribution
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from legroom.backends.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
+from legroom.backends.event_chunks import repeat, shorten
+from legroom.backends.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda, without_compiler
 from legroom.backends.sb3_build import build_model, importable
 from legroom.errors import Untraceable
-from legroom.model.evidence import NetTrace
+from legroom.model.evidence import Event, NetTrace
 from legroom.model.facts import algorithm_of, hyper
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
 
 _LIBRARIES = tuple(str(Path(module.__file__ or "").parent) for module in (stable_baselines3, sb3_contrib))
 
-MAX_ITERATIONS = 3
-MAX_STEPS = 3
-MAX_EPOCHS = 2
-MAX_BATCHES = 3
+TRACED = 3  # rounds of a loop that are traced; the first may set things up, the third must repeat the second
+MAX_EVENTS = 200_000  # replayed in about half a second; beyond it fewer iterations are copied
+ENDLESS = 10**9  # total_timesteps of a run that does not say
+EPISODE_STEPS = 100  # of a run that trains per episode and does not say how long one is
 
 
 def trace_run(
@@ -40,86 +47,144 @@ def trace_run(
     device: Literal["cpu", "cuda"],
     *,
     workspaces: Workspaces = Workspaces(),  # noqa: B008  frozen
-    validate_args: bool = True,
+    validate_args: bool | None = None,
 ) -> NetTrace:
     """Return the memory of the run's networks, optimizer and updates on `device`.
 
     Args:
         workspaces: cuBLAS sizes of the card.
-        validate_args: whether torch.distributions checks its arguments, as it does unless the user turned it off.
+        validate_args: whether torch.distributions checks its arguments; None: as it is set in this process (by
+            default it does).
 
     Raises:
         Untraceable: the policy or update cannot be followed; the reason is the message.
     """
     on_cuda = device == "cuda"
     follower = StorageFollower(workspaces if on_cuda else None, _LIBRARIES)
-    foreach = on_cuda and run.memory.foreach is not False
     checks = Distribution._validate_args
     with ExitStack() as stack:
         stack.enter_context(importable(run))
-        stack.enter_context(foreach_as_on_cuda(foreach))
-        Distribution.set_default_validate_args(validate_args)
+        stack.enter_context(without_compiler())
+        stack.enter_context(foreach_as_on_cuda(on_cuda and run.memory.foreach is not False))
+        Distribution.set_default_validate_args(checks if validate_args is None else validate_args)
         stack.callback(Distribution.set_default_validate_args, checks)
         try:
             return _Tracer(run, follower, device).trace()
         except Untraceable:
             raise
-        except NotImplementedError as wrong:
-            raise Untraceable(f"the update depends on data: {wrong}".splitlines()[0]) from wrong
+        except Exception as wrong:  # user code on tensors without data raises anything; the caller falls back
+            reason = f"{type(wrong).__name__}: {wrong}".strip().splitlines()[0]
+            raise Untraceable(f"the update cannot be followed on tensors without data ({reason})") from wrong
 
 
 class _Tracer:
+    """One trace; `marks` are (event index, what starts there), `copies` how often what is repeated."""
+
     def __init__(self, run: Run, follower: StorageFollower, device: Literal["cpu", "cuda"]) -> None:
         self.run, self.follower, self.device = run, follower, device
         self.family = algorithm_of(run).family
+        self.marks: list[tuple[int, str]] = []
+        self.copies = {"step": 0, "batch": 0, "epoch": 0, "iteration": 0}
 
     def trace(self) -> NetTrace:
         follower = self.follower
-        follower.mark(Phase.START)
         with follower:
             with torch.device(DEVICE), _moves(follower):
-                model = build_model(self.run, self._plan, DEVICE)
+                model: Any = build_model(
+                    self.run, DEVICE, plan=self._minibatches, on_step=lambda: self._mark("step")
+                )
             follower.recording = True
-            self._label_on_step(model)
-            self._learn(model)
+            labels = _Labels(follower, model)
+            try:
+                self._learn(model)
+            finally:
+                labels.remove()
             follower.recording = False
-        return self._summary(model)
+        return self._summary(model, labels)
+
+    def _mark(self, name: str) -> None:
+        self.marks.append((len(self.follower.events), name))
 
     # -- the run, shortened --------------------------------------------------------------------------------------
 
-    def _plan(self, batch_size: int) -> list[int]:
-        total = int(hyper(self.run, "n_steps")) * self.run.env.n_envs
-        size = batch_size or total
-        full, rest = divmod(total, size)
-        return [size] * min(full, MAX_BATCHES) + ([rest] if rest else [])
-
     def _learn(self, model: Any) -> None:
-        total = self.run.total_timesteps or 10**9
+        total = self.run.total_timesteps or ENDLESS
         model.set_logger(Logger(folder=None, output_formats=[]))
         _, callback = model._setup_learn(total)
         if self.family == "on-policy":
             self._learn_on_policy(model, callback, total)
         else:
             self._learn_off_policy(model, callback, total)
+        self._mark("end")
 
     def _learn_on_policy(self, model: Any, callback: Any, total: int) -> None:
         steps = int(model.n_steps)
         iterations = -(-total // (steps * self.run.env.n_envs))
-        if hasattr(model, "n_epochs"):
-            model.n_epochs = min(model.n_epochs, MAX_EPOCHS)
-        for _ in range(min(iterations, MAX_ITERATIONS)):
-            self.follower.mark(Phase.COLLECT)
-            model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=min(steps, MAX_STEPS))
-            self.follower.mark(Phase.UPDATE)
+        traced = min(steps, TRACED + 1)  # rounds lie between steps
+        self.copies["step"] = shorten(steps, 60) - traced
+        self.copies["iteration"] = shorten(iterations, 4) - min(iterations, TRACED)
+        self._shorten_epochs(model)
+        for _ in range(min(iterations, TRACED)):
+            self._mark("iteration")
+            model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=traced)
+            self._mark("update")
             model._update_current_progress_remaining(model.num_timesteps, total)
             model.train()
+            self._mark("trained")
+
+    def _shorten_epochs(self, model: Any) -> None:
+        """Decide how many minibatches and epochs are traced, and how many copied."""
+        epochs = int(getattr(model, "n_epochs", 1))
+        full, rest = self._minibatch_counts(int(getattr(model, "batch_size", 0) or 0))
+        if hasattr(model, "n_critic_updates"):  # TRPO: passes over the rollout for the critic
+            model.n_critic_updates = min(model.n_critic_updates, TRACED)
+        if rest == 0:
+            # epoch after epoch of equal minibatches is one long epoch
+            self.copies["batch"] = shorten(full * epochs, 24) - min(full * epochs, TRACED)
+            self._full = min(full * epochs, TRACED)
+            if hasattr(model, "n_epochs"):
+                model.n_epochs = 1
+        else:
+            self.copies["batch"] = shorten(full, 6) - min(full, TRACED)
+            self.copies["epoch"] = shorten(epochs, 6) - min(epochs, TRACED)
+            self._full = min(full, TRACED)
+            if hasattr(model, "n_epochs"):
+                model.n_epochs = min(epochs, TRACED)
+
+    def _minibatch_counts(self, batch_size: int) -> tuple[int, int]:
+        total = int(hyper(self.run, "n_steps")) * self.run.env.n_envs
+        return divmod(total, batch_size or total)
+
+    def _minibatches(self, batch_size: int) -> Iterable[int]:
+        if self.family == "off-policy":
+            self._mark("batch")
+            yield batch_size
+            return
+        total = int(hyper(self.run, "n_steps")) * self.run.env.n_envs
+        _, rest = self._minibatch_counts(batch_size)
+        self._mark("epoch")
+        for _ in range(self._full):
+            self._mark("batch")
+            yield min(batch_size or total, total)
+        self._mark("rest")
+        if rest:
+            yield rest
+        self._mark("epoch end")
 
     def _learn_off_policy(self, model: Any, callback: Any, total: int) -> None:
-        model.num_timesteps = min(model.learning_starts, total)
-        model._update_current_progress_remaining(model.num_timesteps, total)
-        gradient_steps = model.gradient_steps if model.gradient_steps >= 0 else MAX_STEPS
-        for _ in range(4):
-            self.follower.mark(Phase.COLLECT)
+        n_envs = self.run.env.n_envs
+        frequency, gradient_steps = self._train_frequency(model)
+        per_loop = frequency * n_envs
+        loops_before = model.learning_starts // per_loop  # no update happens in these
+        loops = max(0, -(-total // per_loop) - loops_before)
+        traced_steps = frequency if frequency < 2 * TRACED else TRACED + frequency % TRACED
+        model.train_freq = TrainFreq(traced_steps, TrainFrequencyUnit.STEP)
+        for loop in range(min(loops, 4 + loops % 2)):
+            self._mark("iteration")
+            model.num_timesteps = (loops_before + loop) * per_loop
+            model._update_current_progress_remaining(model.num_timesteps, total)
+            self._settle_exploration(model, frequency, first=loop == 0)
+            model.num_timesteps += (frequency - traced_steps) * n_envs
             model.collect_rollouts(
                 model.env,
                 train_freq=model.train_freq,
@@ -129,37 +194,187 @@ class _Tracer:
                 replay_buffer=model.replay_buffer,
                 log_interval=None,
             )
-            self.follower.mark(Phase.UPDATE)
-            model.train(batch_size=model.batch_size, gradient_steps=min(gradient_steps, 4))
+            self._mark("update")
+            if gradient_steps and model.num_timesteps > model.learning_starts:
+                model.train(batch_size=model.batch_size, gradient_steps=shorten(gradient_steps, 4))
 
-    # -- what the blocks are -------------------------------------------------------------------------------------
+    def _train_frequency(self, model: Any) -> tuple[int, int]:
+        """Return the steps per environment between updates, and the gradient steps of an update."""
+        model._convert_train_freq()
+        frequency = int(model.train_freq.frequency)
+        if model.train_freq.unit == TrainFrequencyUnit.EPISODE:
+            frequency *= self.run.env.episode_steps or EPISODE_STEPS
+        gradient_steps = int(model.gradient_steps)
+        return frequency, frequency * self.run.env.n_envs if gradient_steps < 0 else gradient_steps
 
-    def _label_on_step(self, model: Any) -> None:
-        targets = {id(p) for p in _target_tensors(model)}
-        for tensor in [*model.policy.parameters(), *model.policy.buffers()]:
-            self.follower.relabel(tensor, "targets" if id(tensor) in targets else "weights")
+    @staticmethod
+    def _settle_exploration(model: Any, frequency: int, *, first: bool) -> None:
+        """Replace the coin that decides between a random and a predicted action by its likelier side.
 
-    def _summary(self, model: Any) -> NetTrace:
-        tensors = {t.untyped_storage()._cdata: t for t in (*model.policy.parameters(), *model.policy.buffers())}
-        weights = sum(t.untyped_storage().nbytes() for t in tensors.values())
-        targets = {t.untyped_storage()._cdata: t for t in _target_tensors(model)}
+        It matters once: cuBLAS takes its workspace at the first prediction or the first update, whichever comes first.
+        """
+        if not hasattr(model, "exploration_schedule"):
+            return
+        schedule = model.exploration_schedule
+        always_random = first and schedule(model._current_progress_remaining) ** frequency > 0.5
+        model.exploration_rate = 1.1 if always_random else 0.0
+        model._on_step = lambda: None  # would set the rate anew; target networks are updated in place
+
+    # -- what came out -------------------------------------------------------------------------------------------
+
+    def _summary(self, model: Any, labels: _Labels) -> NetTrace:
+        events, marks, names = self._expand()
+        policy = model.policy
+        weights = {t.untyped_storage()._cdata: t for t in (*policy.parameters(), *policy.buffers())}
+        targets = {t.untyped_storage()._cdata: t for t in target_tensors(model)}
         return NetTrace(
             device=self.device,
-            parameters=sum(p.numel() for p in model.policy.parameters()),
-            weights=weights,
-            targets=sum(t.untyped_storage().nbytes() for t in targets.values()),
-            gradients=sum(p.numel() * p.element_size() for p in model.policy.parameters() if p.grad is not None),
-            optimizer=0,
-            events=tuple(self.follower.events),
+            parameters=sum(p.numel() for p in policy.parameters()),
+            weights=_nbytes(weights.values()),
+            targets=_nbytes(targets.values()),
+            gradients=labels.gradients,
+            optimizer=labels.optimizer,
+            transient=_transient(events, marks, names),
+            events=tuple(events) if self.device == "cuda" else (),
+            labels=names if self.device == "cuda" else {},
+            phase_starts=tuple((position, _PHASES[name]) for position, name in marks if name in _PHASES),
+            convolution=self.follower.convolution,
+            convolution_axes=self.follower.convolution_axes,
         )
 
+    def _expand(self) -> tuple[list[Event], list[tuple[int, str]], dict[int, str]]:
+        """Return events, marks and labels with the untraced rounds of every loop copied in, inner loops first."""
+        sequence = _Sequence(list(self.follower.events), self.marks, dict(self.follower.labels))
+        if self.family == "on-policy":
+            sequence.repeat_inside("iteration", "update", "step", None, self.copies["step"])
+            sequence.repeat_inside("epoch", "rest", "batch", "rest", self.copies["batch"])
+            sequence.repeat_inside("update", "trained", "epoch", "epoch end", self.copies["epoch"])
+            size = len(sequence.events)
+            rounds = sum(name == "iteration" for _, name in sequence.marks)
+            affordable = max(0, (MAX_EVENTS - size) * rounds // max(size, 1))
+            sequence.repeat_inside("start", "end", "iteration", "end", min(self.copies["iteration"], affordable))
+        return sequence.events, sequence.marks, sequence.labels
 
-def _target_tensors(model: Any) -> Iterator[torch.Tensor]:
+
+class _Sequence:
+    """Events with marks and labels, growing by copies."""
+
+    def __init__(self, events: list[Event], marks: list[tuple[int, str]], labels: dict[int, str]) -> None:
+        self.events, self.marks, self.labels = events, [(0, "start"), *marks], labels
+
+    def repeat_inside(self, opening: str, closing: str, start: str, end: str | None, times: int) -> None:
+        """From every `opening` mark to the next `closing` one, repeat the last round of a loop `times` more.
+
+        Rounds begin at `start` marks; the last `end` mark closes the last round (None: the last `start` mark does).
+        """
+        if times <= 0:
+            return
+        spans, low = [], None
+        for index, (_, name) in enumerate(self.marks):
+            if name == closing and low is not None:
+                spans.append((low, index))
+                low = None
+            if name == opening:
+                low = index
+        for low, high in reversed(spans):
+            inside = self.marks[low : high + 1]
+            borders = [position for position, name in inside if name == start]
+            if end is not None:
+                borders += [position for position, name in inside if name == end][-1:]
+            if len(borders) >= 3:
+                self._repeat(borders, times)
+
+    def _repeat(self, borders: list[int], times: int) -> None:
+        done = repeat(self.events, borders, times)
+        if done is None:
+            return
+        events, origins = done
+        grown = len(events) - len(self.events)
+        self.events = events
+        self.labels |= {copy: self.labels[origin] for copy, origin in origins.items()}
+        self.marks = [(p + grown if p >= borders[-1] else p, name) for p, name in self.marks]
+
+
+class _Labels:
+    """Says what blocks are while the run goes on: weights and targets at the start, gradients and state at each step."""
+
+    def __init__(self, follower: StorageFollower, model: Any) -> None:
+        self.follower = follower
+        self.gradients = self.optimizer = 0
+        self._gradients: dict[int, int] = {}
+        self._states: dict[int, int] = {}
+        for tensor in (*model.policy.parameters(), *model.policy.buffers()):
+            follower.relabel(tensor, "weights")
+        for tensor in target_tensors(model):
+            follower.relabel(tensor, "targets")
+        self._handles = [
+            register_optimizer_step_pre_hook(self._before),
+            register_optimizer_step_post_hook(self._after),
+        ]
+
+    def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self.follower.relabel(parameter.grad, "gradients")
+                    self._gradients[id(parameter)] = parameter.grad.untyped_storage().nbytes()
+        self.gradients = sum(self._gradients.values())
+
+    def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        for state in optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, torch.Tensor) and value.device == DEVICE:
+                    self.follower.relabel(value, "optimizer")
+                    self._states[value.untyped_storage()._cdata] = value.untyped_storage().nbytes()
+        self.optimizer = sum(self._states.values())
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+
+_PHASES = {"start": Phase.START, "iteration": Phase.COLLECT, "update": Phase.UPDATE}
+_LASTING = {"weights", "targets", "gradients", "optimizer", "workspace"}
+
+
+def _transient(
+    events: list[Event], marks: list[tuple[int, str]], labels: dict[int, str]
+) -> dict[Phase, dict[str, int]]:
+    """Return, per phase, what is alive by category when the most transient bytes are."""
+    phase_at = {position: _PHASES[name] for position, name in marks if name in _PHASES}
+    phase = Phase.START
+    live: dict[str, int] = {}
+    sizes: dict[int, int] = {}
+    total = 0
+    peaks: dict[Phase, tuple[int, dict[str, int]]] = {}
+    for index, event in enumerate(events):
+        phase = phase_at.get(index, phase)
+        label = labels[event[1]]
+        if label in _LASTING:
+            continue
+        if event[0] == "alloc":
+            sizes[event[1]] = event[2]
+            total += event[2]
+            live[label] = live.get(label, 0) + event[2]
+            if total > peaks.get(phase, (0, {}))[0]:
+                peaks[phase] = (total, dict(live))
+        else:
+            total -= sizes[event[1]]
+            live[label] -= sizes[event[1]]
+    return {phase: {k: v for k, v in found.items() if v} for phase, (_, found) in peaks.items()}
+
+
+def target_tensors(model: Any) -> Iterator[torch.Tensor]:
+    """Yield the parameters and buffers of the model's target networks."""
     for name in ("q_net_target", "critic_target", "actor_target", "quantile_net_target"):
         module = getattr(model, name, None)
         if isinstance(module, torch.nn.Module):
             yield from module.parameters()
             yield from module.buffers()
+
+
+def _nbytes(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(t.untyped_storage().nbytes() for t in tensors)
 
 
 @contextmanager
@@ -168,6 +383,11 @@ def _moves(follower: StorageFollower) -> Iterator[None]:
     original = torch.nn.Module.to
 
     def to(module: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
+        # Extractors, actors and critics are "moved" while they are built, from the host to the host: the algorithm's
+        # own _setup_model is what moves the finished policy.
+        if sys._getframe(1).f_code.co_name != "_setup_model":
+            return module
+
         def copy(tensor: torch.Tensor) -> torch.Tensor:
             follower.adopt(tensor, "weights")
             return tensor
@@ -181,6 +401,3 @@ def _moves(follower: StorageFollower) -> Iterator[None]:
         yield
     finally:
         torch.nn.Module.to = original  # type: ignore[method-assign]
-
-
-__all__ = ["BaseCallback", "CallbackList", "trace_run"]

@@ -68,6 +68,7 @@ def _build(names: list[str]) -> typer.Typer:
         no_args_is_help=True,
         add_completion=len(names) > 1,
         rich_markup_mode=None,
+        pretty_exceptions_enable=False,
     )
 
     @app.callback()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from legroom.catalog import load
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.verdict import Budget
-from legroom.probing.gpu_table import find_gpu
 from legroom.units import parse_size
 
 
@@ -54,21 +55,27 @@ def chosen_device(device: Device | None, cpu_only: bool, wants_gpu: bool) -> str
     return Device.CUDA.value if wants_gpu else None
 
 
-def chosen_budget(machine: Machine, *, ram: str | None, vram: str | None, gpu: str | None, reserve: str) -> Budget:
+def with_gpu(machine: Machine, name: str | None) -> Machine:
+    """Return the machine as if it had the named card, idle, and no other.
+
+    Raises:
+        BadInput: no such card is known.
+    """
+    return machine if name is None else replace(machine, gpus=(load("probing.find_gpu")(name).as_gpu(),))
+
+
+def chosen_budget(machine: Machine, *, ram: str | None, vram: str | None, reserve: str) -> Budget:
     """Return the budget the options give, and what is available on this machine where they give none.
 
     Raises:
-        BadInput: a size, share or card that cannot be read.
+        BadInput: a size or share that cannot be read.
     """
     ram_bytes, ram_origin = machine.available, "available on this machine"
     if ram is not None:
         ram_bytes, ram_origin = parse_size(ram, what="--ram"), "given"
     vram_bytes, vram_origin = None, ""
-    if gpu is not None:
-        card = find_gpu(gpu)
-        vram_bytes, vram_origin = card.memory, f"a {card.name} has"
-    elif machine.gpus:
-        vram_bytes, vram_origin = machine.gpus[0].free, f"free on the {machine.gpus[0].name}"
+    if machine.gpus:
+        vram_bytes, vram_origin = machine.gpus[0].free, f"free on a {machine.gpus[0].name}"
     if vram is not None:
         vram_bytes, vram_origin = parse_size(vram, what="--vram"), "given"
     return Budget(ram_bytes, vram_bytes, parse_share(reserve), ram_origin, vram_origin)

@@ -10,7 +10,7 @@ from legroom.cli import options
 from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD
 from legroom.fitting.free import with_free_savings
-from legroom.model.verdict import Budget, fits
+from legroom.model.verdict import fits
 from legroom.predicting.predict import add_up, gather
 from legroom.probing import probe
 from legroom.reading import read_all
@@ -29,6 +29,7 @@ def run(
     reserve: options.Reserve = "0%",
     like: options.Like = None,
     settings: options.Settings = None,
+    everything: Annotated[bool, typer.Option("--all", help="List the small items too.")] = False,
     json: options.Json = False,
 ) -> int:
     """What a run will need on host and GPU, item by item, and whether it fits.
@@ -43,8 +44,8 @@ def run(
     legroom predict constants.py --like gameboy:default
     legroom predict train.py --set env.n_envs=8
     """
-    machine = probe()
-    budget = options.chosen_budget(machine, ram=ram, vram=vram, gpu=gpu, reserve=reserve)
+    machine = options.with_gpu(probe(), gpu)
+    budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu))
     overrides = split_settings(settings or [])
     wanted = [one for target in runs for one in read_all(target, overrides=overrides, like=like)]
@@ -54,15 +55,12 @@ def run(
             one, evidence = gather(one, machine, mode=mode.value, device=where)
             footprint = add_up(one, evidence)
             lean = add_up(with_free_savings(one), evidence)
-        predictions.append(Prediction(one, footprint, lean, _budget_of(footprint, budget), fits(footprint, budget)))
+        predictions.append(Prediction(one, footprint, lean, budget, fits(footprint, budget)))
     if json:
         say(prediction_json(predictions))
     elif len(predictions) == 1:
-        say(prediction_text(predictions[0]))
+        say(prediction_text(predictions[0], everything=everything))
     else:
         say(comparison_text(predictions))
     return EXIT_FINDINGS if any(p.bad for p in predictions) else EXIT_GOOD
 
-
-def _budget_of(footprint: Any, budget: Budget) -> Budget:
-    return budget

@@ -16,5 +16,5 @@ def run(json: options.Json = False) -> None:
     legroom workloads
     legroom workloads --json
     """
-    runs = [one for workload in WORKLOADS for one in read_all(workload)]
+    runs = [one for workload in WORKLOADS for one in read_all(workload.name)]
     say(workloads_json(runs) if json else workloads_text(runs))

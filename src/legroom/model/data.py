@@ -67,6 +67,25 @@ def _adapter(cls: type) -> Any:
 
 
 @dataclass(frozen=True)
+class Between:
+    """Bounds of a number, both included. (annotated_types has the same, for 15 ms at every start.)"""
+
+    low: int
+    high: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return {**handler(source), "ge": self.low, "le": self.high}
+
+
+@dataclass(frozen=True)
+class NotEmpty:
+    """Marks a collection that needs at least one element."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return {**handler(source), "min_length": 1}
+
+
+@dataclass(frozen=True)
 class Tagged:
     """Marks a union whose members are told apart by their `type` (pydantic's discriminator)."""
 

@@ -28,6 +28,12 @@ class NetTrace:
         transient: per phase, bytes alive at that phase's peak beyond weights, gradients and optimizer state,
             by category: `batch` (inputs made from the buffer), `activations` (kept for backward), `temporaries`.
         events: every allocation on the device in order, for the allocator simulator; empty when estimated.
+        labels: what each id in `events` is: weights, targets, gradients, optimizer, batch, activations, temporaries
+            or workspace.
+        phase_starts: where in `events` phases begin.
+        convolution: bytes of input, weight and output of the largest convolution, 0 without one; what a cuDNN
+            workspace is measured against.
+        convolution_axes: its spatial dimensions (3 for Conv3d).
         known: TRACED, or ARITHMETIC when estimated.
         error: relative error of `transient` (0 when traced).
         note: why it was not traced, where it was not.
@@ -41,6 +47,10 @@ class NetTrace:
     optimizer: int
     transient: Mapping[Phase, Mapping[str, int]] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
+    labels: Mapping[int, str] = field(default_factory=dict)
+    phase_starts: tuple[tuple[int, Phase], ...] = ()
+    convolution: int = 0
+    convolution_axes: int = 0
     known: Known = Known.TRACED
     error: float = 0.0
     note: str = ""
@@ -60,6 +70,7 @@ class BaseFigures:
         light_worker: the same for a torch-free worker.
         errors: ± bytes for each of those names.
         fork_worker: the same for a forked worker, which shares the trainer's pages until it writes to them.
+        fork_shared: what forked workers keep alive together: pages the trainer has replaced since it forked them.
         helpers: the processes multiprocessing itself starts beside forkserver workers, together.
     """
 
@@ -70,6 +81,7 @@ class BaseFigures:
     known: Known
     versions: Mapping[str, str] = field(default_factory=dict)
     fork_worker: int = 0
+    fork_shared: int = 0
     helpers: int = 0
 
 

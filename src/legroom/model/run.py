@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Le
-
-from legroom.model.data import Data
+from legroom.model.data import Between, Data
 from legroom.model.spaces import Space
 from legroom.units import LARGEST
 
-Count = Annotated[int, Ge(1), Le(LARGEST)]
-Amount = Annotated[int, Ge(0), Le(LARGEST)]
+Count = Annotated[int, Between(1, LARGEST)]
+Amount = Annotated[int, Between(0, LARGEST)]
 Backend = Literal["sb3", "brax", "rllib"]
 Device = Literal["auto", "cpu", "cuda"]
 
@@ -77,7 +75,7 @@ class MemorySpec(Data):
     foreach: bool | None = None
     """False: the optimizer updates one tensor at a time"""
     expandable_segments: bool | None = None
-    max_split_size_mb: Annotated[int, Ge(20)] | None = None
+    max_split_size_mb: Annotated[int, Between(20, LARGEST)] | None = None
     empty_cache_every: Count | None = None
     bf16: bool | None = None
     max_bytes: Count | None = None
@@ -123,7 +121,7 @@ class Run(Data):
     eval: EvalSpec | None = None
     checkpoint: CheckpointSpec | None = None
     total_timesteps: Count | None = None
-    seed: Annotated[int, Ge(0), Le(2**32 - 1)] | None = None
+    seed: Annotated[int, Between(0, 2**32 - 1)] | None = None
     device: Device = "auto"
     source: str | None = None
     """where it was read; set by the reader"""

@@ -12,9 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Le, MinLen
-
-from legroom.model.data import Data, Tagged
+from legroom.model.data import Between, Data, NotEmpty, Tagged
 from legroom.units import LARGEST
 
 # name -> bytes of one element; what numpy can hold and SB3 accepts
@@ -26,7 +24,7 @@ DTYPES = {
 Dtype = Literal[
     "bool", "int8", "uint8", "int16", "uint16", "float16", "int32", "uint32", "float32", "int64", "uint64", "float64"
 ]
-Dimension = Annotated[int, Ge(1), Le(LARGEST)]
+Dimension = Annotated[int, Between(1, LARGEST)]
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class DiscreteSpace(Data):
 class MultiDiscreteSpace(Data):
     """Several discrete values side by side; int64 each in gymnasium."""
 
-    nvec: Annotated[tuple[Dimension, ...], MinLen(1)]
+    nvec: Annotated[tuple[Dimension, ...], NotEmpty()]
     type: Literal["multidiscrete"] = "multidiscrete"
 
     dtype: ClassVar[str] = "int64"
@@ -101,7 +99,7 @@ class MultiBinarySpace(Data):
 class DictSpace(Data):
     """Named sub-spaces. SB3 stores one array per key and does not take nested dicts."""
 
-    spaces: Annotated[dict[str, Space], MinLen(1)]
+    spaces: Annotated[dict[str, Space], NotEmpty()]
     type: Literal["dict"] = "dict"
 
     @property

@@ -117,10 +117,12 @@ def _networks(run: Run) -> tuple[Networks, str]:
             return _actor_critics(run, extractor), note
         case "ARS":
             _, action = spaces_of(run)
-            arch = run.policy.kwargs.get("net_arch", [64, 64] if run.policy.name == "MlpPolicy" else [])
-            net = extractor.then(_mlp(extractor.features, arch)).then(Net())
+            linear = run.policy.name == "LinearPolicy"  # which also leaves out the bias
+            arch = run.policy.kwargs.get("net_arch", [] if linear else [64, 64])
+            net = extractor.then(_mlp(extractor.features, arch))
             out = _linear(_last(arch, extractor.features), _action_outputs(action))
-            return Networks(net.parameters + out.parameters, 0, Net(), net), note
+            bias = out.features if linear else 0
+            return Networks(net.parameters + out.parameters - bias, 0, Net(), net), note
     return _actor_critic(run, extractor), note
 
 
@@ -186,13 +188,19 @@ def _actor_critics(run: Run, extractor: Net) -> Networks:
     body = _mlp(width, pi)
     deterministic = name in ("TD3", "DDPG")
     head = _linear(_last(pi, width), dims)
-    actor = extractor.then(body).then(head if deterministic else head.then(head))
+    spread = 0 if deterministic else head.parameters
+    if spread and hyper(run, "use_sde"):  # a matrix of its own instead of a layer with bias
+        spread = _last(pi, width) * (dims if kwargs.get("full_std", True) else 1)
+    actor = extractor.then(body).then(head).then(Net(spread, dims, dims, dims))
     outputs = int(kwargs.get("n_quantiles", 25)) if name == "TQC" else 1
     critic = _mlp(width + dims, qf).then(_linear(_last(qf, width + dims), outputs))
     n_critics = int(kwargs.get("n_critics", 1 if name == "DDPG" else 2))
     critics = Net(features=1) if shared else extractor
     for _ in range(n_critics):
         critics = critics.then(critic)
+    if name == "CrossQ" and kwargs.get("batch_norm", True):  # scale and bias before every layer
+        actor = actor.then(_norms([width, *pi]))
+        critics = critics.then(_norms([width + dims, *qf] * n_critics))
     trained = actor.parameters + critics.parameters
     if deterministic:
         targets = trained  # actor and critics
@@ -304,6 +312,10 @@ def _mlp(width: int, layers: Any) -> Net:
 
 def _linear(width: int, out: int) -> Net:
     return Net(width * out + out, out, out, out)
+
+
+def _norms(widths: Any) -> Net:
+    return Net(2 * sum(widths), 2 * sum(widths), max(widths), 1)  # input and normalised input are kept
 
 
 def _lstm(width: int, hidden: int, layers: int) -> Net:

@@ -17,11 +17,9 @@ from legroom.model.evidence import Evidence, NetTrace, Scratch
 from legroom.model.footprint import AllocatorPeaks, Footprint, Item
 from legroom.model.machine import Machine
 from legroom.model.run import Run
-from legroom.predicting.brax import brax_items
 from legroom.predicting.checkpoint import checkpoint_items
 from legroom.predicting.envs import envs_items
 from legroom.predicting.evaluation import evaluation_items
-from legroom.predicting.gpu import gpu_items
 from legroom.predicting.net_arithmetic import estimate_net
 from legroom.predicting.network import network_items
 from legroom.predicting.replay import replay_items
@@ -35,7 +33,8 @@ Mode = Literal["arithmetic", "trace", "auto"]
 MODES: tuple[Mode, ...] = ("auto", "trace", "arithmetic")
 DeviceName = Literal["cpu", "cuda"]
 
-SB3_PARTS: tuple[Callable[[Run, Evidence], Iterable[Item]], ...] = (
+# brax runs have one part of their own, catalogued because most commands do without it
+PARTS: tuple[Callable[[Run, Evidence], Iterable[Item]], ...] = (
     runtime_items,
     envs_items,
     rollout_items,
@@ -44,7 +43,6 @@ SB3_PARTS: tuple[Callable[[Run, Evidence], Iterable[Item]], ...] = (
     evaluation_items,
     checkpoint_items,
 )
-PARTS = {"sb3": SB3_PARTS, "rllib": SB3_PARTS, "brax": (brax_items,)}
 
 
 def predict(
@@ -88,10 +86,11 @@ def gather(
 
 def add_up(run: Run, evidence: Evidence) -> Footprint:
     """Return the bill; also for a variant of the run the evidence was gathered for, if its networks are the same."""
-    items = [item for part in PARTS[run.backend] for item in part(run, evidence)]
+    parts = (load("predicting.brax_items"),) if run.backend == "brax" else PARTS
+    items = [item for part in parts for item in part(run, evidence)]
     allocator: AllocatorPeaks | None = None
     if evidence.device == "cuda" and evidence.net is not None:
-        on_gpu, allocator = gpu_items(run, evidence.net, evidence.machine)
+        on_gpu, allocator = load("predicting.gpu_items")(run, evidence.net, evidence.machine)
         items += on_gpu
     if any(item.total > LARGEST for item in items):
         largest = max(items, key=lambda item: item.total)

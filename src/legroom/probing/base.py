@@ -28,13 +28,14 @@ from legroom.probing.versions import read_versions
 
 LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
 CHILD = Path(__file__).with_name("base_child.py")
+STAGES = ("forkserver", "fork", "light")
 TIMEOUT_S = 120
 
 # Measured 2026-11-15, Linux x86-64, Python 3.11, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, numpy 2.4.6, by
-# `python src/legroom/probing/base_child.py trainer` (and `light`); it repeats within 1 MB.
+# `python src/legroom/probing/base_child.py forkserver` (and `fork`, `light`); it repeats within 1 MB.
 SHIPPED_CPU = {
     "trainer": 332_000_000, "worker": 157_000_000, "light_worker": 21_000_000,
-    "fork_worker": 3_000_000, "helpers": 12_600_000,
+    "fork_worker": 3_000_000, "fork_shared": 60_000_000, "helpers": 12_600_000,
 }  # fmt: skip
 # torch 2.14.1 with CUDA 13: a worker has 284 MB of its own; the trainer has the same 175 MB on top of a worker's as
 # above, and 120 MB more of mapped libraries.
@@ -42,12 +43,12 @@ SHIPPED_CUDA = SHIPPED_CPU | {"trainer": 580_000_000, "worker": 284_000_000}
 
 # Measured on this machine: what a repetition, page-cache state and the neighbours' share of libc and libpython change.
 MEASURED_ERRORS = {
-    "trainer": 10_000_000, "worker": 4_000_000, "light_worker": 4_000_000,
-    "fork_worker": 3_000_000, "helpers": 4_000_000,
+    "trainer": 15_000_000, "worker": 4_000_000, "light_worker": 4_000_000,
+    "fork_worker": 3_000_000, "fork_shared": 10_000_000, "helpers": 4_000_000,
 }  # fmt: skip
 DEFAULT_ERRORS = {
     "trainer": 40_000_000, "worker": 15_000_000, "light_worker": 6_000_000,
-    "fork_worker": 4_000_000, "helpers": 5_000_000,
+    "fork_worker": 4_000_000, "fork_shared": 20_000_000, "helpers": 5_000_000,
 }  # fmt: skip
 
 
@@ -112,30 +113,32 @@ def _read_cache(path: Path) -> dict[str, int] | None:
 
 
 def _measure() -> dict[str, int] | None:
-    trainer, light = _run_child("trainer"), _run_child("light")
-    if trainer is None or light is None:
-        return None
-    return {
-        "trainer": trainer["trainer"],
-        "worker": trainer["forkserver.worker"],
-        "light_worker": light["light_worker"],
-        "fork_worker": trainer["fork.worker"],
-        "helpers": trainer["forkserver.helpers"],
-    }
+    # Side by side: half the time, and none of the figures depends on what else is running.
+    children = [_start_child(stage) for stage in STAGES]
+    reports = [_read_child(child) for child in children]
+    figures = {name: nbytes for report in reports if report is not None for name, nbytes in report.items()}
+    return figures if set(figures) == set(SHIPPED_CPU) else None
 
 
-def _run_child(what: str) -> dict[str, int] | None:
-    """Return what the child reports, None where it cannot run (no /proc, a library that does not import)."""
+def _start_child(stage: str) -> subprocess.Popen[bytes] | None:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}  # the GPU context is an item of its own
     try:
-        done = subprocess.run(
-            [sys.executable, str(CHILD), what],
-            capture_output=True,
-            timeout=TIMEOUT_S,
-            env=environment,
-            check=True,
+        return subprocess.Popen(
+            [sys.executable, str(CHILD), stage], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
         )
-        report = json.loads(done.stdout.splitlines()[-1])
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+    except OSError:
+        return None
+
+
+def _read_child(child: subprocess.Popen[bytes] | None) -> dict[str, int] | None:
+    """Return what a child reports, None where it cannot run (no /proc, a library that does not import)."""
+    if child is None:
+        return None
+    try:
+        output, _ = child.communicate(timeout=TIMEOUT_S)
+        report = json.loads(output.splitlines()[-1])
+    except (subprocess.SubprocessError, ValueError, IndexError):
+        child.kill()
+        child.wait()
         return None
     return report if isinstance(report, dict) else None

@@ -1,6 +1,6 @@
 """Measured process of `probing.base`: a small SB3 script that reports its own memory. Run it, do not import it.
 
-    python base_child.py trainer|light
+    python base_child.py forkserver|fork|light
 
 It imports no legroom, because what is measured is what a user's script costs. Its imports stand at the top as in most
 training scripts: forkserver and spawn workers import the main module again, so they pay for whatever stands there.
@@ -34,28 +34,33 @@ class TinyEnv(gymnasium.Env):
 
 
 def rollup(pid="self"):
-    """Return (resident, anonymous, unique) bytes of a process."""
+    """Return anonymous, proportionally shared anonymous and unique bytes of a process."""
     fields = {}
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
         name, _, rest = line.partition(":")
         fields[name] = int(rest.split()[0]) * 1024
-    return fields["Rss"], fields["Anonymous"], fields["Private_Clean"] + fields["Private_Dirty"]
+    return {
+        "anon": fields["Anonymous"],
+        "pss_anon": fields.get("Pss_Anon", fields["Anonymous"]),
+        "unique": fields["Private_Clean"] + fields["Private_Dirty"],
+    }
 
 
 def resident():
     """Return this process's bytes as a lone training run would show them.
 
     Pages of mapped files are divided among all processes that map them. Those of the training libraries are counted in
-    full, whoever else has torch loaded at the moment; those of the interpreter and the system at their present share,
-    because some other Python, the one that measures, is always there.
+    full, whoever else has torch loaded at the moment; those of the interpreter and the system by half, because some
+    other Python, the one that measures, is always there.
     """
-    total, library = 0, False
+    total, share = 0, 1.0
     for line in Path("/proc/self/smaps").read_text().splitlines():
         name, *rest = line.split()
         if not name.endswith(":"):
-            library = "site-packages" in line or "dist-packages" in line
-        elif name == ("Rss:" if library else "Pss:"):
-            total += int(rest[0]) * 1024
+            path = rest[4] if len(rest) > 4 else ""
+            share = 0.5 if path.startswith("/") and "site-packages" not in path and "dist-packages" not in path else 1.0
+        elif name == "Rss:":
+            total += int(share * int(rest[0]) * 1024)
     return total
 
 
@@ -63,41 +68,58 @@ def children(pid):
     return [int(c) for task in Path(f"/proc/{pid}/task").iterdir() for c in (task / "children").read_text().split()]
 
 
-def measure_trainer():
-    """Return the bytes of a process that made its first update."""
-    model = stable_baselines3.PPO("MlpPolicy", DummyVecEnv([TinyEnv]), n_steps=8, batch_size=8, n_epochs=1, device="cpu")
+def learn(vec_env):
+    """Build the smallest model and update it once: what torch and SB3 load and set up on first use is then there."""
+    model = stable_baselines3.PPO("MlpPolicy", vec_env, n_steps=8, batch_size=8, n_epochs=1, device="cpu")
     model.learn(16)
-    return {"trainer": resident()}
 
 
-def measure_workers(start_method):
-    """Return what each worker and the processes multiprocessing adds beside them hold alone."""
-    before = set(children(os.getpid()))
-    vec_env = SubprocVecEnv([TinyEnv] * 2, start_method=start_method)
+def measure_forkserver():
+    """Return the trainer, what each of two workers holds alone, and the processes multiprocessing adds."""
+    learn(DummyVecEnv([TinyEnv]))
+    trainer = resident()
+    vec_env = SubprocVecEnv([TinyEnv] * 2, start_method="forkserver")
     vec_env.reset()
     for _ in range(20):
         vec_env.step(np.zeros(2, np.int64))
     workers = {process.pid for process in vec_env.processes}
-    helpers = set(children(os.getpid())) - before - workers
-    # Libraries are shared with the trainer, so unique bytes are what one more process adds; two workers share what
-    # a forkserver gave them, which is counted with the forkserver.
-    figures = {"worker": sum(rollup(pid)[2] for pid in workers) // 2, "helpers": sum(rollup(pid)[1] for pid in helpers)}
+    helpers = set(children(os.getpid())) - workers
+    # Libraries are shared with the trainer, so unique bytes are what one more process adds.
+    worker = sum(rollup(pid)["unique"] for pid in workers) // len(workers)
+    figures = {"trainer": trainer, "worker": worker, "helpers": sum(rollup(pid)["anon"] for pid in helpers)}
     vec_env.close()
     return figures
 
 
-def main(what):
-    if what == "light":
-        env = TinyEnv()
-        env.reset()
-        env.step(0)
-        return {"light_worker": rollup()[1]}
-    figures = measure_trainer()
-    for start_method in ("forkserver", "fork"):
-        measured = measure_workers(start_method)
-        figures |= {f"{start_method}.{name}": nbytes for name, nbytes in measured.items()}
+def measure_fork():
+    """Return what forked workers hold alone, and what they keep alive together.
+
+    They are forked before the model exists, as in most scripts. Pages that the trainer writes to afterwards (reference
+    counts are enough) exist twice from then on: its new ones, and the old ones, shared by all workers.
+    """
+    vec_env = SubprocVecEnv([TinyEnv] * 2, start_method="fork")
+    learn(vec_env)
+    workers = [rollup(process.pid) for process in vec_env.processes]
+    figures = {
+        "fork_worker": sum(each["unique"] for each in workers) // len(workers),
+        "tree": rollup()["pss_anon"] + sum(each["pss_anon"] for each in workers),
+    }
+    vec_env.close()
+    learn(DummyVecEnv([TinyEnv]))
+    alone = rollup()["anon"]
+    figures["fork_shared"] = max(figures.pop("tree") - alone - 2 * figures["fork_worker"], 0)
     return figures
 
 
+def measure_light():
+    """Return what a process without torch writes for itself."""
+    env = TinyEnv()
+    env.reset()
+    env.step(0)
+    return {"light_worker": rollup()["anon"]}
+
+
+STAGES = {"forkserver": measure_forkserver, "fork": measure_fork, "light": measure_light}
+
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1])))  # noqa: T201
+    print(json.dumps(STAGES[sys.argv[1]]()))  # noqa: T201

@@ -46,6 +46,15 @@ class TreeMemory:
         return sum(process.pss for process in self.processes.values())
 
     @property
+    def alone(self) -> int:
+        """What `pss` would be if no process outside the tree mapped the same libraries: a diagnosis, not the measure.
+
+        Library pages count once, as many as the process with the most of them has.
+        """
+        files = max((process.rss_file for process in self.processes.values()), default=0)
+        return files + sum(process.pss - process.pss_file for process in self.processes.values())
+
+    @property
     def uss(self) -> int:
         return sum(process.uss for process in self.processes.values())
 

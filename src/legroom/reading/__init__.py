@@ -1,1 +1,225 @@
+"""From what the user has to a Run: the only parsing, defaulting and mapping of names.
 
+A target is an existing file (`file.yml`, `file.yml:entry`, `train.py`) or a named run (`mine:full`, `mine`), in this
+order. What kind of file it is, is decided by its content; each kind has a reader, named in one table and imported on
+first use, since a prediction of a named run must not pay for the parser of scripts. Named runs are valid (the tests
+see to it), so without overrides they skip the checks as well.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from legroom.errors import BadInput
+from legroom.model.run import Run
+from legroom.model.trusted import run_from_trusted
+from legroom.reading import native, yamls
+from legroom.reading.draft import Draft, copied, merged
+from legroom.reading.files import is_directory, is_file, read_text
+from legroom.reading.yamls import Lines
+from legroom.workloads.registry import WORKLOADS, find_workload, run_files, run_names
+
+__all__ = ["override_names", "read", "read_all", "run_from_dict"]
+
+Overrides = Sequence[tuple[str, str]]
+
+# what is needed -> the module that does it, imported on first use
+MODULES = {
+    "zoo": "legroom.reading.zoo",
+    "brax": "legroom.reading.brax",
+    "constants": "legroom.reading.constants",
+    "script": "legroom.reading.script",
+    "checks": "legroom.reading.validating",
+    "names": "legroom.reading.naming",
+}
+_FILE_SUFFIXES = (".yaml", ".yml", ".py", ".json")
+
+
+def read(target: str, *, overrides: Overrides = (), like: str | None = None) -> Run:
+    """Return the run that `target` names; a bare workload means its default run.
+
+    Args:
+        overrides: (name, text of the value) pairs, laid over what the file says.
+        like: a named run or file that supplies what `target` does not say.
+
+    Raises:
+        BadInput: there is no such run, the file holds several, or something in it cannot be.
+    """
+    shipped = _shipped(target, single=True)
+    if shipped and not overrides and like is None:
+        return _trusted(shipped[0])
+    drafts = shipped or _from_target(target, overrides)
+    if len(drafts) > 1:
+        names = ", ".join(draft.name for draft in drafts[:6]) + (", ..." if len(drafts) > 6 else "")
+        first = drafts[0].name
+        raise BadInput(f"holds {len(drafts)} runs: {names}", path=target, hint=f"name one: {target}:{first}")
+    return _checked(_based(drafts[0], like), overrides)
+
+
+def read_all(target: str, *, overrides: Overrides = (), like: str | None = None) -> list[Run]:
+    """Return every run that `target` names: all runs of a workload, all entries of a zoo file, all of a script.
+
+    Raises:
+        BadInput: there is no such run, or something in one of them cannot be.
+    """
+    shipped = _shipped(target, single=False)
+    if shipped and not overrides and like is None:
+        return [_trusted(draft) for draft in shipped]
+    return [_checked(_based(draft, like), overrides) for draft in shipped or _from_target(target, overrides)]
+
+
+def run_from_dict(data: Any, *, path: str | None = None, lines: Lines | None = None, overrides: Overrides = ()) -> Run:
+    """Return the Run that `data`, in the shape of a run file, describes.
+
+    Args:
+        path, lines: where it was read: the file, and the line of each key path.
+        overrides: (name, text of the value) pairs, laid over the data in order.
+
+    Raises:
+        BadInput: something in it cannot be; says where and the way out.
+    """
+    run: Run = _load("checks").run_from_dict(data, path=path, lines=lines, overrides=overrides)
+    return run
+
+
+def override_names(backend: str = "sb3", algo: str | None = None) -> set[str]:
+    """Return the bare names (with underscores) that overrides of such a run may use."""
+    names: set[str] = _load("names").override_names(backend, algo)
+    return names
+
+
+def _load(what: str) -> Any:
+    return import_module(MODULES[what])
+
+
+def _checked(draft: Draft, overrides: Overrides) -> Run:
+    run: Run = _load("checks").run_from_draft(draft, overrides)
+    return run
+
+
+def _shipped(target: str, *, single: bool) -> list[Draft]:
+    """Return the drafts of a named run or workload; none when `target` is a file or no such run."""
+    if _split(target)[0] is not None:
+        return []
+    workload, _, run = target.partition(":")
+    found = find_workload(workload)
+    files = run_files(workload) if found else {}
+    if not found or not files:
+        return []
+    names = [run] if run else [found.default] if single else list(files)
+    return [_named(f"{workload}:{name}", str(files[name])) for name in names if name in files]
+
+
+def _trusted(draft: Draft) -> Run:
+    return run_from_trusted({**draft.data, "name": draft.name, "source": draft.path})
+
+
+def _from_target(target: str, overrides: Overrides) -> list[Draft]:
+    file, entry = _split(target)
+    if file is None:
+        raise _no_such_run(target)
+    return _from_file(file, entry, overrides)
+
+
+def _split(target: str) -> tuple[str | None, str | None]:
+    """Return the existing file that `target` starts with, and the entry after the colon."""
+    if is_file(target):
+        return target, None
+    at = target.find(":")
+    while at > 0:
+        if is_file(target[:at]):
+            return target[:at], target[at + 1 :] or None
+        at = target.find(":", at + 1)
+    return None, None
+
+
+def _named(name: str, path: str) -> Draft:
+    data, lines = yamls.parse(read_text(path), path)
+    (draft,) = native.drafts(data, lines, path)
+    draft.name = name
+    return draft
+
+
+def _from_file(path: str, entry: str | None, overrides: Overrides) -> list[Draft]:
+    text = read_text(path)
+    algo = next((value for name, value in overrides if name in ("algo", "algorithm")), None)
+    if path.endswith(".py"):
+        return _from_python(text, path, entry, algo)
+    data, lines = yamls.parse(text, path)
+    if not isinstance(data, dict):
+        kind = "a list" if isinstance(data, list) else "a single value"
+        hint = "start with algo: and env:"
+        raise BadInput(f"a run file is a mapping of keys to values, not {kind}", path=path, line=1, hint=hint)
+    if not set(data) & {"algo", "backend", "legroom", "hyperparams"}:
+        brax: Any = _load("brax")
+        if brax.is_brax(data):
+            return _without_entry(brax.drafts(data, lines, path), entry, path)
+        zoo: Any = _load("zoo")
+        if zoo.is_zoo(data) or zoo.is_saved(data):
+            found: list[Draft] = zoo.drafts(data, lines, path, entry=entry, algo=algo)
+            return found
+    return _without_entry(native.drafts(data, lines, path), entry, path)
+
+
+def _from_python(text: str, path: str, entry: str | None, algo: str | None) -> list[Draft]:
+    script: Any = _load("script")
+    found: list[Draft] = script.drafts(text, path)
+    if not found:
+        constants: Any = _load("constants")
+        entries = constants.zoo_entries(text, path)
+        if entries is not None:
+            in_zoo: list[Draft] = _load("zoo").drafts(entries, {}, path, entry=entry, algo=algo)
+            return in_zoo
+        found = constants.drafts(text, path)
+    return _without_entry(found, entry, path)
+
+
+def _without_entry(drafts: list[Draft], entry: str | None, path: str) -> list[Draft]:
+    """Return the drafts, or the one that `entry` names where a file holds several."""
+    if entry is None:
+        return drafts
+    chosen = [draft for draft in drafts if draft.name.rpartition(":")[2] == entry or draft.name == entry]
+    if chosen:
+        return chosen
+    hint = f"there is {', '.join(d.name for d in drafts)}" if len(drafts) > 1 else f"name it as {path}"
+    raise BadInput(f"no entry {entry!r}", path=path, hint=hint)
+
+
+def _based(draft: Draft, like: str | None) -> Draft:
+    """Return the draft on top of the run that `like` names."""
+    if like is None:
+        return draft
+    bases = _shipped(like, single=True) or _from_target(like, ())
+    base = _checked(bases[0], ()).model_dump(exclude_defaults=True)
+    for key in ("name", "description", "recommended_for", "source"):
+        base.pop(key, None)
+    own_algo = draft.data.get("algo")
+    if own_algo is not None and str(own_algo).lower() != str(base.get("algo")).lower():
+        base.pop("hyperparams", None)  # another algorithm's
+    draft.data = merged(base, copied(draft.data))
+    return draft
+
+
+def _no_such_run(target: str) -> BadInput:
+    """Return the error for a target that is neither file nor named run, with the nearest name of that kind."""
+    head, _, run = target.partition(":")
+    if is_directory(target):
+        return BadInput("is a directory", path=target, hint="name a run file in it")
+    looks_like_file = "/" in target or "\\" in target or head.lower().endswith(_FILE_SUFFIXES)
+    workload = find_workload(head)
+    if workload is None and looks_like_file:
+        try:
+            read_text(head if head.lower().endswith(_FILE_SUFFIXES) else target)
+        except BadInput as error:
+            return error
+    names = run_names()
+    if workload is not None:
+        names = [name for name in names if name.startswith(f"{head}:")]
+    bare = [w.name for w in WORKLOADS]
+    close = difflib.get_close_matches(target.lower(), names if run else [*bare, *names], n=1, cutoff=0.5)
+    listed = ", ".join(names if workload is not None else bare)
+    hint = f"did you mean {close[0]!r}? there is {listed}" if close else f"there is {listed}, or give a file"
+    return BadInput(f"no file and no named run {target!r}", hint=hint)

@@ -6,6 +6,7 @@ the same line of text wherever it was written.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,8 @@ class Draft:
     Args:
         unknown: keys whose value cannot be known without executing something: path -> (line, what stands there).
             An override may still give them; one that memory depends on is an error otherwise.
+        settle: the reader's last word, once the base run and the overrides are laid over the draft; it is told which
+            keys the overrides have set.
     """
 
     name: str
@@ -26,6 +29,7 @@ class Draft:
     data: dict[str, Any] = field(default_factory=dict)
     lines: dict[Key, int] = field(default_factory=dict)
     unknown: dict[Key, tuple[int | None, str]] = field(default_factory=dict)
+    settle: Callable[[Draft, Collection[Key]], None] | None = None
 
     def put(self, key: Key, value: Any, line: int | None = None) -> None:
         """Set `key` (a path) to `value`, making the mappings on the way."""

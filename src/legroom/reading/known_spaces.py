@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 Space = dict[str, Any]  # in the words of a run file
@@ -49,11 +50,13 @@ def find_spaces(env_id: str, wrappers: Sequence[Any] = (), kwargs: Mapping[str, 
         wrappers: as in a run file: dotted names, or `{name: kwargs}`; the innermost first.
         kwargs: of the environment; the few that change its spaces are understood.
     """
-    known = _bare(env_id, kwargs or {})
+    return wrapped(_bare(env_id, kwargs or {}), wrappers)
+
+
+def wrapped(known: Known | None, wrappers: Sequence[Any]) -> Known | None:
+    """Return what is known behind the wrappers, None when one of them may do anything."""
     for wrapper in wrappers:
-        if known is None:
-            return None
-        known = _wrapped(known, wrapper)
+        known = None if known is None else _wrapped(known, wrapper)
     return known
 
 
@@ -71,7 +74,7 @@ def _bare(env_id: str, kwargs: Mapping[str, Any]) -> Known | None:
     if set(kwargs) & CHANGES_SPACES:
         return None
     # the zoo registers variants with masked velocities; masking keeps the shape
-    return _TABLE.get(env_id) or _TABLE.get(env_id.replace("NoVel-", "-"))
+    return _table().get(env_id) or _table().get(env_id.replace("NoVel-", "-"))
 
 
 # Keyword arguments of known environments after which the table does not hold.
@@ -209,7 +212,9 @@ def _robots() -> dict[str, Known]:
         for name, (versions, actions, limit) in _MUJOCO.items()
         for version, n in versions.items()
     }
-    table |= {f"{name}BulletEnv-v0": Known(box(n), box(actions), limit) for name, (n, actions, limit) in _BULLET.items()}
+    table |= {
+        f"{name}BulletEnv-v0": Known(box(n), box(actions), limit) for name, (n, actions, limit) in _BULLET.items()
+    }
     for dense in ("", "Dense"):
         for name, n in _FETCH.items():
             for version in ("v1", "v2", "v3", "v4"):
@@ -220,7 +225,25 @@ def _robots() -> dict[str, Known]:
     return table
 
 
-_TABLE: Mapping[str, Known] = _vectors() | _robots()
+# brax's own environments (brax 0.14.2): name -> observation numbers, action numbers
+_BRAX = {
+    "ant": (27, 8), "halfcheetah": (17, 6), "hopper": (11, 3), "humanoid": (244, 17), "humanoidstandup": (244, 17),
+    "inverted_pendulum": (4, 1), "inverted_double_pendulum": (8, 1), "pusher": (23, 7), "reacher": (11, 2),
+    "swimmer": (8, 2), "walker2d": (17, 6),
+}  # fmt: skip
+
+
+def find_brax_spaces(env_id: str) -> Known | None:
+    """Return the spaces of one of brax's own environments, None for others. Everything is float32 there."""
+    if env_id not in _BRAX:
+        return None
+    observation, action = _BRAX[env_id]
+    return Known(box(observation), box(action))
+
+
+@cache
+def _table() -> Mapping[str, Known]:
+    return _vectors() | _robots()
 
 
 # --- wrappers -----------------------------------------------------------------------------------------------------
@@ -229,12 +252,11 @@ _TABLE: Mapping[str, Known] = _vectors() | _robots()
 def wrapper_parts(wrapper: Any) -> tuple[str, dict[str, Any]] | None:
     """Return the class name and keyword arguments of a wrapper as a run file names it, None when it is malformed."""
     if isinstance(wrapper, str):
-        name, kwargs = wrapper, {}
-    elif isinstance(wrapper, Mapping) and len(wrapper) == 1:
+        return re.split(r"[.:]", wrapper)[-1], {}
+    if isinstance(wrapper, Mapping) and len(wrapper) == 1:
         ((name, kwargs),) = wrapper.items()
-    else:
-        return None
-    return re.split(r"[.:]", str(name))[-1], dict(kwargs) if isinstance(kwargs, Mapping) else {}
+        return re.split(r"[.:]", str(name))[-1], dict(kwargs) if isinstance(kwargs, Mapping) else {}
+    return None
 
 
 def _wrapped(known: Known, wrapper: Any) -> Known | None:

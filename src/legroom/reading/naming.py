@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
 
 from legroom.errors import BadInput
 from legroom.model.algorithms import ALGORITHMS, find_algorithm
 from legroom.model.run import CheckpointSpec, EnvSpec, EvalSpec, MemorySpec, PolicySpec, Run
 from legroom.reading.yamls import Key
 
+
+def _keys(part: Any) -> frozenset[str]:
+    return frozenset(field.name for field in fields(part))
+
+
 # The parts of a run file and the keys they have.
 PARTS: Mapping[Key, frozenset[str]] = {
-    (): frozenset(Run.model_fields) - {"source"},
-    ("env",): frozenset(EnvSpec.model_fields),
+    (): _keys(Run) - {"source"},
+    ("env",): _keys(EnvSpec),
     ("env", "spaces"): frozenset({"observation", "action"}),
-    ("policy",): frozenset(PolicySpec.model_fields),
-    ("memory",): frozenset(MemorySpec.model_fields),
-    ("eval",): frozenset(EvalSpec.model_fields),
-    ("checkpoint",): frozenset(CheckpointSpec.model_fields),
+    ("policy",): _keys(PolicySpec),
+    ("memory",): _keys(MemorySpec),
+    ("eval",): _keys(EvalSpec),
+    ("checkpoint",): _keys(CheckpointSpec),
 }
 
 # Any backend: other words for the same thing, as they stand on command lines.

@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from pydantic import ValidationError
-
 from legroom.errors import BadInput
 from legroom.model import facts
 from legroom.model.algorithms import algorithm_names, find_algorithm
@@ -19,7 +17,7 @@ from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
 from legroom.reading.draft import Draft, copied, get, put
 from legroom.reading.hyperchecks import checked, net_arch_problem, shown, whole
-from legroom.reading.known_spaces import find_spaces
+from legroom.reading.known_spaces import find_brax_spaces, find_spaces
 from legroom.reading.naming import EXTRACTORS, MOVED, PARTS, did_you_mean, hyperparameter_names, place_of, places
 from legroom.reading.yamls import Key, Lines, parse_value
 from legroom.units import LARGEST
@@ -31,13 +29,20 @@ WHOLE_NUMBERS = frozenset({
     "n", "nvec", "total_timesteps", "seed", "micro_batch", "max_split_size_mb", "empty_cache_every", "max_bytes",
     "legroom",
 })  # fmt: skip
+# policy.kwargs that hold layer widths
+LAYERS = {
+    "sb3": ("net_arch",),
+    "brax": ("policy_hidden_layer_sizes", "value_hidden_layer_sizes", "hidden_layer_sizes"),
+}
 # Settings that only a run of the script could tell and that memory does not depend on: dropped without a word.
 HARMLESS = frozenset({
     "learning_rate", "clip_range", "clip_range_vf", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm",
     "target_kl", "tau", "verbose", "tensorboard_log", "action_noise", "exploration_fraction", "exploration_final_eps",
     "exploration_initial_eps", "target_entropy", "seed", "device", "stats_window_size", "normalize_advantage",
-    "total_timesteps", "every", "episodes", "kwargs", "learning_starts", "id",
+    "total_timesteps", "every", "episodes", "learning_starts", "activation_fn", "log_std_init", "ortho_init",
 })  # fmt: skip
+
+HARMLESS_PARTS = frozenset({("env", "kwargs"), ("env", "id"), ("hyperparams", "replay_buffer_kwargs")})
 
 
 def run_from_dict(
@@ -55,7 +60,10 @@ def run_from_dict(
     if not isinstance(data, dict):
         kind = "a list" if isinstance(data, list) else shown(data)
         raise BadInput(
-            f"a run file is a mapping of keys to values, not {kind}", path=path, line=1, hint="start with algo: and env:"
+            f"a run file is a mapping of keys to values, not {kind}",
+            path=path,
+            line=1,
+            hint="start with algo: and env:",
         )
     name = data.get("name") if isinstance(data.get("name"), str) else None
     draft = Draft(name or "run", path, copied(data), dict(lines or {}))
@@ -74,8 +82,11 @@ def run_from_draft(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> R
     check.move_aliases()
     check.refuse_unknown()
     check.find_spaces()
+    if draft.settle is not None:
+        draft.settle(draft, check.given.keys())
     check.algorithm()
     check.hyperparams()
+    check.layers()
     return check.run()
 
 
@@ -104,7 +115,7 @@ class _Check:
                 return self.draft.lines[key[:depth]]
         return min(self.draft.lines.values(), default=None)
 
-    def part(self, *key: str) -> dict[str, Any]:
+    def part(self, *key: str | int) -> dict[str, Any]:
         value = get(self.data, key)
         return value if isinstance(value, dict) else {}
 
@@ -117,7 +128,7 @@ class _Check:
 
     def keys_are_words(self) -> None:
         for key in ((), *(k for k in PARTS if k), ("hyperparams",)):
-            for name in self.part(*key):  # type: ignore[arg-type]
+            for name in self.part(*key):
                 if not isinstance(name, str):
                     self.fail((*key, name), f"{_dotted((*key, name))}: a key must be a word", "quote it if it is one")
 
@@ -145,10 +156,8 @@ class _Check:
             if isinstance(self.data.get(key), str):
                 self.data[key] = {inner: self.data[key]}
         for source, target in {**MOVED.get(self.backend, {}), **EXTRACTORS}.items():
-            part = self.part(*source[:-1])  # type: ignore[arg-type]
-            if source[-1] not in part:
-                continue
-            if source == target:
+            part: dict[Any, Any] = self.part(*source[:-1])
+            if source[-1] not in part or source == target:
                 continue
             value = part.pop(source[-1])
             if get(self.data, target) is not None:
@@ -157,8 +166,8 @@ class _Check:
                 if not (isinstance(value, dict) and isinstance(get(self.data, target), dict)):
                     self.fail(source, f"{_dotted(source)} and {_dotted(target)} are both given", "keep one of them")
                 value = {**value, **get(self.data, target)}
-            if isinstance(part, dict) and len(target) > 1 and not isinstance(self.data.get(target[0]), dict | None):
-                self.fail((target[0],), f"{target[0]} must be a mapping, got {shown(self.data[target[0]])}")
+            if len(target) > 1 and not isinstance(self.data.get(str(target[0])), dict | None):
+                self.fail((target[0],), f"{target[0]} must be a mapping, got {shown(self.data[str(target[0])])}")
             put(self.data, target, value)
             if source in self.draft.lines:
                 self.draft.lines[target] = self.draft.lines[source]
@@ -170,7 +179,8 @@ class _Check:
 
     def refuse_unknown(self) -> None:
         for key, (line, text) in self.draft.unknown.items():
-            if key[-1] in HARMLESS or any(key[: len(at)] == at for at in self.given):
+            settled = any(key[: len(at)] == at or at[: len(key)] == key for at in self.given)
+            if settled or key[-1] in HARMLESS or key[:2] in HARMLESS_PARTS:
                 continue
             raise BadInput(
                 f"{_dotted(key)} is {text}, which only running the script could tell",
@@ -185,7 +195,10 @@ class _Check:
         if not isinstance(env_id, str) or env.get("spaces") is not None or not isinstance(wrappers, list | tuple):
             return
         kwargs = env.get("kwargs")
-        known = find_spaces(env_id, wrappers, kwargs if isinstance(kwargs, dict) else {})
+        if self.backend == "brax":
+            known = find_brax_spaces(env_id)
+        else:
+            known = find_spaces(env_id, wrappers, kwargs if isinstance(kwargs, dict) else {})
         if known is None or _has_text(known.observation):
             return
         env["spaces"] = {"observation": known.observation, "action": known.action}
@@ -220,11 +233,14 @@ class _Check:
             hyper[name], problem = checked(name, value, default)
             if problem:
                 self.fail(key, f"{_dotted(key)} {problem}")
-        arch = get(self.data, ("policy", "kwargs", "net_arch"))
-        if arch is not None and self.backend == "sb3":
-            problem = net_arch_problem(arch)
+
+    def layers(self) -> None:
+        for name in LAYERS.get(self.backend, ()):
+            key: Key = ("policy", "kwargs", name)
+            value = get(self.data, key)
+            problem = "" if value is None else net_arch_problem(value)
             if problem:
-                self.fail(("policy", "kwargs", "net_arch"), f"policy.kwargs.net_arch {problem}")
+                self.fail(key, f"{_dotted(key)} {problem}")
 
     def _minibatches(self, hyper: dict[str, Any], default_steps: Any) -> None:
         """Turn CleanRL's number of minibatches into SB3's samples per minibatch."""
@@ -245,7 +261,7 @@ class _Check:
         self._no_truth_for_numbers(self.data, ())
         try:
             run = Run.model_validate({**self.data, "name": self.draft.name, "source": self.draft.path})
-        except ValidationError as error:
+        except ValueError as error:  # pydantic's ValidationError, without importing pydantic before it is needed
             self._refuse(error)
         except RecursionError:
             raise BadInput("nested too deeply", path=self.draft.path, hint="run files are flat") from None
@@ -265,16 +281,16 @@ class _Check:
                 if isinstance(item, bool):
                     self.fail(key, f"{_dotted(key)} must be a whole number, got {shown(item)}")
 
-    def _refuse(self, error: ValidationError) -> NoReturn:
+    def _refuse(self, error: Any) -> NoReturn:
         problems = error.errors(include_url=False, include_context=True)
         # a misspelt key also makes the right one missing; the first is the cause
-        problems.sort(key=lambda p: {"extra_forbidden": 0, "missing": 2}.get(p["type"], 1))
+        problems.sort(key=lambda p: {_EXTRA: 0, "missing": 2}.get(p["type"], 1))
         problem = problems[0]
-        key = self._key(problem["loc"], last=problem["type"] in ("missing", "extra_forbidden"))
+        key = self._key(problem["loc"], last=problem["type"] in ("missing", _EXTRA))
         name, value = _dotted(key), problem.get("input")
         context = problem.get("ctx", {})
         match problem["type"]:
-            case "extra_forbidden":
+            case "unexpected_keyword_argument":
                 self._unknown_key(key, sorted(PARTS.get(key[:-1], ())))
             case "missing":
                 self.fail(key[:-1], f"{name} is missing", _HOW_TO_GIVE.get(key, f"add it, or --set {name}=..."))
@@ -283,6 +299,8 @@ class _Check:
             case "less_than_equal":
                 most = "2**63" if context["le"] == LARGEST else context["le"]
                 self.fail(key, f"{name} must be at most {most}, got {shown(value)}")
+            case "literal_error" if key and key[-1] == "dtype":
+                self.fail(key, f"{name}: unknown dtype {shown(value)}", did_you_mean(value, DTYPES))
             case "literal_error":
                 allowed = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
                 hint = f"one of {', '.join(allowed)}"
@@ -293,13 +311,11 @@ class _Check:
             case "union_tag_not_found":
                 hint = "type: box, discrete, multidiscrete, multibinary or dict"
                 self.fail(key, f"{name} has no type", f"write {hint}")
-            case "value_error" if key and key[-1] == "dtype":
-                self.fail(key, f"{name}: unknown dtype {shown(value)}", did_you_mean(value, DTYPES))
             case "value_error":
                 self.fail(key, f"{name}: {context.get('error', problem['msg'])}")
             case kind if kind.startswith(("int_", "finite_")):
                 self.fail(key, f"{name} must be a whole number, got {shown(value)}")
-            case "model_type" | "dict_type" | "model_attributes_type":
+            case "dataclass_type" | "dict_type":
                 self.fail(key, f"{name} must be a mapping, got {shown(value)}", f"write {name}: {{key: value}}")
         what = problem["msg"][:1].lower() + problem["msg"][1:]
         self.fail(key, f"{name}: {what}, got {shown(value)}", "'legroom schema' prints what it may be")
@@ -309,9 +325,7 @@ class _Check:
         key: list[str | int] = []
         at: Any = self.data
         for i, part in enumerate(loc):
-            if isinstance(at, dict) and part in at:
-                at = at[part]
-            elif isinstance(at, list | tuple) and isinstance(part, int) and part < len(at):
+            if _has(at, part):
                 at = at[part]
             elif not (last and i == len(loc) - 1):
                 continue
@@ -347,10 +361,17 @@ class _Check:
             self.fail(key, f"{size} of observations is over 2**63 bytes", "check n_steps, buffer_size and n_envs")
 
 
-_HOW_TO_GIVE = {
+_EXTRA = "unexpected_keyword_argument"  # pydantic's word for an unknown key of a dataclass
+_HOW_TO_GIVE: dict[Key, str] = {
     ("algo",): "add algo: PPO, or --set algo=PPO",
     ("env",): "add env: {id: ...}, or --set env.id=...",
 }
+
+
+def _has(container: Any, part: str | int) -> bool:
+    if isinstance(container, dict):
+        return part in container
+    return isinstance(container, list | tuple) and isinstance(part, int) and part < len(container)
 
 
 def _dotted(key: Key) -> str:

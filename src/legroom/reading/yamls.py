@@ -32,7 +32,14 @@ _ORDERED_DICTS = {
 }
 _SEQUENCES = {f"{_TAG}seq", f"{_TAG}python/tuple", "!", None}
 _MAPPINGS = {f"{_TAG}map", "!", None}
-_TEXTS = {f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value", f"{_TAG}merge", f"{_TAG}python/str", f"{_TAG}python/unicode"}
+_TEXTS = {
+    f"{_TAG}str",
+    f"{_TAG}timestamp",
+    f"{_TAG}value",
+    f"{_TAG}merge",
+    f"{_TAG}python/str",
+    f"{_TAG}python/unicode",
+}
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is several times faster, and always optional
 
@@ -72,9 +79,11 @@ def parse(text: str, path: str | None = None) -> tuple[Any, Lines]:
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else None
         problem = (error.problem or error.context or "cannot be parsed").replace("\t", "\\t")
-        hint = "indent with spaces, not tabs" if "\\t" in problem else "check indentation, colons and quotes"
-        raise BadInput(f"not valid YAML: {problem}", path=path, line=mark.line + 1 if mark else None, hint=hint) from None
+        tabbed = line is not None and "\t" in "".join(text.splitlines()[line - 1 : line])
+        hint = "indent with spaces, not tabs" if tabbed else "check indentation, colons and quotes"
+        raise BadInput(f"not valid YAML: {problem}", path=path, line=line, hint=hint) from None
     except yaml.YAMLError as error:
         raise BadInput(f"not valid YAML: {error}", path=path, hint="run files are UTF-8 text") from None
     return builder.root, _lines_by_path(builder.root, builder.lines)
@@ -131,9 +140,10 @@ class _Builder:
                 self._anchor(event, value, 1)
                 self._add(value, line, plain, 1)
             case yaml.AliasEvent():
-                if event.anchor not in self._anchors:
-                    self._refuse(f"alias *{event.anchor} has no anchor before it", line, "define it with & first")
-                value, size = self._anchors[event.anchor]
+                name = str(event.anchor)
+                if name not in self._anchors:
+                    self._refuse(f"alias *{name} has no finished anchor before it", line, "define it with & first")
+                value, size = self._anchors[name]
                 self._add(value, line, False, size)
             case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
                 if len(self._stack) >= DEEPEST:
@@ -161,7 +171,9 @@ class _Builder:
         top.plain.append(plain)
         top.size += size
         if top.size > MOST_VALUES:
-            self._refuse(f"holds more than {MOST_VALUES:,} values once aliases are expanded", line, "run files are short")
+            self._refuse(
+                f"holds more than {MOST_VALUES:,} values once aliases are expanded", line, "run files are short"
+            )
 
     def _scalar(self, event: Any, line: int | None) -> Any:
         tag = event.tag

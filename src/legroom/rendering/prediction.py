@@ -23,6 +23,7 @@ _PLACE_NAMES = {
     Place.HOST: "host process", Place.WORKER: "workers", Place.SHM: "shared memory", Place.GPU: "GPU", Place.DISK: "disk",
 }  # fmt: skip
 _KNOWN = {Known.ARITHMETIC: "", Known.TRACED: "traced", Known.MEASURED: "measured", Known.DEFAULT: "default"}
+SMALL_SHARE = 0.002  # items below this share of their place are shown as one line
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
@@ -87,14 +88,14 @@ def _item_json(item: Item) -> dict[str, Any]:
     }
 
 
-def prediction_text(prediction: Prediction) -> Group:
-    """Return the bill of one run: phases, items, peaks, findings, verdict."""
+def prediction_text(prediction: Prediction, *, everything: bool = False) -> Group:
+    """Return the bill of one run: phases, items (the small ones summed up), peaks, findings, verdict."""
     return Group(
         Text(_headline(prediction), style="bold"),
         "",
         _phase_table(prediction.footprint),
         "",
-        _item_table(prediction.footprint),
+        _item_table(prediction.footprint, everything),
         "",
         *_closing_lines(prediction),
     )
@@ -178,27 +179,36 @@ def _place_name(footprint: Footprint, place: Place) -> str:
     return f"{count:,} workers"
 
 
-def _item_table(footprint: Footprint) -> Table:
+def _item_table(footprint: Footprint, everything: bool) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("item", no_wrap=True)
-    table.add_column("size", justify="right", no_wrap=True)
+    for title in ("size", "±"):
+        table.add_column(title, justify="right", no_wrap=True)
     table.add_column("when", no_wrap=True)
     table.add_column("why")
-    places = [place for place in Place if any(item.place is place for item in footprint.items)]
-    for place in places:
-        table.add_row(Text(_PLACE_NAMES[place], style="bold"))
-        for item in sorted((i for i in footprint.items if i.place is place), key=lambda i: -i.total):
-            table.add_row(f"  {item.name}", _item_size(item), _when(item), _why(item))
+    for place in Place:
+        items = sorted((item for item in footprint.items if item.place is place), key=lambda item: -item.total)
+        smallest = 0 if everything else SMALL_SHARE * sum(item.total for item in items)
+        shown = [item for item in items if item.total >= smallest]
+        if items:
+            table.add_row(Text(_PLACE_NAMES[place], style="bold"))
+        for item in shown:
+            table.add_row(f"  {item.name}", _size(item.total), _error(item), _when(item), _why(item))
+        if rest := items[len(shown) :]:
+            count = f"{len(rest)} smaller item{'s' if len(rest) > 1 else ''}"
+            table.add_row(f"  {count}", _size(sum(item.total for item in rest)), "", "", "--all lists them", style="dim")
     return table
 
 
-def _item_size(item: Item) -> str:
-    error = item.count * item.error
-    return _size(item.total) + (f" ±{format_size(error)}" if error * 20 >= item.total else "")
+def _error(item: Item) -> str:
+    share = item.error / item.nbytes
+    return f"{share:.0%}" if share >= 0.005 else ""
 
 
 def _when(item: Item) -> str:
-    return "always" if item.phases == ALWAYS else ", ".join(phase.value for phase in item.phases)
+    if item.phases == ALWAYS[-len(item.phases) :]:  # to the end of the run
+        return "always" if item.phases == ALWAYS else f"{item.phases[0].value} on" if len(item.phases) > 1 else "checkpoint"
+    return ", ".join(phase.value for phase in item.phases)
 
 
 def _why(item: Item) -> str:
@@ -250,7 +260,7 @@ def _verdict(p: Prediction) -> str:
 
 def _limit_text(budget: Budget, limit: int, origin: str) -> str:
     kept = f" less {budget.reserve:.0%} reserve" if budget.reserve else ""
-    return f"{format_size(limit)}{kept} {origin}" if not origin.startswith("a ") else f"{origin} {format_size(limit)}{kept}"
+    return f"{format_size(limit)}{kept} {origin}"
 
 
 def _budget_line(p: Prediction) -> str:

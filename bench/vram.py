@@ -1,0 +1,87 @@
+"""Predicted GPU memory against the real caching allocator, run by run.
+
+The truth rows say what the allocator of a CUDA build of torch reported for a real SB3 run on a device that executes no
+kernels: everything but the context and cuDNN's workspace. Each row becomes a Run and goes the way `legroom predict`
+goes. Argument checks of torch.distributions are off here because they were off when the rows were recorded.
+
+    python -m bench.vram [FILE...]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from torch.distributions import Distribution
+
+from bench.results import write_section
+from legroom.model.machine import Machine
+from legroom.model.run import Run
+from legroom.predicting.predict import add_up, gather
+from legroom.units import MIB
+
+HERE = Path(__file__).parent
+FILES = (HERE.parent.parent / "shared" / "truth" / "vram_sb3.json", HERE / "data" / "vram_truth.json")
+REQUIRED_EXACT = 0.8
+NO_MACHINE = Machine(ram=0, limit=None, available=0, swap=0, shm=0)
+
+
+def run_of(row: dict[str, Any]) -> Run:
+    """Return the run a truth row describes, as its run file would say it."""
+    hyperparams = row.get("kwargs", {})
+    n_envs = row.get("n_envs", 1)
+    policy: dict[str, Any] = {"name": row["policy"], "kwargs": row.get("policy_kwargs", {})}
+    if "cnn3d" in row:
+        policy |= {"features_extractor": "bench.truth_nets:Cnn3d", "features_extractor_kwargs": row["cnn3d"]}
+        policy["kwargs"] = {**policy["kwargs"], "normalize_images": False}
+    return Run.model_validate({
+        "name": row["name"],
+        "algo": row["algo"],
+        "env": {"n_envs": n_envs, "spaces": {"observation": row["obs"], "action": row["action"]}},
+        "policy": policy,
+        "hyperparams": hyperparams,
+        "total_timesteps": row.get("total_timesteps") or 2 * hyperparams.get("n_steps", 2048) * n_envs,
+        "device": "cuda",
+    })  # fmt: skip
+
+
+def main(files: list[str]) -> int:
+    warnings.simplefilter("ignore")
+    Distribution.set_default_validate_args(False)
+    failed = False
+    for path in [Path(f) for f in files] or [path for path in FILES if path.exists()]:
+        table, exact, inside = [], 0, 0
+        rows = json.loads(path.read_text())
+        for row in rows:
+            start = time.perf_counter()
+            peaks = add_up(*gather(run_of(row), NO_MACHINE, mode="trace", device="cuda")).allocator
+            seconds = time.perf_counter() - start
+            assert peaks is not None
+            truth = row["truth"]
+            reserved, allocated = truth["peak_reserved"], truth["peak_allocated"]
+            hit = peaks.peak_reserved == reserved
+            close = (
+                abs(peaks.peak_reserved - reserved) <= max(0.03 * reserved, 24 * MIB)
+                and abs(peaks.peak_allocated - allocated) <= max(0.01 * allocated, 2 * MIB)
+            )  # fmt: skip
+            exact, inside = exact + hit, inside + close
+            table.append([
+                row["name"], f"{peaks.peak_reserved:,}", f"{reserved:,}", "yes" if hit else "no",
+                f"{peaks.peak_allocated - allocated:+,}", "yes" if close else "NO", f"{seconds:.2f} s",
+            ])  # fmt: skip
+        needed = 11 if path.name == "vram_sb3.json" else round(REQUIRED_EXACT * len(rows))
+        failed |= exact < needed or inside < len(rows)
+        table.append([
+            f"{len(rows)} runs", "", "", f"{exact} exact (≥ {needed})", "", f"{inside} inside (all)", "",
+        ])  # fmt: skip
+        columns = ["run", "predicted reserved", "real reserved", "exact", "allocated, off by", "within limits", "time"]
+        write_section(f"GPU memory: {path.name}", columns, table, "make bench-vram")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

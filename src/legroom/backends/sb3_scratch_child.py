@@ -1,0 +1,157 @@
+"""Measured process of `sb3_scratch`: makes a few real updates of a run's algorithm and reports its own memory.
+
+    python -m legroom.backends.sb3_scratch_child < request.json
+
+The request holds the run (one environment, spaces declared) and the batch sizes to try, smallest first. The rollout or
+replay buffer is real but mostly untouched: pages of `np.zeros` that are only read take no memory.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import sb3_contrib
+import stable_baselines3
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack, VecNormalize
+
+from legroom.backends.gym_spaces import to_gymnasium
+from legroom.backends.sb3_build import find_class, importable, policy_arguments
+from legroom.model.facts import algorithm_of, spaces_of
+from legroom.model.run import Run
+
+# Collect and update until the peak has stopped rising: gradients and optimizer state exist from the second update on,
+# and malloc's heap goes on growing for a while as blocks of many sizes come and go.
+MIN_ROUNDS, MAX_ROUNDS = 3, 40
+CALM_ROUNDS = 8
+TIME_S = 2.0
+STEPS = 3  # environment steps per round
+MINIBATCHES = 2  # per update
+REPLAY_ROWS = 32
+LIMIT_BYTES = 6 << 30  # of writable memory, counted virtually: a mistake here must not take the machine along
+# Arguments that memory of an update does not depend on and that need objects built
+_LEFT_OUT = {
+    "rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_class", "replay_buffer_kwargs", "tensorboard_log",
+    "verbose", "action_noise", "_init_setup_model", "buffer_size", "learning_starts", "optimize_memory_usage",
+    "learning_rate", "clip_range", "clip_range_vf", "n_epochs", "n_steps", "batch_size", "train_freq", "gradient_steps",
+}  # fmt: skip
+
+
+class StillEnv(gymnasium.Env):
+    """Shows zeros for ever."""
+
+    def __init__(self, observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> None:
+        self.observation_space, self.action_space = observation, action
+        self.mask_size = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._zeros(self.observation_space), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self._zeros(self.observation_space), 0.0, False, False, {}
+
+    def action_masks(self) -> np.ndarray:
+        return np.ones(self.mask_size, dtype=bool)
+
+    def _zeros(self, space: gymnasium.Space[Any]) -> Any:
+        if isinstance(space, gymnasium.spaces.Dict):
+            return {key: self._zeros(sub) for key, sub in space.spaces.items()}
+        return np.zeros(space.shape or (), dtype=space.dtype)
+
+
+def main(request: dict[str, Any]) -> dict[str, Any]:
+    """Return, per batch size, the peak and the remaining bytes above a process that made a first tiny update."""
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
+    warnings.simplefilter("ignore")
+    run = Run.model_validate(request["run"])
+    tiny = StillEnv(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))
+    stable_baselines3.PPO("MlpPolicy", tiny, n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(16)
+    before, _ = resident()
+    measured = []
+    with importable(run.model_copy(update={"source": request["source"]})):
+        for batch in request["batches"]:
+            reset_peak()
+            model = build(run, batch)
+            update(model, batch)
+            now, peak = resident()
+            measured.append({"batch": batch, "peak": peak - before, "kept": now - before})
+            del model
+    return {"measured": measured}
+
+
+def build(run: Run, batch: int) -> Any:
+    """Return the run's model with a buffer of just enough rows."""
+    algorithm = algorithm_of(run)
+    package = sb3_contrib if algorithm.package == "sb3_contrib" else stable_baselines3
+    observation, action = (to_gymnasium(space) for space in spaces_of(run))
+    env = StillEnv(observation, action)
+    if algorithm.masked:
+        env.mask_size = int(np.sum(getattr(action, "nvec", getattr(action, "n", 0))))
+    vec_env: VecEnv = DummyVecEnv([lambda: env])
+    if run.env.normalize:
+        vec_env = VecNormalize(vec_env, **(run.env.normalize if isinstance(run.env.normalize, dict) else {}))
+    if run.env.frame_stack and run.env.frame_stack > 1:
+        vec_env = VecFrameStack(vec_env, run.env.frame_stack)
+    arguments = {key: value for key, value in run.hyperparams.items() if key not in _LEFT_OUT}
+    if algorithm.family == "off-policy":
+        arguments |= {"buffer_size": REPLAY_ROWS, "batch_size": batch}
+    elif "batch_size" in algorithm.defaults:
+        arguments |= {"n_steps": max(MINIBATCHES * batch, 2), "batch_size": batch}
+        if "n_epochs" in algorithm.defaults:
+            arguments["n_epochs"] = 1
+    else:
+        arguments |= {"n_steps": batch}
+    policy = find_class(run.policy.name) if ":" in run.policy.name else run.policy.name
+    return getattr(package, algorithm.name)(
+        policy, vec_env, device="cpu", policy_kwargs=policy_arguments(run), **arguments
+    )
+
+
+def update(model: Any, batch: int) -> None:
+    """Collect a few steps and update, again and again."""
+    _, callback = model._setup_learn(1_000)
+    rollout = getattr(model, "rollout_buffer", None)
+    began, highest, calm = time.monotonic(), 0, 0
+    for number in range(MAX_ROUNDS):
+        if rollout is None:
+            model.learning_starts = 0
+            model.collect_rollouts(
+                model.env, callback, model.train_freq._replace(frequency=STEPS), model.replay_buffer, learning_starts=0
+            )
+            model.train(gradient_steps=MINIBATCHES, batch_size=batch)
+        else:
+            model.collect_rollouts(model.env, callback, rollout, n_rollout_steps=min(STEPS, rollout.buffer_size))
+            rollout.full = True
+            if hasattr(rollout, "hidden_states_pi"):
+                # Minibatches are cut into sequences and padded to the longest: one long and one short make twice the batch.
+                rollout.episode_starts[1::batch] = 1
+            model.train()
+        _, peak = resident()
+        calm = calm + 1 if peak <= highest else 0
+        highest = max(highest, peak)
+        if number + 1 >= MIN_ROUNDS and (calm >= CALM_ROUNDS or time.monotonic() - began > TIME_S):
+            break
+
+
+def resident() -> tuple[int, int]:
+    """Return the resident bytes of this process now and at their peak."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields["VmRSS"].split()[0]) * 1024, int(fields["VmHWM"].split()[0]) * 1024
+
+
+def reset_peak() -> None:
+    """Let the peak start again from now."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+if __name__ == "__main__":
+    report = main(json.load(sys.stdin))
+    sys.stdout.write("\n" + json.dumps(report) + "\n")

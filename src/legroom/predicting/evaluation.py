@@ -1,0 +1,35 @@
+"""Predict evaluation environments: they stand beside the training ones from start to end, mostly idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from legroom.model.evidence import Evidence
+from legroom.model.facts import spaces_of
+from legroom.model.footprint import Item, Phase, Place
+from legroom.model.run import Run
+from legroom.predicting.envs import COPIES_IN_TRAINER, COPIES_IN_WORKER, bounds_nbytes, instance_items
+from legroom.predicting.runtime import helper_items, worker_items
+from legroom.predicting.stored import is_sb3, observation_nbytes
+
+
+def evaluation_items(run: Run, evidence: Evidence) -> Iterator[Item]:
+    """Yield the evaluation environments' items, none without `eval`."""
+    if run.eval is None or not is_sb3(run):
+        return
+    observation, _ = spaces_of(run)
+    envs, workers = run.eval.n_envs, run.eval.workers
+    place = Place.HOST if workers == "dummy" else Place.WORKER
+    yield from worker_items("eval", workers, envs, run.env.start_method, evidence.base)
+    if workers != "dummy" and run.env.workers == "dummy":  # otherwise the training workers' serve both
+        yield from helper_items("eval", run.env.start_method, evidence.base)
+    yield from instance_items("eval", run, evidence, envs, place)
+    bounds = bounds_nbytes(observation)
+    yield Item("eval.space bounds", bounds, place, "low, high and two masks per Box, in every instance", count=envs)
+    why = "observations of the evaluation environments; they stay between evaluations"
+    in_flight = COPIES_IN_TRAINER * envs * observation_nbytes(run)
+    yield Item("eval.observations in flight", in_flight, Place.HOST, why, (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT))
+    if workers != "dummy":
+        why = "the observation, its pickle, and the pickle's buffer"
+        each = COPIES_IN_WORKER * observation.nbytes
+        yield Item("eval.observations in a worker", each, place, why, (Phase.COLLECT,), envs)

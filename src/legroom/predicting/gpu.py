@@ -1,0 +1,151 @@
+"""What a run takes on the GPU: the bill at the moment when the caching allocator holds the most.
+
+The allocator never gives memory back on its own, so a card has to hold the largest amount it ever *reserved*, plus what
+lives outside of it: the CUDA context and cuDNN's workspace. A traced run's requests are replayed through the simulator,
+and the blocks alive at that moment, by what they are, together with what is reserved but not handed out, add up to it.
+Without a trace the same bill is estimated from shapes, with a wide band.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from legroom.model.evidence import Event, NetTrace
+from legroom.model.footprint import ALWAYS, AllocatorPeaks, Item, Known, Phase, Place
+from legroom.model.machine import Gpu, Machine
+from legroom.model.run import Run
+from legroom.predicting.cuda_allocator import ROUND_SEGMENT_BYTES, Replay, Settings, replay
+from legroom.units import MIB
+
+# 300-500 MB by card and driver; NVML shows it as the process's memory beyond what torch reserved.
+CONTEXT_BYTES, CONTEXT_ERROR = 400_000_000, 100_000_000
+# ATen/cuda/CublasHandlePool.cpp: the default CUBLAS_WORKSPACE_CONFIG, :4096:2:16:8 and on Hopper :4096:8.
+CUBLAS_BYTES, CUBLAS_HOPPER_BYTES = 8_519_680, 32 * MIB
+# Share of the largest convolution (input, weight, output) that cuDNN is assumed to take as workspace, and as much again
+# on either side as error: it may need none, and nothing bounds it. No card was measured (2026-11); Conv3d is worse,
+# because its faster algorithms unfold more.
+CUDNN_SHARE = {1: 0.05, 2: 0.05, 3: 0.25}
+# Reserved beyond allocated, relative, when only sizes are known: 4-35 % in the runs of bench/vram.py.
+ESTIMATED_FRAGMENTATION, ESTIMATED_FRAGMENTATION_ERROR = 0.2, 0.2
+
+_WHY = {
+    "weights": "parameters and buffers of the policy",
+    "targets": "target networks",
+    "gradients": "one per trained parameter",
+    "optimizer": "the optimizer's state",
+    "batch": "observations and targets copied from the buffer",
+    "activations": "kept for the backward pass",
+    "temporaries": "results in flight and scratch of operators",
+    "workspace": "cuBLAS, once for the main thread and once for autograd's",
+}
+_LASTING = {"weights", "targets"}  # from the move to the device on
+_FROM_FIRST_UPDATE = {"gradients", "optimizer", "workspace"}
+
+
+def gpu_items(run: Run, net: NetTrace, machine: Machine) -> tuple[list[Item], AllocatorPeaks]:
+    """Return the items on the GPU at the peak, and what the allocator itself would report."""
+    gpu = machine.gpus[0] if machine.gpus else None
+    if net.events:
+        items, peaks = _replayed(run, net, gpu)
+    else:
+        items, peaks = _estimated(net, gpu)
+    return [*items, *_outside(net)], peaks
+
+
+def _replayed(run: Run, net: NetTrace, gpu: Gpu | None) -> tuple[list[Item], AllocatorPeaks]:
+    settings = Settings(
+        expandable_segments=bool(run.memory.expandable_segments), max_split_size_mb=run.memory.max_split_size_mb
+    )
+    result = replay(_for_card(net, gpu), settings)
+    phase = _phase_at(net, result.reserved_peak_event)
+    by_label = dict.fromkeys(_WHY, 0)
+    for block, nbytes in result.live_at_reserved_peak.items():
+        by_label[net.labels.get(block, "temporaries")] += nbytes
+    items = [
+        Item(f"gpu.{label}", nbytes, Place.GPU, _WHY[label], phases=_phases(label, phase), known=Known.TRACED)
+        for label, nbytes in by_label.items()
+    ]
+    items.append(_fragmentation(result, phase))
+    return items, AllocatorPeaks(result.peak_allocated, result.peak_reserved)
+
+
+def _for_card(net: NetTrace, gpu: Gpu | None) -> list[Event]:
+    """Return the events with cuBLAS's workspace as large as on this card."""
+    wanted = _cublas_bytes(gpu)
+    if wanted == CUBLAS_BYTES:
+        return list(net.events)
+    workspaces = {block for block, label in net.labels.items() if label == "workspace"}
+    return [("alloc", e[1], wanted) if e[0] == "alloc" and e[1] in workspaces else e for e in net.events]
+
+
+def _cublas_bytes(gpu: Gpu | None) -> int:
+    hopper = gpu is not None and gpu.capability is not None and gpu.capability[0] == 9
+    return CUBLAS_HOPPER_BYTES if hopper else CUBLAS_BYTES
+
+
+def _phase_at(net: NetTrace, event: int) -> Phase:
+    found = Phase.START
+    for start, phase in net.phase_starts:
+        if start > event:
+            break
+        found = phase
+    return found
+
+
+def _phases(label: str, peak: Phase) -> tuple[Phase, ...]:
+    if label in _LASTING:
+        return ALWAYS
+    if label in _FROM_FIRST_UPDATE:
+        return tuple(phase for phase in Phase if phase in (peak, Phase.UPDATE, Phase.CHECKPOINT))
+    return (peak,)
+
+
+def _fragmentation(result: Replay, phase: Phase) -> Item:
+    why = f"reserved in {len(result.segments)} segments but not handed out at the peak"
+    # A real card's addresses break ties between equal blocks differently; one more small segment has been seen.
+    return Item(
+        "gpu.fragmentation", result.fragmentation, Place.GPU, why, (phase,), known=Known.TRACED, error=ROUND_SEGMENT_BYTES
+    )
+
+
+def _estimated(net: NetTrace, gpu: Gpu | None) -> tuple[list[Item], AllocatorPeaks]:
+    phase = max(net.transient, key=lambda p: sum(net.transient[p].values()), default=Phase.UPDATE)
+    sizes = {
+        "weights": net.weights - net.targets,
+        "targets": net.targets,
+        "gradients": net.gradients,
+        "optimizer": net.optimizer,
+        **net.transient.get(phase, {}),
+        "workspace": 2 * _cublas_bytes(gpu),
+    }
+    lasting = {"weights", "targets", "gradients", "optimizer", "workspace"}
+    items = [
+        Item(
+            f"gpu.{label}", nbytes, Place.GPU, _WHY.get(label, "estimated from shapes"), _phases(label, phase),
+            known=Known.ARITHMETIC, error=0 if label in lasting else int(nbytes * net.error),
+        )
+        for label, nbytes in sizes.items()
+    ]  # fmt: skip
+    allocated = sum(sizes.values())
+    cached = int(allocated * ESTIMATED_FRAGMENTATION)
+    reserved = -(-(allocated + cached) // ROUND_SEGMENT_BYTES) * ROUND_SEGMENT_BYTES
+    items.append(Item(
+        "gpu.fragmentation", reserved - allocated, Place.GPU,
+        f"about {ESTIMATED_FRAGMENTATION:.0%} of what is handed out; a trace would replay the allocator", (phase,),
+        known=Known.ARITHMETIC, error=int(allocated * ESTIMATED_FRAGMENTATION_ERROR),
+    ))  # fmt: skip
+    return items, AllocatorPeaks(allocated, reserved)
+
+
+def _outside(net: NetTrace) -> Iterator[Item]:
+    yield Item(
+        "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by card and driver, outside of the allocator",
+        known=Known.DEFAULT, error=CONTEXT_ERROR,
+    )  # fmt: skip
+    if net.convolution:
+        share = int(net.convolution * CUDNN_SHARE.get(net.convolution_axes, CUDNN_SHARE[3]))
+        yield Item(
+            "gpu.cudnn workspace", share, Place.GPU,
+            f"cuDNN may take from none to twice this for the largest Conv{net.convolution_axes}d; low confidence",
+            (Phase.COLLECT, Phase.UPDATE), known=Known.DEFAULT, error=share,
+        )  # fmt: skip

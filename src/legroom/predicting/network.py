@@ -1,0 +1,115 @@
+"""Predict networks, optimizer and update on the host.
+
+On the CPU they live in the training process: weights and target networks from the start, gradients and optimizer
+state from the first update on, and for each update a minibatch, what autograd keeps, and what operators use inside
+(oneDNN's reordered weights, im2col buffers), which no tensor shows and which is measured. On a GPU only the copies on
+the way there are in host memory.
+
+Gathering a minibatch makes two copies, a NumPy one and the tensor, while the previous minibatch is still referenced;
+that moment is over when activations come, so only what exceeds them counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from legroom.model.evidence import Evidence, NetTrace
+from legroom.model.facts import algorithm_of
+from legroom.model.footprint import Item, Known, Phase, Place
+from legroom.model.run import Run
+from legroom.predicting.net_arithmetic import convolved_nbytes
+from legroom.predicting.stored import batch_samples, is_sb3, iterations, observation_nbytes
+
+# CPU convolutions need 33-49 % more than their tensors (2026-11, torch 2.13.0+cpu); used where it was not measured.
+CONVOLUTION_SCRATCH, CONVOLUTION_SCRATCH_ERROR = 0.41, 0.12
+# malloc keeps freed blocks below its mmap threshold (at most 32 MiB each) for reuse; used where it was not measured.
+RETAINED, RETAINED_ERROR = 12_000_000, 12_000_000
+
+
+def network_items(run: Run, evidence: Evidence) -> Iterator[Item]:
+    """Yield weights, gradients, optimizer state and the update's own memory, as far as they are on the host."""
+    net = evidence.net
+    if net is None or not is_sb3(run):
+        return
+    if evidence.device == "cuda":
+        yield from _host_copies(run)
+        return
+    known = net.known
+    parameters = f"{net.parameters:,} parameters"
+    yield Item("network.weights", net.weights - net.targets, Place.HOST, f"{parameters}, targets included", known=known)
+    if net.targets:
+        yield Item("network.targets", net.targets, Place.HOST, "the target networks' copy", known=known)
+    after = _after_first_update(run)
+    if net.gradients:
+        yield Item("network.gradients", net.gradients, Place.HOST, "one per trained parameter", after, known=known)
+    if net.optimizer:
+        yield Item("network.optimizer", net.optimizer, Place.HOST, "kept from the first update on", after, known=known)
+    for phase, categories in net.transient.items():
+        for name, nbytes in categories.items():
+            why = _WHY.get(name, "")
+            error = int(net.error * nbytes)
+            yield Item(f"{phase}.{name}", nbytes, Place.HOST, why, (phase,), known=known, error=error)
+    gather = gather_excess(run, net)
+    if gather:
+        why = "the NumPy copy and the previous minibatch, beyond what the activations take later"
+        yield Item("update.minibatch copies", gather, Place.HOST, why, (Phase.UPDATE,))
+    yield from _scratch_items(run, evidence)
+
+
+_WHY = {
+    "batch": "the minibatch's tensors",
+    "activations": "kept by autograd for the backward pass",
+    "temporaries": "alive for a moment: gradients of activations, an optimizer step",
+}
+
+
+def gather_excess(run: Run, net: NetTrace) -> int:
+    """Return by how much making a minibatch exceeds the peak of working with it."""
+    update = net.transient.get(Phase.UPDATE, {})
+    batch = update.get("batch", 0)
+    return max(3 * batch - sum(update.values()), 0)
+
+
+def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
+    scratch = evidence.scratch
+    again = iterations(run) > 1 if algorithm_of(run).family == "on-policy" else True
+    if scratch is not None:
+        yield Item(
+            "update.operator scratch", scratch.nbytes, Place.HOST, scratch.why, (Phase.UPDATE,),
+            known=Known.MEASURED, error=scratch.error,
+        )  # fmt: skip
+        if again and scratch.retained:
+            why = "freed blocks that malloc keeps for the next update"
+            error = min(scratch.retained, RETAINED_ERROR)
+            yield Item(
+                "collect.kept by malloc", scratch.retained, Place.HOST, why, (Phase.COLLECT, Phase.CHECKPOINT),
+                known=Known.MEASURED, error=error,
+            )  # fmt: skip
+        return
+    convolved = convolved_nbytes(run)
+    if convolved:
+        why = "oneDNN's workspaces for convolutions; not measured, 33-49 % of their tensors"
+        error = int(CONVOLUTION_SCRATCH_ERROR * convolved)
+        yield Item(
+            "update.operator scratch", int(CONVOLUTION_SCRATCH * convolved), Place.HOST, why, (Phase.UPDATE,),
+            known=Known.DEFAULT, error=error,
+        )  # fmt: skip
+    yield Item(
+        "runtime.kept by malloc", RETAINED, Place.HOST, "freed blocks that malloc keeps; not measured",
+        (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), known=Known.DEFAULT, error=RETAINED_ERROR,
+    )  # fmt: skip
+
+
+def _host_copies(run: Run) -> Iterator[Item]:
+    family = algorithm_of(run).family
+    per_sample = observation_nbytes(run) * (2 if family == "off-policy" else 1)
+    nbytes = 2 * batch_samples(run) * per_sample
+    yield Item("update.minibatch copies", nbytes, Place.HOST, "gathered by NumPy, then as a tensor on its way to the GPU",
+               (Phase.UPDATE,))  # fmt: skip
+
+
+def _after_first_update(run: Run) -> tuple[Phase, ...]:
+    # A run that ends with its first update has neither while it collects (and flattens) its only rollout.
+    if algorithm_of(run).family == "on-policy" and iterations(run) <= 1:
+        return (Phase.UPDATE, Phase.CHECKPOINT)
+    return (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)

@@ -1,0 +1,204 @@
+"""A Python module of constants (`NUM_ENVS = 2`, `EP_LENGTH = 8192`), read by its syntax tree, never executed.
+
+Such a module says how long and how wide, seldom with which algorithm or on what observations: those come from
+`--like` or `--set`. Defaults of an `argparse` parser and of a class called Args or Config count as constants too,
+since that is where single-file implementations keep theirs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from legroom.errors import BadInput
+from legroom.model.algorithms import find_algorithm
+from legroom.reading.draft import Draft, get
+from legroom.reading.source import Symbol, Unfoldable, fold, parse_module, plain, unparsed
+from legroom.reading.yamls import Key
+
+# An episode's length: on-policy modules of this kind collect one episode per rollout, so it is their n_steps.
+EPISODE = "episode length"
+# Names (in lower case) and where they belong. What is not here is none of our business and ignored.
+NAMES: dict[str, Key] = {
+    **dict.fromkeys(("num_envs", "n_envs", "num_env", "num_cpu", "n_cpu", "num_workers"), ("env", "n_envs")),
+    **dict.fromkeys(("n_steps", "num_steps", "rollout_length", "rollout_steps"), ("hyperparams", "n_steps")),
+    **dict.fromkeys(("ep_length", "episode_length", "max_episode_steps"), ("hyperparams", EPISODE)),
+    **dict.fromkeys(("frame_stack_size", "frame_stack", "n_stack", "num_stack"), ("env", "frame_stack")),
+    **dict.fromkeys(("batch_size", "minibatch_size"), ("hyperparams", "batch_size")),
+    **dict.fromkeys(("n_epochs", "num_epochs", "update_epochs"), ("hyperparams", "n_epochs")),
+    **dict.fromkeys(
+        ("buffer_size", "buffer_cap", "buffer_capacity", "replay_size", "replay_buffer_size"),
+        ("hyperparams", "buffer_size"),
+    ),
+    **dict.fromkeys(("total_timesteps", "timesteps", "num_timesteps", "n_timesteps"), ("total_timesteps",)),
+    **dict.fromkeys(("learning_rate", "lr"), ("hyperparams", "learning_rate")),
+    **dict.fromkeys(("gamma", "discount"), ("hyperparams", "gamma")),
+    **dict.fromkeys(("target_update_interval", "target_sync"), ("hyperparams", "target_update_interval")),
+    **{
+        name: ("hyperparams", name)
+        for name in (
+            "gae_lambda", "ent_coef", "vf_coef", "clip_range", "max_grad_norm", "learning_starts", "train_freq",
+            "gradient_steps", "tau", "num_minibatches",
+        )
+    },
+    **dict.fromkeys(("env_id", "env_name"), ("env", "id")),
+    **dict.fromkeys(("algo", "algorithm"), ("algo",)),
+    **dict.fromkeys(("policy", "policy_name", "policy_type"), ("policy", "name")),
+    "policy_kwargs": ("policy", "kwargs"),
+    "net_arch": ("policy", "kwargs", "net_arch"),
+    "seed": ("seed",),
+    "device": ("device",),
+    **dict.fromkeys(("n_eval_envs", "num_eval_envs"), ("eval", "n_envs")),
+    **dict.fromkeys(("n_eval_episodes", "eval_episodes"), ("eval", "episodes")),
+    "eval_freq": ("eval", "every"),
+    "save_freq": ("checkpoint", "every"),
+    "save_replay_buffer": ("checkpoint", "replay_buffer"),
+}  # fmt: skip
+# Counted in steps of the vectorised environment, as SB3's callbacks do; a run file counts environment steps.
+PER_ENV = (("eval", "every"), ("checkpoint", "every"))
+CONFIG_CLASSES = ("args", "config", "cfg", "hyperparams", "hyperparameters")
+
+
+def drafts(text: str, path: str) -> list[Draft]:
+    """Return the one run that the constants of a module describe, as far as they do.
+
+    Raises:
+        BadInput: it is not Python, or has no constant that a run file has a place for.
+    """
+    draft = Draft(Path(path).stem, path, settle=settle)
+    values: dict[str, Any] = {}
+    for name, node, line in _assignments(parse_module(text, path)):
+        place = NAMES.get(name.lower())
+        try:
+            values[name] = _folded(name, node, values)
+        except Unfoldable:
+            values.pop(name, None)
+            if place is not None:
+                draft.unknown[place] = (line, unparsed(node))
+            continue
+        value = plain(values[name])
+        if place is not None and _fits(place, value):
+            draft.put(place, value, line)
+    if not draft.data and not draft.unknown:
+        hint = "it needs an SB3 constructor call, or constants such as NUM_ENVS, N_STEPS, BATCH_SIZE"
+        raise BadInput("holds no training run and no constant of one", path=path, hint=hint)
+    draft.data.setdefault("env", {})
+    return [draft]
+
+
+def zoo_entries(text: str, path: str) -> dict[str, Any] | None:
+    """Return the `hyperparams` of a zoo configuration written in Python, None when the module has none.
+
+    Raises:
+        BadInput: it is not Python, or an entry needs execution.
+    """
+    for name, node, line in _assignments(parse_module(text, path)):
+        if name != "hyperparams" or not isinstance(node, ast.Dict | ast.Call):
+            continue
+        try:
+            value = plain(_folded(name, node, {}))
+        except Unfoldable as error:
+            hint = "write plain data"
+            raise BadInput(f"hyperparams cannot be read: {error}", path=path, line=line, hint=hint) from None
+        if isinstance(value, dict) and value and all(isinstance(entry, dict) for entry in value.values()):
+            return {str(key): entry for key, entry in value.items()}
+    return None
+
+
+def settle(draft: Draft, given: Collection[Key]) -> None:
+    """Finish the draft once base run, constants and overrides are one: what some constants mean depends on the rest.
+
+    Args:
+        given: the keys that overrides have set, which already mean what a run file means.
+
+    Raises:
+        BadInput: nobody has said the algorithm, or what the observations are.
+    """
+    data = draft.data
+    missing = {}
+    if not data.get("algo"):
+        missing["the algorithm"] = "--set algo=PPO"
+    if not get(data, ("env", "spaces")) and not get(data, ("env", "id")):
+        missing["the spaces"] = "--set env.spaces='{observation: ..., action: ...}'"
+    if missing:
+        hint = f"use --like RUN, such as --like gameboy:default, or {' '.join(missing.values())}"
+        raise BadInput(f"its constants do not say {' and '.join(missing)}", path=draft.path, hint=hint)
+    length = data.get("hyperparams", {}).pop(EPISODE, None)
+    algorithm = find_algorithm(str(data.get("backend", "sb3")), str(data["algo"]))
+    if length is not None and algorithm is not None:
+        place: Key = ("hyperparams", "n_steps") if algorithm.family == "on-policy" else ("env", "episode_steps")
+        if place not in given and place not in draft.lines:  # a module that has N_STEPS too means the episode
+            draft.put(place, length, draft.lines.get(("hyperparams", EPISODE)))
+    envs = get(data, ("env", "n_envs"), 1)
+    for part, key in PER_ENV:
+        value = get(data, (part, key))
+        if (part, key) in draft.lines and (part, key) not in given and isinstance(value, int) and isinstance(envs, int):
+            data[part][key] = value * envs
+
+
+def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr, int]]:
+    """Yield (name, value, line) of module constants, of a config class's fields and of argparse defaults."""
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        yield target.id, statement.value, statement.lineno
+                    elif isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+                        for part, value in zip(target.elts, statement.value.elts, strict=False):
+                            if isinstance(part, ast.Name):
+                                yield part.id, value, statement.lineno
+            case ast.AnnAssign(target=ast.Name(id=name), value=value) if value is not None:
+                yield name, value, statement.lineno
+            case ast.ClassDef(name=name) if name.lower() in CONFIG_CLASSES or name.lower().endswith(("config", "args")):
+                yield from _assignments(ast.Module(body=statement.body, type_ignores=[]))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+            found = argument_default(node)
+            if found is not None:
+                yield *found, node.lineno
+
+
+def argument_default(call: ast.Call) -> tuple[str, ast.expr] | None:
+    """Return the name and default of an `add_argument` call: `args.n_envs` for `--n-envs`; None when it has none."""
+    flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    keywords = {k.arg: k.value for k in call.keywords}
+    name = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
+    if isinstance(keywords.get("dest"), ast.Constant):
+        name = str(keywords["dest"].value)  # type: ignore[attr-defined]
+    name = name.lstrip("-").replace("-", "_")
+    action = keywords.get("action")
+    flag = action.value if isinstance(action, ast.Constant) else None
+    if not name:
+        return None
+    if "default" in keywords:
+        return name, keywords["default"]
+    if flag in ("store_true", "store_false"):
+        return name, ast.Constant(flag == "store_false")
+    return name, ast.Constant(None)
+
+
+def _folded(name: str, node: ast.expr, values: dict[str, Any]) -> Any:
+    """Return the value of a constant, given those before it."""
+
+    def look_up(other: str) -> Any:
+        return values[other] if other in values else Symbol(other)
+
+    try:
+        value = fold(node, look_up)
+    except RecursionError:
+        raise Unfoldable("nested too deeply") from None
+    if isinstance(value, Symbol) and name.lower() not in ("policy", "algo", "algorithm"):
+        raise Unfoldable(value)
+    return value
+
+
+def _fits(place: Key, value: Any) -> bool:
+    """Return whether `value` can be what the name suggests: `POLICY = {...}` of some other meaning is not ours."""
+    if value is None:
+        return False
+    if place in (("policy", "name"), ("algo",), ("env", "id"), ("device",)):
+        return isinstance(value, str)
+    return True

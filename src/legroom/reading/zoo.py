@@ -1,0 +1,180 @@
+"""rl-baselines3-zoo hyperparameters: `ppo.yml` with one entry per environment, or the `config.yml` of a saved run.
+
+The zoo evaluates the source strings in these files (`policy_kwargs: "dict(net_arch=[64, 64])"`); here they are parsed
+and folded, with names such as `nn.ReLU` left as text. Schedules (`lin_2.5e-4`) stay as they are: what is stored for
+them is a number either way. Mirrors `ExperimentManager._preprocess_hyperparams` of rl_zoo3 2.8.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+from legroom.errors import BadInput
+from legroom.model.algorithms import algorithm_names, find_algorithm
+from legroom.reading.draft import Draft
+from legroom.reading.files import is_file, read_text
+from legroom.reading.hyperchecks import SIZES, shown
+from legroom.reading.known_spaces import find_spaces, is_atari
+from legroom.reading.naming import PARTS, did_you_mean
+from legroom.reading.source import Unfoldable, fold_text
+from legroom.reading.yamls import Key, Lines, parse
+
+# file stem -> algorithm; other stems are tried as the algorithm's own name
+STEMS = {
+    "ppo_lstm": "RecurrentPPO", "recurrent_ppo": "RecurrentPPO", "recurrentppo": "RecurrentPPO",
+    "maskable_ppo": "MaskablePPO", "ppo_mask": "MaskablePPO", "maskableppo": "MaskablePPO", "mppo": "MaskablePPO",
+    "qr_dqn": "QRDQN", "her": "SAC",  # her.yml entries name their own in model_class
+}  # fmt: skip
+PLACES: dict[str, Key] = {
+    "n_envs": ("env", "n_envs"), "frame_stack": ("env", "frame_stack"), "normalize": ("env", "normalize"),
+    "env_kwargs": ("env", "kwargs"), "n_timesteps": ("total_timesteps",), "policy": ("policy", "name"),
+    "policy_kwargs": ("policy", "kwargs"), "env_wrapper": ("env", "wrappers"), "seed": ("seed",),
+    "device": ("device",), "n_eval_envs": ("eval", "n_envs"),
+}  # fmt: skip
+# Read and left out: no memory worth a line depends on them.
+IGNORED = frozenset({
+    "callback", "vec_env_wrapper", "monitor_kwargs", "noise_type", "noise_std", "normalize_kwargs", "eval_env_kwargs",
+    "online_sampling", "max_episode_length",
+})  # fmt: skip
+HER = frozenset({"n_sampled_goal", "goal_selection_strategy"})  # of HerReplayBuffer, beside the others before SB3 1.1
+SOURCES = frozenset({"policy_kwargs", "normalize", "replay_buffer_kwargs", "rollout_buffer_kwargs", "env_kwargs"})
+NUMBERS = SIZES | {"n_envs", "n_timesteps", "gradient_steps", "train_freq"}  # may be written as "10 * 64"
+
+_SIGNS = frozenset({"n_timesteps", "env_wrapper", "noise_type"})  # keys that no other format has
+
+
+def is_zoo(data: dict[Any, Any]) -> bool:
+    """Return whether the file is a mapping of entries, none of them a part of a native run file."""
+    native = PARTS[()] & set(data)
+    return not native and bool(data) and all(isinstance(v, dict) or v is None for v in data.values())
+
+
+def is_saved(data: dict[Any, Any]) -> bool:
+    """Return whether the file is one entry by itself, as the zoo saves it beside a trained model."""
+    return bool(_SIGNS & set(data)) and "algo" not in data and not isinstance(data.get("env"), dict)
+
+
+def entries(data: dict[Any, Any]) -> list[str]:
+    return [str(name) for name in data]
+
+
+def drafts(
+    data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
+) -> list[Draft]:
+    """Return the drafts of the named entry, or of all.
+
+    Args:
+        entry: an entry's name, or the id of an environment that an entry (`atari`, `default`) covers.
+        algo: the algorithm, where the file's name does not say it.
+
+    Raises:
+        BadInput: no such entry, or an entry that cannot be read.
+    """
+    if is_saved(data):
+        return [_saved(data, lines, path, algo)]
+    names = list(data) if entry is None else [_entry_for(entry, data, path)]
+    return [
+        _draft(data[name], (name,), lines, path, env_id=entry or str(name), algo=algo or _algorithm(path))
+        for name in names
+    ]
+
+
+def _entry_for(entry: str, data: dict[Any, Any], path: str) -> Any:
+    for name in data:
+        if str(name) == entry:
+            return name
+    # what the zoo itself does for an environment without an entry of its own
+    if is_atari(entry) and "atari" in data:
+        return "atari"
+    if "default" in data and find_spaces(entry) is not None:
+        return "default"
+    close = difflib.get_close_matches(entry, entries(data), n=1)
+    some = ", ".join(entries(data)[:8]) + (", ..." if len(data) > 8 else "")
+    hint = f"did you mean {close[0]!r}?" if close else f"there is {some}"
+    raise BadInput(f"no entry {entry!r}", path=path, hint=hint)
+
+
+def _algorithm(path: str) -> str | None:
+    stem = Path(path).stem.lower()
+    found = find_algorithm("sb3", STEMS.get(stem, stem))
+    return found.name if found else None
+
+
+def _saved(data: dict[Any, Any], lines: Lines, path: str, algo: str | None) -> Draft:
+    """Return the draft of a saved `config.yml`; `args.yml` beside it, or its path, has algorithm and environment."""
+    folder = Path(path).resolve().parent
+    beside: Any = {}
+    if is_file(str(folder / "args.yml")):
+        beside, _ = parse(read_text(str(folder / "args.yml")), str(folder / "args.yml"))
+    args = beside if isinstance(beside, dict) else {}
+    env_id = args.get("env") if isinstance(args.get("env"), str) else folder.name
+    named = args.get("algo")
+    if not isinstance(named, str):  # logs/<algo>/<env>_<n>/<env>/config.yml
+        named = next((p.name for p in folder.parents if find_algorithm("sb3", STEMS.get(p.name, p.name))), None)
+    if named is not None:
+        algo = algo or STEMS.get(named.lower(), named)
+    known = find_spaces(str(env_id)) is not None or args.get("env") is not None
+    draft = _draft(data, (), lines, path, env_id=str(env_id) if known else "default", algo=algo)
+    draft.name = str(env_id) if known else Path(path).stem
+    return draft
+
+
+def _draft(entry: Any, at: Key, lines: Lines, path: str, *, env_id: str, algo: str | None) -> Draft:
+    draft = Draft(str(at[0]) if at and env_id == str(at[0]) else env_id, path)
+    line = lines.get(at)
+    values: dict[Any, Any] = entry or {}
+    model_class = values.get("model_class")
+    if isinstance(model_class, str):
+        found = find_algorithm("sb3", STEMS.get(model_class, model_class))
+        if found is None:
+            hint = did_you_mean(model_class, algorithm_names("sb3"))
+            where = lines.get((*at, "model_class"))
+            raise BadInput(f"unknown algorithm {model_class!r}", path=path, line=where, hint=hint)
+        algo = found.name
+    if algo is None:
+        hint = "give it with --set algo=PPO, or name the file after it (ppo.yml)"
+        raise BadInput("the algorithm of this zoo file is not known", path=path, hint=hint)
+    draft.put(("algo",), algo, line)
+    draft.put(("env",), {} if env_id == "default" else {"id": env_id}, line)
+    for name, value in values.items():
+        _place(draft, str(name), value, (*at, name), lines)
+    if HER & set(values) and values.get("policy") == "MlpPolicy":
+        draft.data["policy"]["name"] = "MultiInputPolicy"  # what SB3 has asked for dict observations ever since
+    return draft
+
+
+def _place(draft: Draft, name: str, value: Any, at: Key, lines: Lines) -> None:
+    line = lines.get(at)
+    if name in IGNORED or name == "model_class":
+        return
+    if name in SOURCES and isinstance(value, str):
+        value = _source(name, value, draft.path, line)
+    elif (name in SIZES or name in ("n_envs", "n_timesteps", "gradient_steps", "train_freq")) and isinstance(
+        value, str
+    ):
+        value = _source(name, value, draft.path, line)  # "10 * 64"
+    if name == "policy_kwargs" and value is None:
+        return
+    if name in HER:
+        draft.put(("hyperparams", "replay_buffer_class"), "HerReplayBuffer", line)
+        draft.put(("hyperparams", "replay_buffer_kwargs", name), value, line)
+        return
+    if name == "env_wrapper":
+        value = [] if value is None else list(value) if isinstance(value, list) else [value]
+    if name == "frame_stack" and value in (None, 0):
+        return
+    draft.put(PLACES.get(name, ("hyperparams", name)), value, line)
+    if isinstance(value, dict):
+        for inner in value:
+            if (*at, inner) in lines:
+                draft.lines[(*PLACES.get(name, ("hyperparams", name)), inner)] = lines[(*at, inner)]
+
+
+def _source(name: str, text: str, path: str | None, line: int | None) -> Any:
+    try:
+        return fold_text(text)
+    except Unfoldable as error:
+        hint = "write plain data: dict(net_arch=[64, 64])"
+        raise BadInput(f"{name}: {shown(text)} cannot be read: {error}", path=path, line=line, hint=hint) from None

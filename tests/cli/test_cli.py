@@ -1,0 +1,197 @@
+"""The command line as people meet it: exit codes, JSON that scripts rely on, one line for what is wrong."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from legroom.cli.main import COMMANDS
+
+LEGROOM = str(Path(sys.executable).parent / "legroom")
+HEAVY = ("torch", "gymnasium", "stable_baselines3", "jax", "ray", "numpy", "scipy", "matplotlib")
+
+
+def legroom(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([LEGROOM, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=120)
+
+
+def predict_json(*arguments: str, code: int = 0) -> dict:
+    done = legroom("predict", *arguments, "--json")
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples(command: str) -> None:
+    done = legroom(command, "--help")
+    assert done.returncode == 0
+    assert f"legroom {command}" in done.stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['legroom', '--help']\n"
+        "from legroom.cli.main import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        f"print([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_an_arithmetic_prediction_imports_nothing_heavy_and_nothing_that_the_run_names() -> None:
+    names = (*HEAVY, "legroom.workloads.mine.nets")
+    code = (
+        "import sys; sys.argv = ['legroom', 'predict', 'mine:full', '--mode', 'arithmetic']\n"
+        "from legroom.cli.main import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        f"print([m for m in {names} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_the_host_peak_can_be_recomputed_from_the_items() -> None:
+    document = predict_json("mine:full", "mine:small", "gameboy:default", "fire:low", "--mode", "arithmetic", code=1)
+    assert document["legroom"] == 1
+    assert [run["name"] for run in document["runs"]] == ["mine:full", "mine:small", "gameboy:default", "fire:low"]
+    for run in document["runs"]:
+        totals = dict.fromkeys(("start", "collect", "update", "checkpoint"), 0)
+        for item in run["items"]:
+            for phase in item["phases"]:
+                totals[phase] += item["count"] * item["nbytes"] * (item["place"] in ("host", "worker", "shm"))
+        assert run["host"]["peak"] == max(totals.values())
+        assert run["host"]["band"][0] <= run["host"]["peak"] <= run["host"]["band"][1]
+        assert run["gpu"] is None
+
+
+def test_the_run_that_died_needs_twice_the_105_gib_of_its_error_message() -> None:
+    done = legroom("predict", "mine:full", "--mode", "arithmetic")
+    assert done.returncode == 1
+    assert done.stdout.count("104.7 GiB") == 2  # the rollout, and the copy of it
+    assert "does not fit" in done.stdout
+
+
+def test_a_budget_decides_the_exit_code() -> None:
+    assert legroom("predict", "mine:small", "--mode", "arithmetic", "--ram", "2GiB").returncode == 0
+    assert legroom("predict", "mine:small", "--mode", "arithmetic", "--ram", "200MiB").returncode == 1
+    assert predict_json("mine:small", "--mode", "arithmetic", "--ram", "200MiB", code=1)["runs"][0]["fits"] is False
+
+
+def test_a_gpu_budget_predicts_for_that_gpu() -> None:
+    (run,) = predict_json("gameboy:default", "--mode", "arithmetic", "--gpu", "RTX 4070")["runs"]
+    assert run["fits"] is True
+    assert set(run["gpu"]) >= {"peak", "band", "allocator"}
+    (run,) = predict_json("gameboy:default", "--mode", "arithmetic", "--vram", "2GiB", code=1)["runs"]
+    assert run["fits"] is False
+
+
+def test_without_a_gpu_budget_the_verdict_is_open() -> None:
+    (run,) = predict_json("gameboy:default", "--mode", "arithmetic", "--device", "cuda")["runs"]
+    assert run["fits"] is None
+
+
+@pytest.mark.parametrize(
+    "overrides", [("--n-envs", "2"), ("--n_envs=2",), ("--set", "env.n_envs=2"), ("--num_envs", "2")]
+)
+def test_overrides_in_every_spelling(overrides: tuple[str, ...]) -> None:
+    (run,) = predict_json("mine:full", "--mode", "arithmetic", *overrides, code=1)["runs"]
+    (stored,) = [item for item in run["items"] if item["name"] == "rollout.observations"]
+    assert stored["nbytes"] == 2048 * 2 * 17 * 49 * 71 * 58 * 4
+
+
+def test_a_broken_library_rule_is_shown_and_exits_1() -> None:
+    (run,) = predict_json("robot:gpu_8gb", code=1)["runs"]
+    assert [finding["name"] for finding in run["findings"]] == ["brax-divisibility"]
+    assert run["findings"][0]["fix"] == {"hyperparams.num_minibatches": 4}
+    assert predict_json("robot:gpu_8gb", "--num-minibatches", "4")["runs"][0]["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("predict", "mine:ful"), "mine:full"),
+        (("predict", "nowhere.yaml"), "nowhere.yaml"),
+        (("predict", "mine:full", "--ram", "lots"), "16GiB"),
+        (("predict", "mine:full", "--gpu", "RTX 40700"), "RTX 4070"),
+        (("predict", "mine:full", "--jsn"), "--json"),
+        (("predict", "mine:full", "--n-envz", "3"), "--n-envs"),
+        (("predict", "mine:full", "--n-envs", "-3"), "n_envs"),
+        (("predict", "mine:full", "--n-envs", "99999999999999999999"), "n_envs"),
+        (("predict", "mine:full", "--n-envs"), "needs a value"),
+        (("predict", "mine:full", "--set", "nonsense"), "key=value"),
+        (("predict", "mine:full", "--reserve", "110%"), "10%"),
+        (("predict", "mine:full", "--mode", "magic"), "arithmetic"),
+        (("predict", "mine:full", "--cpu-only", "--gpu", "T4"), "--cpu-only"),
+        (("predict", "mine:full", "--mode", "arithmetic", "--n-steps", "9000000000000000000"), "2**63"),
+        (("predict",), "RUN"),
+        (("predikt", "mine:full"), "predikt"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_way_out(arguments: tuple[str, ...], says: str) -> None:
+    done = legroom(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert says in done.stderr
+
+
+def test_machine_prints_its_contract() -> None:
+    document = json.loads(legroom("machine", "--json").stdout)
+    assert document["legroom"] == 1
+    assert 0 < document["available"] <= document["ram"]
+    assert {"limit", "swap", "shm", "gpus", "versions"} <= set(document)
+
+
+def test_workloads_lists_every_named_run_with_its_purpose() -> None:
+    rows = json.loads(legroom("workloads", "--json").stdout)["runs"]
+    assert len(rows) == 17
+    assert all(row["description"] and row["recommended_for"] for row in rows)
+    assert "legroom predict mine:full" in legroom("workloads").stdout
+
+
+def test_schema_accepts_the_shipped_runs_and_hides_what_is_not_part_of_the_file() -> None:
+    schema = json.loads(legroom("schema").stdout)
+    assert schema["required"] == ["algo", "env"]
+    assert "source" not in schema["properties"]
+
+
+def test_a_comparison_marks_the_largest_that_fits() -> None:
+    lines = legroom("predict", "mine", "--mode", "arithmetic", "--ram", "16GiB").stdout.splitlines()
+    (marked,) = [line for line in lines if "the largest" in line]
+    assert marked.startswith("mine:memory_optimized")
+
+
+def test_an_env_that_raises_gives_its_own_message(tmp_path: Path) -> None:
+    (tmp_path / "broken_env.py").write_text("def Env(**kwargs):\n    raise RuntimeError('no\\nROM at /x')\n")
+    (tmp_path / "run.yaml").write_text("algo: PPO\nenv: {id: 'broken_env:Env'}\n")
+    done = legroom("predict", "run.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "RuntimeError: no ROM at /x" in done.stderr
+
+
+def test_an_unknown_env_id_is_refused_with_a_suggestion(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("algo: PPO\nenv: {id: 'CartPool-v1'}\n")
+    done = legroom("predict", "run.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "CartPole" in done.stderr
+
+
+def test_a_policy_that_cannot_be_traced_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(
+        "import torch\nfrom stable_baselines3.common.torch_layers import BaseFeaturesExtractor\n"
+        "class Peeks(BaseFeaturesExtractor):\n"
+        "    def __init__(self, space):\n        super().__init__(space, 8)\n        self.net = torch.nn.Linear(4, 8)\n"
+        "    def forward(self, x):\n        return self.net(x) if x.sum().item() > 0 else self.net(-x)\n"
+    )
+    (tmp_path / "run.yaml").write_text(
+        "algo: PPO\nenv: {spaces: {observation: {type: box, shape: [4]}, action: {type: discrete, n: 2}}}\n"
+        "policy: {features_extractor: 'nets:Peeks'}\n"
+    )
+    done = legroom("predict", "run.yaml", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "cannot be traced" in json.loads(done.stdout)["runs"][0]["notes"][0]
