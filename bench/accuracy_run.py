@@ -10,8 +10,9 @@ import sys
 from functools import partial
 
 import stable_baselines3 as sb3
-from accuracy_envs import SmallEnv
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack, VecNormalize
+
+from accuracy_envs import SmallEnv
 
 
 def main(run: dict) -> None:

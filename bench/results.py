@@ -1,4 +1,4 @@
-"""Write a table into bench/RESULTS.md: one section per bench, replaced by name, so that the file shows the latest of each.
+"""Write a table into bench/RESULTS.md: one section per bench, replaced by name, so that it shows the latest of each.
 
 Every section carries the date, the versions and the command that reproduces it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def write_section(
     """Print the table and put it into the results file as section `name`, in place of an earlier one."""
     table = _table(columns, rows)
     print(f"{name}\n{table}")
-    today = datetime.now(tz=timezone.utc).date().isoformat()
+    today = datetime.now(tz=UTC).date().isoformat()
     section = f"## {name}\n\n{today}, {_versions()}. Reproduce with `{command}`.\n\n{table}\n"
     sections = _read(path)
     sections[name] = section
@@ -40,7 +40,9 @@ def _read(path: Path) -> dict[str, str]:
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in (columns, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
+    ]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     return "\n".join([lines[0], rule, *lines[1:]])
 

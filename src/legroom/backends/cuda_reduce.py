@@ -1,9 +1,9 @@
 """How much scratch a CUDA reduction takes: partial results when several thread blocks share one output.
 
-A sum over the batch (every bias gradient) of a wide layer is split over blocks, and each block leaves its part in global
-memory: 16 MiB for a 1024-wide layer at batch 2048, more than the layer's weights. Whether and how it splits depends on
-the card's size. Mirrors `setReduceConfig` in aten/src/ATen/native/cuda/Reduce.cuh (torch 2.14), float accumulators;
-operands are as TensorIterator arranges them: reduced dimensions first, ordered by stride, neighbours joined.
+A sum over the batch (every bias gradient) of a wide layer is split over blocks, and each block leaves its part in
+global memory: 16 MiB for a 1024-wide layer at batch 2048, more than the layer's weights. Whether and how it splits
+depends on the card's size. Mirrors `setReduceConfig` in aten/src/ATen/native/cuda/Reduce.cuh (torch 2.14); operands
+are as TensorIterator arranges them: reduced dimensions first, ordered by stride, neighbours joined.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Repeat parts of a request sequence: a run makes 1,280 minibatches, tracing four of them is enough.
 
 Minibatch after minibatch asks for the same sizes in the same order; only the identities of the blocks change. So a few
-are traced and the rest are copies. On equal requests the caching allocator takes some rounds (40, seen once) to settle, and may then
-alternate between layouts with a short period; so `shorten` keeps many rounds, and the remainder of their number.
+are traced and the rest are copies. On equal requests the caching allocator takes some rounds (40, seen once) to settle,
+and may then alternate between layouts with a short period; so `shorten` keeps many rounds, and the remainder of their
+number.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def repeat(events: Sequence[Event], borders: Sequence[int], times: int) -> tuple
     last = events[start:end]
     rounds = [_births(events, borders, k) for k in range(len(borders) - 1)]
     shape = _relative(last, rounds)
-    sizes = {event[1]: event[2] for event in events[:end] if event[0] == "alloc"}
+    sizes = {event[1]: event[2] for event in events[:end] if len(event) == 3}
     if shape is None or not _alike(events[borders[-3] : start], last, rounds, sizes):
         return None
     for lag in {lag for _, lag, _ in shape}:  # places in an older round mean the same only if it asked for the same
@@ -42,7 +43,7 @@ def repeat(events: Sequence[Event], borders: Sequence[int], times: int) -> tuple
         this: list[int] = []
         rounds.append(this)
         for event, (_, lag, place) in zip(last, shape, strict=True):
-            if event[0] == "alloc":
+            if len(event) == 3:
                 this.append(following)
                 origins[following] = event[1]
                 copies.append(("alloc", following, event[2]))
@@ -83,8 +84,6 @@ def _alike(before: Sequence[Any], last: Sequence[Any], rounds: Sequence[Sequence
     """Return whether two rounds ask for and free the same sizes in the same order, each its own at the same place."""
     own = [{block: place for place, block in enumerate(births)} for births in rounds[-2:]]
     return len(before) == len(last) and all(
-        old[0] == new[0]
-        and sizes.get(old[1]) == sizes.get(new[1])
-        and (own[0].get(old[1]) == own[1].get(new[1]))
+        old[0] == new[0] and sizes.get(old[1]) == sizes.get(new[1]) and (own[0].get(old[1]) == own[1].get(new[1]))
         for old, new in zip(before, last, strict=True)
     )

@@ -5,11 +5,11 @@ code run on them as they would on a card. `StorageFollower` sits below autograd 
 and writes down when a storage is born (an operator returned it) and when it dies (the last reference is gone). The
 result is the request sequence a CUDA device's allocator would have seen, in order.
 
-Meta tensors rather than FakeTensors: they are ordinary C++ tensors, so an operator costs ~20 µs instead of ~200, the
-type checks of optimizers see plain Parameters, and Python references do not prolong lives.
+Meta tensors rather than FakeTensors: they are ordinary C++ tensors without a Python layer of their own, the type checks
+of optimizers see plain Parameters, and Python references do not prolong lives.
 
 Where the sequence on a card differs from the operators seen here, a mechanism is modelled:
-- the autograd engine adds gradients in place on a card but out of place under any dispatch mode (`_accumulates`);
+- the autograd engine adds gradients in place on a card but out of place under any dispatch mode (`_kept_in_place`);
 - operators allocate scratch inside (`op_scratch.py`);
 - cuBLAS takes a workspace at its first use in each thread (`Workspaces`).
 Values do not exist. The library's own logging and checks are answered (1, or True); anyone else who asks for a value
@@ -25,7 +25,7 @@ import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ class Workspaces:
     """cuBLAS scratch of one card: taken after the outputs of the first matrix product of a thread, never given back."""
 
     cublas: int = 8_519_680
-    card: Card = Card()
+    card: Card = field(default_factory=Card)
 
 
 class StorageFollower(TorchDispatchMode):
@@ -75,7 +75,7 @@ class StorageFollower(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # otherwise the first operator imports torch._dynamo, which takes longer than the whole trace
+        return False  # otherwise every operator goes through torch._dynamo's wrapper
 
     # -- what is written down ------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class StorageFollower(TorchDispatchMode):
             for tensor in births:
                 if tensor.untyped_storage()._cdata not in self.live:
                     self._born(tensor.untyped_storage(), label)
-        else:
+        elif self.workspaces is not None:
             self._run_program(program, Call(args, kwargs, out, self.workspaces.card), births)
         if func in MATMULS and self.workspaces is not None:
             self._warm_up("backward" if backward else "main")
@@ -161,7 +161,7 @@ class StorageFollower(TorchDispatchMode):
     def _shapes(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run the operator on shapes; what it returned last time for the same shapes is made anew without asking.
 
-        Most meta kernels are written in Python (0.2-2 ms each) and an update repeats the same operators.
+        Most meta kernels are written in Python and slow, and an update repeats the same operators.
         """
         key = _key((func, args, tuple(sorted(kwargs.items()))) if kwargs else (func, args))
         if key is None:
@@ -175,7 +175,10 @@ class StorageFollower(TorchDispatchMode):
                 self.convolution, self.convolution_axes = max(
                     (self.convolution, self.convolution_axes), (size, out.dim() - 2)
                 )
-            self._recipes[key] = _recipe(func, args, kwargs, out)
+            unchanged = (
+                not args or out is not args[0] or _key(out) == key[1][0]
+            )  # unsqueeze_ and its like change shapes
+            self._recipes[key] = _recipe(args, kwargs, out) if unchanged else _ASK
             return out
         return func(*args, **kwargs) if recipe is _ASK else _follow(recipe, args)
 
@@ -248,7 +251,7 @@ def _key(value: Any) -> Any:
 _PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.memory_format, torch.layout, torch._ops.OpOverload)
 
 
-def _recipe(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
+def _recipe(args: Any, kwargs: Any, out: Any) -> Any:
     given = {t.untyped_storage()._cdata for t in _tensors((*args, *kwargs.values()))}
     if out is None:
         return None
@@ -257,7 +260,7 @@ def _recipe(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
     single = isinstance(out, torch.Tensor)
     if not single and not isinstance(out, (list, tuple)):
         return _ASK
-    parts = []
+    parts: list[tuple[Any, Any, torch.dtype] | None] = []
     for each in [out] if single else out:
         if each is None:
             parts.append(None)
@@ -304,10 +307,8 @@ _OUT_OF_PLACE = {
 def _kept_in_place(func: Any, args: Any) -> torch.Tensor | None:
     """Return the argument a card would have written into, None where it allocates a result as seen here."""
     if func is _aten.add.Tensor and isinstance(args[1], torch.Tensor) and args[0].shape == args[1].shape:
-        # InputBuffer.cpp, accumulate(): in place into whichever operand nobody else holds
-        for operand in args[:2]:
-            if _unshared(operand):
-                return operand
+        # InputBuffer.cpp, accumulate(): into the gradient that came first, if nobody else holds it and it is dense
+        return args[0] if _unshared(args[0]) else None
     if func in _OUT_OF_PLACE and _unshared(args[0]):
         return args[0]
     return None
@@ -315,7 +316,7 @@ def _kept_in_place(func: Any, args: Any) -> torch.Tensor | None:
 
 # References seen from inside a dispatch mode on a tensor (and on its storage) that only the engine holds; a test
 # holds these against the installed torch.
-_ENGINE_ONLY_TENSOR_REFS = 5
+_ENGINE_ONLY_TENSOR_REFS = 4
 _ENGINE_ONLY_STORAGE_REFS = 2
 
 
@@ -329,38 +330,10 @@ def _unshared(tensor: torch.Tensor) -> bool:
 
 
 @contextmanager
-def without_compiler() -> Iterator[None]:
-    """Keep optimizers and meta kernels from importing torch._dynamo (2 s) only to ask it not to compile them."""
-    marked = []
-    for function in (*vars(torch.optim.Optimizer).values(), *vars(torch._refs).values()):
-        for inner in _uncompiled(function):
-            if not hasattr(inner, "__dynamo_disable"):
-                setattr(inner, "__dynamo_disable", inner)  # noqa: B010  torch/_compile.py keeps what dynamo made of it
-                marked.append(inner)
-    try:
-        yield
-    finally:
-        for inner in marked:
-            delattr(inner, "__dynamo_disable")
-
-
-def _uncompiled(function: Any) -> Iterator[Any]:
-    """Yield the functions inside `function` that `torch._disable_dynamo` wraps (its `inner` closes over them as `fn`)."""
-    while function is not None:
-        code = getattr(function, "__code__", None)
-        if code is not None and code.co_filename == torch._compile.__file__ and "fn" in code.co_freevars:
-            yield function.__closure__[code.co_freevars.index("fn")].cell_contents
-        function = getattr(function, "__wrapped__", None)
-
-
-@contextmanager
-def foreach_as_on_cuda(enabled: bool) -> Iterator[None]:
-    """Let optimizers and gradient clipping choose their multi-tensor form, as they do for parameters on a card."""
-    if not enabled:
-        yield
-        return
+def foreach_as_on_cuda(*, optimizers: bool = True) -> Iterator[None]:
+    """Let gradient clipping, and optimizers too, choose their multi-tensor form as they do for parameters on a card."""
     # torch.optim shadows its own submodule `optimizer`, hence by name
-    modules = (torch.utils._foreach_utils, sys.modules["torch.optim.optimizer"])
+    modules = [torch.utils._foreach_utils, *([sys.modules["torch.optim.optimizer"]] if optimizers else [])]
     name = "_get_foreach_kernels_supported_devices"
     before = [getattr(module, name) for module in modules]
     for module in modules:

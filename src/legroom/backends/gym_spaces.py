@@ -7,7 +7,7 @@ the same for every element, the bounds (SB3 takes a uint8 box for an image only 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium import spaces as gym
@@ -34,7 +34,6 @@ def to_gymnasium(space: Space) -> gym.Space[Any]:
         case BoxSpace():
             low, high = space.bounds
             try:
-                # low/high broadcast to the shape; a mine observation costs 14 MB twice, which is what the library has too
                 return gym.Box(low, high, space.shape, np.dtype(space.dtype).type)
             except (ValueError, OverflowError) as wrong:
                 raise BadInput(f"box bounds {low}..{high} do not fit dtype {space.dtype}: {wrong}") from wrong
@@ -58,7 +57,9 @@ def from_gymnasium(space: gym.Space[Any]) -> Space:
         case gym.Box():
             if space.dtype is None or space.dtype.name not in DTYPES:
                 raise BadInput(f"a box of dtype {space.dtype} is not supported", hint=f"one of {', '.join(DTYPES)}")
-            return BoxSpace(shape=space.shape, dtype=space.dtype.name, low=_uniform(space.low), high=_uniform(space.high))
+            return BoxSpace(
+                shape=space.shape, dtype=cast(Any, space.dtype.name), low=_uniform(space.low), high=_uniform(space.high)
+            )
         case gym.Discrete():
             return DiscreteSpace(n=int(space.n))
         case gym.MultiDiscrete():
@@ -67,7 +68,9 @@ def from_gymnasium(space: gym.Space[Any]) -> Space:
             return MultiBinarySpace(n=space.n if isinstance(space.n, int) else tuple(int(n) for n in space.n))
         case gym.Dict():
             return DictSpace(spaces={key: from_gymnasium(sub) for key, sub in space.spaces.items()})
-    raise BadInput(f"a {type(space).__name__} space is not supported", hint="box, discrete, multidiscrete, multibinary or dict")
+    raise BadInput(
+        f"a {type(space).__name__} space is not supported", hint="box, discrete, multidiscrete, multibinary or dict"
+    )
 
 
 def _uniform(bounds: Any) -> float | None:

@@ -73,10 +73,13 @@ class _ToDevice(BaseBuffer):
         return host.expand(array.shape).to(self.device)
 
 
-def hollow_rollout(base: type, plan: Callable[[int], Iterable[int]]) -> type:
+def hollow_rollout(base: Any, plan: Callable[[int], Iterable[int]]) -> type:
     """Return SB3's rollout buffer class `base` with nothing in it; `plan(batch_size)` gives the minibatch sizes."""
 
-    class HollowRollout(_ToDevice, base):  # type: ignore[misc, valid-type]
+    class HollowRollout(_ToDevice, base):
+        observations: Any
+        generator_ready: bool
+
         def __init__(self, buffer_size: int, *args: Any, **kwargs: Any) -> None:
             super().__init__(min(buffer_size, ROWS), *args, **kwargs)
 
@@ -108,10 +111,13 @@ def hollow_rollout(base: type, plan: Callable[[int], Iterable[int]]) -> type:
     return HollowRollout
 
 
-def hollow_replay(base: type, plan: Callable[[int], Iterable[int]]) -> type:
+def hollow_replay(base: Any, plan: Callable[[int], Iterable[int]]) -> type:
     """Return SB3's replay buffer class `base` with nothing in it; every sample is of the size asked for."""
 
-    class HollowReplay(_ToDevice, base):  # type: ignore[misc, valid-type]
+    class HollowReplay(_ToDevice, base):
+        observations: Any
+        next_observations: Any
+
         def __init__(self, buffer_size: int, observation_space: Any, action_space: Any, **kwargs: Any) -> None:
             super().__init__(ROWS * kwargs.get("n_envs", 1), observation_space, action_space, **kwargs)
             self.observations = hollow_observations(self.observations)

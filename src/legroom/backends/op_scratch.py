@@ -76,7 +76,9 @@ def _dims(tensor: torch.Tensor, dims: Any) -> list[int]:
     return [d % max(tensor.dim(), 1) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]
 
 
-def _reduction(call: Call, tensor: torch.Tensor, dims: Any, accumulator: int, values_per_load: int = 4) -> Iterator[Step]:
+def _reduction(
+    call: Call, tensor: torch.Tensor, dims: Any, accumulator: int, values_per_load: int = 4
+) -> Iterator[Step]:
     """Scratch of a reduction that many thread blocks share: partial results and one semaphore per output block."""
     for partials, semaphores in reduce_scratch(
         tuple(tensor.shape), tensor.stride(), _dims(tensor, dims), tensor.element_size(), accumulator, call.card,

@@ -10,7 +10,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,20 @@ import sb3_contrib
 import stable_baselines3
 import torch
 from gymnasium import spaces
-from stable_baselines3.common import buffers
+from sb3_contrib.common.maskable import buffers as maskable
+from stable_baselines3.common import buffers, torch_layers
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
-from sb3_contrib.common.maskable import buffers as maskable
 
 from legroom.backends.gym_spaces import to_gymnasium
 from legroom.backends.hollow import StubVecEnv, hollow_replay, hollow_rollout
-from legroom.errors import Untraceable
+from legroom.backends.objects import LIVE, resolve_object
+from legroom.errors import BadInput, Untraceable
 from legroom.model.facts import algorithm_of, hyper, spaces_of
 from legroom.model.run import Run
 
-# policy_kwargs whose values are classes; in a run file they are names
-_TORCH_CLASSES = {"activation_fn": torch.nn, "optimizer_class": torch.optim}
+# policy_kwargs whose values are classes, and where a bare name is looked up
+_OWNERS = {"activation_fn": torch.nn, "optimizer_class": torch.optim, "features_extractor_class": torch_layers}
 # constructor arguments that need objects legroom does not build, and that no device memory depends on
 _HOST_ONLY = {"rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_class", "replay_buffer_kwargs",
               "tensorboard_log", "verbose", "optimize_memory_usage", "action_noise", "_init_setup_model"}  # fmt: skip
@@ -61,7 +61,7 @@ def build_model(
             raise Untraceable("RecurrentPPO: its LSTM runs as one cuDNN call whose reserve space is not modelled")
         if algorithm.family == "on-policy":
             if algorithm.masked:
-                base = maskable.MaskableDictRolloutBuffer if dict_space else maskable.MaskableRolloutBuffer
+                base: type = maskable.MaskableDictRolloutBuffer if dict_space else maskable.MaskableRolloutBuffer
             else:
                 base = buffers.DictRolloutBuffer if dict_space else buffers.RolloutBuffer
             arguments["rollout_buffer_class"] = hollow_rollout(base, plan)
@@ -95,7 +95,7 @@ def policy_arguments(run: Run) -> dict[str, Any]:
     """Return SB3's policy_kwargs for the run, with names resolved to classes."""
     arguments = {key: _resolve(key, value) for key, value in run.policy.kwargs.items()}
     if run.policy.features_extractor:
-        arguments["features_extractor_class"] = find_class(run.policy.features_extractor)
+        arguments["features_extractor_class"] = find_object(run.policy.features_extractor)
     if run.policy.features_extractor_kwargs:
         arguments["features_extractor_kwargs"] = {
             key: _resolve(key, value) for key, value in run.policy.features_extractor_kwargs.items()
@@ -104,43 +104,35 @@ def policy_arguments(run: Run) -> dict[str, Any]:
 
 
 def _resolve(key: str, value: Any) -> Any:
+    """Return `value` with names of classes replaced by the classes, at any depth."""
     if isinstance(value, dict):
         return {name: _resolve(name, each) for name, each in value.items()}
     if not isinstance(value, str):
         return value
-    if ":" in value and key.endswith(("_class", "_fn")):
-        return find_class(value)
-    if key in _TORCH_CLASSES:
-        name = value.rpartition(".")[2]
-        found = getattr(_TORCH_CLASSES[key], name, None)
+    if key in _OWNERS and "." not in value and ":" not in value:
+        found = getattr(_OWNERS[key], value, None)
         if found is None:
-            raise Untraceable(f"policy.kwargs.{key}: {value!r} is not in {_TORCH_CLASSES[key].__name__}")
+            raise Untraceable(f"policy.kwargs.{key}: {_OWNERS[key].__name__} has no {value!r}")
         return found
-    if key == "features_extractor_class":
-        return find_class(value.replace(".", ":") if "." not in value else ":".join(value.rsplit(".", 1)))
+    if key.endswith(("_class", "_fn")) or value.startswith(LIVE):
+        return find_object(value)
     return value
 
 
-def find_class(name: str) -> Any:
-    """Return the class that `module:Class` names.
+def find_object(name: str) -> Any:
+    """Return the class or function that the run names.
 
     Raises:
         Untraceable: it cannot be imported.
     """
-    module, _, attribute = name.partition(":")
     try:
-        if not attribute:  # a bare name is one of SB3's own extractors
-            return getattr(import_module("stable_baselines3.common.torch_layers"), module)
-        found: Any = import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-        return found
-    except Exception as wrong:  # importing user code raises anything
-        raise Untraceable(f"{name} cannot be imported: {type(wrong).__name__}: {wrong}") from wrong
+        return resolve_object(name)
+    except BadInput as wrong:
+        raise Untraceable(str(wrong)) from wrong
 
 
 def _policy(run: Run) -> Any:
-    return find_class(run.policy.name) if ":" in run.policy.name else run.policy.name
+    return find_object(run.policy.name) if ":" in run.policy.name else run.policy.name
 
 
 def _schedule(key: str, value: Any) -> Any:

@@ -15,66 +15,118 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from legroom.errors import Untraceable
 from legroom.model.evidence import NetTrace, Scratch
-from legroom.model.facts import algorithm_of
-from legroom.model.footprint import Phase
 from legroom.model.run import Run
-from legroom.predicting.envs import in_flight_nbytes
-from legroom.predicting.network import gather_excess
-from legroom.predicting.stored import batch_samples
+from legroom.model.stored import batch_samples, gather_excess, in_flight_nbytes, update_nbytes
 from legroom.probing.base import LIBRARIES, cache_folder, digest, read_json, write_json
 from legroom.probing.versions import read_versions
 from legroom.units import MIB
 
-CHILD = "legroom.backends.sb3_scratch_child"
+CHILD = Path(__file__).with_name("sb3_scratch_child.py")
 TIMEOUT_S = 60
 # Tensors of a measured update; what runs in a second or two, and far from anyone's memory.
 BUDGET = 256 * MIB
-# Between two children, and between a child and the run it stands for: malloc's layout differs (2026-11, torch 2.13.0).
+# Between two children, and between a child and the run it stands for, malloc's layout differs: blocks of up to 32 MiB
+# come from the heap, and one small long-lived block above a freed large one keeps it resident. Repeating the same run
+# ten times spread by up to 40 MB (2026-11-15, torch 2.13.0+cpu, glibc 2.36, `python -m bench.accuracy --repeat`).
 REPEATABILITY = 12_000_000
+LAYOUT_ERROR, LARGEST_LAYOUT_ERROR = 0.12, 32_000_000
+MAP_THRESHOLD = "MALLOC_MMAP_THRESHOLD_"  # glibc's; other allocators ignore it
+SLOPE_NOISE = (
+    5_000_000  # of the difference between two measured batches; tensors this large are mapped, not from the heap
+)
 EXTRAPOLATION_ERROR = 0.06  # of what is added beyond the largest batch that was measured
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One update of `batch` samples: bytes at its peak and after it, above an idle process with the libraries."""
+    """Updates of `batch` samples: bytes at their peak and after them, above an idle process with the libraries."""
 
     batch: int
     peak: int
     kept: int
+    rounds: int
+
+
+@dataclass
+class PendingScratch:
+    """A measurement under way, so that tracing can go on beside it."""
+
+    run: Run
+    batches: list[int]
+    children: list[subprocess.Popen[str]]
+    measured: list[Measured]
+
+    def finish(self, net: NetTrace) -> Scratch:
+        """Wait for the children and return what an update needed beyond the traced tensors.
+
+        Raises:
+            Untraceable: no real update can be made (a constructor that refuses, a custom class that fails).
+        """
+        if not self.measured:
+            self.measured = _finish(self.children)
+            plain = [asdict(each) for each in self.measured]
+            write_json(_cache_path(self.run, self.batches), {"measured": plain})
+        return _beyond_tensors(self.run, net, self.measured)
+
+
+def start_scratch(run: Run, tensors: int) -> PendingScratch:
+    """Start measuring the run's update and return at once.
+
+    Args:
+        tensors: about what an update's tensors take; an estimate will do, it decides how large a batch is tried.
+
+    Raises:
+        Untraceable: the policy needs a class that exists in this process only.
+    """
+    batches = plan_batches(batch_samples(run), tensors)
+    cached = _read_cache(_cache_path(run, batches), batches)
+    # Each batch in a process of its own: what one leaves behind in the heap must not be taken for the other's.
+    extrapolating = len(batches) > 1
+    children = [] if cached else [_start_child(run, batch, mapped=extrapolating) for batch in batches]
+    return PendingScratch(run, batches, children, cached)
 
 
 def measure_scratch(run: Run, net: NetTrace) -> Scratch:
     """Return the scratch memory of the run's update on the CPU.
 
     Raises:
-        Untraceable: no real update can be made (a class that only lives in this process, a constructor that refuses).
+        Untraceable: no real update can be made.
     """
-    batch = batch_samples(run)
-    batches = plan_batches(batch, sum(net.transient.get(Phase.UPDATE, {}).values()))
-    measured = _measure(run, batches)
-    last = measured[-1]
-    peak, grown, why = last.peak, 0, f"measured: a real update of {batch:,} samples in a child process"
+    return start_scratch(run, update_nbytes(net)).finish(net)
+
+
+def _beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch:
+    batch, last = batch_samples(run), measured[-1]
+    peak, grown, noise = _steady_peak(last, net), 0, 0
+    why = f"measured: a real update of {batch:,} samples in a child process"
     if last.batch < batch:
         first = measured[0]
-        slope = max(last.peak - first.peak, 0) / (last.batch - first.batch)
-        grown = int(slope * (batch - last.batch))
+        steps = (batch - last.batch) / (last.batch - first.batch)
+        grown = int(steps * max(peak - _steady_peak(first, net), 0))
+        noise = int(max(steps * SLOPE_NOISE, EXTRAPOLATION_ERROR * grown))
         peak += grown
         why = f"measured with real updates of {first.batch:,} and {last.batch:,} samples, extrapolated to {batch:,}"
     resident = net.weights + net.gradients + net.optimizer
+    tensors = resident + update_nbytes(net) + gather_excess(net)
     # What the child's own environment has in memory is on the run's bill already, as the environments' items.
-    tensors = resident + sum(net.transient.get(Phase.UPDATE, {}).values()) + gather_excess(run, net)
     surroundings = in_flight_nbytes(_small(run))
+    layout = REPEATABILITY + min(int(LAYOUT_ERROR * last.peak), LARGEST_LAYOUT_ERROR)
     return Scratch(
         nbytes=max(peak - tensors - surroundings, 0),
-        error=REPEATABILITY + int(EXTRAPOLATION_ERROR * grown),
+        error=layout + noise,
         why=f"operators' workspaces and malloc, {why}",
         retained=max(last.kept - resident - surroundings, 0),
     )
+
+
+def _steady_peak(measured: Measured, net: NetTrace) -> int:
+    # The optimizer's state comes with the first step, after that update's peak; all later ones have it.
+    return measured.peak + (net.optimizer if measured.rounds == 1 else 0)
 
 
 def plan_batches(batch: int, tensors: int) -> list[int]:
@@ -82,7 +134,7 @@ def plan_batches(batch: int, tensors: int) -> list[int]:
     if tensors <= BUDGET:
         return [batch]
     largest = max(batch * BUDGET // tensors, 2)
-    return [batch] if largest >= batch else [max(largest // 2, 1), largest]
+    return [batch] if largest >= batch else [largest // 2, largest]
 
 
 def _small(run: Run) -> Run:
@@ -90,51 +142,71 @@ def _small(run: Run) -> Run:
     return run.model_copy(update={"env": env})
 
 
-def _measure(run: Run, batches: list[int]) -> list[Measured]:
-    plain = _small(run).model_dump()
-    text = json.dumps(plain, sort_keys=True, default=str)
-    if "live:" in text:
-        raise Untraceable("the policy uses a class that exists in this process only")
+def _cache_path(run: Run, batches: list[int]) -> Path:
     threads = {key: value for key, value in os.environ.items() if key.startswith(("OMP_", "MKL_", "MALLOC_", "DNNL_"))}
-    key = digest(text, batches, sorted(read_versions((*LIBRARIES, "sb3-contrib")).items()), sorted(threads.items()),
-                 os.cpu_count(), algorithm_of(run).name)  # fmt: skip
-    path = cache_folder() / f"scratch-{key}.json"
-    report = _valid(read_json(path), batches)
-    if report is None:
-        source = (run.source or "").partition(":")[0]
-        report = _valid(_run_child({"run": plain, "batches": batches, "source": source}), batches)
-        if report is None:
-            raise Untraceable("the child process gave no figures")
-        write_json(path, {"measured": report})
-    return [Measured(**each) for each in report]
+    versions = read_versions((*LIBRARIES, "sb3-contrib"))
+    text = json.dumps(_small(run).model_dump(), sort_keys=True, default=str)
+    key = digest(text, batches, sorted(versions.items()), sorted(threads.items()), os.cpu_count(), CHILD.read_bytes())
+    return cache_folder() / f"scratch-{key}.json"
 
 
-def _valid(report: Any, batches: list[int]) -> list[dict[str, int]] | None:
-    measured = report.get("measured") if isinstance(report, dict) else None
-    if not isinstance(measured, list) or len(measured) != len(batches):
-        return None
-    good = all(isinstance(each, dict) and set(each) == {"batch", "peak", "kept"} for each in measured)
-    return measured if good and [each["batch"] for each in measured] == batches else None
-
-
-def _run_child(request: dict[str, Any]) -> Any:
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+def _read_cache(path: Path, batches: list[int]) -> list[Measured]:
+    content = read_json(path)
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", CHILD],
-            input=json.dumps(request),
-            capture_output=True,
+        measured = [Measured(**each) for each in content["measured"]]
+    except (TypeError, KeyError):
+        return []
+    return measured if [each.batch for each in measured] == batches else []
+
+
+def _start_child(run: Run, batch: int, *, mapped: bool) -> subprocess.Popen[str]:
+    """Start a child that updates with `batch` samples.
+
+    Args:
+        mapped: let malloc map every larger block for itself, as it does with the blocks over 32 MiB of a large batch; a
+            small batch's would come from the heap instead, and what the heap loses does not grow with the batch.
+    """
+    plain = _small(run).model_dump()
+    request = json.dumps({"run": plain, "batch": batch, "source": run.source}, default=str)
+    if "live:" in request:
+        raise Untraceable("the policy uses a class that exists in this process only")
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.{CHILD.stem}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=TIMEOUT_S,
-            env=environment,
-            check=False,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "", **({MAP_THRESHOLD: "65536"} if mapped else {})},
         )
-    except (OSError, subprocess.TimeoutExpired) as wrong:
+        assert child.stdin is not None
+        child.stdin.write(request)
+        child.stdin.close()
+        child.stdin = None  # communicate() would flush it again
+    except OSError as wrong:
         raise Untraceable(f"a small real update could not be made: {wrong}") from wrong
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return child
+
+
+def _finish(children: list[subprocess.Popen[str]]) -> list[Measured]:
+    try:
+        return [_read_child(child) for child in children]
+    finally:
+        for child in children:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+
+
+def _read_child(child: subprocess.Popen[str]) -> Measured:
+    try:
+        output, errors = child.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired as slow:
+        raise Untraceable(f"a small real update took more than {TIMEOUT_S} s") from slow
+    if child.returncode:
+        reason = (errors.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
         raise Untraceable(f"a small real update could not be made: {reason}")
     try:
-        return json.loads(done.stdout.strip().splitlines()[-1])
-    except (ValueError, IndexError):
-        return None
+        return Measured(**json.loads(output.strip().splitlines()[-1]))
+    except (ValueError, IndexError, TypeError) as wrong:
+        raise Untraceable("a small real update gave no figures") from wrong

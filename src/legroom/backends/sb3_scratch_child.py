@@ -2,8 +2,8 @@
 
     python -m legroom.backends.sb3_scratch_child < request.json
 
-The request holds the run (one environment, spaces declared) and the batch sizes to try, smallest first. The rollout or
-replay buffer is real but mostly untouched: pages of `np.zeros` that are only read take no memory.
+The request holds the run (one environment, spaces declared) and the batch size to try. The rollout or replay buffer is
+real but mostly untouched: pages of `np.zeros` that are only read take no memory.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ import stable_baselines3
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack, VecNormalize
 
 from legroom.backends.gym_spaces import to_gymnasium
-from legroom.backends.sb3_build import find_class, importable, policy_arguments
+from legroom.backends.objects import resolve_object
+from legroom.backends.sb3_build import importable, policy_arguments
 from legroom.model.facts import algorithm_of, spaces_of
 from legroom.model.run import Run
 
 # Collect and update until the peak has stopped rising: gradients and optimizer state exist from the second update on,
 # and malloc's heap goes on growing for a while as blocks of many sizes come and go.
-MIN_ROUNDS, MAX_ROUNDS = 3, 40
-CALM_ROUNDS = 8
-TIME_S = 2.0
-STEPS = 3  # environment steps per round
-MINIBATCHES = 2  # per update
+MAX_ROUNDS = 80
+CALM_ROUNDS = 16
+TIME_S = 1.5  # a single update may take longer than that: then it is the only one
+STEPS = 2  # environment steps per round
 REPLAY_ROWS = 32
 LIMIT_BYTES = 6 << 30  # of writable memory, counted virtually: a mistake here must not take the machine along
 # Arguments that memory of an update does not depend on and that need objects built
@@ -68,23 +68,18 @@ class StillEnv(gymnasium.Env):
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
-    """Return, per batch size, the peak and the remaining bytes above a process that made a first tiny update."""
+    """Return the peak and the remaining bytes above a process that made a first tiny update."""
     resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
     warnings.simplefilter("ignore")
     run = Run.model_validate(request["run"])
     tiny = StillEnv(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))
     stable_baselines3.PPO("MlpPolicy", tiny, n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(16)
     before, _ = resident()
-    measured = []
+    batch = request["batch"]
     with importable(run.model_copy(update={"source": request["source"]})):
-        for batch in request["batches"]:
-            reset_peak()
-            model = build(run, batch)
-            update(model, batch)
-            now, peak = resident()
-            measured.append({"batch": batch, "peak": peak - before, "kept": now - before})
-            del model
-    return {"measured": measured}
+        rounds, peak = update(build(run, batch), batch)
+    now, _ = resident()
+    return {"batch": batch, "peak": peak - before, "kept": now - before, "rounds": rounds}
 
 
 def build(run: Run, batch: int) -> Any:
@@ -104,19 +99,21 @@ def build(run: Run, batch: int) -> Any:
     if algorithm.family == "off-policy":
         arguments |= {"buffer_size": REPLAY_ROWS, "batch_size": batch}
     elif "batch_size" in algorithm.defaults:
-        arguments |= {"n_steps": max(MINIBATCHES * batch, 2), "batch_size": batch}
+        arguments |= {"n_steps": max(batch, 2), "batch_size": batch}
         if "n_epochs" in algorithm.defaults:
             arguments["n_epochs"] = 1
+        if "normalize_advantage" in algorithm.defaults and batch == 1:
+            arguments["normalize_advantage"] = False  # one sample has no standard deviation
     else:
         arguments |= {"n_steps": batch}
-    policy = find_class(run.policy.name) if ":" in run.policy.name else run.policy.name
+    policy = resolve_object(run.policy.name) if ":" in run.policy.name else run.policy.name
     return getattr(package, algorithm.name)(
         policy, vec_env, device="cpu", policy_kwargs=policy_arguments(run), **arguments
     )
 
 
-def update(model: Any, batch: int) -> None:
-    """Collect a few steps and update, again and again."""
+def update(model: Any, batch: int) -> tuple[int, int]:
+    """Collect a few steps and update, again and again; return how often, and the peak of the updates."""
     _, callback = model._setup_learn(1_000)
     rollout = getattr(model, "rollout_buffer", None)
     began, highest, calm = time.monotonic(), 0, 0
@@ -126,19 +123,22 @@ def update(model: Any, batch: int) -> None:
             model.collect_rollouts(
                 model.env, callback, model.train_freq._replace(frequency=STEPS), model.replay_buffer, learning_starts=0
             )
-            model.train(gradient_steps=MINIBATCHES, batch_size=batch)
+            reset_peak()
+            model.train(gradient_steps=1, batch_size=batch)
         else:
             model.collect_rollouts(model.env, callback, rollout, n_rollout_steps=min(STEPS, rollout.buffer_size))
             rollout.full = True
             if hasattr(rollout, "hidden_states_pi"):
-                # Minibatches are cut into sequences and padded to the longest: one long and one short make twice the batch.
+                # Minibatches are cut into sequences, padded to the longest: a long and a short one make twice a batch.
                 rollout.episode_starts[1::batch] = 1
+            reset_peak()  # initialising large layers takes more than a small update, but no run's peak is there
             model.train()
         _, peak = resident()
         calm = calm + 1 if peak <= highest else 0
         highest = max(highest, peak)
-        if number + 1 >= MIN_ROUNDS and (calm >= CALM_ROUNDS or time.monotonic() - began > TIME_S):
-            break
+        if calm >= CALM_ROUNDS or time.monotonic() - began > TIME_S:
+            return number + 1, highest
+    return MAX_ROUNDS, highest
 
 
 def resident() -> tuple[int, int]:

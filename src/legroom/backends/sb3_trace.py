@@ -11,6 +11,7 @@ Mirrors the `learn` methods of stable-baselines3 2.9 (on_policy_algorithm.py, of
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,7 +27,7 @@ from torch.distributions import Distribution
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from legroom.backends.event_chunks import repeat, shorten
-from legroom.backends.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda, without_compiler
+from legroom.backends.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
 from legroom.backends.sb3_build import build_model, importable
 from legroom.errors import Untraceable
 from legroom.model.evidence import Event, NetTrace
@@ -64,8 +65,8 @@ def trace_run(
     checks = Distribution._validate_args
     with ExitStack() as stack:
         stack.enter_context(importable(run))
-        stack.enter_context(without_compiler())
-        stack.enter_context(foreach_as_on_cuda(on_cuda and run.memory.foreach is not False))
+        if on_cuda:
+            stack.enter_context(foreach_as_on_cuda(optimizers=run.memory.foreach is not False))
         Distribution.set_default_validate_args(checks if validate_args is None else validate_args)
         stack.callback(Distribution.set_default_validate_args, checks)
         try:
@@ -90,9 +91,7 @@ class _Tracer:
         follower = self.follower
         with follower:
             with torch.device(DEVICE), _moves(follower):
-                model: Any = build_model(
-                    self.run, DEVICE, plan=self._minibatches, on_step=lambda: self._mark("step")
-                )
+                model: Any = build_model(self.run, DEVICE, plan=self._minibatches, on_step=lambda: self._mark("step"))
             follower.recording = True
             labels = _Labels(follower, model)
             try:
@@ -122,7 +121,7 @@ class _Tracer:
         iterations = -(-total // (steps * self.run.env.n_envs))
         traced = min(steps, TRACED + 1)  # rounds lie between steps
         self.copies["step"] = shorten(steps, 60) - traced
-        self.copies["iteration"] = shorten(iterations, 4) - min(iterations, TRACED)
+        self.copies["iteration"] = shorten(iterations, 24) - min(iterations, TRACED)
         self._shorten_epochs(model)
         for _ in range(min(iterations, TRACED)):
             self._mark("iteration")
@@ -131,6 +130,7 @@ class _Tracer:
             model._update_current_progress_remaining(model.num_timesteps, total)
             model.train()
             self._mark("trained")
+        self._mark("rounds end")
 
     def _shorten_epochs(self, model: Any) -> None:
         """Decide how many minibatches and epochs are traced, and how many copied."""
@@ -177,14 +177,24 @@ class _Tracer:
         per_loop = frequency * n_envs
         loops_before = model.learning_starts // per_loop  # no update happens in these
         loops = max(0, -(-total // per_loop) - loops_before)
-        traced_steps = frequency if frequency < 2 * TRACED else TRACED + frequency % TRACED
-        model.train_freq = TrainFreq(traced_steps, TrainFrequencyUnit.STEP)
-        for loop in range(min(loops, 4 + loops % 2)):
-            self._mark("iteration")
-            model.num_timesteps = (loops_before + loop) * per_loop
+        steps = shorten(frequency, 12)
+        model.train_freq = TrainFreq(steps, TrainFrequencyUnit.STEP)
+        # Delayed policy updates make every second (third) loop different: so many loops are one round.
+        per_round = 1
+        if gradient_steps:
+            delay = int(getattr(model, "policy_delay", 1))
+            per_round = delay // math.gcd(delay, gradient_steps)
+        rounds = loops // per_round
+        self.copies["iteration"] = shorten(rounds, 24) - min(rounds, TRACED)
+        numbers = [*range(min(rounds, TRACED) * per_round), *range(loops - loops % per_round, loops)]
+        for number in numbers:
+            if number == rounds * per_round:
+                self._mark("rounds end")
+            self._mark("iteration" if number % per_round == 0 and number < rounds * per_round else "loop")
+            model.num_timesteps = (loops_before + number) * per_loop
             model._update_current_progress_remaining(model.num_timesteps, total)
-            self._settle_exploration(model, frequency, first=loop == 0)
-            model.num_timesteps += (frequency - traced_steps) * n_envs
+            self._settle_exploration(model, frequency, first=number == 0)
+            model.num_timesteps += (frequency - steps) * n_envs
             model.collect_rollouts(
                 model.env,
                 train_freq=model.train_freq,
@@ -197,6 +207,8 @@ class _Tracer:
             self._mark("update")
             if gradient_steps and model.num_timesteps > model.learning_starts:
                 model.train(batch_size=model.batch_size, gradient_steps=shorten(gradient_steps, 4))
+        if loops % per_round == 0:
+            self._mark("rounds end")
 
     def _train_frequency(self, model: Any) -> tuple[int, int]:
         """Return the steps per environment between updates, and the gradient steps of an update."""
@@ -249,10 +261,12 @@ class _Tracer:
             sequence.repeat_inside("iteration", "update", "step", None, self.copies["step"])
             sequence.repeat_inside("epoch", "rest", "batch", "rest", self.copies["batch"])
             sequence.repeat_inside("update", "trained", "epoch", "epoch end", self.copies["epoch"])
-            size = len(sequence.events)
-            rounds = sum(name == "iteration" for _, name in sequence.marks)
-            affordable = max(0, (MAX_EVENTS - size) * rounds // max(size, 1))
-            sequence.repeat_inside("start", "end", "iteration", "end", min(self.copies["iteration"], affordable))
+        size = len(sequence.events)
+        rounds = sum(name == "iteration" for _, name in sequence.marks)
+        affordable = max(0, (MAX_EVENTS - size) * rounds // max(size, 1))
+        sequence.repeat_inside(
+            "start", "rounds end", "iteration", "rounds end", min(self.copies["iteration"], affordable)
+        )
         return sequence.events, sequence.marks, sequence.labels
 
 
@@ -296,7 +310,7 @@ class _Sequence:
 
 
 class _Labels:
-    """Says what blocks are while the run goes on: weights and targets at the start, gradients and state at each step."""
+    """Says what blocks are while the run goes on: weights, targets; then gradients and state at each optimizer step."""
 
     def __init__(self, follower: StorageFollower, model: Any) -> None:
         self.follower = follower
@@ -333,7 +347,7 @@ class _Labels:
             handle.remove()
 
 
-_PHASES = {"start": Phase.START, "iteration": Phase.COLLECT, "update": Phase.UPDATE}
+_PHASES = {"start": Phase.START, "iteration": Phase.COLLECT, "loop": Phase.COLLECT, "update": Phase.UPDATE}
 _LASTING = {"weights", "targets", "gradients", "optimizer", "workspace"}
 
 
@@ -352,7 +366,7 @@ def _transient(
         label = labels[event[1]]
         if label in _LASTING:
             continue
-        if event[0] == "alloc":
+        if len(event) == 3:
             sizes[event[1]] = event[2]
             total += event[2]
             live[label] = live.get(label, 0) + event[2]

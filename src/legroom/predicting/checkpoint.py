@@ -16,9 +16,8 @@ from legroom.model.evidence import Evidence
 from legroom.model.facts import replay_rows, spaces_of
 from legroom.model.footprint import Item, Phase, Place
 from legroom.model.run import Run
-from legroom.predicting.envs import bounds_nbytes
+from legroom.model.stored import bounds_nbytes, is_sb3, observation_nbytes
 from legroom.predicting.replay import replay_fields
-from legroom.predicting.stored import is_sb3, observation_nbytes
 
 WRITING = (Phase.CHECKPOINT,)
 # base64 text, the JSON it becomes part of, and its encoded bytes, 4/3 of the pickle each

@@ -12,21 +12,24 @@ Mirrors DummyVecEnv, SubprocVecEnv, VecFrameStack, VecTransposeImage and VecNorm
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from legroom.model.evidence import Evidence
-from legroom.model.facts import is_image, n_workers, spaces_of
+from legroom.model.facts import n_workers, spaces_of
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
-from legroom.model.spaces import DTYPES, BoxSpace, Space, leaves
-from legroom.predicting.stored import is_sb3, normalizes_observations, observation_elements, observation_nbytes
+from legroom.model.stored import (
+    COPIES_IN_TRAINER,
+    bounds_nbytes,
+    is_sb3,
+    normalizes_observations,
+    observation_elements,
+    observation_nbytes,
+    wrapper_bounds_nbytes,
+)
 
 FLOAT64 = 8
 STEPPING = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
-# DummyVecEnv: its own array, the copy of the last step (kept as _last_obs), and that of this step; plus the array the
-# buffer's add() makes while it stores. SubprocVecEnv: the unpickled ones in place of its own array.
-COPIES_IN_TRAINER = 4
 # The environment's observation, the pickled bytes and the buffer they were written to.
 COPIES_IN_WORKER = 3
 NORMALIZE_TEMPORARIES = 3  # difference, quotient and clipped array, all float64
@@ -45,10 +48,12 @@ def envs_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     each = observation.nbytes
     bounds = bounds_nbytes(observation)
     yield Item("env.space bounds", bounds, place, "low, high and two masks per Box, in every instance", count=envs)
-    in_trainer = _wrapper_bounds(run) + (bounds if in_worker else 0)
+    in_trainer = wrapper_bounds_nbytes(run) + (bounds if in_worker else 0)
     yield Item("env.space bounds in the trainer", in_trainer, Place.HOST, "those of wrappers and of the vector env")
     why = f"{COPIES_IN_TRAINER} copies on the way from {envs:,} envs to the buffer"
-    yield Item("env.observations in flight", COPIES_IN_TRAINER * envs * observation_nbytes(run), Place.HOST, why, STEPPING)
+    yield Item(
+        "env.observations in flight", COPIES_IN_TRAINER * envs * observation_nbytes(run), Place.HOST, why, STEPPING
+    )
     if in_worker:
         why = "the observation, its pickle, and the pickle's buffer"
         per_worker = COPIES_IN_WORKER * each * -(-envs // n_workers(run))
@@ -64,13 +69,6 @@ def envs_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         yield Item("env.normalize", moments + temporaries, Place.HOST, why, STEPPING)
 
 
-def in_flight_nbytes(run: Run) -> int:
-    """Return what the trainer holds for the environments while it steps, apart from the instances themselves."""
-    observation, _ = spaces_of(run)
-    nbytes = bounds_nbytes(observation) * run.env.n_envs + _wrapper_bounds(run)
-    return nbytes + COPIES_IN_TRAINER * run.env.n_envs * observation_nbytes(run)
-
-
 def instance_items(prefix: str, run: Run, evidence: Evidence, envs: int, place: Place) -> Iterator[Item]:
     """Yield the environment objects themselves, as far as anyone knows their size."""
     if run.env.nbytes is not None:
@@ -80,17 +78,3 @@ def instance_items(prefix: str, run: Run, evidence: Evidence, envs: int, place: 
     else:
         return
     yield Item(f"{prefix}.instance", nbytes, place, why, count=envs, known=known, error=nbytes // 10)
-
-
-def bounds_nbytes(space: Space) -> int:
-    """Return what gymnasium keeps as low, high, bounded_below and bounded_above."""
-    boxes = (leaf for leaf in leaves(space).values() if isinstance(leaf, BoxSpace))
-    return sum(math.prod(box.shape) * (2 * DTYPES[box.dtype] + 2) for box in boxes)
-
-
-def _wrapper_bounds(run: Run) -> int:
-    observation, _ = spaces_of(run)
-    stack = run.env.frame_stack or 1
-    bounds = stack * bounds_nbytes(observation) if stack > 1 else 0
-    images = sum(bounds_nbytes(leaf) for leaf in leaves(observation).values() if is_image(leaf))
-    return bounds + stack * images

@@ -1,8 +1,8 @@
 """Estimate networks and updates of an SB3 run from shapes alone: no torch, nothing imported that the run names.
 
 Parameters are exact (a test counts the real ones). Activations follow from what autograd keeps: a convolution or linear
-layer keeps its input, a ReLU or Tanh its output, so every layer's activated output is kept once; an image is kept as the
-float32 it is converted to. What lives only for a moment (gradients of activations, an optimizer's temporaries) is
+layer keeps its input, a ReLU or Tanh its output, so every layer's activated output is kept once; an image is kept as
+the float32 it is converted to. What lives only for a moment (gradients of activations, an optimizer's temporaries) is
 estimated, which is why tracing is the better way where torch is installed.
 
 Mirrors common/policies.py, common/torch_layers.py and the policies of stable-baselines3 2.9.2 and sb3-contrib 2.9.0.
@@ -20,7 +20,7 @@ from legroom.model.facts import algorithm_of, hyper, is_image, spaces_of, stored
 from legroom.model.footprint import Known, Phase
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Space
-from legroom.predicting.stored import FLOAT32, batch_samples, normalizes_observations, observation_nbytes
+from legroom.model.stored import FLOAT32, batch_samples, normalizes_observations, observation_nbytes
 
 NATURE_CNN = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0))  # out channels, kernel, stride, padding
 
@@ -42,13 +42,22 @@ UNKNOWN_ERROR = 0.3
 
 @dataclass(frozen=True)
 class Net:
-    """Part of a network: scalars it has, scalars it keeps per sample for backward, its widest layer, its output."""
+    """Part of a network, in scalars (per sample where it is not parameters).
+
+    Args:
+        kept: kept for backward.
+        widest: the widest output that has a gradient.
+        features: the output.
+        converted: observations that are converted to float32 before anything else happens.
+        convolved: of `kept`, the in- and outputs of convolutions.
+    """
 
     parameters: int = 0
     kept: int = 0
     widest: int = 0
     features: int = 0
-    convolved: int = 0  # of `kept`, the scalars that are in- or outputs of convolutions
+    converted: int = 0
+    convolved: int = 0
 
     def then(self, other: Net) -> Net:
         """Return this part followed by, or beside, another whose features are the result."""
@@ -57,6 +66,7 @@ class Net:
             self.kept + other.kept,
             max(self.widest, other.widest),
             other.features,
+            max(self.converted, other.converted),
             self.convolved + other.convolved,
         )
 
@@ -77,9 +87,12 @@ def estimate_net(run: Run, device: Literal["cpu", "cuda"]) -> NetTrace:
     batch = batch_samples(run)
     batch_nbytes = batch * _sample_nbytes(run)
     activations = FLOAT32 * networks.step.kept * batch
-    # Backward holds the gradient of one layer's output and of its input; Adam a second copy of its largest tensor.
-    temporaries = max(2 * FLOAT32 * networks.step.widest * batch, FLOAT32 * networks.trained // 2)
-    acting = run.env.n_envs * FLOAT32 * 2 * networks.forward.widest
+    # Backward holds the gradients of one layer's output and input. An image is first converted and then divided by 255:
+    # both arrays exist before any activation does. Adam needs a second copy of its largest tensor.
+    step = networks.step
+    per_sample = max(2 * step.widest, 2 * step.converted - step.kept)
+    temporaries = max(FLOAT32 * per_sample * batch, FLOAT32 * networks.trained // 2)
+    acting = run.env.n_envs * FLOAT32 * 2 * max(networks.forward.widest, networks.forward.converted)
     return NetTrace(
         device=device,
         parameters=networks.trained + networks.targets,
@@ -227,13 +240,13 @@ def _extractor(run: Run) -> tuple[Net, str]:
         size = str(_extractor_kwargs(run).get("size", next(iter(known))))
         if size in known:
             layers, pool, features = known[size]
-            return _convolutions(observation.shape, layers, pool, features), ""
+            return _convolutions(observation.shape, layers, pool, features, observation.dtype != "float32"), ""
     if str(named).rpartition(":")[2].rpartition(".")[2] == "NatureCNN":
         return _nature_cnn(_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
     features = int(_extractor_kwargs(run).get("features_dim", 512))
     elements = _flattened(observation)
     note = f"the layers of {named} are not known without importing it and are not counted (use --mode trace)"
-    return Net(0, elements + features, elements, features), note
+    return Net(0, elements + features, features, features, elements), note
 
 
 def _extractor_kwargs(run: Run) -> Mapping[str, Any]:
@@ -257,38 +270,43 @@ def _combined(run: Run, observation: DictSpace) -> Net:
             part = _flatten(space)
         net, features = net.then(part), features + part.features
     # th.cat makes one more array of all features
-    return Net(net.parameters, net.kept + features, max(net.widest, features), features, net.convolved)
+    widest = max(net.widest, features)
+    return Net(net.parameters, net.kept + features, widest, features, net.converted, net.convolved)
 
 
 def _nature_cnn(shape: tuple[int, ...], features: int) -> Net:
-    return _convolutions(shape, NATURE_CNN, None, features)
+    return _convolutions(shape, NATURE_CNN, None, features, True)
 
 
 def _convolutions(
-    shape: tuple[int, ...], layers: tuple[tuple[int, int, int, int], ...], pool: int | None, features: int
+    shape: tuple[int, ...],
+    layers: tuple[tuple[int, int, int, int], ...],
+    pool: int | None,
+    features: int,
+    convert: bool,
 ) -> Net:
     """Return convolutions over all axes but the first, each with a ReLU, then pool, flatten, linear and ReLU."""
     channels, *size = shape
     parameters, elements = 0, math.prod(shape)
-    kept, widest = elements, elements  # the image as float32
+    converted = elements if convert else 0
+    kept, widest, convolved = converted, 0, elements
     for out, kernel, stride, padding in layers:
         size = [max((n + 2 * padding - kernel) // stride + 1, 1) for n in size]
         parameters += channels * out * kernel ** len(size) + out
         channels, elements = out, out * math.prod(size)
-        kept, widest = kept + elements, max(widest, elements)
-    convolved = kept
+        kept, widest, convolved = kept + elements, max(widest, elements), convolved + elements
     if pool is not None:
         elements = channels * pool ** len(size)
         kept += elements
     linear = _linear(elements, features)
-    return Net(parameters + linear.parameters, kept + features, widest, features, convolved)
+    return Net(parameters + linear.parameters, kept + features, widest, features, converted, convolved)
 
 
 def _flatten(space: Space) -> Net:
     width = _flattened(space)
     # A float32 box is used as it is; anything else is converted or one-hot encoded into a new array.
     converted = 0 if isinstance(space, BoxSpace) and space.dtype == "float32" else width
-    return Net(0, converted, converted, width)
+    return Net(0, converted, 0, width, converted)
 
 
 def _flattened(space: Space) -> int:

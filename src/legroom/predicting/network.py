@@ -13,17 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.model.evidence import Evidence, NetTrace
+from legroom.model.evidence import Evidence
 from legroom.model.facts import algorithm_of
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
+from legroom.model.stored import batch_samples, gather_excess, is_sb3, iterations, observation_nbytes
 from legroom.predicting.net_arithmetic import convolved_nbytes
-from legroom.predicting.stored import batch_samples, is_sb3, iterations, observation_nbytes
 
 # CPU convolutions need 33-49 % more than their tensors (2026-11, torch 2.13.0+cpu); used where it was not measured.
 CONVOLUTION_SCRATCH, CONVOLUTION_SCRATCH_ERROR = 0.41, 0.12
-# malloc keeps freed blocks below its mmap threshold (at most 32 MiB each) for reuse; used where it was not measured.
-RETAINED, RETAINED_ERROR = 12_000_000, 12_000_000
+# malloc keeps freed blocks below its mmap threshold (at most 32 MiB each) for reuse, and oneDNN keeps compiled kernels;
+# used where it was not measured. `python -m bench.accuracy --mode arithmetic` (2026-11-15, torch 2.13.0+cpu).
+RETAINED, RETAINED_ERROR = 8_000_000, 12_000_000
+KERNELS_RETAINED, KERNELS_RETAINED_ERROR = 38_000_000, 25_000_000  # with convolutions or an LSTM
 
 
 def network_items(run: Run, evidence: Evidence) -> Iterator[Item]:
@@ -49,7 +51,7 @@ def network_items(run: Run, evidence: Evidence) -> Iterator[Item]:
             why = _WHY.get(name, "")
             error = int(net.error * nbytes)
             yield Item(f"{phase}.{name}", nbytes, Place.HOST, why, (phase,), known=known, error=error)
-    gather = gather_excess(run, net)
+    gather = gather_excess(net)
     if gather:
         why = "the NumPy copy and the previous minibatch, beyond what the activations take later"
         yield Item("update.minibatch copies", gather, Place.HOST, why, (Phase.UPDATE,))
@@ -63,13 +65,6 @@ _WHY = {
 }
 
 
-def gather_excess(run: Run, net: NetTrace) -> int:
-    """Return by how much making a minibatch exceeds the peak of working with it."""
-    update = net.transient.get(Phase.UPDATE, {})
-    batch = update.get("batch", 0)
-    return max(3 * batch - sum(update.values()), 0)
-
-
 def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     scratch = evidence.scratch
     again = iterations(run) > 1 if algorithm_of(run).family == "on-policy" else True
@@ -80,7 +75,7 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         )  # fmt: skip
         if again and scratch.retained:
             why = "freed blocks that malloc keeps for the next update"
-            error = min(scratch.retained, RETAINED_ERROR)
+            error = min(scratch.retained, scratch.error)
             yield Item(
                 "collect.kept by malloc", scratch.retained, Place.HOST, why, (Phase.COLLECT, Phase.CHECKPOINT),
                 known=Known.MEASURED, error=error,
@@ -94,9 +89,11 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
             "update.operator scratch", int(CONVOLUTION_SCRATCH * convolved), Place.HOST, why, (Phase.UPDATE,),
             known=Known.DEFAULT, error=error,
         )  # fmt: skip
+    kernels = convolved or algorithm_of(run).recurrent
+    retained, error = (KERNELS_RETAINED, KERNELS_RETAINED_ERROR) if kernels else (RETAINED, RETAINED_ERROR)
     yield Item(
-        "runtime.kept by malloc", RETAINED, Place.HOST, "freed blocks that malloc keeps; not measured",
-        (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), known=Known.DEFAULT, error=RETAINED_ERROR,
+        "runtime.kept by malloc", retained, Place.HOST, "freed blocks and compiled kernels that are kept; not measured",
+        (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), known=Known.DEFAULT, error=error,
     )  # fmt: skip
 
 
@@ -104,8 +101,8 @@ def _host_copies(run: Run) -> Iterator[Item]:
     family = algorithm_of(run).family
     per_sample = observation_nbytes(run) * (2 if family == "off-policy" else 1)
     nbytes = 2 * batch_samples(run) * per_sample
-    yield Item("update.minibatch copies", nbytes, Place.HOST, "gathered by NumPy, then as a tensor on its way to the GPU",
-               (Phase.UPDATE,))  # fmt: skip
+    why = "gathered by NumPy, then as a tensor on its way to the GPU"
+    yield Item("update.minibatch copies", nbytes, Place.HOST, why, (Phase.UPDATE,))
 
 
 def _after_first_update(run: Run) -> tuple[Phase, ...]:

@@ -17,8 +17,8 @@ from legroom.model.facts import hyper, replay_rows, spaces_of
 from legroom.model.footprint import Item, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES
+from legroom.model.stored import FLOAT32, actions_nbytes, is_sb3, observation_leaves, written_rows
 from legroom.predicting.rollout import FILLED, LEAN_OVERHEAD
-from legroom.predicting.stored import FLOAT32, actions_nbytes, is_sb3, observation_leaves, written_rows
 
 FLAGS = ("rewards", "dones", "timeouts")  # float32 each, whatever the environment returns
 HER_FIELDS = 2  # start and length of each transition's episode, int64

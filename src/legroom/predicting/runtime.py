@@ -12,7 +12,7 @@ from legroom.model.evidence import BaseFigures, Evidence
 from legroom.model.facts import n_workers
 from legroom.model.footprint import Item, Place
 from legroom.model.run import Run
-from legroom.predicting.stored import is_sb3
+from legroom.model.stored import is_sb3
 
 
 def runtime_items(run: Run, evidence: Evidence) -> Iterator[Item]:

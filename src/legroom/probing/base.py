@@ -1,9 +1,9 @@
 """What every run of the installed libraries needs: interpreter, torch, SB3 and the processes around them.
 
 These bytes depend on versions and builds (a CUDA build of torch doubles them), not on the run, and no arithmetic gives
-them. So a child process (`base_child.py`) imports the libraries, makes a first tiny update, starts two workers, and
-reports; the figures are kept as JSON under the user's cache directory, one file per set of versions. A prediction by
-arithmetic never measures: it takes the cached figures, or the shipped ones with a wider error.
+them. So a child process (`backends/base_child.py`) imports the libraries, makes a first tiny update, starts two
+workers, and reports; the figures are kept as JSON under the user's cache directory, one file per set of versions. A
+prediction by arithmetic never measures: it takes the cached figures, or the shipped ones with a wider error.
 
 Measured in anonymous pages plus all pages of mapped libraries: in the sum of PSS of a lone process tree the libraries'
 pages count once, whereas the child's own PSS would shrink whenever some other process on the machine has torch loaded.
@@ -27,12 +27,12 @@ from legroom.model.footprint import Known
 from legroom.probing.versions import read_versions
 
 LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
-CHILD = Path(__file__).with_name("base_child.py")
+CHILD = Path(__file__).parents[1] / "backends" / "base_child.py"
 STAGES = ("forkserver", "fork", "light")
 TIMEOUT_S = 120
 
 # Measured 2026-11-15, Linux x86-64, Python 3.11, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, numpy 2.4.6, by
-# `python src/legroom/probing/base_child.py forkserver` (and `fork`, `light`); it repeats within 1 MB.
+# `python src/legroom/backends/base_child.py forkserver` (and `fork`, `light`); it repeats within 1 MB.
 SHIPPED_CPU = {
     "trainer": 332_000_000, "worker": 157_000_000, "light_worker": 21_000_000,
     "fork_worker": 3_000_000, "fork_shared": 60_000_000, "helpers": 12_600_000,
@@ -83,7 +83,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a cache file in one step, so that a reader never sees half of it. A cache that cannot be written is none."""
+    """Write a cache file in one step, so that no reader sees half of it; a cache that cannot be written is none."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:

@@ -113,7 +113,7 @@ def comparison_text(predictions: Sequence[Prediction]) -> Group:
         table.add_column(title, justify="right")
     table.add_column("fits", no_wrap=True)
     first = predictions[0].footprint.host.nbytes
-    largest = max((p for p in predictions if p.fits), key=lambda p: p.footprint.host.nbytes, default=None)
+    largest = max((p for p in predictions if p.fits), key=_everything, default=None)
     for p in predictions:
         gpu = p.footprint.gpu
         peaks = [format_size(p.footprint.host.nbytes)]
@@ -284,6 +284,10 @@ def _finding_text(finding: Any, name: str = "") -> Text:
     prefix = f"{name}: " if name else ""
     hint = f" ({finding.hint})" if finding.hint else ""
     return Text(f"{finding.severity}: {prefix}{finding.message}{hint}", style=_SEVERITY[finding.severity])
+
+
+def _everything(p: Prediction) -> int:
+    return p.footprint.host.nbytes + (p.footprint.gpu.nbytes if p.footprint.gpu else 0)
 
 
 def _yes_or_no(fits: bool | None) -> Text:

@@ -1,6 +1,10 @@
 """What the buffers of an SB3 run hold of one observation, and how many rows they get to hold.
 
-Shared by the rollout, the replay, the environments and the update, so that they agree to the byte.
+Shared by the rollout, the replay, the environments and the update, so that they agree to the byte; and by the measuring
+of an update in a child process, which has to know what else that child has in memory.
+
+Mirrors DummyVecEnv, SubprocVecEnv, VecFrameStack, VecTransposeImage and VecNormalize of stable-baselines3 2.9.2 and
+`Box` of gymnasium 1.2.
 """
 
 from __future__ import annotations
@@ -10,11 +14,16 @@ import re
 from collections.abc import Mapping
 
 from legroom.model.algorithms import Algorithm
-from legroom.model.facts import algorithm_of, hyper, is_image, stored_observation
+from legroom.model.evidence import NetTrace
+from legroom.model.facts import algorithm_of, hyper, is_image, spaces_of, stored_observation
+from legroom.model.footprint import Phase
 from legroom.model.run import Run
-from legroom.model.spaces import DTYPES, Leaf, leaves
+from legroom.model.spaces import DTYPES, BoxSpace, Leaf, Space, leaves
 
 FLOAT32 = 4
+# DummyVecEnv: its own array, the copy of the last step (kept as _last_obs), and that of this step; plus the array the
+# buffer's add() makes while it stores. SubprocVecEnv: the unpickled ones in place of its own array.
+COPIES_IN_TRAINER = 4
 PLAIN_DTYPE_SINCE = (2, 7, 1)  # SB3 before it kept rollouts in float32, whatever the space's dtype
 
 
@@ -92,3 +101,38 @@ def lstm_elements(run: Run, algorithm: Algorithm) -> int:
     if not algorithm.recurrent:
         return 0
     return int(run.policy.kwargs.get("n_lstm_layers", 1)) * int(run.policy.kwargs.get("lstm_hidden_size", 256))
+
+
+def bounds_nbytes(space: Space) -> int:
+    """Return what gymnasium keeps as low, high, bounded_below and bounded_above."""
+    boxes = (leaf for leaf in leaves(space).values() if isinstance(leaf, BoxSpace))
+    return sum(math.prod(box.shape) * (2 * DTYPES[box.dtype] + 2) for box in boxes)
+
+
+def wrapper_bounds_nbytes(run: Run) -> int:
+    """Return the bounds of the new spaces that stacking and transposing wrappers make."""
+    observation, _ = spaces_of(run)
+    stack = run.env.frame_stack or 1
+    bounds = stack * bounds_nbytes(observation) if stack > 1 else 0
+    images = sum(bounds_nbytes(leaf) for leaf in leaves(observation).values() if is_image(leaf))
+    return bounds + stack * images
+
+
+def in_flight_nbytes(run: Run) -> int:
+    """Return what a trainer with its environments inside holds for them while it steps, the instances apart."""
+    observation, _ = spaces_of(run)
+    nbytes = bounds_nbytes(observation) * run.env.n_envs + wrapper_bounds_nbytes(run)
+    return nbytes + COPIES_IN_TRAINER * run.env.n_envs * observation_nbytes(run)
+
+
+def update_nbytes(net: NetTrace) -> int:
+    """Return the tensors of one update at its peak, beyond weights, gradients and optimizer state."""
+    return sum(net.transient.get(Phase.UPDATE, {}).values())
+
+
+def gather_excess(net: NetTrace) -> int:
+    """Return by how much making a minibatch exceeds the peak of working with it.
+
+    While it is made there are the gathered NumPy arrays, their tensors, and the previous minibatch, still referenced.
+    """
+    return max(3 * net.transient.get(Phase.UPDATE, {}).get("batch", 0) - update_nbytes(net), 0)

@@ -1,0 +1,111 @@
+"""The allocator simulator against recordings of the real one, and against sequences worked out by hand."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from legroom.predicting.cuda_allocator import Settings, replay, round_size, segment_size
+from legroom.units import MIB
+
+HERE = Path(__file__).parent
+SHARED = HERE.parents[2] / "shared" / "truth" / "allocator"
+RECORDINGS = [*sorted((HERE / "fixtures").glob("allocator_*.json.gz")), *sorted(SHARED.glob("*.json.gz"))]
+
+
+def alloc(*sizes):
+    return [("alloc", number, size) for number, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.removesuffix(".json.gz"))
+def test_reproduces_the_real_allocator_to_the_byte(path):
+    record = json.loads(gzip.decompress(path.read_bytes()))
+    result = replay(record["events"], Settings(**record.get("settings", {})))
+    assert list(result.segments) == [event[1] for event in record["events"] if event[0] == "segment_alloc"]
+    assert (result.peak_allocated, result.peak_reserved) == (record["peak_allocated"], record["peak_reserved"])
+    assert (result.oom is not None) == (record.get("oom") is not None)
+
+
+def test_recordings_cover_what_they_are_for():
+    names = {path.name for path in RECORDINGS}
+    for kind in ("default", "release_and_retry", "max_split", "out_of_memory"):
+        assert f"allocator_{kind}.json.gz" in names
+
+
+@pytest.mark.parametrize(("request_bytes", "rounded"), [(1, 512), (512, 512), (513, 1024), (1_000_000, 1_000_448)])
+def test_sizes_are_multiples_of_512(request_bytes, rounded):
+    assert round_size(request_bytes) == rounded
+
+
+@pytest.mark.parametrize(
+    ("size", "segment"),
+    [(512, 2 * MIB), (MIB, 2 * MIB), (MIB + 512, 20 * MIB), (10 * MIB - 512, 20 * MIB), (10 * MIB, 10 * MIB),
+     (21 * MIB, 22 * MIB)],
+)  # fmt: skip
+def test_segments_by_request(size, segment):
+    assert segment_size(size) == segment
+
+
+def test_small_and_large_requests_use_separate_segments():
+    result = replay(alloc(1000, 2 * MIB, 3000))
+    assert result.segments == (2 * MIB, 20 * MIB)
+    assert result.peak_allocated == 1024 + 2 * MIB + 3072
+    assert result.fragmentation == 22 * MIB - result.allocated_at_reserved_peak
+
+
+def test_a_remainder_of_up_to_one_mib_stays_with_a_large_block():
+    # the 12 MiB segment serves 11.5 MiB whole, and the allocator counts all of it as allocated
+    events = [*alloc(12 * MIB), ("free", 0), ("alloc", 1, 11 * MIB + MIB // 2)]
+    result = replay(events)
+    assert result.segments == (12 * MIB,)
+    assert result.live_at_allocated_peak == {0: 12 * MIB}
+    assert replay([*events, ("free", 1), ("alloc", 2, 10 * MIB), ("alloc", 3, 2 * MIB)]).segments == (12 * MIB,)
+
+
+def test_neighbours_merge_when_freed():
+    events = [*alloc(8 * MIB, 8 * MIB), ("free", 0), ("free", 1), ("alloc", 2, 16 * MIB)]
+    assert replay(events).segments == (20 * MIB,)
+
+
+def test_cached_segments_are_given_back_before_running_out():
+    events = [*alloc(30 * MIB), ("free", 0), ("alloc", 1, 40 * MIB)]
+    assert replay(events).peak_reserved == 70 * MIB
+    limited = replay(events, Settings(capacity=50 * MIB))
+    assert (limited.oom, limited.released, limited.peak_reserved) == (None, 30 * MIB, 40 * MIB)
+
+
+def test_out_of_memory_names_the_request():
+    result = replay(alloc(30 * MIB, 40 * MIB), Settings(capacity=50 * MIB))
+    assert (result.oom, result.oom_request, result.peak_reserved) == (1, 40 * MIB, 30 * MIB)
+
+
+def test_max_split_size_keeps_large_blocks_whole():
+    events = [*alloc(100 * MIB), ("free", 0), ("alloc", 1, 12 * MIB)]
+    assert replay(events).peak_reserved == 100 * MIB
+    assert replay(events, Settings(max_split_size_mb=64)).segments == (100 * MIB, 12 * MIB)
+
+
+def test_expandable_segments_grow_by_pages_and_leave_no_holes():
+    growing = [event for n in range(1, 9) for event in (("alloc", n, n * 12 * MIB), ("free", n))]
+    plain, expandable = replay(growing), replay(growing, Settings(expandable_segments=True))
+    assert plain.peak_reserved == sum(n * 12 * MIB for n in range(1, 9))
+    assert expandable.peak_reserved == 100 * MIB  # 96 MiB in pages of 20
+    assert set(expandable.segments) <= {20 * MIB, 40 * MIB}
+    assert replay(alloc(1000, 3000), Settings(expandable_segments=True)).segments == (2 * MIB,)
+
+
+def test_expandable_segments_unmap_free_pages_before_running_out():
+    events = [*alloc(100 * MIB), ("free", 0), ("alloc", 1, 1000), ("alloc", 2, 60 * MIB)]
+    result = replay(events, Settings(expandable_segments=True, capacity=101 * MIB))
+    assert (result.oom, result.released) == (None, 100 * MIB)
+    assert replay(alloc(100 * MIB, 20 * MIB), Settings(expandable_segments=True, capacity=110 * MIB)).oom == 1
+
+
+def test_results_of_the_allocator_are_ignored_as_input():
+    events = [["segment_alloc", 2 * MIB], ["alloc", 7, 100], ["segment_free", 2 * MIB], ["free", 7], ["free", 8]]
+    assert replay(events).segments == (2 * MIB,)
+
+
+def test_nothing_needs_nothing():
+    assert replay([]).peak_reserved == replay(alloc(0)).peak_reserved == 0
