@@ -3,7 +3,7 @@
 import pytest
 
 from legroom.backends import sb3_scratch
-from legroom.backends.sb3_scratch import BUDGET, Measured, measure_scratch, plan_batches
+from legroom.backends.sb3_scratch import BUDGET, CHILD_BUDGET, HEAP, Measured, measure_scratch, plan_batches
 from legroom.errors import Untraceable
 from legroom.model.run import Run
 from legroom.model.stored import in_flight_nbytes
@@ -28,21 +28,22 @@ def test_a_small_batch_is_measured_as_it_is_and_a_large_one_by_two_smaller():
     assert plan_batches(2048, 8 * BUDGET) == [128, 256]
     assert plan_batches(64, 1000 * BUDGET) == [1, 2]  # never less than it takes to draw a line
     assert plan_batches(2, 1000 * BUDGET) == [2]
+    assert plan_batches(64, BUDGET, parameters=CHILD_BUDGET - BUDGET // 2) == [16, 32]
 
 
 def test_the_peak_is_extrapolated_along_a_line(monkeypatch):
     run = make(1000)
     net = estimate_net(run, "cpu")
-    monkeypatch.setattr(sb3_scratch, "plan_batches", lambda batch, tensors: [100, 200])
+    monkeypatch.setattr(sb3_scratch, "plan_batches", lambda *_: [100, 200])
     monkeypatch.setattr(sb3_scratch, "_start_child", lambda run, batch, mapped: batch)
-    # 1 MB per sample and 50 MB besides: 1050 MB for 1000 samples
+    # 1 MB per sample and 50 MB besides: 1050 MB for 1000 samples, and the heap's share
     peaks = {100: 150_000_000, 200: 250_000_000}
     monkeypatch.setattr(sb3_scratch, "_finish", lambda batches: [Measured(b, peaks[b], 60_000_000, 9) for b in batches])
     scratch = measure_scratch(run, net)
     tensors = net.weights + net.gradients + net.optimizer + sum(net.transient["update"].values())
-    assert scratch.nbytes == 1_050_000_000 - tensors - in_flight_nbytes(run)
+    assert scratch.nbytes == 1_050_000_000 + HEAP - tensors - in_flight_nbytes(run)
     assert "100 and 200 samples, extrapolated to 1,000" in scratch.why
-    assert scratch.error >= 0.06 * 800_000_000
+    assert scratch.error >= 0.03 * 800_000_000
 
 
 def test_one_round_lacks_the_optimizers_state(monkeypatch):

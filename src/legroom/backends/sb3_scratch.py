@@ -4,7 +4,8 @@ oneDNN reorders weights and takes workspaces, BLAS packs its operands, malloc ke
 between them: none of it is a tensor, so no trace shows it, and it can be half as much as the tensors. So a fresh child
 builds the run's own algorithm and policy, makes a few updates, and reports its peak. Where the run's batch is small the
 child uses it as it is; otherwise it takes two smaller ones, and the peak is extrapolated along the straight line
-through them: activations and workspaces grow with the batch, weights do not.
+through them: activations and workspaces grow with the batch, weights do not. The line is straight only if malloc maps
+the blocks of the small batches as it does those of the large one, so it is told to; then it holds within 1 %.
 
 The result is kept under the user's cache directory by everything it depends on.
 """
@@ -24,22 +25,24 @@ from legroom.model.run import Run
 from legroom.model.stored import batch_samples, gather_excess, in_flight_nbytes, update_nbytes
 from legroom.probing.base import LIBRARIES, cache_folder, digest, read_json, write_json
 from legroom.probing.versions import read_versions
-from legroom.units import MIB
+from legroom.units import format_size
 
 CHILD = Path(__file__).with_name("sb3_scratch_child.py")
 TIMEOUT_S = 60
 # Tensors of a measured update; what runs in a second or two, and far from anyone's memory.
-BUDGET = 256 * MIB
+BUDGET = 256 << 20
 # Between two children, and between a child and the run it stands for, malloc's layout differs: blocks of up to 32 MiB
 # come from the heap, and one small long-lived block above a freed large one keeps it resident. Repeating the same run
 # ten times spread by up to 40 MB (2026-11-15, torch 2.13.0+cpu, glibc 2.36, `python -m bench.accuracy --repeat`).
 REPEATABILITY = 12_000_000
 LAYOUT_ERROR, LARGEST_LAYOUT_ERROR = 0.12, 32_000_000
 MAP_THRESHOLD = "MALLOC_MMAP_THRESHOLD_"  # glibc's; other allocators ignore it
-SLOPE_NOISE = (
-    5_000_000  # of the difference between two measured batches; tensors this large are mapped, not from the heap
-)
-EXTRAPOLATION_ERROR = 0.06  # of what is added beyond the largest batch that was measured
+# What the heap adds to a large batch's update: its blocks below 32 MiB, which come and go in many sizes. Found between
+# 45 and 130 MB in runs of 512 and 1024 pixels samples (2026-11-15, torch 2.13.0+cpu, glibc 2.36).
+HEAP, HEAP_ERROR = 70_000_000, 45_000_000
+# A child may grow to this beyond the libraries; a prediction must not be what fills the memory.
+CHILD_BUDGET = 360_000_000
+EXTRAPOLATION_ERROR = 0.03  # of what is added beyond the largest batch that was measured
 
 
 @dataclass(frozen=True)
@@ -74,16 +77,20 @@ class PendingScratch:
         return _beyond_tensors(self.run, net, self.measured)
 
 
-def start_scratch(run: Run, tensors: int) -> PendingScratch:
+def start_scratch(run: Run, tensors: int, parameters: int = 0) -> PendingScratch:
     """Start measuring the run's update and return at once.
 
     Args:
         tensors: about what an update's tensors take; an estimate will do, it decides how large a batch is tried.
+        parameters: bytes of weights, gradients and optimizer state together.
 
     Raises:
-        Untraceable: the policy needs a class that exists in this process only.
+        Untraceable: the policy needs a class that exists in this process only, or a single sample is too large.
     """
-    batches = plan_batches(batch_samples(run), tensors)
+    batches = plan_batches(batch_samples(run), tensors, parameters)
+    needed = parameters + tensors * batches[-1] // batch_samples(run)
+    if needed > CHILD_BUDGET:
+        raise Untraceable(f"even a small update needs {format_size(needed)}")
     cached = _read_cache(_cache_path(run, batches), batches)
     # Each batch in a process of its own: what one leaves behind in the heap must not be taken for the other's.
     extrapolating = len(batches) > 1
@@ -97,7 +104,8 @@ def measure_scratch(run: Run, net: NetTrace) -> Scratch:
     Raises:
         Untraceable: no real update can be made.
     """
-    return start_scratch(run, update_nbytes(net)).finish(net)
+    parameters = net.weights + net.gradients + net.optimizer
+    return start_scratch(run, update_nbytes(net), parameters).finish(net)
 
 
 def _beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch:
@@ -108,8 +116,8 @@ def _beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratc
         first = measured[0]
         steps = (batch - last.batch) / (last.batch - first.batch)
         grown = int(steps * max(peak - _steady_peak(first, net), 0))
-        noise = int(max(steps * SLOPE_NOISE, EXTRAPOLATION_ERROR * grown))
-        peak += grown
+        noise = HEAP_ERROR + int(EXTRAPOLATION_ERROR * grown)
+        peak += grown + HEAP
         why = f"measured with real updates of {first.batch:,} and {last.batch:,} samples, extrapolated to {batch:,}"
     resident = net.weights + net.gradients + net.optimizer
     tensors = resident + update_nbytes(net) + gather_excess(net)
@@ -129,11 +137,12 @@ def _steady_peak(measured: Measured, net: NetTrace) -> int:
     return measured.peak + (net.optimizer if measured.rounds == 1 else 0)
 
 
-def plan_batches(batch: int, tensors: int) -> list[int]:
+def plan_batches(batch: int, tensors: int, parameters: int = 0) -> list[int]:
     """Return the batch sizes to measure, given what the full one's tensors take: itself, or two that stay small."""
-    if tensors <= BUDGET:
+    budget = min(BUDGET, max(CHILD_BUDGET - parameters, 0))
+    if tensors <= budget:
         return [batch]
-    largest = max(batch * BUDGET // tensors, 2)
+    largest = max(batch * budget // tensors, 2)
     return [batch] if largest >= batch else [largest // 2, largest]
 
 
@@ -146,7 +155,8 @@ def _cache_path(run: Run, batches: list[int]) -> Path:
     threads = {key: value for key, value in os.environ.items() if key.startswith(("OMP_", "MKL_", "MALLOC_", "DNNL_"))}
     versions = read_versions((*LIBRARIES, "sb3-contrib"))
     text = json.dumps(_small(run).model_dump(), sort_keys=True, default=str)
-    key = digest(text, batches, sorted(versions.items()), sorted(threads.items()), os.cpu_count(), CHILD.read_bytes())
+    known = (sorted(versions.items()), sorted(threads.items()), os.cpu_count(), CHILD.read_bytes(), MAP_THRESHOLD)
+    key = digest(text, batches, known)
     return cache_folder() / f"scratch-{key}.json"
 
 

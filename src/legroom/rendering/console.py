@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from shutil import get_terminal_size
+
+from legroom.rendering.layout import Part, draw
 
 PLAIN_WIDTH = 100  # into a file or a pipe, where there is no terminal to ask
 
 
-def say(result: Any) -> None:
-    """Write a text, or anything rich can draw, to standard output."""
-    if isinstance(result, str):
-        sys.stdout.write(result if result.endswith("\n") else result + "\n")
-    else:
-        from rich.console import Console  # JSON output does not pay for it
-
-        console = Console(soft_wrap=False)
-        if not console.is_terminal:
-            console = Console(width=PLAIN_WIDTH)
-        console.print(result)
+def say(result: str | Iterable[Part]) -> None:
+    """Write a text as it is, or parts of a page fitted to the terminal, to standard output."""
+    if not isinstance(result, str):
+        terminal = sys.stdout.isatty()
+        width = get_terminal_size().columns if terminal else int(os.environ.get("COLUMNS", PLAIN_WIDTH))
+        result = draw(result, width=max(width, 40), colour=terminal and "NO_COLOR" not in os.environ)
+    sys.stdout.write(result if result.endswith("\n") else result + "\n")
     sys.stdout.flush()
 
 
@@ -30,7 +29,7 @@ def status(text: str, *, show: bool) -> Iterator[None]:
     if not (show and sys.stderr.isatty()):
         yield
         return
-    from rich.console import Console
+    from rich.console import Console  # only here: see rendering.layout
 
     with Console(stderr=True).status(text):
         yield

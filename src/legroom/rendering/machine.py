@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-
-from rich.console import Group
-from rich.table import Table
+from collections.abc import Iterator
 
 from legroom.model.machine import Machine
+from legroom.rendering.layout import Part, Table
 from legroom.units import format_size
 
 JSON_VERSION = 1
@@ -30,22 +29,20 @@ def machine_json(machine: Machine) -> str:
     )
 
 
-def machine_text(machine: Machine) -> Group:
-    memory = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    memory.add_column(no_wrap=True)
-    memory.add_column(justify="right", no_wrap=True)
-    memory.add_column()
-    memory.add_row("RAM", format_size(machine.ram), "")
+def machine_text(machine: Machine) -> Iterator[Part]:
+    memory = Table(["", "", ""], "lrw")
+    memory.add("RAM", format_size(machine.ram))
     limit = "none" if machine.limit is None else format_size(machine.limit)
-    memory.add_row("container limit", limit, "" if machine.limit is None else "the smallest of this process's cgroups")
-    memory.add_row("available", format_size(machine.available), "what a run started now can use without swapping")
-    memory.add_row("swap", format_size(machine.swap), "")
-    memory.add_row("/dev/shm", format_size(machine.shm), "shared memory between processes")
-    memory.add_row("cores", str(machine.cores), "")
+    memory.add("container limit", limit, "" if machine.limit is None else "the smallest of this process's cgroups")
+    memory.add("available", format_size(machine.available), "what a run started now can use without swapping")
+    memory.add("swap", format_size(machine.swap))
+    memory.add("/dev/shm", format_size(machine.shm), "shared memory between processes")
+    memory.add("cores", str(machine.cores))
     for gpu in machine.gpus:
         capability = "" if gpu.capability is None else f", compute capability {gpu.capability[0]}.{gpu.capability[1]}"
-        memory.add_row(gpu.name, format_size(gpu.total), f"{format_size(gpu.free)} free{capability}")
+        memory.add(gpu.name, format_size(gpu.total), f"{format_size(gpu.free)} free{capability}")
     if not machine.gpus:
-        memory.add_row("GPU", "none", "predict for one with --gpu NAME or --vram SIZE")
-    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
-    return Group(memory, "", versions)
+        memory.add("GPU", "none", "predict for one with --gpu NAME or --vram SIZE")
+    yield memory
+    yield ""
+    yield ", ".join(f"{name} {version}" for name, version in machine.versions.items())

@@ -7,15 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
 from legroom.model.facts import hyper, stored_observation
 from legroom.model.footprint import ALWAYS, HOST_PLACES, Footprint, Item, Known, Peak, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget
+from legroom.rendering.layout import Part, Styled, Table
 from legroom.units import format_size
 
 JSON_VERSION = 1
@@ -88,52 +85,49 @@ def _item_json(item: Item) -> dict[str, Any]:
     }
 
 
-def prediction_text(prediction: Prediction, *, everything: bool = False) -> Group:
-    """Return the bill of one run: phases, items (the small ones summed up), peaks, findings, verdict."""
-    return Group(
-        Text(_headline(prediction), style="bold"),
-        "",
-        _phase_table(prediction.footprint),
-        "",
-        _item_table(prediction.footprint, everything),
-        "",
-        *_closing_lines(prediction),
-    )
+def prediction_text(prediction: Prediction, *, everything: bool = False) -> Iterator[Part]:
+    """Yield the bill of one run: phases, items (the small ones summed up), peaks, findings, verdict."""
+    yield Styled(_headline(prediction), "bold")
+    yield ""
+    yield _phase_table(prediction.footprint)
+    yield ""
+    yield _item_table(prediction.footprint, everything)
+    yield ""
+    yield from _closing_lines(prediction)
 
 
-def comparison_text(predictions: Sequence[Prediction]) -> Group:
-    """Return one row per run, the first being what the others are compared with."""
+def comparison_text(predictions: Sequence[Prediction]) -> Iterator[Part]:
+    """Yield one row per run, the first being what the others are compared with."""
     with_gpu = any(p.footprint.gpu for p in predictions)
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("configuration", no_wrap=True)
-    for title in ("host peak", "GPU peak") if with_gpu else ("host peak",):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("observation")
-    for title in ("steps", "envs", "reduction"):
-        table.add_column(title, justify="right")
-    table.add_column("fits", no_wrap=True)
+    gpu_title, gpu_align = (["GPU peak"], "r") if with_gpu else ([], "")
+    table = Table(
+        ["configuration", "host peak", *gpu_title, "observation", "steps", "envs", "reduction", "fits"],
+        f"lr{gpu_align}wrrrl",
+    )
     first = predictions[0].footprint.host.nbytes
     largest = max((p for p in predictions if p.fits), key=_everything, default=None)
     for p in predictions:
         gpu = p.footprint.gpu
-        peaks = [format_size(p.footprint.host.nbytes)]
-        if with_gpu:
-            peaks.append("–" if gpu is None else format_size(gpu.nbytes))
-        table.add_row(
+        table.add(
             p.footprint.name,
-            *peaks,
+            format_size(p.footprint.host.nbytes),
+            *([_size(gpu.nbytes if gpu else 0)] if with_gpu else []),
             describe(stored_observation(p.run)),
             f"{_steps(p.run):,}",
             f"{p.run.env.n_envs:,}",
             f"{first / p.footprint.host.nbytes:.1f}×",
-            Text("yes, the largest", style="green") if p is largest and len(predictions) > 1 else _yes_or_no(p.fits),
+            Styled("yes, the largest", "green") if p is largest else _yes_or_no(p.fits),
         )
-    lines = [Text(_budget_line(predictions[0]))]
+    yield table
+    yield ""
+    yield _budget_line(predictions[0])
     for p in predictions:
-        lines += [_finding_text(finding, p.footprint.name) for finding in p.footprint.findings]
-        lines += [Text(f"{p.footprint.name}: {note}", style="dim") for note in p.footprint.notes]
-    lines.append(Text(_savings_summary(predictions)))
-    return Group(table, "", *lines)
+        for finding in p.footprint.findings:
+            yield _finding_text(finding, p.footprint.name)
+        for note in p.footprint.notes:
+            yield Styled(f"{p.footprint.name}: {note}", "dim")
+    if summary := _savings_summary(predictions):
+        yield summary
 
 
 def _headline(p: Prediction) -> str:
@@ -160,15 +154,12 @@ def _steps_text(run: Run) -> str:
 
 
 def _phase_table(footprint: Footprint) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("memory by phase", no_wrap=True)
-    for phase in Phase:
-        table.add_column(phase.value, justify="right", no_wrap=True)
+    table = Table(["memory by phase", *(phase.value for phase in Phase)], "l" + "r" * len(Phase))
     for place in (*HOST_PLACES, Place.GPU):
         if any(item.place is place for item in footprint.items):
-            table.add_row(_place_name(footprint, place), *(_size(footprint.at(phase, (place,))) for phase in Phase))
+            table.add(_place_name(footprint, place), *(_size(footprint.at(phase, (place,))) for phase in Phase))
     if any(item.place in (Place.WORKER, Place.SHM) for item in footprint.items):
-        table.add_row("host in all", *(_size(footprint.at(phase)) for phase in Phase), style="bold")
+        table.add("host in all", *(_size(footprint.at(phase)) for phase in Phase), style="bold")
     return table
 
 
@@ -180,23 +171,18 @@ def _place_name(footprint: Footprint, place: Place) -> str:
 
 
 def _item_table(footprint: Footprint, everything: bool) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("item", no_wrap=True)
-    for title in ("size", "±"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("when", no_wrap=True)
-    table.add_column("why")
+    table = Table(["item", "size", "±", "when", "why"], "lrrlw")
     for place in Place:
         items = sorted((item for item in footprint.items if item.place is place), key=lambda item: -item.total)
         smallest = 0 if everything else SMALL_SHARE * sum(item.total for item in items)
         shown = [item for item in items if item.total >= smallest]
         if items:
-            table.add_row(Text(_PLACE_NAMES[place], style="bold"))
+            table.add(_PLACE_NAMES[place], style="bold")
         for item in shown:
-            table.add_row(f"  {item.name}", _size(item.total), _error(item), _when(item), _why(item))
+            table.add(f"  {item.name}", _size(item.total), _error(item), _when(item), _why(item))
         if rest := items[len(shown) :]:
             count = f"{len(rest)} smaller item{'s' if len(rest) > 1 else ''}"
-            table.add_row(f"  {count}", _size(sum(item.total for item in rest)), "", "", "--all lists them", style="dim")
+            table.add(f"  {count}", _size(sum(item.total for item in rest)), "", "", "--all lists them", style="dim")
     return table
 
 
@@ -217,23 +203,22 @@ def _why(item: Item) -> str:
     return f"{each}{item.why}" + (f" [{known}]" if known else "")
 
 
-def _closing_lines(p: Prediction) -> Iterator[Text]:
-    yield Text(f"host peak {_peak_text(p.footprint.host)}", style="bold")
+def _closing_lines(p: Prediction) -> Iterator[Part]:
+    yield Styled(f"host peak {_peak_text(p.footprint.host)}", "bold")
     if p.footprint.gpu is not None:
-        yield Text(f"GPU peak  {_peak_text(p.footprint.gpu)}", style="bold")
+        yield Styled(f"GPU peak  {_peak_text(p.footprint.gpu)}", "bold")
         if p.footprint.allocator is not None:
             peaks = p.footprint.allocator
-            yield Text(
-                f"          PyTorch's allocator: {format_size(peaks.peak_allocated)} allocated, "
-                f"{format_size(peaks.peak_reserved)} reserved"
-            )
+            allocated, reserved = format_size(peaks.peak_allocated), format_size(peaks.peak_reserved)
+            yield f"          PyTorch's allocator: {allocated} allocated, {reserved} reserved"
     if p.lean.host.nbytes < p.footprint.host.nbytes:
-        yield Text(f"with every free saving (lean storage, light workers): host peak at most {format_size(p.lean.host.nbytes)}")
+        lean = format_size(p.lean.host.nbytes)
+        yield f"with every free saving (lean storage, light workers): host peak at most {lean}"
     for finding in p.footprint.findings:
         yield _finding_text(finding)
     for note in p.footprint.notes:
-        yield Text(f"note: {note}", style="dim")
-    yield Text(_verdict(p), style={True: "green", False: "bold red", None: "yellow"}[p.fits])
+        yield Styled(f"note: {note}", "dim")
+    yield Styled(_verdict(p), {True: "green", False: "bold red", None: "yellow"}[p.fits])
 
 
 def _peak_text(peak: Peak) -> str:
@@ -280,18 +265,18 @@ def _savings_summary(predictions: Sequence[Prediction]) -> str:
     return f"with every free saving, at most: {each}"
 
 
-def _finding_text(finding: Any, name: str = "") -> Text:
+def _finding_text(finding: Any, name: str = "") -> Styled:
     prefix = f"{name}: " if name else ""
     hint = f" ({finding.hint})" if finding.hint else ""
-    return Text(f"{finding.severity}: {prefix}{finding.message}{hint}", style=_SEVERITY[finding.severity])
+    return Styled(f"{finding.severity}: {prefix}{finding.message}{hint}", _SEVERITY[finding.severity])
 
 
 def _everything(p: Prediction) -> int:
     return p.footprint.host.nbytes + (p.footprint.gpu.nbytes if p.footprint.gpu else 0)
 
 
-def _yes_or_no(fits: bool | None) -> Text:
-    return {True: Text("yes", style="green"), False: Text("no", style="red"), None: Text("?")}[fits]
+def _yes_or_no(fits: bool | None) -> Styled:
+    return {True: Styled("yes", "green"), False: Styled("no", "red"), None: Styled("?")}[fits]
 
 
 def _size(nbytes: int) -> str:

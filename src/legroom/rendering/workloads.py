@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-
-from rich.console import Group
-from rich.table import Table
+from collections.abc import Iterator, Sequence
 
 from legroom.model.run import Run
+from legroom.rendering.layout import Part, Table
 
 JSON_VERSION = 1
 
@@ -18,18 +16,13 @@ def workloads_json(runs: Sequence[Run]) -> str:
     return json.dumps({"legroom": JSON_VERSION, "runs": rows}, indent=2)
 
 
-def workloads_text(runs: Sequence[Run]) -> Group:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("run", no_wrap=True)
-    table.add_column("what it is")
-    table.add_column("recommended for")
+def workloads_text(runs: Sequence[Run]) -> Iterator[Part]:
+    table = Table(["run", "what it is; what it is for"], "lw")
     for run in runs:
-        table.add_row(run.name, run.description, run.recommended_for)
-    return Group(
-        table,
-        "",
-        "try: legroom predict mine:full",
-        "     legroom predict mine                                (all its runs, compared)",
-        '     legroom predict gameboy:default --gpu "RTX 4070"',
-        "     legroom predict robot:default --num_envs 512",
-    )
+        table.add(run.name, f"{run.description}; for {run.recommended_for}")
+    yield table
+    yield ""
+    yield "try: legroom predict mine:full"
+    yield "     legroom predict mine"
+    yield '     legroom predict gameboy:default --gpu "RTX 4070"'
+    yield "     legroom predict robot:default --num_envs 512"
