@@ -43,7 +43,9 @@ def peak_rss_mib(command: list[str]) -> float:
     """Return the largest resident size of the command's processes added up (children run one after the other)."""
     with tempfile.NamedTemporaryFile("r") as file:
         subprocess.run(
-            ["/usr/bin/env", PYTHON, "-m", "bench.peak_rss", file.name, *command], stdout=subprocess.DEVNULL, check=False
+            ["/usr/bin/env", PYTHON, "-m", "bench.peak_rss", file.name, *command],
+            stdout=subprocess.DEVNULL,
+            check=False,
         )
         return float(Path(file.name).read_text() or 0) / 2**20
 
@@ -62,7 +64,9 @@ def main() -> int:
     for command in TRACED[:2]:
         rss = peak_rss_mib(command)
         failed |= rss > TRACED_RSS_LIMIT_MIB
-        rows.append([f"memory of tracing mine:full on {command[-1]}", "≤ 700 MiB", f"{rss:.0f} MiB", "process tree, RSS"])
+        rows.append(
+            [f"memory of tracing mine:full on {command[-1]}", "≤ 700 MiB", f"{rss:.0f} MiB", "process tree, RSS"]
+        )
     write_section("Speed of a prediction", ["figure", "required", "measured", "from"], rows, "make bench-speed")
     return 1 if failed else 0
 

@@ -1,6 +1,6 @@
 """Puts the real output of commands into README.md: after every `<!-- run: COMMAND -->` comes what COMMAND prints.
 
-    python docs/fill_readme.py
+python docs/fill_readme.py
 """
 
 import re

@@ -17,7 +17,9 @@ def test_sizes_as_people_write_them(text: str, nbytes: int) -> None:
     assert parse_size(text) == nbytes
 
 
-@pytest.mark.parametrize("text", ["", "lots", "-1GiB", "0", "1e400GiB", "nan", "16 XB", "9999999999TiB", "GiB", "1,5GiB"])
+@pytest.mark.parametrize(
+    "text", ["", "lots", "-1GiB", "0", "1e400GiB", "nan", "16 XB", "9999999999TiB", "GiB", "1,5GiB"]
+)
 def test_what_is_no_size_is_refused_with_the_way_out(text: str) -> None:
     with pytest.raises(BadInput, match="16GiB"):
         parse_size(text, what="--ram")

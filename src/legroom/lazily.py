@@ -10,9 +10,9 @@ from typing import Any
 def lazy_exports(package: str, targets: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a module `__getattr__` (PEP 562) that takes each name from the module `targets` says."""
 
-    def __getattr__(name: str) -> Any:
+    def get(name: str) -> Any:
         if name not in targets:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(targets[name]), name)
 
-    return __getattr__
+    return get

@@ -20,9 +20,7 @@ BRAX_CALLABLES = {
 def test_defaults_are_the_constructors_own(algorithm: Algorithm) -> None:
     constructor = inspect.signature(getattr(import_module(algorithm.package), algorithm.name).__init__)
     own = {
-        name: parameter.default
-        for name, parameter in constructor.parameters.items()
-        if name not in ELSEWHERE | NEUTRAL
+        name: parameter.default for name, parameter in constructor.parameters.items() if name not in ELSEWHERE | NEUTRAL
     }
     assert dict(algorithm.defaults) == own
 

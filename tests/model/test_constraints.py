@@ -16,14 +16,20 @@ TORQUES = {"type": "box", "shape": [2], "dtype": "float32"}
 def sb3(algo="PPO", observation=BOX8, action=FOUR, n_envs=1, policy="MlpPolicy", **hyperparams):
     spaces = {"observation": observation, "action": action}
     return Run.model_validate(
-        {"algo": algo, "env": {"spaces": spaces, "n_envs": n_envs}, "policy": {"name": policy}, "hyperparams": hyperparams}
+        {
+            "algo": algo,
+            "env": {"spaces": spaces, "n_envs": n_envs},
+            "policy": {"name": policy},
+            "hyperparams": hyperparams,
+        }
     )
 
 
 def brax(n_envs, batch_size, num_minibatches):
     return Run.model_validate(
         {
-            "backend": "brax", "algo": "PPO", "env": {"n_envs": n_envs, "spaces": {"observation": BOX8, "action": TORQUES}},
+            "backend": "brax", "algo": "PPO",
+            "env": {"n_envs": n_envs, "spaces": {"observation": BOX8, "action": TORQUES}},
             "hyperparams": {"batch_size": batch_size, "num_minibatches": num_minibatches},
         }
     )  # fmt: skip

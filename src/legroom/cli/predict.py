@@ -20,7 +20,9 @@ from legroom.rendering.prediction import Prediction, comparison_text, prediction
 
 def run(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="mine:full, run.yaml, ppo.yml:atari, train.py")],
-    mode: Annotated[options.Mode, typer.Option(help="auto traces the networks where torch is installed.")] = options.Mode.AUTO,
+    mode: Annotated[
+        options.Mode, typer.Option(help="auto traces the networks where torch is installed.")
+    ] = options.Mode.AUTO,
     device: options.DeviceOption = None,
     cpu_only: options.CpuOnly = False,
     ram: options.Ram = None,
@@ -63,4 +65,3 @@ def run(
     else:
         say(comparison_text(predictions))
     return EXIT_FINDINGS if any(p.bad for p in predictions) else EXIT_GOOD
-

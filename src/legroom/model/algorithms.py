@@ -88,7 +88,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm("TD3", "sb3", _SB3, "off-policy", _defaults(
         _DDPG, policy_delay=2, target_policy_noise=0.2, target_noise_clip=0.5)),
     Algorithm("DDPG", "sb3", _SB3, "off-policy", _DDPG),
-    Algorithm("MaskablePPO", "sb3", _CONTRIB, "on-policy", _defaults(_PPO, drop="use_sde sde_sample_freq"), masked=True),
+    Algorithm("MaskablePPO", "sb3", _CONTRIB, "on-policy", _defaults(
+        _PPO, drop="use_sde sde_sample_freq"), masked=True),
     Algorithm("RecurrentPPO", "sb3", _CONTRIB, "on-policy", _defaults(
         _PPO, drop="rollout_buffer_class rollout_buffer_kwargs", n_steps=128, batch_size=128), recurrent=True),
     Algorithm("QRDQN", "sb3", _CONTRIB, "off-policy", _defaults(
@@ -110,7 +111,7 @@ _BY_KEY = {(a.backend, a.name.lower()): a for a in ALGORITHMS}
 
 
 def find_algorithm(backend: str, name: str) -> Algorithm | None:
-    """Return the algorithm called `name` (any case) of `backend`, None when there is none. RLlib runs use SB3's names."""
+    """Return the algorithm of that name (in any case), None when there is none. RLlib runs use SB3's names."""
     return _BY_KEY.get(("sb3" if backend == "rllib" else backend, name.lower()))
 
 

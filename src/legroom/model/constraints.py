@@ -74,7 +74,9 @@ def space_rules(run: Run) -> Iterator[Finding]:
             path=run.source, fix={"policy.name": "MultiInputPolicy"},
         )  # fmt: skip
     if run.policy.name == "CnnPolicy" and isinstance(observation, BoxSpace) and not run.policy.features_extractor:
-        image = len(observation.shape) == 3 and (observation.dtype == "uint8" or run.policy.kwargs.get("normalize_images") is False)
+        image = len(observation.shape) == 3 and (
+            observation.dtype == "uint8" or run.policy.kwargs.get("normalize_images") is False
+        )
         if not image:
             yield Finding(
                 "LR004", "policy-does-not-match", "error",

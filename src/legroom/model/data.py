@@ -8,7 +8,6 @@ pydantic is imported the first time something has to be validated, dumped or des
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, dataclass, fields, replace
-from functools import cache
 from typing import Any, ClassVar, Self
 
 TAG = "type"  # the field that tells the members of a union apart; always written
@@ -59,11 +58,15 @@ def _default(f: Field[Any]) -> Any:
     return f.default_factory() if f.default_factory is not MISSING else f.default
 
 
-@cache
-def _adapter(cls: type) -> Any:
+_ADAPTERS: dict[Any, Any] = {}
+
+
+def _adapter(cls: Any) -> Any:
     from pydantic import TypeAdapter  # heavy: only when something is to be validated
 
-    return TypeAdapter(cls)
+    if cls not in _ADAPTERS:
+        _ADAPTERS[cls] = TypeAdapter(cls)
+    return _ADAPTERS[cls]
 
 
 @dataclass(frozen=True)

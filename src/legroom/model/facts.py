@@ -40,13 +40,13 @@ def spaces_of(run: Run) -> tuple[Space, Space]:
         raise BadInput(
             f"the spaces of env {run.env.id!r} are not known",
             path=run.source,
-            hint="declare env.spaces in the run file or with --set env.spaces=..., or use --mode trace to build the env",
+            hint="declare env.spaces in the file or with --set env.spaces=..., or use --mode trace to build the env",
         )
     return run.env.spaces.observation, run.env.spaces.action
 
 
 def is_image(space: Space) -> bool:
-    """Return whether SB3 takes `space` for an image: 3 axes, uint8, 0..255 (`preprocessing.is_image_space`)."""
+    """Return whether SB3 takes it for an image: 3 axes, uint8, 0..255 (`preprocessing.is_image_space`)."""
     return isinstance(space, BoxSpace) and len(space.shape) == 3 and space.dtype == "uint8" and space.bounds == (0, 255)
 
 
@@ -60,7 +60,9 @@ def stored_observation(run: Run) -> Space:
         return observation
     if isinstance(observation, DictSpace):
         # VecTransposeImage leaves keys alone that are no image
-        return DictSpace(spaces={key: _stored_leaf(sub, run.env.frame_stack) for key, sub in observation.spaces.items()})
+        return DictSpace(
+            spaces={key: _stored_leaf(sub, run.env.frame_stack) for key, sub in observation.spaces.items()}
+        )
     return _stored_leaf(observation, run.env.frame_stack)
 
 
@@ -99,7 +101,7 @@ def rollout_rows(run: Run) -> int | None:
 
 
 def replay_rows(run: Run) -> int | None:
-    """Return the ring's rows per environment; a row holds one transition of each, so the ring may hold fewer than asked."""
+    """Return the ring's rows, one transition of each environment; it may hold fewer transitions than asked for."""
     if algorithm_of(run).family != "off-policy" or run.backend == "brax":
         return None
     return max(int(hyper(run, "buffer_size")) // run.env.n_envs, 1)

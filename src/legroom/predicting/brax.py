@@ -10,6 +10,7 @@ Mirrors the layout of brax 0.14.2 (`training/acting.py`, `training/agents/ppo/tr
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from legroom.model.evidence import Evidence
 from legroom.model.facts import hyper, spaces_of
@@ -133,7 +134,7 @@ def count_parameters(run: Run) -> tuple[int, int]:
 
 
 def _dense(widths: tuple[int, ...]) -> int:
-    return sum(a * b + b for a, b in zip(widths, widths[1:], strict=False))
+    return sum(a * b + b for a, b in pairwise(widths))
 
 
 def _elements(space: object) -> int:

@@ -20,12 +20,16 @@ from legroom.model.run import Run
 from legroom.model.stored import batch_samples, gather_excess, is_sb3, iterations, observation_nbytes
 from legroom.predicting.net_arithmetic import convolved_nbytes
 
-# CPU convolutions need 33-49 % more than their tensors (2026-11, torch 2.13.0+cpu); used where it was not measured.
-CONVOLUTION_SCRATCH, CONVOLUTION_SCRATCH_ERROR = 0.41, 0.12
+# What CPU convolutions need inside, of the bytes of their in- and outputs; used where it was not measured. NatureCNN on
+# 84x84x4 needs 0.70, on 144x160x12 0.52, the mine's 3D network 0.5 (2026-11-15, torch 2.13.0+cpu, one thread; slopes of
+# `backends/sb3_scratch_child.py` between 32 and 512 samples).
+CONVOLUTION_SCRATCH, CONVOLUTION_SCRATCH_ERROR = 0.57, 0.14
 # malloc keeps freed blocks below its mmap threshold (at most 32 MiB each) for reuse, and oneDNN keeps compiled kernels;
 # used where it was not measured. `python -m bench.accuracy --mode arithmetic` (2026-11-15, torch 2.13.0+cpu).
 RETAINED, RETAINED_ERROR = 8_000_000, 12_000_000
 KERNELS_RETAINED, KERNELS_RETAINED_ERROR = 38_000_000, 25_000_000  # with convolutions or an LSTM
+LARGE_RETAINED, LARGE_RETAINED_ERROR = 70_000_000, 45_000_000  # where convolutions work on more than 128 MB
+LARGE = 128_000_000
 
 
 def network_items(run: Run, evidence: Evidence) -> Iterator[Item]:
@@ -83,7 +87,7 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         return
     convolved = convolved_nbytes(run)
     if convolved:
-        why = "oneDNN's workspaces for convolutions; not measured, 33-49 % of their tensors"
+        why = "oneDNN's workspaces for convolutions; not measured, about half of their in- and outputs"
         error = int(CONVOLUTION_SCRATCH_ERROR * convolved)
         yield Item(
             "update.operator scratch", int(CONVOLUTION_SCRATCH * convolved), Place.HOST, why, (Phase.UPDATE,),
@@ -91,6 +95,8 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         )  # fmt: skip
     kernels = convolved or algorithm_of(run).recurrent
     retained, error = (KERNELS_RETAINED, KERNELS_RETAINED_ERROR) if kernels else (RETAINED, RETAINED_ERROR)
+    if convolved > LARGE:
+        retained, error = LARGE_RETAINED, LARGE_RETAINED_ERROR
     yield Item(
         "runtime.kept by malloc", retained, Place.HOST, "freed blocks and compiled kernels that are kept; not measured",
         (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), known=Known.DEFAULT, error=error,

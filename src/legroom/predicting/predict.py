@@ -94,7 +94,9 @@ def add_up(run: Run, evidence: Evidence) -> Footprint:
         items += on_gpu
     if any(item.total > LARGEST for item in items):
         largest = max(items, key=lambda item: item.total)
-        raise BadInput(f"{largest.name} would take {largest.total:,} bytes, over 2**63 ({largest.why})", path=run.source)
+        raise BadInput(
+            f"{largest.name} would take {largest.total:,} bytes, over 2**63 ({largest.why})", path=run.source
+        )
     items = [item for item in items if item.nbytes]
     return Footprint(run.name, tuple(items), evidence.device, tuple(broken_rules(run)), allocator, evidence.notes)
 

@@ -69,7 +69,7 @@ KNOWN_CLASSES: Mapping[str, str] = {
 }
 
 
-class _Return(Exception):  # noqa: N818
+class _Return(Exception):
     def __init__(self, value: Any) -> None:
         self.value = value
 

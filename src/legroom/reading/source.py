@@ -18,7 +18,7 @@ LONGEST = 100_000  # items in a list or characters in a string that folding may 
 MOST_BITS = 4096  # of a folded integer
 
 
-class Unfoldable(Exception):  # noqa: N818
+class Unfoldable(Exception):
     """An expression whose value only execution could tell."""
 
 

@@ -17,7 +17,8 @@ from legroom.units import format_size
 
 JSON_VERSION = 1
 _PLACE_NAMES = {
-    Place.HOST: "host process", Place.WORKER: "workers", Place.SHM: "shared memory", Place.GPU: "GPU", Place.DISK: "disk",
+    Place.HOST: "host process", Place.WORKER: "workers", Place.SHM: "shared memory", Place.GPU: "GPU",
+    Place.DISK: "disk",
 }  # fmt: skip
 _KNOWN = {Known.ARITHMETIC: "", Known.TRACED: "traced", Known.MEASURED: "measured", Known.DEFAULT: "default"}
 SMALL_SHARE = 0.002  # items below this share of their place are shown as one line
@@ -193,7 +194,13 @@ def _error(item: Item) -> str:
 
 def _when(item: Item) -> str:
     if item.phases == ALWAYS[-len(item.phases) :]:  # to the end of the run
-        return "always" if item.phases == ALWAYS else f"{item.phases[0].value} on" if len(item.phases) > 1 else "checkpoint"
+        return (
+            "always"
+            if item.phases == ALWAYS
+            else f"{item.phases[0].value} on"
+            if len(item.phases) > 1
+            else "checkpoint"
+        )
     return ", ".join(phase.value for phase in item.phases)
 
 

@@ -2,4 +2,6 @@
 
 from legroom.lazily import lazy_exports
 
-__getattr__ = lazy_exports(__name__, {"FireNet": "legroom.workloads.fire.nets", "CellPolicy": "legroom.workloads.fire.nets"})
+__getattr__ = lazy_exports(
+    __name__, {"FireNet": "legroom.workloads.fire.nets", "CellPolicy": "legroom.workloads.fire.nets"}
+)
