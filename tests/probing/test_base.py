@@ -9,7 +9,7 @@ import time
 import pytest
 
 from legroom.model.footprint import Known
-from legroom.probing import base
+from legroom.probing import base, base_measure
 from legroom.probing.tree import PeakSampler, descendants, process_memory, tree_memory
 
 
@@ -70,7 +70,7 @@ def test_reading_imports_nothing_heavy():
 
 @pytest.mark.slow
 def test_the_real_child_gives_figures_of_the_right_size():
-    report = base._read_child(base._start_child("light"))
+    report = base_measure._read_child(base_measure._start_child(base.CHILD, "light"))
     assert report is not None
     assert 5_000_000 < report["light_worker"] < 80_000_000  # numpy and gymnasium, no torch
 

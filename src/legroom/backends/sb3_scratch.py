@@ -23,7 +23,8 @@ from legroom.errors import Untraceable
 from legroom.model.evidence import NetTrace, Scratch
 from legroom.model.run import Run
 from legroom.model.stored import batch_samples, gather_excess, in_flight_nbytes, update_nbytes
-from legroom.probing.base import LIBRARIES, cache_folder, digest, read_json, write_json
+from legroom.probing.base import LIBRARIES
+from legroom.probing.cache import cache_folder, digest, read_json, write_json
 from legroom.probing.versions import read_versions
 from legroom.units import format_size
 

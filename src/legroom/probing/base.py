@@ -11,25 +11,18 @@ pages count once, whereas the child's own PSS would shrink whenever some other p
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import platform
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from legroom.catalog import load
 from legroom.model.evidence import BaseFigures
 from legroom.model.footprint import Known
+from legroom.probing.cache import cache_folder, digest, read_json, write_json
 from legroom.probing.versions import read_versions
 
 LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
 CHILD = Path(__file__).parents[1] / "backends" / "base_child.py"
-STAGES = ("forkserver", "fork", "light")
-TIMEOUT_S = 120
 
 # Measured 2026-11-15, Linux x86-64, Python 3.11, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, numpy 2.4.6, by
 # `python src/legroom/backends/base_child.py forkserver` (and `fork`, `light`); it repeats within 1 MB.
@@ -68,40 +61,15 @@ def base_figures(*, measure: bool) -> BaseFigures:
     return BaseFigures(**shipped, errors=DEFAULT_ERRORS, known=Known.DEFAULT, versions=versions)
 
 
-def cache_folder() -> Path:
-    """Return where legroom keeps what it measured on this machine; it may not exist yet."""
-    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(root).expanduser() / "legroom"
-
-
-def read_json(path: Path) -> Any:
-    """Return the content of a cache file, None when there is none or it is damaged."""
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a cache file in one step, so that no reader sees half of it; a cache that cannot be written is none."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
-            json.dump(content, file)
-        Path(file.name).replace(path)
-    except OSError:
-        pass
-
-
-def digest(*parts: object) -> str:
-    """Return a short name for a cache key."""
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:20]
-
-
 def _cache_path(versions: Mapping[str, str]) -> Path:
     # The child's own text is part of the key: figures measured in another way are other figures.
-    key = digest(sorted(versions.items()), platform.machine(), platform.system(), CHILD.read_bytes())
+    key = digest(sorted(versions.items()), _system(), CHILD.read_bytes())
     return cache_folder() / f"base-{key}.json"
+
+
+def _system() -> str:
+    # platform.machine() says the same and takes 4 ms to import
+    return " ".join((os.uname().sysname, os.uname().machine)) if hasattr(os, "uname") else os.name
 
 
 def _read_cache(path: Path) -> dict[str, int] | None:
@@ -113,32 +81,4 @@ def _read_cache(path: Path) -> dict[str, int] | None:
 
 
 def _measure() -> dict[str, int] | None:
-    # Side by side: half the time, and none of the figures depends on what else is running.
-    children = [_start_child(stage) for stage in STAGES]
-    reports = [_read_child(child) for child in children]
-    figures = {name: nbytes for report in reports if report is not None for name, nbytes in report.items()}
-    return figures if set(figures) == set(SHIPPED_CPU) else None
-
-
-def _start_child(stage: str) -> subprocess.Popen[bytes] | None:
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}  # the GPU context is an item of its own
-    try:
-        return subprocess.Popen(
-            [sys.executable, str(CHILD), stage], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-        )
-    except OSError:
-        return None
-
-
-def _read_child(child: subprocess.Popen[bytes] | None) -> dict[str, int] | None:
-    """Return what a child reports, None where it cannot run (no /proc, a library that does not import)."""
-    if child is None:
-        return None
-    try:
-        output, _ = child.communicate(timeout=TIMEOUT_S)
-        report = json.loads(output.splitlines()[-1])
-    except (subprocess.SubprocessError, ValueError, IndexError):
-        child.kill()
-        child.wait()
-        return None
-    return report if isinstance(report, dict) else None
+    return load("probing.measure_base")(CHILD, set(SHIPPED_CPU))
