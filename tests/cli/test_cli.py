@@ -195,3 +195,14 @@ def test_a_policy_that_cannot_be_traced_is_no_error(tmp_path: Path) -> None:
     done = legroom("predict", "run.yaml", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "cannot be traced" in json.loads(done.stdout)["runs"][0]["notes"][0]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_no_host_band_is_wider_than_ten_per_cent(device: str) -> None:
+    named = ("mine", "fire", "ninja", "gameboy", "robot")
+    done = legroom("predict", *named, "--mode", "arithmetic", "--device", device, "--json")
+    for run in json.loads(done.stdout)["runs"]:
+        low, high = run["host"]["band"]
+        allowed = max(0.1 * run["host"]["peak"], 60_000_000)
+        assert high - run["host"]["peak"] <= allowed, run["name"]
+        assert run["host"]["peak"] - low <= allowed, run["name"]

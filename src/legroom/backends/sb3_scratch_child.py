@@ -77,9 +77,8 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     before, _ = resident()
     batch = request["batch"]
     with importable(run.model_copy(update={"source": request["source"]})):
-        rounds, peak = update(build(run, batch), batch)
-    now, _ = resident()
-    return {"batch": batch, "peak": peak - before, "kept": now - before, "rounds": rounds}
+        rounds, peak, kept = update(build(run, batch), batch)
+    return {"batch": batch, "peak": peak - before, "kept": kept - before, "rounds": rounds}
 
 
 def build(run: Run, batch: int) -> Any:
@@ -112,11 +111,11 @@ def build(run: Run, batch: int) -> Any:
     )
 
 
-def update(model: Any, batch: int) -> tuple[int, int]:
-    """Collect a few steps and update, again and again; return how often, and the peak of the updates."""
+def update(model: Any, batch: int) -> tuple[int, int, int]:
+    """Collect a few steps and update, again and again; return how often, the peak, and the most kept after one."""
     _, callback = model._setup_learn(1_000)
     rollout = getattr(model, "rollout_buffer", None)
-    began, highest, calm = time.monotonic(), 0, 0
+    began, highest, kept, calm = time.monotonic(), 0, 0, 0
     for number in range(MAX_ROUNDS):
         if rollout is None:
             model.learning_starts = 0
@@ -133,12 +132,13 @@ def update(model: Any, batch: int) -> tuple[int, int]:
                 rollout.episode_starts[1::batch] = 1
             reset_peak()  # initialising large layers takes more than a small update, but no run's peak is there
             model.train()
-        _, peak = resident()
+        now, peak = resident()
+        kept = max(kept, now)
         calm = calm + 1 if peak <= highest else 0
         highest = max(highest, peak)
         if calm >= CALM_ROUNDS or time.monotonic() - began > TIME_S:
-            return number + 1, highest
-    return MAX_ROUNDS, highest
+            return number + 1, highest, kept
+    return MAX_ROUNDS, highest, kept
 
 
 def resident() -> tuple[int, int]:

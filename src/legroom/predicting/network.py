@@ -21,8 +21,8 @@ from legroom.model.stored import batch_samples, gather_excess, is_sb3, iteration
 from legroom.predicting.net_arithmetic import convolved_nbytes
 
 # What CPU convolutions need inside, of the bytes of their in- and outputs; used where it was not measured. NatureCNN on
-# 84x84x4 needs 0.70, on 144x160x12 0.52, the mine's 3D network 0.5 (2026-11-15, torch 2.13.0+cpu, one thread; slopes of
-# `backends/sb3_scratch_child.py` between 32 and 512 samples).
+# 84x84x4 needs 0.70, on 144x160x12 0.52 (slopes of `backends/sb3_scratch_child.py` between 32 and 512 samples), the
+# mine's 3D network about 0.5 (1 and 2 samples); 2026-11-15, torch 2.13.0+cpu, one thread.
 CONVOLUTION_SCRATCH, CONVOLUTION_SCRATCH_ERROR = 0.57, 0.14
 # malloc keeps freed blocks below its mmap threshold (at most 32 MiB each) for reuse, and oneDNN keeps compiled kernels;
 # used where it was not measured. `python -m bench.accuracy --mode arithmetic` (2026-11-15, torch 2.13.0+cpu).

@@ -67,6 +67,8 @@ def gather(
     device = device or choose_device(run, machine)
     notes: list[str] = []
     run, env_nbytes = _with_spaces(run, mode)
+    if device == "cuda" and not machine.gpus:
+        notes.append("no GPU here: what the CUDA driver itself keeps in host memory is not included")
     net, scratch = None, None
     if run.backend != "brax":
         net = _net(run, device, mode, notes)
@@ -74,7 +76,7 @@ def gather(
     evidence = Evidence(
         machine=machine,
         device=device,
-        base=base_figures(measure=mode != "arithmetic"),
+        base=base_figures(measure=mode != "arithmetic", device=device),
         net=net,
         scratch=scratch,
         env_nbytes=env_nbytes,

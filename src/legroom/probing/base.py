@@ -45,9 +45,14 @@ DEFAULT_ERRORS = {
 }  # fmt: skip
 
 
-def base_figures(*, measure: bool) -> BaseFigures:
-    """Return the base figures of the installed versions: cached, else measured if allowed, else the shipped ones."""
+def base_figures(*, measure: bool, device: str = "cpu") -> BaseFigures:
+    """Return the base figures of the installed versions: cached, else measured if allowed, else the shipped ones.
+
+    A run on a GPU needs a CUDA build of torch; where another is installed, the shipped figures for one are taken.
+    """
     versions = read_versions(LIBRARIES)
+    if device == "cuda" and versions.get("torch", "+cpu").endswith("+cpu"):
+        return BaseFigures(**SHIPPED_CUDA, errors=DEFAULT_ERRORS, known=Known.DEFAULT, versions={"torch": "with CUDA"})
     path = _cache_path(versions)
     figures = _read_cache(path)
     if figures is None and measure and "torch" in versions and "stable-baselines3" in versions:
