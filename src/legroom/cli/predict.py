@@ -11,7 +11,7 @@ from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD
 from legroom.fitting.free import with_free_savings
 from legroom.model.verdict import fits
-from legroom.predicting.predict import add_up, gather
+from legroom.predicting.predict import add_up, gather_all
 from legroom.probing import probe
 from legroom.reading import read_all
 from legroom.rendering.console import say, status
@@ -51,12 +51,12 @@ def run(
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu))
     overrides = split_settings(settings or [])
     wanted = [one for target in runs for one in read_all(target, overrides=overrides, like=like)]
+    with status(f"predicting {', '.join(one.name for one in wanted)}", show=not json and mode != "arithmetic"):
+        gathered = gather_all(wanted, machine, mode=mode.value, device=where)
     predictions = []
-    for number, one in enumerate(wanted, 1):
-        with status(f"predicting {one.name} ({number} of {len(wanted)})", show=not json and mode != "arithmetic"):
-            one, evidence = gather(one, machine, mode=mode.value, device=where)
-            footprint = add_up(one, evidence)
-            lean = add_up(with_free_savings(one), evidence)
+    for one, evidence in gathered:
+        footprint = add_up(one, evidence)
+        lean = add_up(with_free_savings(one), evidence)
         predictions.append(Prediction(one, footprint, lean, budget, fits(footprint, budget)))
     if json:
         say(prediction_json(predictions))

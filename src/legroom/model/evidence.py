@@ -100,6 +100,15 @@ class Scratch:
 
 
 @dataclass(frozen=True)
+class Look:
+    """What is known of a run's networks and updates, and what there is to say about how; None for brax runs."""
+
+    net: NetTrace | None
+    scratch: Scratch | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Everything the parts may look at besides the run."""
 

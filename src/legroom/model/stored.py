@@ -136,3 +136,9 @@ def gather_excess(net: NetTrace) -> int:
     While it is made there are the gathered NumPy arrays, their tensors, and the previous minibatch, still referenced.
     """
     return max(3 * net.transient.get(Phase.UPDATE, {}).get("batch", 0) - update_nbytes(net), 0)
+
+
+def one_env(run: Run) -> Run:
+    """Return the run with a single environment, in this process: an update's memory does not depend on them."""
+    env = run.env.model_copy(update={"n_envs": 1, "workers": "dummy", "envs_per_worker": 1})
+    return run.model_copy(update={"env": env})

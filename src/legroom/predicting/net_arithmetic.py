@@ -11,7 +11,7 @@ Mirrors common/policies.py, common/torch_layers.py and the policies of stable-ba
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,16 +24,15 @@ from legroom.model.stored import FLOAT32, batch_samples, normalizes_observations
 
 NATURE_CNN = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0))  # out channels, kernel, stride, padding
 
-# Extractors of the shipped workloads, by the name a run file gives them: size -> (convolutions, pool, features). Each
-# convolution is followed by a ReLU, then AdaptiveAvgPool3d(pool), Flatten, Linear(features), ReLU.
+# The mine's extractor: size -> (convolutions, pool, features). Each convolution is followed by a ReLU, then
+# AdaptiveAvgPool3d(pool), Flatten, Linear(features), ReLU.
 _CNN3D = {
     "full": (((32, 3, 1, 1), (64, 3, 2, 1), (128, 3, 2, 1)), 4, 512),
     "small": (((16, 3, 1, 1), (32, 3, 2, 1), (64, 3, 2, 1)), 4, 256),
     "tiny": (((8, 5, 2, 2), (16, 5, 2, 2)), 1, 64),
 }
-KNOWN_EXTRACTORS: Mapping[str, Mapping[str, tuple[tuple[tuple[int, int, int, int], ...], int, int]]] = {
-    "legroom.workloads.mine:Cnn3d": _CNN3D,
-}
+# Q networks without a head of their own: the extractor's features are the values.
+HEADLESS = ("legroom.workloads.fire:CellPolicy",)
 
 # Relative error of the estimated transients; `bench/accuracy.py --mode arithmetic` shows what it is in real runs.
 TRANSIENT_ERROR = 0.15
@@ -49,7 +48,7 @@ class Net:
         widest: the widest output that has a gradient.
         features: the output.
         converted: observations that are converted to float32 before anything else happens.
-        convolved: of `kept`, the in- and outputs of convolutions.
+        convolved: in- and output of the largest convolution; operators take their scratch one after the other.
     """
 
     parameters: int = 0
@@ -67,7 +66,7 @@ class Net:
             max(self.widest, other.widest),
             other.features,
             max(self.converted, other.converted),
-            self.convolved + other.convolved,
+            max(self.convolved, other.convolved),
         )
 
 
@@ -111,7 +110,7 @@ def estimate_net(run: Run, device: Literal["cpu", "cuda"]) -> NetTrace:
 
 
 def convolved_nbytes(run: Run) -> int:
-    """Return the bytes of one update's activations that go through convolutions (their scratch grows with these)."""
+    """Return the bytes that go into and come out of the largest convolution of one update."""
     return FLOAT32 * _networks(run)[0].step.convolved * batch_samples(run)
 
 
@@ -175,6 +174,8 @@ def _actor_critic(run: Run, extractor: Net) -> Networks:
 
 def _q_networks(run: Run, extractor: Net) -> Networks:
     _, action = spaces_of(run)
+    if run.policy.name in HEADLESS:
+        return Networks(extractor.parameters, extractor.parameters, extractor, extractor)
     arch = run.policy.kwargs.get("net_arch")
     if arch is None:
         arch = [] if _is_nature_cnn(run) else [64, 64]
@@ -235,12 +236,8 @@ def _extractor(run: Run) -> tuple[Net, str]:
         return _nature_cnn(_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
     if named is None:
         return _flatten(observation), ""
-    known = KNOWN_EXTRACTORS.get(str(named))
-    if known is not None and isinstance(observation, BoxSpace):
-        size = str(_extractor_kwargs(run).get("size", next(iter(known))))
-        if size in known:
-            layers, pool, features = known[size]
-            return _convolutions(observation.shape, layers, pool, features, observation.dtype != "float32"), ""
+    if str(named) in KNOWN_EXTRACTORS and isinstance(observation, BoxSpace):
+        return KNOWN_EXTRACTORS[str(named)](observation, _extractor_kwargs(run)), ""
     if str(named).rpartition(":")[2].rpartition(".")[2] == "NatureCNN":
         return _nature_cnn(_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
     features = int(_extractor_kwargs(run).get("features_dim", 512))
@@ -289,17 +286,57 @@ def _convolutions(
     channels, *size = shape
     parameters, elements = 0, math.prod(shape)
     converted = elements if convert else 0
-    kept, widest, convolved = converted, 0, elements
+    kept, widest, convolved = converted, 0, 0
     for out, kernel, stride, padding in layers:
         size = [max((n + 2 * padding - kernel) // stride + 1, 1) for n in size]
         parameters += channels * out * kernel ** len(size) + out
-        channels, elements = out, out * math.prod(size)
-        kept, widest, convolved = kept + elements, max(widest, elements), convolved + elements
+        before, channels, elements = elements, out, out * math.prod(size)
+        kept, widest, convolved = kept + elements, max(widest, elements), max(convolved, before + elements)
     if pool is not None:
         elements = channels * pool ** len(size)
         kept += elements
     linear = _linear(elements, features)
     return Net(parameters + linear.parameters, kept + features, widest, features, converted, convolved)
+
+
+def _cnn3d(observation: BoxSpace, kwargs: Mapping[str, Any]) -> Net:
+    layers, pool, features = _CNN3D.get(str(kwargs.get("size", "full")), _CNN3D["full"])
+    return _convolutions(observation.shape, layers, pool, features, observation.dtype != "float32")
+
+
+def _fire_net(observation: BoxSpace, kwargs: Mapping[str, Any]) -> Net:
+    """`FireNet` of the fire workload: same-size convolutions (inputs, outputs, kernel), and what autograd keeps.
+
+    `kept` counts feature maps: the inputs of convolutions and of group normalisations, and the outputs of activations.
+    """
+    channels, height, width = observation.shape
+    residual, scales, attention = (bool(kwargs.get(key, True)) for key in ("residual", "multi_scale", "attention"))
+    if not (residual or scales or attention):
+        layers = [(channels, 32, 3), (32, 64, 3), (64, 64, 3), (64, 1, 1)]
+        kept, norms, wide = channels + 32 + 64 + 64, 0, 64
+    else:
+        wide = 128
+        layers = [(channels, wide, 3), (wide, wide, 3), (wide, 1, 1)]
+        kept, norms = channels + 4 * wide, 1
+        if scales:
+            layers += [(wide, wide // 2, kernel) for kernel in (3, 5, 7)] + [(3 * wide // 2, wide, 1)]
+            kept += 3 * wide // 2 + wide
+        if residual:
+            layers += [(wide, wide, 3)] * 16
+            kept, norms = kept + 8 * 4 * wide, norms + 16
+        if attention:
+            layers += [(wide, wide // 8, 1), (wide // 8, wide, 1), (wide, 1, 7)]
+            kept += 2 * wide
+    cells = height * width
+    parameters = sum(i * o * kernel**2 + o for i, o, kernel in layers) + norms * 2 * wide
+    return Net(parameters, kept * cells, wide * cells, cells, convolved=2 * wide * cells)
+
+
+# Extractors of the shipped workloads, by the name a run file gives them.
+KNOWN_EXTRACTORS: Mapping[str, Callable[[BoxSpace, Mapping[str, Any]], Net]] = {
+    "legroom.workloads.mine:Cnn3d": _cnn3d,
+    "legroom.workloads.fire:FireNet": _fire_net,
+}
 
 
 def _flatten(space: Space) -> Net:

@@ -20,16 +20,20 @@ from legroom.model.run import Run
 from legroom.model.stored import batch_samples, gather_excess, is_sb3, iterations, observation_nbytes
 from legroom.predicting.net_arithmetic import convolved_nbytes
 
-# What CPU convolutions need inside, of the bytes of their in- and outputs; used where it was not measured. NatureCNN on
-# 84x84x4 needs 0.70, on 144x160x12 0.52 (slopes of `backends/sb3_scratch_child.py` between 32 and 512 samples), the
-# mine's 3D network about 0.5 (1 and 2 samples); 2026-11-15, torch 2.13.0+cpu, one thread.
-CONVOLUTION_SCRATCH, CONVOLUTION_SCRATCH_ERROR = 0.57, 0.14
+# What a CPU convolution needs inside, of the bytes that go in and come out of the largest one; used where it was not
+# measured. NatureCNN on 84x84x4 needs 0.84, on 144x160x12 0.57 (slopes of `backends/sb3_updates.py` between 32 and 512
+# samples), the mine's 3D network about 0.6 (1 and 2 samples); 2026-11-15, torch 2.13.0+cpu, one thread.
+CONVOLUTION_SCRATCH, CONVOLUTION_SCRATCH_ERROR = 0.65, 0.2
 # malloc keeps freed blocks below its mmap threshold (at most 32 MiB each) for reuse, and oneDNN keeps compiled kernels;
 # used where it was not measured. `python -m bench.accuracy --mode arithmetic` (2026-11-15, torch 2.13.0+cpu).
 RETAINED, RETAINED_ERROR = 8_000_000, 12_000_000
 KERNELS_RETAINED, KERNELS_RETAINED_ERROR = 38_000_000, 25_000_000  # with convolutions or an LSTM
 LARGE_RETAINED, LARGE_RETAINED_ERROR = 70_000_000, 45_000_000  # where convolutions work on more than 128 MB
 LARGE = 128_000_000
+
+
+OPERATOR_SCRATCH, KEPT_BY_MALLOC = "update.operator scratch", "runtime.kept by malloc"
+SCRATCH_ITEMS = (OPERATOR_SCRATCH, KEPT_BY_MALLOC)  # what a real update in a child process would tell better
 
 
 def network_items(run: Run, evidence: Evidence) -> Iterator[Item]:
@@ -74,7 +78,7 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     again = iterations(run) > 1 if algorithm_of(run).family == "on-policy" else True
     if scratch is not None:
         yield Item(
-            "update.operator scratch", scratch.nbytes, Place.HOST, scratch.why, (Phase.UPDATE,),
+            OPERATOR_SCRATCH, scratch.nbytes, Place.HOST, scratch.why, (Phase.UPDATE,),
             known=Known.MEASURED, error=scratch.error,
         )  # fmt: skip
         if again and scratch.retained:
@@ -90,7 +94,7 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         why = "oneDNN's workspaces for convolutions; not measured, about half of their in- and outputs"
         error = int(CONVOLUTION_SCRATCH_ERROR * convolved)
         yield Item(
-            "update.operator scratch", int(CONVOLUTION_SCRATCH * convolved), Place.HOST, why, (Phase.UPDATE,),
+            OPERATOR_SCRATCH, int(CONVOLUTION_SCRATCH * convolved), Place.HOST, why, (Phase.UPDATE,),
             known=Known.DEFAULT, error=error,
         )  # fmt: skip
     kernels = convolved or algorithm_of(run).recurrent

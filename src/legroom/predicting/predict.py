@@ -7,21 +7,21 @@ back to arithmetic, with a note, where they are not or where the policy cannot b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from legroom.catalog import load
-from legroom.errors import BadInput, MissingExtra, Untraceable
+from legroom.errors import BadInput
 from legroom.model.constraints import broken_rules
-from legroom.model.evidence import Evidence, NetTrace, Scratch
-from legroom.model.footprint import AllocatorPeaks, Footprint, Item
+from legroom.model.evidence import Evidence, Look, NetTrace
+from legroom.model.footprint import AllocatorPeaks, Footprint, Item, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.predicting.checkpoint import checkpoint_items
 from legroom.predicting.envs import envs_items
 from legroom.predicting.evaluation import evaluation_items
 from legroom.predicting.net_arithmetic import estimate_net
-from legroom.predicting.network import network_items
+from legroom.predicting.network import SCRATCH_ITEMS, network_items
 from legroom.predicting.replay import replay_items
 from legroom.predicting.rollout import rollout_items
 from legroom.predicting.runtime import runtime_items
@@ -32,6 +32,8 @@ from legroom.units import LARGEST
 Mode = Literal["arithmetic", "trace", "auto"]
 MODES: tuple[Mode, ...] = ("auto", "trace", "arithmetic")
 DeviceName = Literal["cpu", "cuda"]
+UPDATE_MARGIN = 0.3  # an update estimated by arithmetic may really need so much more
+TOLERATED_DOUBT = 0.02  # of the peak: unmeasured scratch below it is not worth the seconds of a real update
 
 # brax runs have one part of their own, catalogued because most commands do without it
 PARTS: tuple[Callable[[Run, Evidence], Iterable[Item]], ...] = (
@@ -64,26 +66,33 @@ def gather(
     run: Run, machine: Machine, *, mode: Mode = "auto", device: DeviceName | None = None
 ) -> tuple[Run, Evidence]:
     """Return the run with its spaces, and all there is to know about it; the slow half of a prediction."""
-    device = device or choose_device(run, machine)
-    notes: list[str] = []
-    run, env_nbytes = _with_spaces(run, mode)
-    if device == "cuda" and not machine.gpus:
-        notes.append("no GPU here: what the CUDA driver itself keeps in host memory is not included")
-    net, scratch = None, None
-    if run.backend != "brax":
-        net = _net(run, device, mode, notes)
-        scratch = _scratch(run, net, device, notes)
-    evidence = Evidence(
-        machine=machine,
-        device=device,
-        base=base_figures(measure=mode != "arithmetic", device=device),
-        net=net,
-        scratch=scratch,
-        env_nbytes=env_nbytes,
-        library_versions=machine.versions,
-        notes=tuple(notes),
-    )
-    return run, evidence
+    return gather_all([run], machine, mode=mode, device=device)[0]
+
+
+def gather_all(
+    runs: Sequence[Run], machine: Machine, *, mode: Mode = "auto", device: DeviceName | None = None
+) -> list[tuple[Run, Evidence]]:
+    """Return the same for several runs, which share the cost of importing the libraries."""
+    built = [_with_spaces(run, mode) for run in runs]
+    devices = [device or choose_device(run, machine) for run in runs]
+    looks = _look([run for run, _ in built], devices, machine, mode)
+    gathered = []
+    for (run, env_nbytes), where, look in zip(built, devices, looks, strict=True):
+        notes = list(look.notes)
+        if where == "cuda" and not machine.gpus:
+            notes.append("no GPU here: what the CUDA driver itself keeps in host memory is not included")
+        evidence = Evidence(
+            machine=machine,
+            device=where,
+            base=base_figures(measure=mode != "arithmetic", device=where),
+            net=look.net,
+            scratch=look.scratch,
+            env_nbytes=env_nbytes,
+            library_versions=machine.versions,
+            notes=tuple(notes),
+        )
+        gathered.append((run, evidence))
+    return gathered
 
 
 def add_up(run: Run, evidence: Evidence) -> Footprint:
@@ -117,25 +126,24 @@ def _with_spaces(run: Run, mode: Mode) -> tuple[Run, int | None]:
     return run.replace(env=run.env.model_copy(update={"spaces": spaces})), env_nbytes
 
 
-def _net(run: Run, device: DeviceName, mode: Mode, notes: list[str]) -> NetTrace:
+def _look(runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
     if mode == "arithmetic":
-        return estimate_net(run, device)
-    try:
-        return load("sb3.trace")(run, device)
-    except MissingExtra as missing:
-        if mode == "trace":
-            raise
-        notes.append(f"predicted by arithmetic: {missing}")
-    except Untraceable as reason:
-        notes.append(f"predicted by arithmetic, with a wider band: the policy cannot be traced: {reason}")
-    return estimate_net(run, device)
+        return [Look(_estimate(run, on)) for run, on in zip(runs, devices, strict=True)]
+    measure = [_worth_measuring(run, machine, on) for run, on in zip(runs, devices, strict=True)]
+    return load("predicting.look_closely")(runs, devices, measure, strict=mode == "trace")
 
 
-def _scratch(run: Run, net: NetTrace, device: DeviceName, notes: list[str]) -> Scratch | None:
-    if device != "cpu" or not net.traced:
-        return None
-    try:
-        return load("sb3.scratch")(run, net)
-    except Untraceable as reason:
-        notes.append(f"operators' scratch memory was not measured: {reason}")
-        return None
+def _estimate(run: Run, device: DeviceName) -> NetTrace | None:
+    return None if run.backend == "brax" else estimate_net(run, device)
+
+
+def _worth_measuring(run: Run, machine: Machine, device: DeviceName) -> bool:
+    """Return whether a real update should be made: it may be the host's peak, and its scratch matters there."""
+    if run.backend == "brax":
+        return False
+    evidence = Evidence(machine, device, base_figures(measure=False, device=device), _estimate(run, device))
+    footprint = add_up(run, evidence)
+    peak = footprint.host.nbytes
+    doubt = sum(item.error for item in footprint.items if item.name in SCRATCH_ITEMS)
+    unknown = evidence.net is not None and bool(evidence.net.note)  # layers that no arithmetic knows
+    return unknown or (footprint.at(Phase.UPDATE) * (1 + UPDATE_MARGIN) >= peak and doubt > TOLERATED_DOUBT * peak)

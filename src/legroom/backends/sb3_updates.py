@@ -1,18 +1,18 @@
-"""Measured process of `sb3_scratch`: makes a few real updates of a run's algorithm and reports its own memory.
+"""Make a few real updates of a run's algorithm and report this process's own memory; for `evidence_child` only.
 
-    python -m legroom.backends.sb3_scratch_child < request.json
-
-The request holds the run (one environment, spaces declared) and the batch size to try. The rollout or replay buffer is
-real but mostly untouched: pages of `np.zeros` that are only read take no memory.
+The run has one environment and declared spaces; the batch is the one to try. The rollout or replay buffer is real but
+mostly untouched: pages of `np.zeros` that are only read take no memory.
 """
 
 from __future__ import annotations
 
-import json
+import ctypes
+import gc
 import resource
-import sys
+import signal
 import time
-import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,17 @@ from legroom.backends.objects import resolve_object
 from legroom.backends.sb3_build import importable, policy_arguments
 from legroom.model.facts import algorithm_of, spaces_of
 from legroom.model.run import Run
+from legroom.model.tracing import Measured
 
 # Collect and update until the peak has stopped rising: gradients and optimizer state exist from the second update on,
 # and malloc's heap goes on growing for a while as blocks of many sizes come and go.
 MAX_ROUNDS = 80
 CALM_ROUNDS = 16
-TIME_S = 1.5  # a single update may take longer than that: then it is the only one
+TIME_S = 0.8  # a single update may take longer than that: then it is the only one
+PATIENCE_S = 6  # for all updates together; beyond it the default is good enough
 STEPS = 2  # environment steps per round
 REPLAY_ROWS = 32
+MAPPED_BLOCK = 65536
 LIMIT_BYTES = 6 << 30  # of writable memory, counted virtually: a mistake here must not take the machine along
 # Arguments that memory of an update does not depend on and that need objects built
 _LEFT_OUT = {
@@ -67,18 +70,52 @@ class StillEnv(gymnasium.Env):
         return np.zeros(space.shape or (), dtype=space.dtype)
 
 
-def main(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the peak and the remaining bytes above a process that made a first tiny update."""
-    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
-    warnings.simplefilter("ignore")
-    run = Run.model_validate(request["run"])
+def measure_updates(run: Run, batches: list[int]) -> list[Measured]:
+    """Return the peak and the remaining bytes of updates at each batch, above a process that made a first tiny one.
+
+    With several batches malloc maps every larger block for itself, as it does with the blocks over 32 MiB of a large
+    batch; a small batch's would come from the heap instead, and what the heap loses does not grow with the batch. It
+    also gives each block back at once, so that one batch leaves nothing for the next.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, hard))
     tiny = StillEnv(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))
     stable_baselines3.PPO("MlpPolicy", tiny, n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(16)
+    if len(batches) > 1:
+        map_blocks_from(MAPPED_BLOCK)
     before, _ = resident()
-    batch = request["batch"]
-    with importable(run.model_copy(update={"source": request["source"]})):
-        rounds, peak, kept = update(build(run, batch), batch)
-    return {"batch": batch, "peak": peak - before, "kept": kept - before, "rounds": rounds}
+    measured = []
+    with importable(run), at_most(PATIENCE_S):
+        for batch in batches:
+            rounds, peak, kept = update(build(run, batch), batch)
+            measured.append(Measured(batch, peak - before, kept - before, rounds))
+            gc.collect()
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    return measured
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the block after so many seconds (between two operators, where Python looks up)."""
+
+    def stop(signum: int, frame: Any) -> None:
+        raise TimeoutError(f"it takes more than {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def map_blocks_from(nbytes: int) -> None:
+    """Tell glibc's malloc from which size on it shall map blocks; other allocators are left alone."""
+    m_mmap_threshold = -3  # of malloc.h
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(m_mmap_threshold, nbytes)
 
 
 def build(run: Run, batch: int) -> Any:
@@ -150,8 +187,3 @@ def resident() -> tuple[int, int]:
 def reset_peak() -> None:
     """Let the peak start again from now."""
     Path("/proc/self/clear_refs").write_text("5")
-
-
-if __name__ == "__main__":
-    report = main(json.load(sys.stdin))
-    sys.stdout.write("\n" + json.dumps(report) + "\n")

@@ -1,0 +1,104 @@
+"""If these fail, CPU training is predicted without what its operators need inside, or measuring it takes too much."""
+
+import pytest
+
+from legroom.model.run import Run
+from legroom.model.stored import in_flight_nbytes
+from legroom.model.tracing import Measured
+from legroom.predicting import predict as predicting
+from legroom.predicting import tracing
+from legroom.predicting.net_arithmetic import estimate_net
+from legroom.predicting.scratch import BUDGET, CHILD_BUDGET, HEAP, beyond_tensors, plan_batches, plan_scratch, remember
+from legroom.probing import probe
+
+VECTOR = {"observation": {"type": "box", "shape": [8]}, "action": {"type": "discrete", "n": 2}}
+
+
+def make(batch_size=64, **policy):
+    return Run.model_validate(
+        {"algo": "PPO", "env": {"spaces": VECTOR}, "hyperparams": {"batch_size": batch_size}, "policy": policy}
+    )
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_a_small_batch_is_measured_as_it_is_and_a_large_one_by_two_smaller():
+    assert plan_batches(64, BUDGET) == [64]
+    assert plan_batches(2048, 8 * BUDGET) == [128, 256]
+    assert plan_batches(64, 1000 * BUDGET) == [1, 2]  # never less than it takes to draw a line
+    assert plan_batches(2, 1000 * BUDGET) == [2]
+    assert plan_batches(64, BUDGET, parameters=CHILD_BUDGET - BUDGET // 2) == [16, 32]
+
+
+def test_the_peak_is_extrapolated_along_a_line():
+    run = make(1000)
+    net = estimate_net(run, "cpu")
+    # 1 MB per sample and 50 MB besides: 1050 MB for 1000 samples, and the heap's share
+    measured = [Measured(100, 150_000_000, 60_000_000, 9), Measured(200, 250_000_000, 60_000_000, 9)]
+    scratch = beyond_tensors(run, net, measured)
+    tensors = net.weights + net.gradients + net.optimizer + sum(net.transient["update"].values())
+    assert scratch.nbytes == 1_050_000_000 + HEAP - tensors - in_flight_nbytes(run)
+    assert "100 and 200 samples, extrapolated to 1,000" in scratch.why
+    assert scratch.error >= 0.03 * 800_000_000
+
+
+def test_one_round_lacks_the_optimizers_state():
+    net = estimate_net(make(), "cpu")
+    one, two = (beyond_tensors(make(), net, [Measured(64, 90_000_000, 0, rounds)]).nbytes for rounds in (1, 2))
+    assert one - two == net.optimizer
+
+
+def test_what_was_measured_is_remembered():
+    run, measured = make(), [Measured(64, 90_000_000, 1_000_000, 9)]
+    assert plan_scratch(run, 1_000) == ([64], [])
+    remember(run, measured)
+    assert plan_scratch(run, 1_000) == ([64], measured)
+    assert plan_scratch(make(128), 1_000) == ([128], [])
+
+
+@pytest.mark.slow
+def test_a_real_update_is_measured_once(monkeypatch):
+    run = make()
+    (look,) = tracing.look_closely([run], ["cpu"], [True], strict=True)
+    assert look.notes == ()
+    assert look.net.traced
+    assert 0 <= look.scratch.nbytes < 60_000_000  # a tiny network: only what malloc and first use take
+
+    asked = []
+    trace_in_child = tracing.trace_in_child
+    monkeypatch.setattr(tracing, "trace_in_child", lambda requests: asked.extend(requests) or trace_in_child(requests))
+    (again,) = tracing.look_closely([run], ["cpu"], [True], strict=True)
+    assert asked[0].batches == []
+    assert again.scratch == look.scratch
+
+
+@pytest.mark.slow
+def test_several_runs_share_one_child_and_keep_their_order():
+    runs = [make(), make(features_extractor="no.such.module:Net"), make(32)]
+    good, bad, other = tracing.look_closely(runs, ["cuda", "cuda", "cpu"], [False] * 3, strict=True)
+    assert (good.net.device, other.net.device) == ("cuda", "cpu")
+    assert not bad.net.traced  # estimated instead
+    assert "no.such.module" in bad.notes[0]
+    assert good.net.events
+
+
+def test_an_update_is_only_measured_where_it_may_decide_the_peak(monkeypatch):
+    machine = probe()
+    images = {
+        "observation": {"type": "box", "shape": [4, 84, 84], "dtype": "uint8"},
+        "action": {"type": "discrete", "n": 6},
+    }
+
+    def worth(n_steps, batch_size, n_envs):
+        hyperparams = {"n_steps": n_steps, "batch_size": batch_size}
+        env = {"spaces": images, "n_envs": n_envs}
+        run = Run.model_validate(
+            {"algo": "PPO", "env": env, "policy": {"name": "CnnPolicy"}, "hyperparams": hyperparams}
+        )
+        return predicting._worth_measuring(run, machine, "cpu")
+
+    assert worth(128, 256, 2)  # a small rollout: the update is the peak
+    assert not worth(100_000, 256, 8)  # 45 GB of rollout flattened: it is not
