@@ -21,6 +21,6 @@ __getattr__ = lazy_exports(
         "predict_model": "legroom.api",
         "read": "legroom.reading",
         "probe": "legroom.probing",
-        "MemoryCallback": "legroom.backends.sb3_callback",
+        "MemoryCallback": "sb3.MemoryCallback",
     },
 )

@@ -43,4 +43,4 @@ def load(name: str) -> Any:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _EXTRA_PACKAGES:
             raise
-        raise MissingExtra(extra, missing.name or package, what=name) from missing
+        raise MissingExtra(extra, missing.name or package, what=f"legroom's {attribute}") from missing

@@ -2,6 +2,7 @@
 
 import pytest
 
+from legroom.errors import MissingExtra
 from legroom.model.run import Run
 from legroom.model.stored import in_flight_nbytes
 from legroom.model.tracing import Measured
@@ -102,3 +103,13 @@ def test_an_update_is_only_measured_where_it_may_decide_the_peak(monkeypatch):
 
     assert worth(128, 256, 2)  # a small rollout: the update is the peak
     assert not worth(100_000, 256, 8)  # 45 GB of rollout flattened: it is not
+
+
+def test_without_the_libraries_auto_estimates_and_trace_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(tracing, "is_installed", lambda package: package != "torch")
+    (look,) = tracing.look_closely([make()], ["cuda"], [False], strict=False)
+    assert not look.net.traced
+    assert "pip install 'legroom[sb3]'" in look.notes[0]
+    with pytest.raises(MissingExtra, match=r"legroom\[sb3\]") as missing:
+        tracing.look_closely([make()], ["cuda"], [False], strict=True)
+    assert missing.value.exit_code == 3

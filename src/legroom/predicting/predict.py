@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from legroom.catalog import load
-from legroom.errors import BadInput
+from legroom.errors import BadInput, MissingExtra
 from legroom.model.constraints import broken_rules
 from legroom.model.evidence import Evidence, Look, NetTrace
 from legroom.model.footprint import AllocatorPeaks, Footprint, Item, Phase
@@ -27,6 +27,7 @@ from legroom.predicting.rollout import rollout_items
 from legroom.predicting.runtime import runtime_items
 from legroom.probing import probe
 from legroom.probing.base import base_figures
+from legroom.probing.versions import is_installed
 from legroom.units import LARGEST
 
 Mode = Literal["arithmetic", "trace", "auto"]
@@ -122,6 +123,8 @@ def choose_device(run: Run, machine: Machine) -> DeviceName:
 def _with_spaces(run: Run, mode: Mode) -> tuple[Run, int | None]:
     if run.env.spaces is not None or mode == "arithmetic" or run.env.id is None:
         return run, None  # facts.spaces_of says what to do when there are none
+    if not is_installed("gymnasium"):
+        raise MissingExtra("sb3", "gymnasium", what=f"building env {run.env.id!r} to see its spaces")
     spaces, env_nbytes = load("sb3.build_spaces")(run)
     return run.replace(env=run.env.model_copy(update={"spaces": spaces})), env_nbytes
 
