@@ -25,43 +25,60 @@ FIGURES = {
 }  # fmt: skip
 
 
+def pretend(stage):
+    return {name: FIGURES[name] for name in base.STAGES[stage]}
+
+
 def test_arithmetic_never_measures(cache, monkeypatch):
-    monkeypatch.setattr(base, "_measure", lambda: pytest.fail("measured"))
-    figures = base.base_figures(measure=False)
+    monkeypatch.setattr(base, "_measure", lambda stage: pytest.fail("measured"))
+    figures = base.base_figures()
     assert figures.known is Known.DEFAULT
     assert figures.errors["trainer"] > base.MEASURED_ERRORS["trainer"]
     assert not cache.exists()
 
 
-def test_measured_once_then_cached(cache, monkeypatch):
-    calls = []
-    monkeypatch.setattr(base, "_measure", lambda: calls.append(1) or FIGURES)
-    assert base.base_figures(measure=True).trainer == 300_000_000
-    assert base.base_figures(measure=True).known is Known.MEASURED
-    assert base.base_figures(measure=False).worker == 150_000_000  # arithmetic takes what is there
-    assert len(calls) == 1
+def test_only_what_the_run_needs_is_measured_and_only_once(cache, monkeypatch):
+    stages = []
+    monkeypatch.setattr(base, "_measure", lambda stage: stages.append(stage) or pretend(stage))
+    in_process, in_workers = base.figures_for({"dummy"}, None), base.figures_for({"subproc"}, None)
+    assert base.base_figures(needed=in_process).trainer == 300_000_000
+    assert stages == ["trainer"]
+    assert base.base_figures(needed=in_workers).worker == 150_000_000
+    assert stages == ["trainer", "forkserver", "light"]
+    figures = base.base_figures(needed=in_workers)
+    assert figures.known is Known.MEASURED
+    assert figures.errors["worker"] == base.MEASURED_ERRORS["worker"]
+    assert figures.errors["fork_worker"] == base.DEFAULT_ERRORS["fork_worker"]  # nobody needed it
+    assert base.base_figures().worker == 150_000_000  # arithmetic takes what is there
+    assert base.base_figures(needed=base.figures_for({"subproc"}, "fork")).fork_worker == 3_000_000
+    assert stages == ["trainer", "forkserver", "light", "fork"]
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"figures": {"trainer": -1}}', '{"figures": 3}'])
 def test_a_damaged_cache_is_measured_again(cache, monkeypatch, damage):
-    monkeypatch.setattr(base, "_measure", lambda: FIGURES)
-    base.base_figures(measure=True)
+    monkeypatch.setattr(base, "_measure", pretend)
+    base.base_figures(needed={"trainer"})
     (file,) = cache.iterdir()
     file.write_text(damage)
-    assert base.base_figures(measure=False).known is Known.DEFAULT
-    assert base.base_figures(measure=True).known is Known.MEASURED
-    assert json.loads(file.read_text())["figures"] == FIGURES
+    assert base.base_figures().known is Known.DEFAULT
+    assert base.base_figures(needed={"trainer"}).known is Known.MEASURED
+    assert json.loads(file.read_text())["figures"] == {"trainer": 300_000_000}
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(cache, monkeypatch):
-    monkeypatch.setattr(base, "_measure", lambda: FIGURES)
+    monkeypatch.setattr(base, "_measure", pretend)
     cache.write_text("a file where the folder should be")
-    assert base.base_figures(measure=True).trainer == 300_000_000
+    assert base.base_figures(needed={"trainer"}).trainer == 300_000_000
+
+
+def test_a_child_that_cannot_run_leaves_the_shipped_figures(cache, monkeypatch):
+    monkeypatch.setattr(base, "_measure", lambda stage: None)
+    assert base.base_figures(needed={"trainer"}).known is Known.DEFAULT
 
 
 def test_reading_imports_nothing_heavy():
     code = (
-        "import sys; from legroom.probing.base import base_figures; base_figures(measure=False); "
+        "import sys; from legroom.probing.base import base_figures; base_figures(); "
         "print(sorted({'torch', 'numpy', 'gymnasium', 'stable_baselines3'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,6 +1,6 @@
 """Measured process of `probing.base`: a small SB3 script that reports its own memory. Run it, do not import it.
 
-    python base_child.py forkserver|fork|light
+    python base_child.py trainer|forkserver|fork|light
 
 It imports no legroom, because what is measured is what a user's script costs. Its imports stand at the top as in most
 training scripts: forkserver and spawn workers import the main module again, so they pay for whatever stands there.
@@ -74,19 +74,24 @@ def learn(vec_env):
     model.learn(16)
 
 
-def measure_forkserver():
-    """Return the trainer, what each of two workers holds alone, and the processes multiprocessing adds."""
+def measure_trainer():
+    """Return what the training process holds after a first update."""
     learn(DummyVecEnv([TinyEnv]))
-    trainer = resident()
-    vec_env = SubprocVecEnv([TinyEnv] * 2, start_method="forkserver")
+    return {"trainer": resident()}
+
+
+def measure_forkserver():
+    """Return the trainer, what a worker holds alone, and the processes multiprocessing adds."""
+    figures = measure_trainer()
+    vec_env = SubprocVecEnv([TinyEnv], start_method="forkserver")  # one: the next ones are like it
     vec_env.reset()
     for _ in range(20):
-        vec_env.step(np.zeros(2, np.int64))
-    workers = {process.pid for process in vec_env.processes}
-    helpers = set(children(os.getpid())) - workers
+        vec_env.step(np.zeros(1, np.int64))
+    (worker,) = (process.pid for process in vec_env.processes)
+    helpers = set(children(os.getpid())) - {worker}
     # Libraries are shared with the trainer, so unique bytes are what one more process adds.
-    worker = sum(rollup(pid)["unique"] for pid in workers) // len(workers)
-    figures = {"trainer": trainer, "worker": worker, "helpers": sum(rollup(pid)["anon"] for pid in helpers)}
+    figures["worker"] = rollup(worker)["unique"]
+    figures["helpers"] = sum(rollup(pid)["anon"] for pid in helpers)
     vec_env.close()
     return figures
 
@@ -119,7 +124,7 @@ def measure_light():
     return {"light_worker": rollup()["anon"]}
 
 
-STAGES = {"forkserver": measure_forkserver, "fork": measure_fork, "light": measure_light}
+STAGES = {"trainer": measure_trainer, "forkserver": measure_forkserver, "fork": measure_fork, "light": measure_light}
 
 if __name__ == "__main__":
     print(json.dumps(STAGES[sys.argv[1]]()))  # noqa: T201

@@ -26,7 +26,7 @@ from legroom.predicting.replay import replay_items
 from legroom.predicting.rollout import rollout_items
 from legroom.predicting.runtime import runtime_items
 from legroom.probing import probe
-from legroom.probing.base import base_figures
+from legroom.probing.base import base_figures, figures_for
 from legroom.probing.versions import is_installed
 from legroom.units import LARGEST
 
@@ -85,7 +85,7 @@ def gather_all(
         evidence = Evidence(
             machine=machine,
             device=where,
-            base=base_figures(measure=mode != "arithmetic", device=where),
+            base=base_figures(needed=() if mode == "arithmetic" else _base_needs(run), device=where),
             net=look.net,
             scratch=look.scratch,
             env_nbytes=env_nbytes,
@@ -120,6 +120,12 @@ def choose_device(run: Run, machine: Machine) -> DeviceName:
     return "cuda" if machine.gpus else "cpu"
 
 
+def _base_needs(run: Run) -> set[str]:
+    if run.backend == "brax":
+        return set()
+    return figures_for({run.env.workers, run.eval.workers if run.eval else "dummy"}, run.env.start_method)
+
+
 def _with_spaces(run: Run, mode: Mode) -> tuple[Run, int | None]:
     if run.env.spaces is not None or mode == "arithmetic" or run.env.id is None:
         return run, None  # facts.spaces_of says what to do when there are none
@@ -144,7 +150,7 @@ def _worth_measuring(run: Run, machine: Machine, device: DeviceName) -> bool:
     """Return whether a real update should be made: it may be the host's peak, and its scratch matters there."""
     if run.backend == "brax":
         return False
-    evidence = Evidence(machine, device, base_figures(measure=False, device=device), _estimate(run, device))
+    evidence = Evidence(machine, device, base_figures(device=device), _estimate(run, device))
     footprint = add_up(run, evidence)
     peak = footprint.host.nbytes
     doubt = sum(item.error for item in footprint.items if item.name in SCRATCH_ITEMS)

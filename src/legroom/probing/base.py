@@ -1,9 +1,9 @@
 """What every run of the installed libraries needs: interpreter, torch, SB3 and the processes around them.
 
 These bytes depend on versions and builds (a CUDA build of torch doubles them), not on the run, and no arithmetic gives
-them. So a child process (`backends/base_child.py`) imports the libraries, makes a first tiny update, starts two
-workers, and reports; the figures are kept as JSON under the user's cache directory, one file per set of versions. A
-prediction by arithmetic never measures: it takes the cached figures, or the shipped ones with a wider error.
+them. So a child process (`backends/base_child.py`) imports the libraries, makes a first tiny update, starts a worker if
+the run has any, and reports; the figures are kept as JSON under the user's cache directory, one file per set of
+versions. A prediction by arithmetic never measures: it takes the cached figures, or shipped ones with a wider error.
 
 Measured in anonymous pages plus all pages of mapped libraries: in the sum of PSS of a lone process tree the libraries'
 pages count once, whereas the child's own PSS would shrink whenever some other process on the machine has torch loaded.
@@ -12,7 +12,7 @@ pages count once, whereas the child's own PSS would shrink whenever some other p
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from legroom.catalog import load
@@ -45,25 +45,52 @@ DEFAULT_ERRORS = {
 }  # fmt: skip
 
 
-def base_figures(*, measure: bool, device: str = "cpu") -> BaseFigures:
-    """Return the base figures of the installed versions: cached, else measured if allowed, else the shipped ones.
+# What each stage of the child tells; `forkserver` includes what `trainer` does.
+STAGES = {
+    "trainer": {"trainer"},
+    "forkserver": {"trainer", "worker", "helpers"},
+    "fork": {"fork_worker", "fork_shared"},
+    "light": {"light_worker"},
+}
+
+
+def base_figures(*, needed: Collection[str] = (), device: str = "cpu") -> BaseFigures:
+    """Return the base figures of the installed versions: cached ones, and shipped ones where none are.
 
     A run on a GPU needs a CUDA build of torch; where another is installed, the shipped figures for one are taken.
+
+    Args:
+        needed: figures to measure now if they are not in the cache; by default none is.
     """
     versions = read_versions(LIBRARIES)
-    if device == "cuda" and versions.get("torch", "+cpu").endswith("+cpu"):
+    cpu_build = versions.get("torch", "+cpu").endswith("+cpu")
+    if device == "cuda" and cpu_build:
         return BaseFigures(**SHIPPED_CUDA, errors=DEFAULT_ERRORS, known=Known.DEFAULT, versions={"torch": "with CUDA"})
     path = _cache_path(versions)
-    figures = _read_cache(path)
-    if figures is None and measure and "torch" in versions and "stable-baselines3" in versions:
-        figures = _measure()
-        if figures is not None:
-            write_json(path, {"figures": figures, "versions": versions})
-    if figures is not None:
-        return BaseFigures(**figures, errors=MEASURED_ERRORS, known=Known.MEASURED, versions=versions)
-    cpu_build = versions.get("torch", "+cpu").endswith("+cpu")
+    measured = _read_cache(path)
+    missing = set(needed) - set(measured)
+    if missing and "torch" in versions and "stable-baselines3" in versions:
+        # One stage after the other: side by side they would be quicker, and take a gigabyte.
+        for stage in _stages_for(missing):
+            measured |= _measure(stage) or {}
+        write_json(path, {"figures": measured, "versions": versions})
     shipped = SHIPPED_CPU if cpu_build else SHIPPED_CUDA
-    return BaseFigures(**shipped, errors=DEFAULT_ERRORS, known=Known.DEFAULT, versions=versions)
+    errors = {name: (MEASURED_ERRORS if name in measured else DEFAULT_ERRORS)[name] for name in SHIPPED_CPU}
+    known = Known.MEASURED if "trainer" in measured else Known.DEFAULT
+    return BaseFigures(**(shipped | measured), errors=errors, known=known, versions=versions)
+
+
+def figures_for(workers: Collection[str], start_method: str | None) -> set[str]:
+    """Return the figures that matter to a run with these kinds of workers; a light alternative is always weighed."""
+    if not {"subproc", "light"} & set(workers):
+        return {"trainer"}
+    forked = STAGES["fork"] if start_method == "fork" else set()
+    return STAGES["forkserver"] | STAGES["light"] | forked
+
+
+def _stages_for(missing: set[str]) -> list[str]:
+    stages = [stage for stage in ("forkserver", "fork", "light") if (STAGES[stage] - {"trainer"}) & missing]
+    return stages if "forkserver" in stages or "trainer" not in missing else ["trainer", *stages]
 
 
 def _cache_path(versions: Mapping[str, str]) -> Path:
@@ -77,13 +104,13 @@ def _system() -> str:
     return " ".join((os.uname().sysname, os.uname().machine)) if hasattr(os, "uname") else os.name
 
 
-def _read_cache(path: Path) -> dict[str, int] | None:
+def _read_cache(path: Path) -> dict[str, int]:
     content = read_json(path)
     figures = content.get("figures") if isinstance(content, dict) else None
-    if not isinstance(figures, dict) or set(figures) != set(SHIPPED_CPU):
-        return None
-    return figures if all(type(n) is int and 0 <= n < 1 << 40 for n in figures.values()) else None
+    if not isinstance(figures, dict) or not set(figures) <= set(SHIPPED_CPU):
+        return {}
+    return figures if all(type(n) is int and 0 <= n < 1 << 40 for n in figures.values()) else {}
 
 
-def _measure() -> dict[str, int] | None:
-    return load("probing.measure_base")(CHILD, set(SHIPPED_CPU))
+def _measure(stage: str) -> dict[str, int] | None:
+    return load("probing.measure_base")(CHILD, stage, STAGES[stage])

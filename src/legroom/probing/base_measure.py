@@ -11,17 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-STAGES = ("forkserver", "fork", "light")
 TIMEOUT_S = 120
 
 
-def measure_base(child: Path, wanted: set[str]) -> dict[str, int] | None:
-    """Return the figures the child script reports, None where it cannot run or does not report all that is wanted."""
-    # Side by side: half the time, and none of the figures depends on what else is running.
-    children = [_start_child(child, stage) for stage in STAGES]
-    reports = [_read_child(process) for process in children]
-    figures = {name: nbytes for report in reports if report is not None for name, nbytes in report.items()}
-    return figures if set(figures) == wanted else None
+def measure_base(child: Path, stage: str, wanted: set[str]) -> dict[str, int] | None:
+    """Return the figures one stage of the child script reports, None where it cannot run or reports something else."""
+    report = _read_child(_start_child(child, stage))
+    return report if report is not None and set(report) == wanted else None
 
 
 def _start_child(script: Path, stage: str) -> subprocess.Popen[bytes] | None:
