@@ -103,7 +103,9 @@ def test_one_tensor_at_a_time_needs_less_than_foreach():
 
 @pytest.mark.parametrize("name", ["torch.nn.ReLU", "nn.ReLU", "ReLU"])
 def test_activation_functions_are_found_by_name(name):
-    trace_run(make_run(policy={"kwargs": {"activation_fn": name, "net_arch": {"pi": [8], "vf": [4]}}}), "cpu")
+    net = trace_run(make_run(policy={"kwargs": {"activation_fn": name, "net_arch": {"pi": [8], "vf": [4]}}}), "cpu")
+    assert net.traced
+    assert net.parameters > 0
 
 
 def test_frames_are_stacked_and_images_turned_before_the_network_sees_them():

@@ -206,3 +206,18 @@ def test_no_host_band_is_wider_than_ten_per_cent(device: str) -> None:
         allowed = max(0.1 * run["host"]["peak"], 60_000_000)
         assert high - run["host"]["peak"] <= allowed, run["name"]
         assert run["host"]["peak"] - low <= allowed, run["name"]
+
+
+def test_a_backend_that_cannot_be_predicted_is_refused_and_not_priced_at_nothing(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(
+        "backend: rllib\nalgo: PPO\n"
+        "env: {spaces: {observation: {type: box, shape: [4]}, action: {type: discrete, n: 2}}}\n"
+    )
+    done = legroom("predict", "run.yaml", "--mode", "arithmetic", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "rllib" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_version_is_the_packages() -> None:
+    assert legroom("--version").stdout == "legroom 0.1.0\n"

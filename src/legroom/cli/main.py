@@ -8,6 +8,7 @@ from importlib import import_module
 
 import typer
 
+from legroom import __version__
 from legroom.cli.overrides import rewrite_overrides
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, LegroomError
 
@@ -18,7 +19,6 @@ COMMANDS = {
     "workloads": "legroom.cli.workloads",
     "schema": "legroom.cli.schema",
 }
-VERSION = "0.1.0"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
-        sys.stdout.write(f"legroom {VERSION}\n")
+        sys.stdout.write(f"legroom {__version__}\n")
         return EXIT_GOOD
     called = [name for name in COMMANDS if name == arguments[0]] if arguments else []
     app = _build(called or list(COMMANDS))

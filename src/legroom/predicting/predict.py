@@ -74,12 +74,21 @@ def gather_all(
     runs: Sequence[Run], machine: Machine, *, mode: Mode = "auto", device: DeviceName | None = None
 ) -> list[tuple[Run, Evidence]]:
     """Return the same for several runs, which share the cost of importing the libraries."""
+    for run in runs:
+        if run.backend == "rllib":  # its parts do not exist, and a bill of nothing would look like good news
+            raise BadInput(
+                f"{run.name}: runs of backend rllib are read but cannot be predicted yet",
+                path=run.source,
+                hint="backend: sb3 predicts the same algorithm on one machine",
+            )
     built = [_with_spaces(run, mode) for run in runs]
     devices = [device or choose_device(run, machine) for run in runs]
     looks = _look([run for run, _ in built], devices, machine, mode)
     gathered = []
     for (run, env_nbytes), where, look in zip(built, devices, looks, strict=True):
         notes = list(look.notes)
+        if run.backend == "brax" and mode != "arithmetic":
+            notes.append("brax runs are predicted by arithmetic; the size of an environment's state is a default")
         if where == "cuda" and not machine.gpus:
             notes.append("no GPU here: what the CUDA driver itself keeps in host memory is not included")
         evidence = Evidence(
