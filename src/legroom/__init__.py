@@ -5,6 +5,8 @@
     legroom.predict_model(model)                            the same for a live SB3 model
     legroom.read("mine:full")                               a Run from a file or a name
     legroom.MemoryCallback()                                predicted and measured memory in SB3's logger
+    legroom.lean(PPO, "CnnPolicy", env, n_steps=2048)       the algorithm with lossless storage in little memory
+    legroom.LeanRolloutBuffer, LeanReplayBuffer, …          the same by SB3's own hooks, rollout_buffer_class=…
 
 Importing legroom imports none of the heavy libraries; the names above are resolved on first use.
 """
@@ -12,7 +14,16 @@ Importing legroom imports none of the heavy libraries; the names above are resol
 from legroom.lazily import lazy_exports
 
 __version__ = "0.1.0"
-__all__ = ["MemoryCallback", "predict", "predict_model", "probe", "read"]
+_STORING = (
+    "LeanDictReplayBuffer",
+    "LeanDictRolloutBuffer",
+    "LeanMaskableDictRolloutBuffer",
+    "LeanMaskableRolloutBuffer",
+    "LeanReplayBuffer",
+    "LeanRolloutBuffer",
+    "lean",
+)
+__all__ = ["MemoryCallback", "predict", "predict_model", "probe", "read", *_STORING]
 
 __getattr__ = lazy_exports(
     __name__,
@@ -22,5 +33,6 @@ __getattr__ = lazy_exports(
         "read": "legroom.reading",
         "probe": "legroom.probing",
         "MemoryCallback": "sb3.MemoryCallback",
+        **{name: f"storing.{name}" for name in _STORING},
     },
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from legroom.errors import MissingExtra
 
+# fmt: off
 CATALOG: dict[str, tuple[str, str, str]] = {
     "predicting.gpu_items": ("legroom.predicting.gpu:gpu_items", "", ""),
     "predicting.brax_items": ("legroom.predicting.brax:brax_items", "", ""),
@@ -21,8 +22,18 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "sb3.trace": ("legroom.backends.sb3_trace:trace_run", "sb3", "stable-baselines3"),
     "sb3.run_from_call": ("legroom.backends.sb3_call:run_from_call", "sb3", "stable-baselines3"),
     "sb3.run_from_model": ("legroom.backends.sb3_call:run_from_model", "sb3", "stable-baselines3"),
+    "storing.lean": ("legroom.storing.lean:lean", "sb3", "stable-baselines3"),
+    "storing.LeanRolloutBuffer": ("legroom.storing.rollout:LeanRolloutBuffer", "sb3", "stable-baselines3"),
+    "storing.LeanDictRolloutBuffer": ("legroom.storing.rollout:LeanDictRolloutBuffer", "sb3", "stable-baselines3"),
+    "storing.LeanMaskableRolloutBuffer": ("legroom.storing.maskable:LeanMaskableRolloutBuffer", "sb3", "sb3-contrib"),
+    "storing.LeanMaskableDictRolloutBuffer": (
+        "legroom.storing.maskable:LeanMaskableDictRolloutBuffer", "sb3", "sb3-contrib",
+    ),
+    "storing.LeanReplayBuffer": ("legroom.storing.replay:LeanReplayBuffer", "sb3", "stable-baselines3"),
+    "storing.LeanDictReplayBuffer": ("legroom.storing.replay:LeanDictReplayBuffer", "sb3", "stable-baselines3"),
     "sb3.MemoryCallback": ("legroom.backends.sb3_callback:MemoryCallback", "sb3", "stable-baselines3"),
 }
+# fmt: on
 
 _EXTRA_PACKAGES = {
     "torch", "gymnasium", "stable_baselines3", "sb3_contrib", "cloudpickle", "jax", "brax", "mujoco", "ray", "pyboy",

@@ -1,0 +1,423 @@
+/* Lossless lean storage of frames that resemble each other: the C core of legroom.storing.
+ *
+ * A Store keeps, for each of several streams (one per environment), a sequence of frames of one size. A frame is cut
+ * into pages; a page gets a new *version* only when its bytes change. A version is a record in an arena:
+ *
+ *   RAW    the page's bytes              (shared by all versions with the same content, in any stream, at any time)
+ *   LZ4    the same, LZ4-compressed      (where that saves at least an eighth)
+ *   CONST  one 32-bit word, repeated
+ *   DELTA  the words that differ from the page's previous version
+ *   PATCH  an LZ4 block whose dictionary is the page's previous version: what moved (a scrolling picture) costs little
+ *
+ * Reading frame t of a page finds its last version not after t, goes back to the last one that stands for itself, and
+ * applies the changes up to t. A chain of changes is cut when applying it costs more than copying CHAIN_LIMIT pages.
+ * Everything compares raw 32-bit words, so NaN and -0.0 are safe and one kernel serves every dtype.
+ *
+ * Only the buffer protocol and the stable ABI are used; the GIL is released around all work; one lock per Store keeps
+ * readers and the writer apart. Out of memory leaves the store as it was before the call.
+ *
+ * _words.h: hashes and deltas; _lz4.h: the codec; _records.h: structures and reading; _store.h: writing; _dump.h: to
+ * bytes and back; this file: the Python type.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#include "_dump.h"
+
+typedef struct {
+    PyObject_HEAD
+    PyThread_type_lock lock;
+    store s;
+} Store;
+
+static PyTypeObject *store_type;
+
+static PyObject *raise(int problem, int system_error) {
+    if (problem == NO_MEMORY) return PyErr_NoMemory();
+    if (problem == MALFORMED) { PyErr_SetString(PyExc_ValueError, "stored bytes are damaged"); return NULL; }
+    errno = system_error;
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+static void enter(Store *self) {
+    if (PyThread_acquire_lock(self->lock, NOWAIT_LOCK)) return;
+    Py_BEGIN_ALLOW_THREADS
+    PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    Py_END_ALLOW_THREADS
+}
+static void leave(Store *self) { PyThread_release_lock(self->lock); }
+
+static void store_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    close_store(&((Store *)self)->s);
+    if (((Store *)self)->lock) PyThread_free_lock(((Store *)self)->lock);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", NULL};
+    Py_ssize_t n_streams, frame_bytes, n_stack = 1, outer = 1, page_bytes = 0;
+    int newest_first = 0, compress = 1, fd = -1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpi", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
+                                     &page_bytes, &compress, &fd)) return NULL;
+    if (n_streams < 1 || n_streams > 1 << 24 || frame_bytes < 1 || frame_bytes > (Py_ssize_t)1 << 31 || n_stack < 1 || n_stack > 1 << 16
+        || outer < 1 || frame_bytes % outer || page_bytes < 0 || page_bytes % 8 || (page_bytes && page_bytes < 64)
+        || page_bytes > (Py_ssize_t)MAX_PAGE_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "sizes out of range");
+        return NULL;
+    }
+    Store *self = (Store *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!self) return NULL;
+    self->lock = PyThread_allocate_lock();
+    self->s.newest_first = newest_first; self->s.compress = compress; self->s.fd = fd;
+    if (!self->lock || open_store(&self->s, (uint32_t)n_streams, (uint32_t)frame_bytes, (uint32_t)n_stack, (uint32_t)outer, (uint32_t)page_bytes)) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    return (PyObject *)self;
+}
+
+static int refuse_sealed(const Store *self) {
+    if (self->s.sealed) PyErr_SetString(PyExc_ValueError, "this store is sealed: it is only read from now on");
+    return self->s.sealed;
+}
+
+static inline size_t observation_bytes(const store *s) { return (size_t)s->n_stack * s->frame_bytes; }
+
+static PyObject *store_append(PyObject *object, PyObject *args) {
+    Store *self = (Store *)object;
+    Py_buffer obs;
+    Py_ssize_t stream;
+    if (refuse_sealed(self) || !PyArg_ParseTuple(args, "ny*", &stream, &obs)) return NULL;
+    if (stream < 0 || stream >= self->s.n_streams || obs.len != (Py_ssize_t)observation_bytes(&self->s)) {
+        PyErr_Format(PyExc_ValueError, "stream %zd of %u, %zd bytes instead of %zu", stream, self->s.n_streams, obs.len,
+                     observation_bytes(&self->s));
+        PyBuffer_Release(&obs);
+        return NULL;
+    }
+    int64_t number;
+    int system_error;
+    enter(self);
+    Py_BEGIN_ALLOW_THREADS
+    number = append_observation(&self->s, (uint32_t)stream, obs.buf);
+    system_error = errno;
+    Py_END_ALLOW_THREADS
+    leave(self);
+    PyBuffer_Release(&obs);
+    return number < 0 ? raise((int)number, system_error) : PyLong_FromLongLong(number);
+}
+
+/* One observation for every stream, in order; their numbers go to `numbers`. */
+static PyObject *store_append_all(PyObject *object, PyObject *args) {
+    Store *self = (Store *)object;
+    Py_buffer obs, numbers;
+    if (refuse_sealed(self) || !PyArg_ParseTuple(args, "y*w*", &obs, &numbers)) return NULL;
+    size_t each = observation_bytes(&self->s);
+    int64_t number = 0;
+    int system_error = 0, fits = (size_t)obs.len == each * self->s.n_streams && (size_t)numbers.len == 4u * self->s.n_streams;
+    if (fits) {
+        enter(self);
+        Py_BEGIN_ALLOW_THREADS
+        for (uint32_t stream = 0; stream < self->s.n_streams && number >= 0; stream++) {
+            number = append_observation(&self->s, stream, (const unsigned char *)obs.buf + stream * each);
+            uint32_t short_number = (uint32_t)number;
+            if (number >= 0) memcpy((unsigned char *)numbers.buf + 4 * (size_t)stream, &short_number, 4);
+        }
+        system_error = errno;
+        Py_END_ALLOW_THREADS
+        leave(self);
+    }
+    PyBuffer_Release(&obs); PyBuffer_Release(&numbers);
+    if (!fits) { PyErr_SetString(PyExc_ValueError, "one observation and one uint32 per stream are needed"); return NULL; }
+    if (number < 0) return raise((int)number, system_error);
+    Py_RETURN_NONE;
+}
+
+/* Reads observation i from stores[which[i]] (or stores[0]) for all i, and the following ones where `nexts` is given;
+ * -4 for a number that does not exist. The GIL is not held. */
+#define NO_SUCH (-4)
+static int read_all(Store *const *stores, Py_ssize_t n_stores, const unsigned char *which, const unsigned char *streams,
+                    const unsigned char *numbers, const unsigned char *nexts, Py_ssize_t count, unsigned char *out, unsigned char *out_next) {
+    size_t each = observation_bytes(&stores[0]->s);
+    uint32_t n_stack = stores[0]->s.n_stack;
+    unsigned char *room = take(reader_room(&stores[0]->s));
+    Store *locked = NULL;
+    int problem = room ? 0 : NO_MEMORY;
+    for (Py_ssize_t i = 0; i < count && !problem; i++) {
+        uint32_t at = which ? load32(which + 4 * i) : 0, stream = load32(streams + 4 * i), number = load32(numbers + 4 * i), next = number;
+        if (at >= (size_t)n_stores) { problem = NO_SUCH; break; }
+        if (stores[at] != locked) {
+            if (locked) PyThread_release_lock(locked->lock);
+            locked = stores[at];
+            PyThread_acquire_lock(locked->lock, WAIT_LOCK);
+        }
+        const store *s = &locked->s;
+        if (nexts) next = load32(nexts + 4 * i);
+        if (stream >= s->n_streams || number >= s->length[stream] || number + 1 < n_stack || next >= s->length[stream] || next + 1 < n_stack) {
+            problem = NO_SUCH;
+            break;
+        }
+        unsigned char *to = out + i * each, *to_next = out_next + (nexts ? i * each : 0);
+        if (!nexts) problem = read_observations(s, stream, number, to, NULL, room);
+        else if (next == number + 1) problem = read_observations(s, stream, number, to, to_next, room);
+        else {
+            problem = read_observations(s, stream, number, to, NULL, room);
+            if (!problem) problem = read_observations(s, stream, next, to_next, NULL, room);
+        }
+    }
+    if (locked) PyThread_release_lock(locked->lock);
+    free(room);
+    return problem;
+}
+
+static PyObject *finish_reading(int problem, int system_error) {
+    if (problem == NO_SUCH) { PyErr_SetString(PyExc_IndexError, "no such observation"); return NULL; }
+    if (problem) return raise(problem, system_error);
+    Py_RETURN_NONE;
+}
+
+static PyObject *store_read(PyObject *object, PyObject *args) {
+    Store *self = (Store *)object;
+    Py_buffer streams, numbers, out;
+    if (!PyArg_ParseTuple(args, "y*y*w*", &streams, &numbers, &out)) return NULL;
+    Py_ssize_t count = streams.len / 4;
+    int problem = NO_SUCH, system_error = 0;
+    if (streams.len % 4 == 0 && numbers.len == streams.len && out.len == (Py_ssize_t)(count * observation_bytes(&self->s))) {
+        Py_BEGIN_ALLOW_THREADS
+        problem = read_all(&self, 1, NULL, streams.buf, numbers.buf, NULL, count, out.buf, NULL);
+        system_error = errno;
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&streams); PyBuffer_Release(&numbers); PyBuffer_Release(&out);
+    return finish_reading(problem, system_error);
+}
+
+/* Borrows the Stores of a tuple; NULL with an exception set unless all have the same geometry. */
+static Store **stores_of(PyObject *tuple, Py_ssize_t n) {
+    Store **stores = PyMem_Malloc((size_t)n * sizeof *stores);
+    if (!stores) { PyErr_NoMemory(); return NULL; }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *one = PyTuple_GetItem(tuple, i);
+        if (one && PyObject_TypeCheck(one, store_type)) {
+            const store *a = &((Store *)one)->s, *b = i ? &stores[0]->s : a;
+            stores[i] = (Store *)one;
+            if (a->frame_bytes == b->frame_bytes && a->n_stack == b->n_stack && a->outer == b->outer && a->newest_first == b->newest_first
+                && a->page_bytes == b->page_bytes) continue;
+        }
+        PyMem_Free(stores);
+        PyErr_SetString(PyExc_ValueError, "stores of one geometry are needed");
+        return NULL;
+    }
+    return stores;
+}
+
+static PyObject *gather_some(PyObject *args, int pairs) {
+    PyObject *tuple;
+    Py_buffer which, streams, numbers, nexts = {0}, out, out_next = {0};
+    if (!(pairs ? PyArg_ParseTuple(args, "O!y*y*y*y*w*w*", &PyTuple_Type, &tuple, &which, &streams, &numbers, &nexts, &out, &out_next)
+                : PyArg_ParseTuple(args, "O!y*y*y*w*", &PyTuple_Type, &tuple, &which, &streams, &numbers, &out))) return NULL;
+    Py_ssize_t n = PyTuple_Size(tuple), count = streams.len / 4;
+    int problem = NO_SUCH, system_error = 0;
+    Store **stores = n ? stores_of(tuple, n) : NULL;
+    if (stores) {
+        Py_ssize_t bytes = (Py_ssize_t)(count * observation_bytes(&stores[0]->s));
+        if (streams.len % 4 == 0 && which.len == streams.len && numbers.len == streams.len && out.len == bytes
+            && (!pairs || (nexts.len == streams.len && out_next.len == bytes))) {
+            Py_BEGIN_ALLOW_THREADS
+            problem = read_all(stores, n, which.buf, streams.buf, numbers.buf, pairs ? nexts.buf : NULL, count, out.buf, out_next.buf);
+            system_error = errno;
+            Py_END_ALLOW_THREADS
+        }
+        PyMem_Free(stores);
+    }
+    PyBuffer_Release(&which); PyBuffer_Release(&streams); PyBuffer_Release(&numbers); PyBuffer_Release(&out);
+    if (pairs) { PyBuffer_Release(&nexts); PyBuffer_Release(&out_next); }
+    return PyErr_Occurred() ? NULL : finish_reading(problem, system_error);
+}
+static PyObject *gather(PyObject *module, PyObject *args) { (void)module; return gather_some(args, 0); }
+static PyObject *gather_pairs(PyObject *module, PyObject *args) { (void)module; return gather_some(args, 1); }
+
+static PyObject *store_length(PyObject *object, PyObject *args) {
+    Store *self = (Store *)object;
+    Py_ssize_t stream;
+    if (!PyArg_ParseTuple(args, "n", &stream)) return NULL;
+    if (stream < 0 || stream >= self->s.n_streams) { PyErr_SetString(PyExc_IndexError, "no such stream"); return NULL; }
+    enter(self);
+    uint32_t length = self->s.length[stream];
+    leave(self);
+    return PyLong_FromUnsignedLong(length);
+}
+
+static uint64_t resident_bytes(const store *s) {
+    uint64_t bytes = 0;         /* touched memory pages: those below `used` */
+    for (uint32_t i = s->first_resident; i < s->n_arenas; i++) bytes += (s->arenas[i].used + 4095u) & ~4095u;
+    return bytes;
+}
+
+static PyObject *store_resident(PyObject *object, PyObject *ignored) {
+    (void)ignored;
+    Store *self = (Store *)object;
+    enter(self);
+    uint64_t bytes = resident_bytes(&self->s);
+    leave(self);
+    return PyLong_FromUnsignedLongLong(bytes);
+}
+
+static PyObject *store_nbytes(PyObject *object, PyObject *ignored) {
+    (void)ignored;
+    Store *self = (Store *)object;
+    static const char *const kinds[KINDS] = {"raw", "lz4", "const", "delta", "patch"};
+    enter(self);
+    const store copy = self->s;
+    uint64_t arenas = resident_bytes(&copy), spilled = 0;
+    for (uint32_t i = 0; i < copy.first_resident; i++) spilled += copy.arenas[i].used;
+    leave(self);
+    uint64_t index = copy.nbytes_versions + (uint64_t)copy.n_streams * copy.n_pages * sizeof(page) + (uint64_t)copy.table_size * sizeof(slot)
+                     + copy.cap_arenas * sizeof(arena);
+    uint64_t current = copy.nbytes_now + (copy.tail ? copy.n_streams * (uint64_t)observation_bytes(&copy) : 0);
+    PyObject *result = Py_BuildValue("{s:K,s:K,s:K,s:K}", "arenas", (unsigned long long)arenas, "index", (unsigned long long)index, "current",
+                                     (unsigned long long)current, "spilled", (unsigned long long)spilled);
+    for (int k = 0; result && k < KINDS; k++) {
+        PyObject *entry = Py_BuildValue("(KK)", (unsigned long long)copy.records[k], (unsigned long long)copy.payload[k]);
+        if (!entry || PyDict_SetItemString(result, kinds[k], entry)) Py_CLEAR(result);
+        Py_XDECREF(entry);
+    }
+    return result;
+}
+
+static PyObject *store_spill(PyObject *object, PyObject *args) {
+    Store *self = (Store *)object;
+    unsigned long long keep;
+    if (!PyArg_ParseTuple(args, "K", &keep)) return NULL;
+    if (self->s.fd < 0) { PyErr_SetString(PyExc_ValueError, "this store has no file to spill to"); return NULL; }
+    int problem, system_error;
+    enter(self);
+    Py_BEGIN_ALLOW_THREADS
+    problem = spill_arenas(&self->s, keep);
+    system_error = errno;
+    Py_END_ALLOW_THREADS
+    leave(self);
+    if (problem) return raise(problem, system_error);
+    Py_RETURN_NONE;
+}
+
+static PyObject *store_seal(PyObject *object, PyObject *ignored) {
+    (void)ignored;
+    Store *self = (Store *)object;
+    enter(self);
+    if (!self->s.sealed) seal_store(&self->s);
+    leave(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *store_n_arenas(PyObject *object, PyObject *ignored) {
+    (void)ignored;
+    return PyLong_FromUnsignedLong(((Store *)object)->s.n_arenas);
+}
+
+static PyObject *store_dump_index(PyObject *object, PyObject *ignored) {
+    (void)ignored;
+    Store *self = (Store *)object;
+    enter(self);
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(4 * index_words(&self->s)));
+    if (bytes) write_index(&self->s, (uint32_t *)(void *)PyBytes_AsString(bytes));
+    leave(self);
+    return bytes;
+}
+
+static PyObject *store_dump_arena(PyObject *object, PyObject *args) {
+    Store *self = (Store *)object;
+    Py_ssize_t i;
+    if (!PyArg_ParseTuple(args, "n", &i)) return NULL;
+    enter(self);
+    PyObject *bytes = NULL;
+    int problem = 0;
+    if (i < 0 || i >= self->s.n_arenas) PyErr_SetString(PyExc_IndexError, "no such arena");
+    else bytes = PyBytes_FromStringAndSize(NULL, self->s.arenas[i].used);
+    if (bytes) problem = copy_arena(&self->s, (uint32_t)i, (unsigned char *)PyBytes_AsString(bytes));
+    leave(self);
+    if (problem) { int system_error = errno; Py_CLEAR(bytes); return raise(problem, system_error); }
+    return bytes;
+}
+
+static PyObject *store_load(PyObject *object, PyObject *args) {
+    Store *self = (Store *)object;
+    PyObject *list;
+    Py_buffer index;
+    if (refuse_sealed(self) || !PyArg_ParseTuple(args, "y*O!", &index, &PyList_Type, &list)) return NULL;
+    Py_ssize_t n = PyList_Size(list);
+    const unsigned char **arenas = PyMem_Calloc((size_t)n + 1, sizeof *arenas);
+    size_t *sizes = PyMem_Calloc((size_t)n + 1, sizeof *sizes);
+    uint32_t *words = PyMem_Malloc((size_t)index.len + 4);     /* a copy, since the buffer need not be aligned */
+    int problem = arenas && sizes && words ? 0 : NO_MEMORY, system_error = 0;
+    for (Py_ssize_t i = 0; i < n && !problem; i++) {
+        char *bytes;
+        Py_ssize_t size;
+        if (PyBytes_AsStringAndSize(PyList_GetItem(list, i), &bytes, &size)) goto done;
+        arenas[i] = (unsigned char *)bytes; sizes[i] = (size_t)size;
+    }
+    if (!problem && index.len % 4) problem = MALFORMED;
+    if (!problem) {
+        memcpy(words, index.buf, (size_t)index.len);
+        enter(self);
+        if (self->s.n_arenas) problem = MALFORMED;      /* only into an empty store */
+        else problem = load_store(&self->s, words, (size_t)index.len / 4, arenas, sizes, (uint32_t)n);
+        system_error = errno;
+        leave(self);
+    }
+    if (problem) raise(problem, system_error);
+done:
+    PyMem_Free(arenas); PyMem_Free(sizes); PyMem_Free(words);
+    PyBuffer_Release(&index);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
+#ifdef LEGROOM_FAIL_ALLOC
+static PyObject *fail_after(PyObject *module, PyObject *args) {
+    (void)module;
+    long long n;
+    if (!PyArg_ParseTuple(args, "L", &n)) return NULL;
+    fail_countdown = n;
+    Py_RETURN_NONE;
+}
+#endif
+
+static PyMethodDef methods[] = {
+    {"append", store_append, METH_VARARGS, "append(stream, observation) -> number of its newest frame"},
+    {"append_all", store_append_all, METH_VARARGS, "append_all(observations, numbers): one for every stream"},
+    {"read", store_read, METH_VARARGS, "read(streams, numbers, out): uint32 arrays of equal length"},
+    {"length", store_length, METH_VARARGS, "length(stream) -> frames in it"},
+    {"nbytes", store_nbytes, METH_NOARGS, "nbytes() -> bytes by purpose, and (records, bytes) by kind"},
+    {"resident", store_resident, METH_NOARGS, "resident() -> bytes of arenas in memory"},
+    {"spill", store_spill, METH_VARARGS, "spill(keep_bytes): moves the oldest arenas to the file"},
+    {"seal", store_seal, METH_NOARGS, "seal(): gives back what only writing needs; the store is only read from now on"},
+    {"n_arenas", store_n_arenas, METH_NOARGS, "n_arenas() -> arenas, in memory and on disk"},
+    {"dump_index", store_dump_index, METH_NOARGS, "dump_index() -> bytes that load() takes"},
+    {"dump_arena", store_dump_arena, METH_VARARGS, "dump_arena(i) -> bytes that load() takes"},
+    {"load", store_load, METH_VARARGS, "load(index, arenas): fills an empty store of the same geometry"},
+    {NULL, NULL, 0, NULL},
+};
+static PyMethodDef functions[] = {
+    {"gather", gather, METH_VARARGS, "gather(stores, which, streams, numbers, out): read from several stores"},
+    {"gather_pairs", gather_pairs, METH_VARARGS, "gather_pairs(stores, which, streams, numbers, nexts, out, out_next)"},
+#ifdef LEGROOM_FAIL_ALLOC
+    {"fail_after", fail_after, METH_VARARGS, "fail_after(n): the n-th allocation from now fails; 0: none"},
+#endif
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot slots[] = {
+    {Py_tp_new, store_new}, {Py_tp_dealloc, store_dealloc}, {Py_tp_methods, methods},
+    {Py_tp_doc, "Frames of one size in several streams, stored once where they repeat."}, {0, NULL},
+};
+static PyType_Spec spec = {"legroom.storing._core.Store", sizeof(Store), 0, Py_TPFLAGS_DEFAULT, slots};
+static int exec_module(PyObject *module) {
+    PyObject *type = PyType_FromSpec(&spec);
+    if (!type) return -1;
+    store_type = (PyTypeObject *)type;      /* kept for good: gather() checks its arguments against it */
+    return PyModule_AddObjectRef(module, "Store", type);
+}
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, exec_module}, {0, NULL}};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_core", "The C core of lean storage.", 0, functions, module_slots, NULL, NULL, NULL};
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&module); }

@@ -1,0 +1,213 @@
+/* What a store holds and how it is read: arenas, records, versions of pages. No Python here. See _core.c. */
+#ifndef LEGROOM_RECORDS_H
+#define LEGROOM_RECORDS_H
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "_lz4.h"
+
+#define ARENA_BYTES ((size_t)1 << 20)
+#define CHAIN_LIMIT 2u          /* pages' worth of changes before a page is written anew */
+#define PATCH_WORK 4u           /* decoding a patch counts as this part of a page */
+#define BASE 0x80000000u        /* marks a version that needs no earlier one */
+#define NONE 0xFFFFFFFFu
+#define MAX_PAGE_BYTES 32768u
+#define SINGLE_PAGE 8192u       /* frames up to this size are one page */
+#define DEFAULT_PAGE 4096u
+#define SMALL_FRAME 2048u       /* frames up to this size have records at multiples of 4 bytes, others of 8 */
+#define KIND_BITS 3
+#define NO_MEMORY (-1)
+#define SYSTEM_ERROR (-2)       /* errno says which */
+#define MALFORMED (-3)
+
+enum kind { RAW, LZ4, CONST, DELTA, PATCH, KINDS };
+
+typedef struct { uint32_t time, ref; } version;
+typedef struct {
+    version *versions;
+    uint32_t length, capacity;
+    uint32_t chain;             /* work that decoding the last version costs beyond its base, in bytes of copying */
+    uint32_t stale;             /* whether `now` is not the last version's bytes */
+    unsigned char *now;         /* the page's current bytes: a private copy, or the RAW record itself */
+    unsigned char *spare;       /* the private copy's memory, kept while `now` points into an arena */
+} page;
+typedef struct { unsigned char *bytes; uint32_t used; } arena;
+typedef struct { uint32_t tag, ref; } slot;
+typedef struct { uint32_t kind, size; } header;
+
+typedef struct {
+    uint32_t n_streams, n_pages, page_bytes, last_bytes, frame_bytes, unit;
+    uint32_t n_stack, outer;    /* an observation is [outer][n_stack][frame_bytes / outer] */
+    int newest_first, padded, compress, sealed;
+    uint32_t *length;           /* frames per stream */
+    page *pages;                /* [stream][page] */
+    arena *arenas; uint32_t n_arenas, cap_arenas;
+    uint32_t first_resident;    /* arenas before this one are on disk */
+    int fd;                     /* where arenas are spilled to, or -1 */
+    slot *table; uint32_t table_size, table_used;
+    uint32_t hits, inserts;     /* of the table, since it last grew */
+    uint64_t nbytes_versions, nbytes_now, payload[KINDS], records[KINDS];
+    uint32_t literal_size;      /* moving average of what a literal costs, in bytes */
+    uint32_t futile, patch_futile;  /* literals and patches in a row that did not compress */
+    unsigned char *scratch;     /* one page, compressed or decoded */
+    unsigned char *pair;        /* a page before and after */
+    unsigned char *room;        /* what reading a record and decoding a page need, for the writer */
+    uint32_t *tokens;           /* one page of delta tokens, worst case */
+    uint32_t *changed;          /* pages that the frame being written changes */
+    unsigned char *assembled;   /* one frame put together from an observation, zero-padded */
+    unsigned char *tail;        /* the last observation of each stream, where frames are stacked */
+} store;
+
+/* ---- memory: arenas come from mmap, so that untouched pages cost nothing and freed ones really go ---- */
+
+#ifdef LEGROOM_FAIL_ALLOC
+static int64_t fail_countdown;
+static int must_fail(void) { return fail_countdown > 0 && --fail_countdown == 0; }
+#else
+static inline int must_fail(void) { return 0; }
+#endif
+
+static void *take(size_t n) { return must_fail() ? NULL : malloc(n ? n : 1); }
+static void *take_zeroed(size_t n, size_t each) { return must_fail() ? NULL : calloc(n ? n : 1, each); }
+static void *resize(void *p, size_t n) { return must_fail() ? NULL : realloc(p, n); }
+static unsigned char *take_arena(void) {
+    void *p = must_fail() ? MAP_FAILED : mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* ---- records: a 32-bit header (kind, size), the payload, padding to the unit ---- */
+
+static inline uint32_t page_size(const store *s, uint32_t p) { return p + 1 < s->n_pages ? s->page_bytes : s->last_bytes; }
+static inline header unpack(const void *at) {
+    uint32_t packed = load32(at);
+    return (header){packed & ((1u << KIND_BITS) - 1), packed >> KIND_BITS};
+}
+static inline size_t room_bytes(const store *s) { return 3 * (size_t)s->page_bytes; }
+
+static int read_fully(int fd, void *to, size_t n, uint64_t at) {
+    for (size_t done = 0; done < n;) {
+        ssize_t got = pread(fd, (char *)to + done, n - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) { if (!got) errno = EIO; return SYSTEM_ERROR; }
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+/* Returns a record's payload and header; from disk it is read into `room`, which holds one page. NULL: errno says why. */
+static const unsigned char *find_record(const store *s, uint32_t ref, header *h, unsigned char *room) {
+    uint64_t at = (uint64_t)ref * s->unit;
+    const arena *a = &s->arenas[at / ARENA_BYTES];
+    uint32_t offset = (uint32_t)(at % ARENA_BYTES), packed;
+    if (a->bytes) { *h = unpack(a->bytes + offset); return a->bytes + offset + 4; }
+    if (read_fully(s->fd, &packed, 4, at)) return NULL;
+    *h = unpack(&packed);
+    if (h->size > s->page_bytes) { errno = EIO; return NULL; }
+    return read_fully(s->fd, room, h->size, at + 4) ? NULL : room;
+}
+
+/* Appends a record and returns its reference, or NONE without memory. */
+static uint32_t add_record(store *s, uint32_t kind, const void *payload, uint32_t size) {
+    uint32_t need = (4 + size + s->unit - 1) / s->unit * s->unit;
+    if (!s->n_arenas || s->arenas[s->n_arenas - 1].used + need > ARENA_BYTES) {
+        if ((uint64_t)(s->n_arenas + 1) * (ARENA_BYTES / s->unit) >= NONE) return NONE;
+        if (s->n_arenas == s->cap_arenas) {
+            uint32_t capacity = s->cap_arenas ? 2 * s->cap_arenas : 4;
+            arena *grown = resize(s->arenas, capacity * sizeof *grown);
+            if (!grown) return NONE;
+            s->arenas = grown; s->cap_arenas = capacity;
+        }
+        unsigned char *bytes = take_arena();
+        if (!bytes) return NONE;
+        s->arenas[s->n_arenas++] = (arena){bytes, 0};
+    }
+    arena *a = &s->arenas[s->n_arenas - 1];
+    uint32_t packed = kind | size << KIND_BITS;
+    memcpy(a->bytes + a->used, &packed, 4);
+    memcpy(a->bytes + a->used + 4, payload, size);
+    uint32_t ref = (uint32_t)(((uint64_t)(s->n_arenas - 1) * ARENA_BYTES + a->used) / s->unit);
+    a->used += need;
+    s->payload[kind] += need; s->records[kind]++;
+    return ref;
+}
+
+static inline int is_constant_record(const store *s, uint32_t ref) {
+    header h;
+    return find_record(s, ref, &h, s->room) && h.kind == CONST;
+}
+
+/* ---- decoding a page ---- */
+
+/* Puts a base version's bytes into `out`. */
+static int load_base(const store *s, uint32_t ref, unsigned char *out, uint32_t size, unsigned char *room) {
+    header h;
+    const unsigned char *payload = find_record(s, ref, &h, room);
+    if (!payload) return SYSTEM_ERROR;
+    switch (h.kind) {
+    case RAW: if (h.size != size) return MALFORMED; memcpy(out, payload, size); return 0;
+    case LZ4: return lz_decode(payload, h.size, out, size, NULL) ? MALFORMED : 0;
+    case CONST: if (h.size != 4) return MALFORMED; fill_words(out, load32(payload), size); return 0;
+    }
+    return MALFORMED;
+}
+
+/* Returns the index of the page's last version not after `time`. A page that changes in every frame is found at once. */
+static uint32_t find_version(const page *g, uint32_t time) {
+    uint32_t low = 0, high = g->length;      /* versions[low] <= time < versions[high] */
+    if (time < high) {                       /* times increase by at least one, so version i is not before time i */
+        if ((g->versions[time].time & ~BASE) == time) return time;
+        high = time + 1;
+    }
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if ((g->versions[middle].time & ~BASE) <= time) low = middle; else high = middle;
+    }
+    return low;
+}
+
+/* Brings `out` from version `from` (its bytes are there already) or from nothing (from == NONE) to version `to`. */
+static int decode_page(const store *s, const page *g, uint32_t from, uint32_t to, unsigned char *out, uint32_t size, unsigned char *room) {
+    uint32_t start = to;
+    int problem;
+    while (!(g->versions[start].time & BASE) && start != from) start--;
+    if ((start != from || from == NONE) && (problem = load_base(s, g->versions[start].ref, out, size, room))) return problem;
+    for (uint32_t i = start + 1; i <= to; i++) {
+        header h;
+        const unsigned char *change = find_record(s, g->versions[i].ref, &h, room);
+        if (!change) return SYSTEM_ERROR;
+        if (h.kind == DELTA) { if (apply_delta(out, size, change, h.size)) return MALFORMED; continue; }
+        if (h.kind != PATCH) return MALFORMED;
+        unsigned char *before = room + s->page_bytes;
+        memcpy(before, out, size);
+        if (lz_decode(change, h.size, out, size, before)) return MALFORMED;
+    }
+    return 0;
+}
+
+/* Writes frames first .. first+n-1 of a stream to the places `out[0..n-1]`. */
+static int decode_frames(const store *s, uint32_t stream, uint32_t first, uint32_t n, unsigned char *const *out, unsigned char *room) {
+    const page *pages = s->pages + (size_t)stream * s->n_pages;
+    unsigned char *partial = room + 2 * (size_t)s->page_bytes;
+    for (uint32_t p = 0; p < s->n_pages; p++) {
+        const page *g = &pages[p];
+        uint32_t size = page_size(s, p), at = NONE;
+        size_t offset = (size_t)p * s->page_bytes;
+        int whole = offset + size <= s->frame_bytes, problem;     /* else the last page has padding that `out` has not */
+        unsigned char *previous = NULL;
+        for (uint32_t k = 0; k < n; k++) {
+            uint32_t moment = first + k, version = at == NONE ? find_version(g, moment) : at;
+            while (version + 1 < g->length && (g->versions[version + 1].time & ~BASE) <= moment) version++;
+            unsigned char *to = whole ? out[k] + offset : partial;
+            if (version == at) { if (to != previous) memcpy(to, previous, size); }
+            else {
+                if (at != NONE && to != previous && !(g->versions[version].time & BASE)) memcpy(to, previous, size);
+                if ((problem = decode_page(s, g, at, version, to, size, room))) return problem;
+            }
+            if (!whole) memcpy(out[k] + offset, partial, s->frame_bytes - offset);
+            at = version; previous = to;
+        }
+    }
+    return 0;
+}
+#endif

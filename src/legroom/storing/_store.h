@@ -1,0 +1,349 @@
+/* How a store is written: literals kept once, changes, frames, observations, spilling. No Python here. See _core.c. */
+#ifndef LEGROOM_STORE_H
+#define LEGROOM_STORE_H
+#include "_records.h"
+
+/* ---- literals, stored once whatever their stream and time ---- */
+
+static uint64_t all_arenas(const store *s) { return (uint64_t)s->n_arenas * ARENA_BYTES; }
+
+/* Makes room for one more entry: 0, 1 when an old entry should be replaced instead, NO_MEMORY.
+ * Where content does not repeat, a growing table would cost more than it saves: it may take a 64th of the records. */
+static int grow_table(store *s) {
+    if (2 * (s->table_used + 1) <= s->table_size) return 0;
+    if (s->table_size && s->hits < s->inserts / 16 && 64ull * 2 * s->table_size * sizeof(slot) > all_arenas(s)) return 1;
+    uint32_t size = s->table_size ? 2 * s->table_size : 64;
+    slot *table = take(size * sizeof *table);
+    if (!table) return NO_MEMORY;
+    memset(table, 0xFF, size * sizeof *table);
+    for (uint32_t i = 0; i < s->table_size; i++) {
+        slot old = s->table[i];
+        if (old.ref == NONE) continue;
+        uint32_t at = old.tag & (size - 1);
+        while (table[at].ref != NONE) at = (at + 1) & (size - 1);
+        table[at] = old;
+    }
+    free(s->table); s->table = table; s->table_size = size;
+    s->hits = s->inserts = 0;
+    return 0;
+}
+
+static uint32_t tag_of(const unsigned char *bytes, uint32_t size) { return (uint32_t)(hash_bytes(bytes, size) >> 32); }
+
+static void remember(store *s, uint32_t tag, uint32_t ref, int replace) {
+    uint32_t at = tag & (s->table_size - 1);
+    if (!replace) { while (s->table[at].ref != NONE && s->table[at].ref != ref) at = (at + 1) & (s->table_size - 1); }
+    if (s->table[at].ref == NONE) s->table_used++;
+    s->table[at] = (slot){tag, ref}; s->inserts++;
+}
+
+/* Returns the reference of a literal with these bytes, writing it if it is new; NONE without memory. */
+static uint32_t intern(store *s, const unsigned char *bytes, uint32_t size) {
+    if (is_constant(bytes, size)) return add_record(s, CONST, bytes, 4);    /* smaller than an entry in the table */
+    int replace = grow_table(s);
+    if (replace < 0) return NONE;
+    uint32_t tag = tag_of(bytes, size);
+    for (uint32_t at = tag & (s->table_size - 1); s->table[at].ref != NONE; at = (at + 1) & (s->table_size - 1)) {
+        if (s->table[at].tag != tag) continue;
+        if (!load_base(s, s->table[at].ref, s->scratch, size, s->room) && !memcmp(s->scratch, bytes, size)) {
+            s->hits++;
+            return s->table[at].ref;
+        }
+    }
+    uint32_t packed = 0;
+    if (s->compress && (s->futile < 16 || s->records[RAW] % 32 == 0)) {  /* noise: try only now and then */
+        packed = lz_compress(bytes, 0, size, s->scratch, size - size / 8);
+        s->futile = packed ? 0 : s->futile + 1;
+    }
+    uint32_t ref = packed ? add_record(s, LZ4, s->scratch, packed) : add_record(s, RAW, bytes, size);
+    if (ref == NONE) return NONE;
+    s->literal_size += (uint32_t)((int32_t)((packed ? packed : size) - s->literal_size) / 16);
+    remember(s, tag, ref, replace);
+    return ref;
+}
+
+/* ---- writing ---- */
+
+static int push_version(store *s, page *g, uint32_t time, uint32_t ref) {
+    if (g->length == g->capacity) {
+        uint32_t capacity = g->capacity + g->capacity / 2 + 1;
+        version *grown = resize(g->versions, capacity * sizeof *grown);
+        if (!grown) return NO_MEMORY;
+        s->nbytes_versions += (uint64_t)(capacity - g->capacity) * sizeof *grown;
+        g->versions = grown; g->capacity = capacity;
+    }
+    g->versions[g->length++] = (version){time, ref};
+    return 0;
+}
+
+/* Work that decoding a change costs, in bytes of copying. */
+static inline uint32_t change_work(header h, uint32_t size) { return h.kind == PATCH ? size / PATCH_WORK : h.size + 8; }
+
+/* Writes the cheaper of a DELTA and a PATCH if it beats a new literal; NONE if it does not, or without memory. */
+static uint32_t write_change(store *s, const page *g, const unsigned char *bytes, uint32_t size, header *h) {
+    uint32_t budget = s->literal_size < size - size / 8 ? s->literal_size : size - size / 8, left = CHAIN_LIMIT * size - g->chain;
+    uint32_t delta = make_delta(g->now, bytes, size / 4, s->tokens, budget < left ? budget : left);
+    *h = (header){DELTA, delta};
+    if (s->compress && s->patch_futile < 16 && left >= size / PATCH_WORK && (!delta || delta > size / 16)) {
+        memcpy(s->pair, g->now, size); memcpy(s->pair + size, bytes, size);
+        uint32_t patch = lz_compress(s->pair, size, 2 * size, s->scratch, delta ? delta : budget);
+        if (patch) *h = (header){PATCH, patch};
+        else if (!delta && s->patch_futile < 16) s->patch_futile++;
+        if (patch) s->patch_futile = 0;
+    } else if (s->patch_futile >= 16 && s->records[RAW] % 32 == 0) s->patch_futile = 15;
+    return h->size ? add_record(s, h->kind, h->kind == PATCH ? (const void *)s->scratch : s->tokens, h->size) : NONE;
+}
+
+/* Adds a version of one page whose bytes have changed; `now` stays as it is until the whole frame is written. */
+static int write_page(store *s, page *g, const unsigned char *bytes, uint32_t size, uint32_t time) {
+    header h = {RAW, 0};
+    uint32_t ref = NONE;
+    if (g->now && g->chain < CHAIN_LIMIT * size) ref = write_change(s, g, bytes, size, &h);
+    if (ref != NONE) {
+        if (push_version(s, g, time, ref)) return NO_MEMORY;
+        g->chain += change_work(h, size);
+        return 0;
+    }
+    ref = intern(s, bytes, size);
+    if (ref == NONE || push_version(s, g, time | BASE, ref)) return NO_MEMORY;
+    g->chain = 0;
+    return 0;
+}
+
+static uint32_t chain_of(const store *s, const page *g, uint32_t size) {
+    uint32_t chain = 0;
+    header h;
+    for (uint32_t i = g->length; i-- && !(g->versions[i].time & BASE);)
+        if (find_record(s, g->versions[i].ref, &h, s->room)) chain += change_work(h, size);
+    return chain;
+}
+
+/* Returns a RAW record's bytes in memory, NULL for any other. */
+static unsigned char *raw_record(const store *s, uint32_t ref) {
+    uint64_t at = (uint64_t)ref * s->unit;
+    unsigned char *bytes = s->arenas[at / ARENA_BYTES].bytes;
+    if (!bytes) return NULL;
+    bytes += at % ARENA_BYTES;
+    return unpack(bytes).kind == RAW ? bytes + 4 : NULL;
+}
+
+static int ensure_spare(store *s, page *g) {
+    if (g->spare) return 0;
+    if (!(g->spare = take(s->page_bytes))) return NO_MEMORY;
+    s->nbytes_now += s->page_bytes;
+    return 0;
+}
+
+/* Makes `now` the page's current bytes: the RAW record itself where there is one, a private copy otherwise. */
+static void settle_page(store *s, page *g, const unsigned char *bytes, uint32_t size) {
+    unsigned char *raw = raw_record(s, g->versions[g->length - 1].ref);
+    g->now = raw ? raw : g->spare;
+    if (!raw) memcpy(g->now, bytes, size);
+}
+
+/* Moves the oldest arenas to disk until at most `keep` bytes are in memory; never the one being written. */
+static int spill_arenas(store *s, uint64_t keep) {
+    while (s->n_arenas - s->first_resident > 1 && (uint64_t)(s->n_arenas - s->first_resident) * ARENA_BYTES > keep) {
+        arena *a = &s->arenas[s->first_resident];
+        off_t at = (off_t)s->first_resident * (off_t)ARENA_BYTES;
+        for (uint32_t done = 0; done < a->used;) {
+            ssize_t n = pwrite(s->fd, a->bytes + done, a->used - done, at + done);
+            if (n < 0 && errno == EINTR) continue;
+            if (n <= 0) { if (!n) errno = ENOSPC; return SYSTEM_ERROR; }
+            done += (uint32_t)n;
+        }
+        for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) {
+            page *g = &s->pages[i];
+            if (!g->now || g->now < a->bytes || g->now >= a->bytes + ARENA_BYTES) continue;
+            if (ensure_spare(s, g)) return NO_MEMORY;
+            memcpy(g->spare, g->now, page_size(s, (uint32_t)(i % s->n_pages)));
+            g->now = g->spare;
+        }
+        munmap(a->bytes, ARENA_BYTES);
+        a->bytes = NULL;
+        s->first_resident++;
+    }
+    return 0;
+}
+
+/* Drops a stream's newest frames down to `length`; their records stay behind, unused. */
+static void forget_frames(store *s, uint32_t stream, uint32_t length) {
+    page *pages = s->pages + (size_t)stream * s->n_pages;
+    for (uint32_t p = 0; p < s->n_pages; p++) {
+        page *g = &pages[p];
+        uint32_t before = g->length;
+        while (g->length && (g->versions[g->length - 1].time & ~BASE) >= length) g->length--;
+        if (g->length == before) continue;
+        g->chain = chain_of(s, g, page_size(s, p));
+        g->stale = 1;           /* `now` may show a frame that is gone */
+    }
+    s->length[stream] = length;
+}
+
+/* Appends a frame (padded to whole words) and returns its number, or an error. With `reuse`, a frame that equals the
+ * one before it is not counted again. */
+static int64_t append_frame(store *s, uint32_t stream, const unsigned char *frame, int reuse) {
+    page *pages = s->pages + (size_t)stream * s->n_pages;
+    uint32_t time = s->length[stream], changed = 0;
+    if (time >= BASE - 1) { errno = EFBIG; return SYSTEM_ERROR; }
+    for (uint32_t p = 0; p < s->n_pages; p++) {
+        page *g = &pages[p];
+        const unsigned char *bytes = frame + (size_t)p * s->page_bytes;
+        uint32_t size = page_size(s, p);
+        if (g->stale) { g->now = NULL; g->stale = 0; }      /* after a failure: write the page anew, from nothing */
+        if (g->now && !memcmp(g->now, bytes, size)) continue;
+        if (write_page(s, g, bytes, size, time)) goto undo;
+        if (!raw_record(s, g->versions[g->length - 1].ref) && ensure_spare(s, g)) goto undo;
+        s->changed[changed++] = p;
+    }
+    if (!changed && reuse && time) return (int64_t)time - 1;
+    for (uint32_t i = 0; i < changed; i++) {
+        uint32_t p = s->changed[i];
+        settle_page(s, &pages[p], frame + (size_t)p * s->page_bytes, page_size(s, p));
+    }
+    return s->length[stream]++;
+undo:
+    forget_frames(s, stream, time);
+    return NO_MEMORY;
+}
+
+/* ---- observations: frames stacked along one axis ---- */
+
+/* Copies `outer` pieces of `inner` bytes each; the usual small pieces get loops of their own. */
+static void copy_pieces(unsigned char *to, size_t to_step, const unsigned char *from, size_t from_step, uint32_t inner, uint32_t outer) {
+#define PIECES(n) for (uint32_t o = 0; o < outer; o++) memcpy(to + o * to_step, from + o * from_step, n); break
+    switch (inner) {
+    case 1: PIECES(1);
+    case 2: PIECES(2);
+    case 3: PIECES(3);
+    case 4: PIECES(4);
+    case 8: PIECES(8);
+    default: PIECES(inner);
+    }
+#undef PIECES
+}
+
+static inline uint32_t place_of(const store *s, uint32_t k) { return s->newest_first ? s->n_stack - 1 - k : k; }
+
+/* Whether all frames of `obs` but the newest are those of `before` but the oldest, byte for byte. */
+static int follows(const store *s, const unsigned char *obs, const unsigned char *before) {
+    size_t inner = s->frame_bytes / s->outer, row = s->n_stack * inner;
+    size_t here = s->newest_first ? inner : 0, there = s->newest_first ? 0 : inner;
+    for (uint32_t o = 0; o < s->outer; o++) if (memcmp(obs + o * row + here, before + o * row + there, row - inner)) return 0;
+    return 1;
+}
+
+/* Appends an observation and returns the number of its newest frame, or an error. */
+static int64_t append_observation(store *s, uint32_t stream, const unsigned char *obs) {
+    uint32_t n = s->n_stack, inner = s->frame_bytes / s->outer, first = 0, before = s->length[stream];
+    size_t each = (size_t)n * s->frame_bytes;
+    unsigned char *tail = n > 1 ? s->tail + stream * each : NULL;
+    int64_t number = NO_MEMORY;
+    if (tail && before) {
+        if (!memcmp(obs, tail, each)) return (int64_t)before - 1;
+        if (follows(s, obs, tail)) first = n - 1;
+    }
+    for (uint32_t k = first; k < n; k++) {
+        const unsigned char *frame = obs + (size_t)place_of(s, k) * inner;
+        if (s->assembled) {
+            copy_pieces(s->assembled, inner, frame, (size_t)n * inner, inner, s->outer);
+            frame = s->assembled;
+        }
+        number = append_frame(s, stream, frame, n == 1);
+        if (number < 0) {
+            if (s->length[stream] > before) forget_frames(s, stream, before);
+            return number;
+        }
+    }
+    if (tail) memcpy(tail, obs, each);
+    return number;
+}
+
+static size_t reader_room(const store *s) {
+    size_t frames = s->outer > 1 ? ((size_t)s->n_stack + 1) * s->frame_bytes : 0;
+    return room_bytes(s) + frames + ((size_t)s->n_stack + 1) * sizeof(unsigned char *) + 16;
+}
+
+/* Writes the observation whose newest frame is `number` to `out` and, where `next` is given, the one that ends with
+ * the following frame to `next`, decoding the frames they share only once. `room`: reader_room bytes. */
+static int read_observations(const store *s, uint32_t stream, uint32_t number, unsigned char *out, unsigned char *next, unsigned char *room) {
+    uint32_t n = s->n_stack, count = n + (next ? 1 : 0), inner = s->frame_bytes / s->outer;
+    unsigned char **places = (unsigned char **)(((uintptr_t)room + 15) & ~(uintptr_t)15);
+    unsigned char *rest = (unsigned char *)(places + n + 1), *frames = rest + room_bytes(s);
+    int problem;
+    for (uint32_t k = 0; k < count; k++)
+        places[k] = s->outer > 1 ? frames + (size_t)k * s->frame_bytes
+                  : k < n ? out + (size_t)place_of(s, k) * inner : next + (size_t)place_of(s, n - 1) * inner;
+    if ((problem = decode_frames(s, stream, number - (n - 1), count, places, rest))) return problem;
+    if (s->outer > 1) {
+        for (uint32_t k = 0; k < n; k++) {
+            copy_pieces(out + (size_t)place_of(s, k) * inner, (size_t)n * inner, places[k], inner, inner, s->outer);
+            if (next) copy_pieces(next + (size_t)place_of(s, k) * inner, (size_t)n * inner, places[k + 1], inner, inner, s->outer);
+        }
+    } else if (next && n > 1) {
+        size_t shared = (size_t)(n - 1) * inner;
+        memcpy(next + (s->newest_first ? inner : 0), out + (s->newest_first ? 0 : inner), shared);
+    }
+    return 0;
+}
+
+/* ---- life ---- */
+
+static void empty_store(store *s) {
+    if (s->pages)
+        for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) { free(s->pages[i].versions); free(s->pages[i].spare); }
+    for (uint32_t i = 0; i < s->n_arenas; i++) if (s->arenas[i].bytes) munmap(s->arenas[i].bytes, ARENA_BYTES);
+    free(s->arenas); free(s->table);
+    if (s->pages) memset(s->pages, 0, (size_t)s->n_streams * s->n_pages * sizeof *s->pages);
+    if (s->length) memset(s->length, 0, s->n_streams * sizeof *s->length);
+    s->arenas = NULL; s->table = NULL;
+    s->n_arenas = s->cap_arenas = s->first_resident = s->table_size = s->table_used = s->hits = s->inserts = 0;
+    s->nbytes_versions = s->nbytes_now = 0;
+    s->futile = s->patch_futile = 0; s->literal_size = s->page_bytes;
+    memset(s->payload, 0, sizeof s->payload); memset(s->records, 0, sizeof s->records);
+}
+
+/* Gives back what only writing needs: from now on the store is only read. */
+static void seal_store(store *s) {
+    for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) {
+        page *g = &s->pages[i];
+        version *fitted = g->length && g->length < g->capacity ? resize(g->versions, g->length * sizeof *fitted) : NULL;
+        if (fitted) {
+            s->nbytes_versions -= (uint64_t)(g->capacity - g->length) * sizeof *fitted;
+            g->versions = fitted; g->capacity = g->length;
+        }
+        free(g->spare); g->spare = g->now = NULL;
+    }
+    free(s->table); free(s->scratch); free(s->pair); free(s->room); free(s->tokens); free(s->changed); free(s->assembled); free(s->tail);
+    s->table = NULL; s->scratch = s->pair = s->room = s->assembled = s->tail = NULL; s->tokens = s->changed = NULL;
+    s->table_size = s->table_used = 0; s->nbytes_now = 0; s->sealed = 1;
+}
+
+static void close_store(store *s) {
+    if (!s->pages) s->n_streams = 0;        /* opening failed half-way */
+    seal_store(s);
+    empty_store(s);
+    free(s->pages); free(s->length);
+}
+
+/* Sets up a zeroed store; page_bytes 0 chooses. */
+static int open_store(store *s, uint32_t n_streams, uint32_t frame_bytes, uint32_t n_stack, uint32_t outer, uint32_t page_bytes) {
+    uint32_t rounded = (frame_bytes + 3) & ~3u;
+    if (!page_bytes) page_bytes = rounded <= SINGLE_PAGE ? (rounded + 7) & ~7u : DEFAULT_PAGE;
+    s->n_streams = n_streams; s->frame_bytes = frame_bytes; s->n_stack = n_stack; s->outer = outer; s->page_bytes = page_bytes;
+    s->n_pages = (rounded + page_bytes - 1) / page_bytes;
+    s->last_bytes = rounded - (s->n_pages - 1) * page_bytes;
+    s->unit = frame_bytes <= SMALL_FRAME ? 4 : 8;
+    s->padded = rounded != frame_bytes;
+    s->literal_size = page_bytes;
+    s->pages = take_zeroed((size_t)n_streams * s->n_pages, sizeof *s->pages);
+    s->length = take_zeroed(n_streams, sizeof *s->length);
+    s->scratch = take(page_bytes); s->pair = take(2 * (size_t)page_bytes); s->tokens = take((size_t)page_bytes + 8);
+    s->room = take(room_bytes(s)); s->changed = take(s->n_pages * sizeof *s->changed);
+    int assemble = outer > 1 || s->padded;
+    if (assemble) s->assembled = take_zeroed(1, rounded);
+    if (n_stack > 1) s->tail = take((size_t)n_streams * n_stack * frame_bytes);
+    return s->pages && s->length && s->scratch && s->pair && s->tokens && s->room && s->changed && (!assemble || s->assembled)
+           && (n_stack == 1 || s->tail) ? 0 : NO_MEMORY;
+}
+#endif

@@ -1,0 +1,121 @@
+"""How much memory stored records may take, and where the rest goes: unlinked files, written and read with pread/pwrite.
+
+Mapped files would count as resident memory; these do not.
+"""
+
+import errno
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from legroom.errors import BadInput
+from legroom.storing.core import Store
+from legroom.storing.stacks import Stack
+from legroom.units import format_size, parse_size
+
+CODECS = ("lz4", "none")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may ask of lean storage.
+
+    Args:
+        max_bytes: records beyond this (bytes, or a size such as "2GB") are spilled to disk; None: never.
+        spill_dir: the directory of the files; None: the system's directory for temporary files.
+        codec: "lz4", or "none" to store pages and changes as they are.
+    """
+
+    max_bytes: int | str | None = None
+    spill_dir: str | None = None
+    codec: str = "lz4"
+
+    def __post_init__(self) -> None:
+        if self.codec not in CODECS:
+            raise BadInput(f"codec is {self.codec!r}", hint=f"one of {', '.join(CODECS)}")
+        if self.max_bytes is not None:
+            object.__setattr__(self, "max_bytes", parse_size(self.max_bytes, what="max_bytes"))
+        if self.spill_dir is not None and not Path(self.spill_dir).is_dir():
+            raise BadInput("spill_dir is no directory", path=self.spill_dir, hint="create it, or leave spill_dir out")
+
+    @property
+    def spills(self) -> bool:
+        """Whether records may go to disk."""
+        return self.max_bytes is not None
+
+
+@dataclass
+class Shelf:
+    """A store together with the file it spills to, so that they live and go together."""
+
+    store: Store
+    file: IO[bytes] | None = field(repr=False, default=None)
+
+    def dump(self) -> dict:
+        """Return everything stored, as bytes."""
+        return {
+            "index": self.store.dump_index(),
+            "arenas": [self.store.dump_arena(i) for i in range(self.store.n_arenas())],
+        }
+
+
+def new_shelf(options: Options, n_streams: int, observation_bytes: int, stack: Stack) -> Shelf:
+    """Return an empty store for observations of so many bytes."""
+    file = tempfile.TemporaryFile(dir=options.spill_dir, buffering=0) if options.spills else None  # noqa: SIM115
+    store = Store(
+        n_streams,
+        observation_bytes // stack.n_stack,
+        n_stack=stack.n_stack,
+        outer=stack.outer,
+        newest_first=stack.newest_first,
+        compress=options.codec == "lz4",
+        fd=file.fileno() if file else -1,
+    )
+    return Shelf(store, file)
+
+
+def load_shelf(dump: dict, options: Options, n_streams: int, observation_bytes: int, stack: Stack) -> Shelf:
+    """Return a store filled with what `Shelf.dump` returned.
+
+    Raises:
+        ValueError: it is damaged or of another geometry.
+    """
+    shelf = new_shelf(options, n_streams, observation_bytes, stack)
+    shelf.store.load(dump["index"], dump["arenas"])
+    return shelf
+
+
+def fitting(array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return the array if it has this shape and dtype; raise ValueError otherwise."""
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(f"an array is {array.dtype} {array.shape}, not {dtype} {shape}")
+    return array
+
+
+def enforce(options: Options, shelves: Iterable[Shelf]) -> None:
+    """Spill the oldest records until all together are within max_bytes.
+
+    Raises:
+        OSError: the disk is full or broken; nothing has been lost, everything stored is still there.
+    """
+    if not options.spills:
+        return
+    limit = parse_size(options.max_bytes or 0)
+    shelves = list(shelves)
+    excess = sum(shelf.store.resident() for shelf in shelves) - limit
+    for shelf in shelves:
+        if excess <= 0:
+            return
+        before = shelf.store.resident()
+        try:
+            shelf.store.spill(max(0, before - excess))
+        except OSError as error:
+            where = options.spill_dir or tempfile.gettempdir()
+            reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
+            text = f"cannot spill {format_size(excess)} of stored observations to {where}: {reason}; nothing is lost"
+            raise OSError(error.errno, text) from error
+        excess -= before - shelf.store.resident()

@@ -1,0 +1,101 @@
+"""What lean rollout and replay buffers have in common: columns of observations, small arrays, sizes, saving."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+
+from legroom.storing.budget import Options, enforce, fitting
+from legroom.storing.column import Column
+from legroom.storing.ring import Ring
+from legroom.storing.saving import Savable
+from legroom.storing.small_arrays import Flags, Masks
+from legroom.storing.tensors import as_tensor
+
+APART = ("outputs", "spilled")  # purposes that do not count as the buffer's memory
+
+
+class LeanBuffer(Savable):
+    """A mixin of SB3 buffers whose observations are in columns."""
+
+    columns: Mapping[str, Column | Ring]
+    options: Options
+    small_arrays: ClassVar[tuple[str, ...]] = ()
+
+    def to_torch(self, array: np.ndarray, copy: bool = True) -> th.Tensor:
+        """Make a tensor, without copying what was decoded for this batch alone."""
+        return as_tensor(array, self.device, copy)  # type: ignore[attr-defined]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes this buffer occupies in memory; output buffers and what is on disk apart."""
+        return sum(size for purpose, size in self.breakdown().items() if purpose not in APART)
+
+    def breakdown(self) -> dict[str, int]:
+        """Return bytes by purpose: stored records, indexes, small arrays, and apart `outputs` and `spilled`."""
+        parts = {"small arrays": sum(getattr(self, name).nbytes for name in self.small_arrays), "outputs": 0}
+        for column in self.columns.values():
+            for purpose, size in {**column.breakdown(), "outputs": column.outputs.nbytes()}.items():
+                parts[purpose] = parts.get(purpose, 0) + size
+        return parts
+
+    def make_room(self) -> None:
+        """Spill what is beyond `max_bytes`, before anything new is stored."""
+        if self.options.spills:
+            enforce(self.options, (shelf for column in self.columns.values() for shelf in column.shelves))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what must be equal for a saved state to fit this buffer."""
+        columns = {key: [list(column.item_shape), column.dtype.str] for key, column in self.columns.items()}
+        sizes = {name: getattr(self, name) for name in ("buffer_size", "n_envs", "action_dim")}
+        return {"kind": "+".join(sorted(self.small_arrays)), **sizes, "observations": columns}
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that changes, as a tree of plain values, arrays and bytes."""
+        return {
+            "progress": {name: getattr(self, name) for name in self._progress()},
+            "arrays": {name: _array(getattr(self, name)) for name in self.small_arrays},
+            "columns": {key: column.state() for key, column in self.columns.items()},
+        }
+
+    def prepare(self, state: dict[str, Any]) -> Callable[[], None]:
+        """Check a state and return what takes it over; raise ValueError if it does not fit."""
+        arrays = {name: state["arrays"][name] for name in self.small_arrays}
+        if not state["progress"].get("generator_ready"):  # flattened arrays have other shapes
+            for name, array in arrays.items():
+                mine = _array(getattr(self, name))
+                fitting(array, mine.shape, mine.dtype)
+        steps = [column.prepare(state["columns"][key]) for key, column in self.columns.items()]
+
+        def take_over() -> None:
+            for step in steps:
+                step()
+            for name, array in arrays.items():
+                mine = getattr(self, name)
+                if isinstance(mine, Flags | Masks):
+                    mine.array = array
+                else:
+                    setattr(self, name, array)
+            for name in self._progress():
+                setattr(self, name, state["progress"][name])
+
+        return take_over
+
+    def _progress(self) -> tuple[str, ...]:
+        return ("pos", "full", "generator_ready") if hasattr(self, "generator_ready") else ("pos", "full")
+
+
+def parts_of(space: spaces.Space) -> dict[str, spaces.Space]:
+    """Return the parts of an observation space, a Dict's or the one there is."""
+    return dict(space.spaces) if isinstance(space, spaces.Dict) else {"": space}
+
+
+def shapes_of(obs_shape: Any) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of its parts, from what SB3 keeps as `obs_shape`."""
+    return obs_shape if isinstance(obs_shape, dict) else {"": obs_shape}
+
+
+def _array(small: Any) -> np.ndarray:
+    return small.array if isinstance(small, Flags | Masks) else small

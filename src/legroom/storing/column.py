@@ -1,0 +1,201 @@
+"""Observation arrays [rows, environments, *shape] in little memory: what rollout buffers hold instead of plain arrays.
+
+A column looks like the array it replaces as far as Stable-Baselines3 uses it: `column[row] = observations` and
+`column[indices]`. Small observations are kept plainly, since an index would cost more than it saves.
+"""
+
+import threading
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from legroom.storing.budget import Options, Shelf, fitting, load_shelf, new_shelf
+from legroom.storing.core import gather
+from legroom.storing.outputs import Decoded, Outputs
+from legroom.storing.stacks import SINGLE, Stack, StackFinder
+
+PLAIN_UP_TO = 512  # bytes of an observation; an index of 12 bytes is then at least 2 % of it
+
+
+class Column:
+    """Observations of one rollout, written row by row, read in any order.
+
+    Args:
+        rows, n_envs, shape, dtype: of the array this stands for.
+        options: what the user asked for.
+        outputs: where decoded batches go.
+    """
+
+    def __init__(
+        self, rows: int, n_envs: int, shape: tuple[int, ...], dtype: np.dtype, options: Options, outputs: Outputs
+    ) -> None:
+        self.rows, self.n_envs, self.item_shape, self.dtype = rows, n_envs, shape, np.dtype(dtype)
+        self.options, self.outputs = options, outputs
+        self.item_bytes = prod(shape) * self.dtype.itemsize
+        self.is_plain = self.item_bytes <= PLAIN_UP_TO
+        self.finder = StackFinder(shape)
+        self.flat = False  # whether indices count environment by environment, as after SB3's swap_and_flatten
+        self.patience_s = 0.0
+        self._lock = threading.Lock()
+        self.clear()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array this stands for."""
+        return self.shape_if(self.flat)
+
+    def shape_if(self, flat: bool) -> tuple[int, ...]:
+        """Return the shape before or after SB3's `swap_and_flatten`."""
+        head = (self.rows * self.n_envs,) if flat else (self.rows, self.n_envs)
+        return (*head, *self.item_shape)
+
+    @property
+    def stack(self) -> Stack:
+        """How observations are cut into frames."""
+        return self.finder.stack or SINGLE
+
+    def clear(self) -> None:
+        """Forget all rows; what was found out about stacks stays known."""
+        self.flat = False
+        if self.is_plain:
+            self._plain = np.zeros((self.rows, self.n_envs, *self.item_shape), self.dtype)
+            self.shelves: tuple[Shelf, ...] = ()
+            return
+        self._numbers = np.zeros((self.rows, self.n_envs), np.uint32)
+        self.shelves = (self._new_shelf(),)
+        self._written = 0
+
+    def flatten(self) -> None:
+        """From now on, index environment by environment, as SB3 does after its `swap_and_flatten`."""
+        if self.is_plain and not self.flat:
+            self._plain = self._plain.swapaxes(0, 1).reshape(self.rows * self.n_envs, *self.item_shape)
+        self.flat = True
+
+    def __setitem__(self, row: int, observations: np.ndarray) -> None:
+        if self.is_plain:
+            self._plain[row] = observations
+            return
+        observations = self._as_stored(observations)
+        with self._lock:
+            if self.finder.stack is None:
+                self.finder.look(observations)
+                if self.stack != SINGLE:
+                    self._cut_anew()
+            numbers = np.empty(self.n_envs, np.uint32)
+            self.shelves[0].store.append_all(observations, numbers)
+            self._numbers[row] = numbers
+            self._written = max(self._written, row + 1)
+
+    def __getitem__(self, index) -> np.ndarray:
+        """Return observations by flat index, by row, or by (rows, environments), decoded for the caller alone."""
+        if self.is_plain:
+            return np.array(self._plain[index]).view(Decoded)
+        rows, envs = self._rows_and_envs(index)
+        rows, envs = np.broadcast_arrays(rows, envs)
+        out = self.read(rows.ravel(), envs.ravel())
+        return out.reshape((*rows.shape, *self.item_shape))
+
+    def read(self, rows: np.ndarray, envs: np.ndarray) -> np.ndarray:
+        """Return the observations of these rows and environments, one after the other."""
+        out = self.outputs.take((len(rows), *self.item_shape), self.dtype, self.patience_s)
+        with self._lock:
+            self._read_into(rows, envs, out)
+        return out
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        everything = self[:].view(np.ndarray)
+        return everything if dtype is None else everything.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def breakdown(self) -> dict[str, int]:
+        """Return the bytes in memory by purpose, and those on disk as `spilled`."""
+        if self.is_plain:
+            return {"plain": self._plain.nbytes}
+        parts = {"index": self._numbers.nbytes}
+        for shelf in self.shelves:
+            for key, value in shelf.store.nbytes().items():
+                if isinstance(value, int):
+                    parts[key] = parts.get(key, 0) + value
+        return parts
+
+    def state(self) -> dict:
+        """Return what is stored: arrays, and stores as bytes."""
+        common = {
+            "stack": (self.stack.n_stack, self.stack.outer, self.stack.newest_first),
+            "decided": self.finder.stack is not None,
+        }
+        if self.is_plain:
+            return {**common, "plain": self._plain, "flat": self.flat}
+        shelves = [shelf.dump() for shelf in self.shelves]
+        return {**common, "numbers": self._numbers, "written": self._written, "flat": self.flat, "shelves": shelves}
+
+    def prepare(self, state: dict) -> Callable[[], None]:
+        """Check what `state()` returned and return what takes it over.
+
+        Raises:
+            ValueError: it does not fit this column or is damaged.
+        """
+        found: dict = {"flat": bool(state["flat"])}
+        stack = Stack(*state["stack"]) if state["decided"] else SINGLE
+        if self.is_plain:
+            found["_plain"] = fitting(state["plain"], self.shape_if(state["flat"]), self.dtype)
+        else:
+            shelves = tuple(
+                load_shelf(dump, self.options, self.n_envs, self.item_bytes, stack) for dump in state["shelves"]
+            )
+            numbers = fitting(state["numbers"], (self.rows, self.n_envs), np.dtype(np.uint32))
+            found |= {"_numbers": numbers, "shelves": shelves, "_written": int(state["written"])}
+
+        def take_over() -> None:
+            self.finder.stack = stack if state["decided"] else self.finder.stack
+            self.__dict__.update(found)
+
+        return take_over
+
+    def __getstate__(self) -> dict:
+        kept = ("rows", "n_envs", "item_shape", "dtype", "options", "outputs")
+        return {"made_of": [getattr(self, name) for name in kept], "stored": self.state()}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__init__(*state["made_of"])  # type: ignore[misc]
+        self.prepare(state["stored"])()
+
+    def _new_shelf(self) -> Shelf:
+        return new_shelf(self.options, self.n_envs, self.item_bytes, self.stack)
+
+    def _as_stored(self, observations: np.ndarray) -> np.ndarray:
+        """Return one observation per environment as the plain array would have stored it, in C order."""
+        stored = np.ascontiguousarray(observations, self.dtype)
+        if stored.shape != (self.n_envs, *self.item_shape):
+            stored = np.ascontiguousarray(np.broadcast_to(stored, (self.n_envs, *self.item_shape)))
+        return stored
+
+    def _read_into(self, rows: np.ndarray, envs: np.ndarray, out: np.ndarray) -> None:
+        numbers = self._numbers[rows, envs]
+        which = np.zeros(len(numbers), np.uint32)
+        gather((self.shelves[0].store,), which, envs.astype(np.uint32), numbers, out)
+
+    def _cut_anew(self) -> None:
+        """Store the few rows written so far again, now that their frames are known."""
+        old = self.shelves[0]
+        self.shelves = (self._new_shelf(),)
+        envs = np.arange(self.n_envs, dtype=np.uint32)
+        observations = np.empty((self.n_envs, *self.item_shape), self.dtype)
+        for row in range(self._written):
+            old.store.read(envs, self._numbers[row], observations)
+            self.shelves[0].store.append_all(observations, self._numbers[row])
+
+    def _rows_and_envs(self, index) -> tuple[np.ndarray, np.ndarray]:
+        if self.flat:
+            if not (isinstance(index, np.ndarray) and index.dtype.kind == "i"):
+                index = np.arange(self.rows * self.n_envs)[index]
+            envs, rows = np.divmod(index, self.rows)
+            return rows, envs
+        rows_of, envs_of = np.arange(self.rows)[:, None], np.arange(self.n_envs)[None, :]
+        rows_of, envs_of = np.broadcast_arrays(rows_of, envs_of)
+        if isinstance(index, tuple):
+            index = index[:2] if len(index) > 2 and index[2] == slice(None) else index
+        return rows_of[index], envs_of[index]

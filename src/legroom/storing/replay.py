@@ -1,0 +1,178 @@
+"""Replay buffers for DQN, SAC, TD3 … that hold the same transitions in a fraction of the memory.
+
+`DQN(..., replay_buffer_class=legroom.LeanReplayBuffer)` is all there is to write. Sampling and its random numbers are
+SB3's own code; it finds a `Ring` where it expects two arrays. Unlike SB3's `optimize_memory_usage`, terminal
+observations are exact and timeouts are handled.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.buffers import BaseBuffer, DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
+from stable_baselines3.common.vec_env import VecNormalize
+
+from legroom.errors import BadInput
+from legroom.storing.budget import Options
+from legroom.storing.buffers import LeanBuffer, parts_of, shapes_of
+from legroom.storing.ring import Ring
+from legroom.storing.small_arrays import Flags
+from legroom.storing.tensors import outputs_for
+
+HER_ARGUMENTS = ("goal_selection_strategy", "n_sampled_goal", "copy_info_dict", "env")
+
+Sampler = Callable[["LeanReplayBuffer", int], "np.ndarray | tuple[np.ndarray, np.ndarray]"]
+
+
+class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
+    """Stable-Baselines3's replay buffer in little memory; with a Dict space this is a `LeanDictReplayBuffer`.
+
+    Args:
+        optimize_memory_usage: accepted and ignored.
+        n_steps, gamma: n-step returns, as SB3's NStepReplayBuffer makes them.
+        max_bytes: stored records beyond this (bytes, or "2GB") go to unlinked files; None: never.
+        spill_dir: the directory of those files; None: the system's directory for temporary files.
+        codec: "lz4", or "none" to store pages and changes as they are.
+        sampler: chooses what is sampled (prioritized replay): given the buffer and the batch size, returns row
+            indices, or (rows, environments); None: uniformly, as SB3.
+        The others are SB3's.
+    """
+
+    small_arrays = ("actions", "rewards", "dones", "timeouts")
+    columns: dict[str, Ring]
+
+    def __new__(cls, buffer_size: int = 0, observation_space: Any = None, *args: Any, **kwargs: Any):
+        """Pick the Dict form for a Dict space."""
+        if isinstance(observation_space, spaces.Dict) and not issubclass(cls, DictReplayBuffer):
+            cls = LeanDictReplayBuffer
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        device: th.device | str = "auto",
+        n_envs: int = 1,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = True,
+        *,
+        n_steps: int = 1,
+        gamma: float = 0.99,
+        max_bytes: int | str | None = None,
+        spill_dir: str | None = None,
+        codec: str = "lz4",
+        sampler: Sampler | None = None,
+        **others: Any,
+    ) -> None:
+        _refuse(others, n_steps, observation_space)
+        BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
+        self.buffer_size = max(buffer_size // n_envs, 1)
+        self.optimize_memory_usage = False
+        self.handle_timeout_termination = handle_timeout_termination
+        self.n_steps, self.gamma, self.sampler = n_steps, gamma, sampler
+        self.options = Options(max_bytes, spill_dir, codec)
+        shapes = shapes_of(self.obs_shape)
+        self.columns = {}
+        for key, space in parts_of(observation_space).items():
+            outputs = outputs_for(self.device, keep=4)
+            self.columns[key] = Ring(
+                self.buffer_size, n_envs, shapes[key], np.dtype(space.dtype), self.options, outputs
+            )
+            self.columns[key].reads_pairs = n_steps == 1
+        if isinstance(observation_space, spaces.Dict):
+            self.observations = {key: ring.observations for key, ring in self.columns.items()}  # type: ignore[assignment]
+            self.next_observations = {key: ring.next_observations for key, ring in self.columns.items()}  # type: ignore[assignment]
+        else:
+            self.observations = self.columns[""].observations  # type: ignore[assignment]
+            self.next_observations = self.columns[""].next_observations  # type: ignore[assignment]
+        row = (self.buffer_size, n_envs)
+        self.actions = np.zeros((*row, self.action_dim), dtype=self._maybe_cast_dtype(action_space.dtype))
+        self.rewards = np.zeros(row, dtype=np.float32)
+        self.dones = Flags(row)  # type: ignore[assignment]
+        self.timeouts = Flags(row)  # type: ignore[assignment]
+
+    def add(self, obs, next_obs, action, reward, done, infos) -> None:
+        """Add one transition of every environment."""
+        self.make_room()
+        super().add(obs, next_obs, action, reward, done, infos)
+
+    def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
+        """Sample transitions: uniformly, or as the `sampler` chooses."""
+        if self.sampler is None:
+            return super().sample(batch_size, env=env)
+        chosen = self.sampler(self, batch_size)
+        if isinstance(chosen, tuple):
+            return self.transitions(*chosen, env=env)
+        return self._get_samples(chosen, env=env)
+
+    def transitions(self, rows: np.ndarray, envs: np.ndarray, env: VecNormalize | None = None) -> Any:
+        """Return the one-step transitions of these rows and environments, drawing no random numbers."""
+        if self.n_steps > 1:
+            raise BadInput(
+                f"n_steps is {self.n_steps}, and (rows, environments) are read as they are", hint="n_steps=1"
+            )
+        pair = [{key: ring.read(rows, envs, side) for key, ring in self.columns.items()} for side in (0, 1)]
+        is_dict = isinstance(self.observation_space, spaces.Dict)
+        before, after = (self._tensors(self._normalize_obs(one if is_dict else one[""], env)) for one in pair)
+        dones = self.dones[rows, envs] * (1 - self.timeouts[rows, envs])
+        rewards = self._normalize_reward(self.rewards[rows, envs].reshape(-1, 1), env)
+        make = DictReplayBufferSamples if is_dict else ReplayBufferSamples
+        return make(
+            observations=before,
+            actions=self.to_torch(self.actions[rows, envs]),
+            next_observations=after,
+            dones=self.to_torch(dones.reshape(-1, 1)),
+            rewards=self.to_torch(rewards),
+        )
+
+    def _tensors(self, observations: Any) -> Any:
+        if isinstance(observations, dict):
+            return {key: self.to_torch(part) for key, part in observations.items()}
+        return self.to_torch(observations)
+
+    def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> Any:
+        if self.n_steps > 1:
+            return NStepReplayBuffer._get_samples(self, batch_inds, env)  # type: ignore[arg-type]
+        return super()._get_samples(batch_inds, env)
+
+
+class LeanDictReplayBuffer(LeanReplayBuffer, DictReplayBuffer):
+    """Stable-Baselines3's Dict replay buffer in little memory, each part of the observation by itself."""
+
+
+def _refuse(others: dict[str, Any], n_steps: int, observation_space: spaces.Space) -> None:
+    """Say in one line what lean storage does not do, rather than do something else."""
+    if her := [name for name in HER_ARGUMENTS if name in others]:
+        raise BadInput(
+            f"{her[0]} belongs to hindsight replay, which lean storage does not do", hint="use HerReplayBuffer"
+        )
+    if others:
+        raise TypeError(f"LeanReplayBuffer takes no argument {next(iter(others))!r}")
+    if n_steps > 1 and isinstance(observation_space, spaces.Dict):
+        raise BadInput(f"n_steps is {n_steps}: n-step returns do not exist for Dict observations", hint="n_steps=1")
+    algorithm = _algorithm_at_work()
+    wanted = getattr(algorithm, "n_steps", 1)
+    if algorithm is not None and wanted > 1 and wanted != n_steps:
+        name = type(algorithm).__name__
+        raise BadInput(
+            f"{name}(n_steps={wanted}) would be ignored: the replay buffer makes the n-step returns",
+            hint=f"replay_buffer_kwargs={{'n_steps': {wanted}, 'gamma': {algorithm.gamma}}}, or legroom.lean",
+        )
+
+
+def _algorithm_at_work() -> Any:
+    """Return the algorithm that is just making its buffer: SB3 does not hand its n_steps to a custom class."""
+    frame: Any = sys._getframe()
+    for _ in range(6):
+        frame = frame.f_back
+        if frame is None:
+            return None
+        if frame.f_code.co_name == "_setup_model" and isinstance(frame.f_locals.get("self"), OffPolicyAlgorithm):
+            return frame.f_locals["self"]
+    return None

@@ -1,0 +1,293 @@
+"""Observations and next observations of a replay buffer, as a ring of time segments in little memory.
+
+`next_observations[row]` mostly is `observations[row + 1]`: both go into one stream of frames, where the store finds out
+byte for byte that nothing new came. At an episode's end the terminal observation is one more frame of the stream.
+
+Rows are written in the order of the ring. A *segment* is a store of its own for a run of rows, dropped whole once the
+ring has passed over all of them, so that memory stays flat. A segment ends when beginning anew costs little beside what
+it holds, and at an eighth of the ring at the latest.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from legroom.storing.budget import Options, Shelf, fitting, load_shelf, new_shelf
+from legroom.storing.core import gather, gather_pairs
+from legroom.storing.outputs import Decoded, Outputs
+from legroom.storing.stacks import SINGLE, Stack, StackFinder
+
+PLAIN_UP_TO = 24  # bytes of an observation; storing it twice costs no more than an index would
+MOST_SEGMENTS = 128
+MOST_SEGMENTS_WITH_FILES = 32  # each has a file open
+FEWEST_SEGMENTS = 8
+WORTH_OF_BEGINNING = 32  # times the bytes of its first row that a segment holds before it may end
+
+# The two highest bits of a row's number say which frame its next observation ends with.
+NEXT_IS_FOLLOWING, NEXT_IS_SAME, NEXT_IS_A_STACK_LATER = 0, 1, 2
+CODE_SHIFT = 30
+NUMBER_MASK = np.uint32((1 << CODE_SHIFT) - 1)
+
+
+@dataclass
+class Segment:
+    """A run of rows, counted from the buffer's first row ever, and where they are stored."""
+
+    first: int
+    shelf: Shelf
+    first_row_bytes: int = 0
+
+
+class Ring:
+    """Pairs of observations, `rows` of them per environment, the oldest overwritten first.
+
+    Args:
+        rows, n_envs, shape, dtype: of the two arrays this stands for.
+        options: what the user asked for.
+        outputs: where decoded batches go.
+    """
+
+    def __init__(
+        self, rows: int, n_envs: int, shape: tuple[int, ...], dtype: np.dtype, options: Options, outputs: Outputs
+    ) -> None:
+        self.rows, self.n_envs, self.item_shape, self.dtype = rows, n_envs, shape, np.dtype(dtype)
+        self.options, self.outputs = options, outputs
+        self.item_bytes = prod(shape) * self.dtype.itemsize
+        self.is_plain = self.item_bytes <= PLAIN_UP_TO
+        self.finder = StackFinder(shape)
+        self.reads_pairs = True  # whether the same rows are asked of both sides, as SB3 does for one-step returns
+        self._lock = threading.RLock()
+        self._begun: np.ndarray | None = None  # numbers of the observations whose next ones are still to come
+        self._kept: tuple | None = None  # (rows, envs, side, array) decoded along with the other side
+        self.count = 0  # rows ever written
+        if self.is_plain:
+            self._plain = np.zeros((2, rows, n_envs, *shape), self.dtype)
+        else:
+            self._numbers = np.zeros((rows, n_envs), np.uint32)
+        self._segments: list[Segment] = []
+        self.observations, self.next_observations = Side(self, 0), Side(self, 1)
+
+    @property
+    def stack(self) -> Stack:
+        """How observations are cut into frames."""
+        return self.finder.stack or SINGLE
+
+    @property
+    def shelves(self) -> list[Shelf]:
+        """What rows are stored in, oldest first."""
+        return [segment.shelf for segment in self._segments]
+
+    def begin(self, row: int, observations: np.ndarray) -> None:
+        """Write a row's observations; they count once `finish` has written what follows them."""
+        if self.is_plain:
+            self._plain[0, row] = observations
+            return
+        observations = self._as_stored(observations)
+        with self._lock:
+            if row != self.count % self.rows:
+                raise IndexError(f"row {row} is written out of order: {self.count % self.rows} is next")
+            if self.finder.stack is None:
+                self.finder.look(observations)
+                if self.stack != SINGLE:
+                    self._cut_anew()
+            segment = self._segments[-1] if self._segments else None
+            if segment is None or self._may_end(segment):
+                if segment is not None:
+                    segment.shelf.store.seal()
+                segment = Segment(self.count, new_shelf(self.options, self.n_envs, self.item_bytes, self.stack))
+                self._segments.append(segment)
+            numbers = np.empty(self.n_envs, np.uint32)
+            segment.shelf.store.append_all(observations, numbers)
+            self._begun = numbers
+
+    def finish(self, row: int, next_observations: np.ndarray) -> None:
+        """Write what followed a row's observations; only now the row's former content is gone."""
+        if self.is_plain:
+            self._plain[1, row] = next_observations
+            return
+        next_observations = self._as_stored(next_observations)
+        with self._lock:
+            if self._begun is None:
+                raise IndexError(f"row {row} has no observations yet")
+            segment = self._segments[-1]
+            numbers = np.empty(self.n_envs, np.uint32)
+            segment.shelf.store.append_all(next_observations, numbers)
+            self._numbers[row] = self._begun | _codes(numbers - self._begun, self.stack.n_stack) << CODE_SHIFT
+            self._begun = None
+            if segment.first == self.count:
+                segment.first_row_bytes = segment.shelf.store.resident()
+            self.count += 1
+            while len(self._segments) > 1 and self._segments[1].first <= self.count - self.rows:
+                del self._segments[0]
+
+    def read(self, rows: np.ndarray, envs: np.ndarray, side: int) -> np.ndarray:
+        """Return the observations (side 0) or next observations (side 1) of these rows and environments."""
+        if self.is_plain:
+            return self._plain[side, rows, envs].view(Decoded)
+        with self._lock:
+            if self._kept is not None and self._kept[0] is rows and self._kept[1] is envs and self._kept[2] == side:
+                kept, self._kept = self._kept[3], None
+                return kept
+            self._kept = None
+            shape = np.broadcast_shapes(np.shape(rows), np.shape(envs))
+            outs = [self._take(shape) for _ in range(2 if self.reads_pairs else 1)]
+            self._read_into(np.broadcast_to(rows, shape).ravel(), np.broadcast_to(envs, shape).ravel(), side, outs)
+            if self.reads_pairs:
+                self._kept = (rows, envs, 1 - side, outs[1 - side])
+                return outs[side]
+            return outs[0]
+
+    def breakdown(self) -> dict[str, int]:
+        """Return the bytes in memory by purpose, and those on disk as `spilled`."""
+        if self.is_plain:
+            return {"plain": self._plain.nbytes}
+        parts = {"index": self._numbers.nbytes}
+        for shelf in self.shelves:
+            for key, value in shelf.store.nbytes().items():
+                if isinstance(value, int):
+                    parts[key] = parts.get(key, 0) + value
+        return parts
+
+    def state(self) -> dict:
+        """Return what is stored: arrays, and stores as bytes."""
+        common = {
+            "stack": (self.stack.n_stack, self.stack.outer, self.stack.newest_first),
+            "decided": self.finder.stack is not None,
+            "count": self.count,
+        }
+        if self.is_plain:
+            return {**common, "plain": self._plain}
+        with self._lock:
+            shelves = [
+                {"first": s.first, "first_row_bytes": s.first_row_bytes, **s.shelf.dump()} for s in self._segments
+            ]
+            return {**common, "numbers": self._numbers, "shelves": shelves}
+
+    def prepare(self, state: dict) -> Callable[[], None]:
+        """Check what `state()` returned and return what takes it over.
+
+        Raises:
+            ValueError: it does not fit this ring or is damaged.
+        """
+        stack = Stack(*state["stack"]) if state["decided"] else SINGLE
+        found: dict = {"count": int(state["count"]), "_begun": None, "_kept": None}
+        if self.is_plain:
+            found["_plain"] = fitting(state["plain"], self._plain.shape, self.dtype)
+        else:
+            found["_numbers"] = fitting(state["numbers"], self._numbers.shape, self._numbers.dtype)
+            found["_segments"] = [
+                Segment(
+                    int(dump["first"]),
+                    load_shelf(dump, self.options, self.n_envs, self.item_bytes, stack),
+                    int(dump["first_row_bytes"]),
+                )
+                for dump in state["shelves"]
+            ]
+            for segment in found["_segments"][:-1]:
+                segment.shelf.store.seal()
+
+        def take_over() -> None:
+            self.finder.stack = stack if state["decided"] else self.finder.stack
+            self.__dict__.update(found)
+
+        return take_over
+
+    def __getstate__(self) -> dict:
+        kept = ("rows", "n_envs", "item_shape", "dtype", "options", "outputs")
+        return {
+            "made_of": [getattr(self, name) for name in kept],
+            "reads_pairs": self.reads_pairs,
+            "stored": self.state(),
+        }
+
+    def __setstate__(self, state: dict) -> None:
+        self.__init__(*state["made_of"])  # type: ignore[misc]
+        self.reads_pairs = state["reads_pairs"]
+        self.prepare(state["stored"])()
+
+    def _may_end(self, segment: Segment) -> bool:
+        """Say whether a new segment costs little beside this one."""
+        length = self.count - segment.first
+        most = MOST_SEGMENTS_WITH_FILES if self.options.spills else MOST_SEGMENTS
+        if self.finder.stack is None or length < max(1, self.rows // most):
+            return False
+        worth = segment.shelf.store.resident() >= WORTH_OF_BEGINNING * segment.first_row_bytes
+        return worth or length >= max(1, self.rows // FEWEST_SEGMENTS)
+
+    def _as_stored(self, observations: np.ndarray) -> np.ndarray:
+        stored = np.ascontiguousarray(observations, self.dtype)
+        if stored.shape != (self.n_envs, *self.item_shape):
+            stored = np.ascontiguousarray(np.broadcast_to(stored, (self.n_envs, *self.item_shape)))
+        return stored
+
+    def _take(self, shape: tuple[int, ...]) -> np.ndarray:
+        return self.outputs.take((*shape, *self.item_shape), self.dtype)
+
+    def _read_into(self, rows: np.ndarray, envs: np.ndarray, side: int, outs: list[np.ndarray]) -> None:
+        position = self.count % self.rows
+        ever = rows + np.where(rows < position, self.count - position, self.count - position - self.rows)
+        firsts = np.array([segment.first for segment in self._segments])
+        which = (np.searchsorted(firsts, ever, side="right") - 1).astype(np.uint32)
+        stores = tuple(segment.shelf.store for segment in self._segments)
+        packed = self._numbers[rows, envs]
+        numbers = packed & NUMBER_MASK
+        envs = envs.astype(np.uint32)
+        nexts = numbers + np.array([1, 0, self.stack.n_stack], np.uint32)[packed >> CODE_SHIFT]
+        if len(outs) == 2:
+            gather_pairs(stores, which, envs, numbers, nexts, outs[0], outs[1])
+        else:
+            gather(stores, which, envs, nexts if side else numbers, outs[0])
+
+    def _cut_anew(self) -> None:
+        """Store the few rows written so far again, now that their frames are known."""
+        if not self._segments:
+            return
+        rows, envs = np.divmod(np.arange(self.count * self.n_envs), self.n_envs)
+        old = [np.empty((self.count * self.n_envs, *self.item_shape), self.dtype) for _ in range(2)]
+        found, self.finder.stack = self.finder.stack, None  # read as they were written
+        self._read_into(rows, envs, 0, old)
+        self.finder.stack, count, self.count, self._segments = found, self.count, 0, []
+        shape = (self.n_envs, *self.item_shape)
+        for row in range(count):
+            here = slice(row * self.n_envs, (row + 1) * self.n_envs)
+            self.begin(row, old[0][here].reshape(shape))
+            self.finish(row, old[1][here].reshape(shape))
+
+
+class Side:
+    """One of a ring's two arrays, indexed as Stable-Baselines3 indexes them."""
+
+    def __init__(self, ring: Ring, side: int) -> None:
+        self._ring, self._side = ring, side
+        self.dtype = ring.dtype
+        self.shape = (ring.rows, ring.n_envs, *ring.item_shape)
+
+    def __setitem__(self, row: int, observations: np.ndarray) -> None:
+        (self._ring.finish if self._side else self._ring.begin)(row, observations)
+
+    def __getitem__(self, index) -> np.ndarray:
+        """Return the observations of `[rows, envs]`, `[rows, envs, :]` or `[row]`."""
+        if isinstance(index, tuple):
+            rows, envs, *rest = index
+            found = self._ring.read(rows, envs, self._side)
+            return found[(..., *rest)] if rest and rest != [slice(None)] else found
+        rows = np.arange(self._ring.rows)[index]
+        return self._ring.read(rows[..., None], np.arange(self._ring.n_envs), self._side)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        everything = self[np.arange(min(self._ring.count, self._ring.rows))].view(np.ndarray)
+        return everything if dtype is None else everything.astype(dtype, copy=False)
+
+
+def _codes(distance: np.ndarray, n_stack: int) -> np.ndarray:
+    """Return how far the next observation's number is from the observation's, as two bits."""
+    codes = np.full(distance.shape, NEXT_IS_A_STACK_LATER, np.uint32)
+    codes[distance == 1] = NEXT_IS_FOLLOWING
+    codes[distance == 0] = NEXT_IS_SAME
+    return codes

@@ -1,0 +1,167 @@
+"""Rollout buffers for PPO and A2C that hold the same observations in a fraction of the memory.
+
+`PPO(..., rollout_buffer_class=legroom.LeanRolloutBuffer)` is all there is to write. Samples, their order, the random
+numbers drawn and every byte are those of Stable-Baselines3's own buffers; only where observations are kept differs.
+Samples are made by SB3's own `_get_samples`: it finds a `Column` where it expects an array.
+"""
+
+import time
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.buffers import BaseBuffer, DictRolloutBuffer, RolloutBuffer
+
+from legroom.storing.budget import Options
+from legroom.storing.buffers import LeanBuffer, parts_of, shapes_of
+from legroom.storing.column import Column
+from legroom.storing.tensors import outputs_for
+
+WORTH_A_THREAD_S = 0.003  # decoding a batch takes at least this long before it is done ahead of time
+PATIENCE_S = 0.01  # how long the thread waits for the batch before the current one to be let go
+
+FLATTENED = ("actions", "values", "log_probs", "advantages", "returns")
+
+
+class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
+    """Stable-Baselines3's rollout buffer in little memory; with a Dict space this is a `LeanDictRolloutBuffer`.
+
+    Args:
+        max_bytes: stored records beyond this (bytes, or "2GB") go to unlinked files; None: never.
+        spill_dir: the directory of those files; None: the system's directory for temporary files.
+        codec: "lz4", or "none" to store pages and changes as they are.
+        prefetch: whether the next minibatch is decoded in a thread while the current one is used.
+        The others are SB3's.
+    """
+
+    small_arrays: ClassVar[tuple[str, ...]] = (*FLATTENED, "rewards", "episode_starts")
+    columns: dict[str, Column]
+
+    def __new__(cls, buffer_size: int = 0, observation_space: Any = None, *args: Any, **kwargs: Any):
+        """Pick the Dict form for a Dict space."""
+        if isinstance(observation_space, spaces.Dict) and not issubclass(cls, DictRolloutBuffer):
+            cls = cls._dict_form()
+        return super().__new__(cls)
+
+    @classmethod
+    def _dict_form(cls) -> type:
+        return LeanDictRolloutBuffer
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        device: th.device | str = "auto",
+        gae_lambda: float = 1,
+        gamma: float = 0.99,
+        n_envs: int = 1,
+        *,
+        max_bytes: int | str | None = None,
+        spill_dir: str | None = None,
+        codec: str = "lz4",
+        prefetch: bool = True,
+    ) -> None:
+        BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
+        self.gae_lambda, self.gamma = gae_lambda, gamma
+        self.options = Options(max_bytes, spill_dir, codec)
+        self.prefetch = prefetch
+        shapes = shapes_of(self.obs_shape)
+        self.columns = {
+            key: Column(buffer_size, n_envs, shapes[key], np.dtype(space.dtype), self.options, outputs_for(self.device))
+            for key, space in parts_of(observation_space).items()
+        }
+        self.observations = self.columns if isinstance(observation_space, spaces.Dict) else self.columns[""]  # type: ignore[assignment]
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the rollout. As in SB3, except that observations are not allocated."""
+        for column in self.columns.values():
+            column.clear()
+        row = (self.buffer_size, self.n_envs)
+        self.actions = np.zeros((*row, self.action_dim), dtype=self.action_space.dtype)
+        for name in ("rewards", "returns", "episode_starts", "values", "log_probs", "advantages"):
+            setattr(self, name, np.zeros(row, dtype=np.float32))
+        self.generator_ready = False
+        BaseBuffer.reset(self)
+
+    def add(self, obs, action, reward, episode_start, value, log_prob) -> None:
+        """Add one step of every environment. As in SB3, except that observations are not copied on the way."""
+        if len(log_prob.shape) == 0:
+            log_prob = log_prob.reshape(-1, 1)
+        self.make_room()
+        for key, column in self.columns.items():
+            part = obs[key] if isinstance(self.observation_space, spaces.Dict) else obs
+            column[self.pos] = np.asarray(part).reshape((self.n_envs, *column.item_shape))
+        self.actions[self.pos] = np.array(action.reshape((self.n_envs, self.action_dim)))
+        self.rewards[self.pos] = np.array(reward)
+        self.episode_starts[self.pos] = np.array(episode_start)
+        self.values[self.pos] = value.clone().cpu().numpy().flatten()
+        self.log_probs[self.pos] = log_prob.clone().cpu().numpy()
+        self.pos += 1
+        if self.pos == self.buffer_size:
+            self.full = True
+
+    def get(self, batch_size: int | None = None, micro_batch: int | None = None) -> Generator[Any, None, None]:
+        """Yield minibatches in random order, as SB3 does.
+
+        Args:
+            micro_batch: yield each minibatch in parts of at most this size, one after the other (the last of a
+                minibatch may be smaller). Observations are decoded part by part, straight from storage.
+        """
+        assert self.full, ""
+        n = self.buffer_size * self.n_envs
+        indices = np.random.permutation(n)
+        if not self.generator_ready:
+            self._flatten()
+            self.generator_ready = True
+        batch_size = batch_size or n
+        micro_batch = min(micro_batch or batch_size, batch_size)
+        parts = [
+            indices[start : min(start + micro_batch, end)]
+            for batch in range(0, n, batch_size)
+            for end in (min(batch + batch_size, n),)
+            for start in range(batch, end, micro_batch)
+        ]
+        yield from self._read_ahead(parts)
+
+    def _flatten(self) -> None:
+        for name in FLATTENED:
+            setattr(self, name, self.swap_and_flatten(getattr(self, name)))
+        for column in self.columns.values():
+            column.flatten()
+
+    def _read_ahead(self, parts: list[np.ndarray]) -> Iterator[Any]:
+        """Yield the samples of each part; where decoding takes long, the next one is made while one is used."""
+        began = time.perf_counter()
+        samples = self._get_samples(parts[0])
+        if not self.prefetch or len(parts) == 1 or time.perf_counter() - began < WORTH_A_THREAD_S:
+            yield samples
+            del samples
+            for part in parts[1:]:
+                yield self._get_samples(part)
+            return
+        with ThreadPoolExecutor(1, "legroom-prefetch") as thread:
+            for part in parts[1:]:
+                coming = thread.submit(self._get_samples_patiently, part)
+                yield samples
+                del samples
+                samples = coming.result()
+                del coming
+        yield samples
+
+    def _get_samples_patiently(self, part: np.ndarray) -> Any:
+        for column in self.columns.values():
+            column.patience_s = PATIENCE_S
+        try:
+            return self._get_samples(part)
+        finally:
+            for column in self.columns.values():
+                column.patience_s = 0.0
+
+
+class LeanDictRolloutBuffer(LeanRolloutBuffer, DictRolloutBuffer):
+    """Stable-Baselines3's Dict rollout buffer in little memory, each part of the observation by itself."""

@@ -1,0 +1,154 @@
+"""Buffers to one file and back, without pickle: a JSON description, then raw arrays, each with its checksum.
+
+The file is written beside its final name and renamed when complete, so that a crash never leaves half a file. Reading
+checks every byte before anything of the buffer changes; nothing in a file is ever executed.
+
+Layout: 8 bytes magic, u64 length of the description, 32 bytes SHA-256 of it, the description, the parts one after the
+other as the description lists them.
+"""
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from legroom.errors import BadInput
+
+MAGIC = b"LEGROOM\x01"
+HEAD = struct.Struct("<8sQ32s")
+LONGEST_DESCRIPTION = 1 << 28
+
+
+class Savable:
+    """A buffer that can describe its state as a tree of plain values, arrays and bytes."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what must be equal for a saved state to fit this buffer."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that changes, as a tree of plain values, arrays and bytes."""
+        raise NotImplementedError
+
+    def prepare(self, state: dict[str, Any]) -> Callable[[], None]:
+        """Check a state and return what takes it over; raise ValueError if it does not fit."""
+        raise NotImplementedError
+
+    def save(self, path: str | Path) -> None:
+        """Write the buffer to one file; what was there before stays until the new file is complete."""
+        write_file(Path(path), {"buffer": self.describe(), "state": self.state()})
+
+    def load(self, path: str | Path) -> None:
+        """Take over what `save` wrote, into a buffer made with the same arguments.
+
+        Raises:
+            BadInput: the file is missing, truncated, altered, or of another kind of buffer; nothing has changed then.
+        """
+        tree = read_file(Path(path))
+        mine, theirs = self.describe(), tree.get("buffer", {})
+        differing = [key for key in mine if mine[key] != theirs.get(key)]
+        if differing:
+            key = differing[0]
+            raise BadInput(f"holds a buffer with {key} {theirs.get(key)!r}, not {mine[key]!r}", path=path)
+        try:
+            take_over = self.prepare(tree["state"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"does not fit this buffer: {error}", path=path) from error
+        take_over()
+
+
+def write_file(path: Path, tree: dict[str, Any]) -> None:
+    """Write a tree of plain values, arrays and bytes."""
+    parts: list[np.ndarray | bytes] = []
+    plain = _take_out(tree, parts)
+    listed = [{"bytes": len(_raw(part)), "sha256": hashlib.sha256(_raw(part)).hexdigest()} for part in parts]
+    description = json.dumps({"tree": plain, "parts": listed}).encode()
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(HEAD.pack(MAGIC, len(description), hashlib.sha256(description).digest()))
+            file.write(description)
+            for part in parts:
+                file.write(_raw(part))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Read what `write_file` wrote, checking every byte.
+
+    Raises:
+        BadInput: it cannot be read, or is not exactly what was written.
+    """
+    try:
+        with path.open("rb") as file:
+            return _read(file, path)
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", path=path) from error
+
+
+def _read(file: IO[bytes], path: Path) -> dict[str, Any]:
+    def damaged(what: str) -> BadInput:
+        return BadInput(f"is damaged: {what}", path=path, hint="use an earlier file")
+
+    head = file.read(HEAD.size)
+    if len(head) < HEAD.size or not head.startswith(MAGIC):
+        raise BadInput("is no file written by a buffer's save()", path=path)
+    _, length, digest = HEAD.unpack(head)
+    description = file.read(min(length, LONGEST_DESCRIPTION))
+    if len(description) != length or hashlib.sha256(description).digest() != digest:
+        raise damaged("its description is not as written")
+    content = json.loads(description)
+    parts = []
+    for i, listed in enumerate(content["parts"]):
+        part = file.read(listed["bytes"])
+        if len(part) != listed["bytes"]:
+            raise damaged(f"it ends after {len(part)} of {listed['bytes']} bytes of part {i}")
+        if hashlib.sha256(part).hexdigest() != listed["sha256"]:
+            raise damaged(f"part {i} is not as written")
+        parts.append(part)
+    if file.read(1):
+        raise damaged("it goes on after its end")
+    return _put_back(content["tree"], parts)
+
+
+def _raw(part: np.ndarray | bytes) -> memoryview:
+    if isinstance(part, bytes):
+        return memoryview(part)
+    return np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
+
+
+def _take_out(node: Any, parts: list[np.ndarray | bytes]) -> Any:
+    """Return the tree with arrays and bytes replaced by their place among the parts."""
+    if isinstance(node, dict):
+        return {key: _take_out(value, parts) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return [_take_out(value, parts) for value in node]
+    if isinstance(node, bytes | np.ndarray):
+        parts.append(node)
+        place: dict[str, Any] = {"$part": len(parts) - 1}
+        return place if isinstance(node, bytes) else {**place, "dtype": node.dtype.str, "shape": node.shape}
+    return node
+
+
+def _put_back(node: Any, parts: list[bytes]) -> Any:
+    if isinstance(node, dict) and "$part" in node:
+        part = parts[node["$part"]]
+        if "dtype" not in node:
+            return part
+        return np.frombuffer(bytearray(part), np.dtype(node["dtype"])).reshape(node["shape"])
+    if isinstance(node, dict):
+        return {key: _put_back(value, parts) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_put_back(value, parts) for value in node]
+    return node

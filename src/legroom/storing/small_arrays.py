@@ -1,0 +1,83 @@
+"""Small columns that Stable-Baselines3 keeps as float32 though they hold yes and no: as bits or bytes here.
+
+Both look like the float32 array they stand for, and become one, value for value, if anything else than 0 and 1 arrives.
+"""
+
+import numpy as np
+
+
+class Flags:
+    """A float32 array [rows, envs] of zeros and ones (dones, timeouts), a byte each."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.dtype = np.dtype(np.float32)
+        self.array = np.zeros(shape, np.uint8)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes really taken."""
+        return self.array.nbytes
+
+    def __setitem__(self, index, values) -> None:
+        values = np.asarray(values, np.float32)
+        if self.array.dtype == np.uint8 and not _only_zero_and_one(values):
+            self.array = self.array.astype(np.float32)
+        self.array[index] = values
+
+    def __getitem__(self, index) -> np.ndarray:
+        return self.array[index].astype(np.float32)
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return self.array.astype(np.float32 if dtype is None else dtype)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+
+class Masks:
+    """A float32 array [rows, envs, actions] of action masks, initially all ones, a bit each."""
+
+    def __init__(self, rows: int, n_envs: int, n_actions: int) -> None:
+        self.n_actions = n_actions
+        self.dtype = np.dtype(np.float32)
+        self.array: np.ndarray = np.full((rows, n_envs, (n_actions + 7) // 8), 255, np.uint8)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array this stands for."""
+        return (*self.array.shape[:-1], self.n_actions)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes really taken."""
+        return self.array.nbytes
+
+    def flatten(self) -> None:
+        """From now on, index environment by environment, as SB3 does after its `swap_and_flatten`."""
+        rows, n_envs, width = self.array.shape
+        self.array = self.array.swapaxes(0, 1).reshape(rows * n_envs, width)
+
+    def __setitem__(self, index, masks) -> None:
+        masks = np.asarray(masks, np.float32)
+        if self.array.dtype == np.uint8 and not _only_zero_and_one(masks):
+            self.array = np.asarray(self)
+        self.array[index] = np.packbits(masks != 0, axis=-1) if self.array.dtype == np.uint8 else masks
+
+    def __getitem__(self, index) -> np.ndarray:
+        found = self.array[index]
+        if found.dtype == np.uint8:
+            return np.unpackbits(found, axis=-1, count=self.n_actions).astype(np.float32)
+        return found
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return self[:] if dtype is None else self[:].astype(dtype)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+
+def _only_zero_and_one(values: np.ndarray) -> bool:
+    """Compare bits: -0.0 is neither."""
+    bits = values.view(np.uint32) if values.ndim else values.reshape(1).view(np.uint32)
+    return bool(((bits == 0) | (bits == 0x3F800000)).all())
