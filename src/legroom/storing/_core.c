@@ -134,39 +134,64 @@ static PyObject *store_append_all(PyObject *object, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* Reads observation i from stores[which[i]] (or stores[0]) for all i, and the following ones where `nexts` is given;
- * -4 for a number that does not exist. The GIL is not held. */
+/* What to read: observation i is numbers[i] of streams[i] in stores[which[i]] (stores[0] without `which`), and nexts[i]
+ * of the same where `nexts` is given. */
+typedef struct {
+    Store **stores;
+    Py_ssize_t n_stores, count;
+    const unsigned char *which, *streams, *numbers, *nexts;
+    unsigned char *out, *out_next;
+} reading;
+
+static inline const store *store_of(const reading *r, Py_ssize_t i) {
+    uint32_t at = r->which ? load32(r->which + 4 * i) : 0;
+    return at < (size_t)r->n_stores ? &r->stores[at]->s : NULL;
+}
+
+/* Small frames lie anywhere in memory: fetch what reading them will touch a few items ahead. Checks as reading does. */
+static inline void fetch_ahead(const reading *r, Py_ssize_t i, int records) {
+    if (i >= r->count) return;
+    const store *s = store_of(r, i);
+    uint32_t stream = load32(r->streams + 4 * i), number = load32(r->numbers + 4 * i);
+    if (!s || s->n_pages > 1 || stream >= s->n_streams || !s->pages[stream].length) return;
+    const page *g = &s->pages[stream];
+    uint32_t near = number < g->length ? number : g->length - 1;
+    if (!records) { __builtin_prefetch(&g->versions[near]); return; }
+    uint64_t at = (uint64_t)g->versions[near].ref * s->unit;
+    const unsigned char *bytes = s->arenas[at / ARENA_BYTES].bytes;
+    if (!bytes) return;
+    for (uint32_t line = 0; line < 4; line++) __builtin_prefetch(bytes + at % ARENA_BYTES + 64 * line);
+}
+
 #define NO_SUCH (-4)
-static int read_all(Store *const *stores, Py_ssize_t n_stores, const unsigned char *which, const unsigned char *streams,
-                    const unsigned char *numbers, const unsigned char *nexts, Py_ssize_t count, unsigned char *out, unsigned char *out_next) {
-    size_t each = observation_bytes(&stores[0]->s);
-    uint32_t n_stack = stores[0]->s.n_stack;
-    unsigned char *room = take(reader_room(&stores[0]->s));
-    Store *locked = NULL;
+static int read_one(const reading *r, Py_ssize_t i, unsigned char *room) {
+    const store *s = store_of(r, i);
+    uint32_t stream = load32(r->streams + 4 * i), number = load32(r->numbers + 4 * i), next = r->nexts ? load32(r->nexts + 4 * i) : number;
+    if (!s || stream >= s->n_streams) return NO_SUCH;
+    uint32_t length = s->length[stream], n_stack = s->n_stack;
+    if (number >= length || number + 1 < n_stack || next >= length || next + 1 < n_stack) return NO_SUCH;
+    size_t each = observation_bytes(s);
+    unsigned char *to = r->out + (size_t)i * each, *to_next = r->nexts ? r->out_next + (size_t)i * each : NULL;
+    if (!r->nexts || next == number + 1) return read_observations(s, stream, number, to, to_next, room);
+    int problem = read_observations(s, stream, number, to, NULL, room);
+    return problem ? problem : read_observations(s, stream, next, to_next, NULL, room);
+}
+
+/* Reads everything; the GIL is not held. All stores are locked, one caller at a time so that two cannot block each
+ * other half-way; nobody else ever waits for a store while holding another. */
+static PyThread_type_lock locking;
+static int read_all(const reading *r) {
+    unsigned char *room = take(reader_room(&r->stores[0]->s));
     int problem = room ? 0 : NO_MEMORY;
-    for (Py_ssize_t i = 0; i < count && !problem; i++) {
-        uint32_t at = which ? load32(which + 4 * i) : 0, stream = load32(streams + 4 * i), number = load32(numbers + 4 * i), next = number;
-        if (at >= (size_t)n_stores) { problem = NO_SUCH; break; }
-        if (stores[at] != locked) {
-            if (locked) PyThread_release_lock(locked->lock);
-            locked = stores[at];
-            PyThread_acquire_lock(locked->lock, WAIT_LOCK);
-        }
-        const store *s = &locked->s;
-        if (nexts) next = load32(nexts + 4 * i);
-        if (stream >= s->n_streams || number >= s->length[stream] || number + 1 < n_stack || next >= s->length[stream] || next + 1 < n_stack) {
-            problem = NO_SUCH;
-            break;
-        }
-        unsigned char *to = out + i * each, *to_next = out_next + (nexts ? i * each : 0);
-        if (!nexts) problem = read_observations(s, stream, number, to, NULL, room);
-        else if (next == number + 1) problem = read_observations(s, stream, number, to, to_next, room);
-        else {
-            problem = read_observations(s, stream, number, to, NULL, room);
-            if (!problem) problem = read_observations(s, stream, next, to_next, NULL, room);
-        }
+    PyThread_acquire_lock(locking, WAIT_LOCK);
+    for (Py_ssize_t k = 0; k < r->n_stores; k++) PyThread_acquire_lock(r->stores[k]->lock, WAIT_LOCK);
+    PyThread_release_lock(locking);
+    for (Py_ssize_t i = 0; i < r->count && !problem; i++) {
+        fetch_ahead(r, i + 16, 0);
+        fetch_ahead(r, i + 8, 1);
+        problem = read_one(r, i, room);
     }
-    if (locked) PyThread_release_lock(locked->lock);
+    for (Py_ssize_t k = 0; k < r->n_stores; k++) PyThread_release_lock(r->stores[k]->lock);
     free(room);
     return problem;
 }
@@ -185,7 +210,7 @@ static PyObject *store_read(PyObject *object, PyObject *args) {
     int problem = NO_SUCH, system_error = 0;
     if (streams.len % 4 == 0 && numbers.len == streams.len && out.len == (Py_ssize_t)(count * observation_bytes(&self->s))) {
         Py_BEGIN_ALLOW_THREADS
-        problem = read_all(&self, 1, NULL, streams.buf, numbers.buf, NULL, count, out.buf, NULL);
+        problem = read_all(&(reading){&self, 1, count, NULL, streams.buf, numbers.buf, NULL, out.buf, NULL});
         system_error = errno;
         Py_END_ALLOW_THREADS
     }
@@ -201,12 +226,14 @@ static Store **stores_of(PyObject *tuple, Py_ssize_t n) {
         PyObject *one = PyTuple_GetItem(tuple, i);
         if (one && PyObject_TypeCheck(one, store_type)) {
             const store *a = &((Store *)one)->s, *b = i ? &stores[0]->s : a;
+            int seen = 0;
+            for (Py_ssize_t k = 0; k < i; k++) seen |= stores[k] == (Store *)one;
             stores[i] = (Store *)one;
-            if (a->frame_bytes == b->frame_bytes && a->n_stack == b->n_stack && a->outer == b->outer && a->newest_first == b->newest_first
+            if (!seen && a->frame_bytes == b->frame_bytes && a->n_stack == b->n_stack && a->outer == b->outer && a->newest_first == b->newest_first
                 && a->page_bytes == b->page_bytes) continue;
         }
         PyMem_Free(stores);
-        PyErr_SetString(PyExc_ValueError, "stores of one geometry are needed");
+        PyErr_SetString(PyExc_ValueError, "different stores of one geometry are needed");
         return NULL;
     }
     return stores;
@@ -225,7 +252,7 @@ static PyObject *gather_some(PyObject *args, int pairs) {
         if (streams.len % 4 == 0 && which.len == streams.len && numbers.len == streams.len && out.len == bytes
             && (!pairs || (nexts.len == streams.len && out_next.len == bytes))) {
             Py_BEGIN_ALLOW_THREADS
-            problem = read_all(stores, n, which.buf, streams.buf, numbers.buf, pairs ? nexts.buf : NULL, count, out.buf, out_next.buf);
+            problem = read_all(&(reading){stores, n, count, which.buf, streams.buf, numbers.buf, pairs ? nexts.buf : NULL, out.buf, out_next.buf});
             system_error = errno;
             Py_END_ALLOW_THREADS
         }
@@ -235,6 +262,63 @@ static PyObject *gather_some(PyObject *args, int pairs) {
     if (pairs) { PyBuffer_Release(&nexts); PyBuffer_Release(&out_next); }
     return PyErr_Occurred() ? NULL : finish_reading(problem, system_error);
 }
+/* Where the rows of a ring are: see gather_ring in reference.py, which does the same with arrays. Fills which, streams,
+ * numbers and nexts (`count` words each, one after the other); 0, or -1 for a row or environment that does not exist. */
+typedef struct { long long count, n_rows, n_envs; const unsigned char *firsts, *numbers; Py_ssize_t n_stores; uint32_t n_stack; } ring;
+static inline int64_t load_long(const unsigned char *p) { return (int64_t)load64(p); }
+static int locate_rows(const ring *r, const unsigned char *rows, const unsigned char *envs, Py_ssize_t count, uint32_t *found) {
+    long long position = r->count % r->n_rows;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int64_t row = load_long(rows + 8 * i), env = load_long(envs + 8 * i);
+        if (row < 0 || row >= r->n_rows || env < 0 || env >= r->n_envs) return -1;
+        int64_t ever = r->count - position + row - (row >= position ? r->n_rows : 0);
+        Py_ssize_t low = 0, high = r->n_stores;         /* firsts[low] <= ever < firsts[high] */
+        while (high - low > 1) {
+            Py_ssize_t middle = low + (high - low) / 2;
+            if (load_long(r->firsts + 8 * middle) <= ever) low = middle; else high = middle;
+        }
+        uint32_t packed = load32(r->numbers + 4 * (row * r->n_envs + env)), number = packed & 0x3FFFFFFFu, code = packed >> 30;
+        found[i] = (uint32_t)low; found[count + i] = (uint32_t)env; found[2 * count + i] = number;
+        found[3 * count + i] = number + (code == 0 ? 1 : code == 1 ? 0 : r->n_stack);
+    }
+    return 0;
+}
+
+static PyObject *gather_ring(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *tuple;
+    Py_buffer firsts, rows, envs, ring_numbers, out, out_next;
+    ring r = {0};
+    int side;
+    if (!PyArg_ParseTuple(args, "O!y*LLLy*y*y*iw*w*", &PyTuple_Type, &tuple, &firsts, &r.count, &r.n_rows, &r.n_envs, &ring_numbers, &rows, &envs,
+                          &side, &out, &out_next)) return NULL;
+    Py_ssize_t count = rows.len / 8;
+    int problem = NO_SUCH, system_error = 0;
+    r.n_stores = PyTuple_Size(tuple);
+    Store **stores = r.n_stores ? stores_of(tuple, r.n_stores) : NULL;
+    uint32_t *found = stores ? PyMem_Malloc(16 * (size_t)count + 16) : NULL;
+    if (stores && !found) PyErr_NoMemory();
+    if (found) {
+        Py_ssize_t bytes = (Py_ssize_t)(count * observation_bytes(&stores[0]->s));
+        r.firsts = firsts.buf; r.numbers = ring_numbers.buf; r.n_stack = stores[0]->s.n_stack;
+        if (r.n_rows > 0 && r.n_envs > 0 && firsts.len == 8 * r.n_stores && ring_numbers.len == 4 * r.n_rows * r.n_envs && rows.len % 8 == 0
+            && envs.len == rows.len && out.len == bytes && (side < 2 || out_next.len == bytes)) {
+            Py_BEGIN_ALLOW_THREADS
+            if (!locate_rows(&r, rows.buf, envs.buf, count, found)) {
+                const unsigned char *which = (unsigned char *)found, *numbers = which + 8 * count, *nexts = which + 12 * count;
+                problem = read_all(&(reading){stores, r.n_stores, count, which, which + 4 * count, side == 1 ? nexts : numbers,
+                                              side == 2 ? nexts : NULL, out.buf, out_next.buf});
+                system_error = errno;
+            }
+            Py_END_ALLOW_THREADS
+        }
+    }
+    PyMem_Free(found); PyMem_Free(stores);
+    PyBuffer_Release(&firsts); PyBuffer_Release(&rows); PyBuffer_Release(&envs); PyBuffer_Release(&ring_numbers);
+    PyBuffer_Release(&out); PyBuffer_Release(&out_next);
+    return PyErr_Occurred() ? NULL : finish_reading(problem, system_error);
+}
+
 static PyObject *gather(PyObject *module, PyObject *args) { (void)module; return gather_some(args, 0); }
 static PyObject *gather_pairs(PyObject *module, PyObject *args) { (void)module; return gather_some(args, 1); }
 
@@ -251,7 +335,7 @@ static PyObject *store_length(PyObject *object, PyObject *args) {
 
 static uint64_t resident_bytes(const store *s) {
     uint64_t bytes = 0;         /* touched memory pages: those below `used` */
-    for (uint32_t i = s->first_resident; i < s->n_arenas; i++) bytes += (s->arenas[i].used + 4095u) & ~4095u;
+    for (uint32_t i = s->first_resident; i < s->n_arenas; i++) bytes += (s->arenas[i].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1);
     return bytes;
 }
 
@@ -402,6 +486,8 @@ static PyMethodDef methods[] = {
 static PyMethodDef functions[] = {
     {"gather", gather, METH_VARARGS, "gather(stores, which, streams, numbers, out): read from several stores"},
     {"gather_pairs", gather_pairs, METH_VARARGS, "gather_pairs(stores, which, streams, numbers, nexts, out, out_next)"},
+    {"gather_ring", gather_ring, METH_VARARGS,
+     "gather_ring(stores, firsts, count, n_rows, n_envs, numbers, rows, envs, side, out, out_next): rows of a ring"},
 #ifdef LEGROOM_FAIL_ALLOC
     {"fail_after", fail_after, METH_VARARGS, "fail_after(n): the n-th allocation from now fails; 0: none"},
 #endif
@@ -415,6 +501,7 @@ static PyType_Spec spec = {"legroom.storing._core.Store", sizeof(Store), 0, Py_T
 static int exec_module(PyObject *module) {
     PyObject *type = PyType_FromSpec(&spec);
     if (!type) return -1;
+    if (!locking && !(locking = PyThread_allocate_lock())) { Py_DECREF(type); PyErr_NoMemory(); return -1; }
     store_type = (PyTypeObject *)type;      /* kept for good: gather() checks its arguments against it */
     return PyModule_AddObjectRef(module, "Store", type);
 }

@@ -42,3 +42,17 @@ def gather_pairs(
     out_next: Buffer,
     /,
 ) -> None: ...
+def gather_ring(
+    stores: tuple[Store, ...],
+    firsts: Buffer,
+    count: int,
+    n_rows: int,
+    n_envs: int,
+    numbers: Buffer,
+    rows: Buffer,
+    envs: Buffer,
+    side: int,
+    out: Buffer,
+    out_next: Buffer,
+    /,
+) -> None: ...

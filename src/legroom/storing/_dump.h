@@ -108,10 +108,10 @@ static int load_store(store *s, const uint32_t *index, size_t words, const unsig
     s->cap_arenas = n;
     for (uint32_t i = 0; i < n; i++) {
         if (sizes[i] > ARENA_BYTES || sizes[i] != index[i] || sizes[i] % s->unit) goto failed;
-        unsigned char *bytes = take_arena();
+        unsigned char *bytes = map_bytes(ARENA_BYTES);
         if (!bytes) { problem = NO_MEMORY; goto failed; }
         memcpy(bytes, arenas[i], sizes[i]);
-        s->arenas[s->n_arenas++] = (arena){bytes, (uint32_t)sizes[i]};
+        s->arenas[s->n_arenas++] = (arena){bytes, (uint32_t)sizes[i], ARENA_BYTES};
     }
     index += n;
     memcpy(s->length, index, s->n_streams * sizeof *s->length); index += s->n_streams;

@@ -8,6 +8,8 @@
 #include "_lz4.h"
 
 #define ARENA_BYTES ((size_t)1 << 20)
+#define HUGE_PAGE ((size_t)1 << 21)
+#define SMALL_PAGE ((size_t)4096)
 #define CHAIN_LIMIT 2u          /* pages' worth of changes before a page is written anew */
 #define PATCH_WORK 4u           /* decoding a patch counts as this part of a page */
 #define BASE 0x80000000u        /* marks a version that needs no earlier one */
@@ -32,7 +34,7 @@ typedef struct {
     unsigned char *now;         /* the page's current bytes: a private copy, or the RAW record itself */
     unsigned char *spare;       /* the private copy's memory, kept while `now` points into an arena */
 } page;
-typedef struct { unsigned char *bytes; uint32_t used; } arena;
+typedef struct { unsigned char *bytes; uint32_t used, mapped; } arena;
 typedef struct { uint32_t tag, ref; } slot;
 typedef struct { uint32_t kind, size; } header;
 
@@ -71,9 +73,23 @@ static inline int must_fail(void) { return 0; }
 static void *take(size_t n) { return must_fail() ? NULL : malloc(n ? n : 1); }
 static void *take_zeroed(size_t n, size_t each) { return must_fail() ? NULL : calloc(n ? n : 1, each); }
 static void *resize(void *p, size_t n) { return must_fail() ? NULL : realloc(p, n); }
-static unsigned char *take_arena(void) {
-    void *p = must_fail() ? MAP_FAILED : mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+static unsigned char *map_bytes(size_t n) {
+    void *p = must_fail() ? MAP_FAILED : mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
+}
+
+/* The same, so that huge memory pages can back it: finding small ones takes longer than copying a small frame. */
+static unsigned char *map_for_huge_pages(size_t n) {
+    unsigned char *bytes = map_bytes(n + HUGE_PAGE);
+    if (!bytes) return NULL;
+    size_t before = (size_t)(-(intptr_t)bytes) & (HUGE_PAGE - 1), after = HUGE_PAGE - before;
+    if (before) munmap(bytes, before);
+    bytes += before;
+    if (after) munmap(bytes + n, after);
+#ifdef MADV_HUGEPAGE
+    madvise(bytes, n, MADV_HUGEPAGE);       /* only whole ones are used, so that nothing beyond `n` becomes resident */
+#endif
+    return bytes;
 }
 
 /* ---- records: a 32-bit header (kind, size), the payload, padding to the unit ---- */
@@ -118,9 +134,9 @@ static uint32_t add_record(store *s, uint32_t kind, const void *payload, uint32_
             if (!grown) return NONE;
             s->arenas = grown; s->cap_arenas = capacity;
         }
-        unsigned char *bytes = take_arena();
+        unsigned char *bytes = map_bytes(ARENA_BYTES);
         if (!bytes) return NONE;
-        s->arenas[s->n_arenas++] = (arena){bytes, 0};
+        s->arenas[s->n_arenas++] = (arena){bytes, 0, ARENA_BYTES};
     }
     arena *a = &s->arenas[s->n_arenas - 1];
     uint32_t packed = kind | size << KIND_BITS;

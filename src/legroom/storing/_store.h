@@ -143,7 +143,7 @@ static void settle_page(store *s, page *g, const unsigned char *bytes, uint32_t 
 
 /* Moves the oldest arenas to disk until at most `keep` bytes are in memory; never the one being written. */
 static int spill_arenas(store *s, uint64_t keep) {
-    while (s->n_arenas - s->first_resident > 1 && (uint64_t)(s->n_arenas - s->first_resident) * ARENA_BYTES > keep) {
+    while (s->n_arenas - s->first_resident > (s->sealed ? 0u : 1u) && (uint64_t)(s->n_arenas - s->first_resident) * ARENA_BYTES > keep) {
         arena *a = &s->arenas[s->first_resident];
         off_t at = (off_t)s->first_resident * (off_t)ARENA_BYTES;
         for (uint32_t done = 0; done < a->used;) {
@@ -159,7 +159,7 @@ static int spill_arenas(store *s, uint64_t keep) {
             memcpy(g->spare, g->now, page_size(s, (uint32_t)(i % s->n_pages)));
             g->now = g->spare;
         }
-        munmap(a->bytes, ARENA_BYTES);
+        munmap(a->bytes, a->mapped);
         a->bytes = NULL;
         s->first_resident++;
     }
@@ -292,7 +292,7 @@ static int read_observations(const store *s, uint32_t stream, uint32_t number, u
 static void empty_store(store *s) {
     if (s->pages)
         for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) { free(s->pages[i].versions); free(s->pages[i].spare); }
-    for (uint32_t i = 0; i < s->n_arenas; i++) if (s->arenas[i].bytes) munmap(s->arenas[i].bytes, ARENA_BYTES);
+    for (uint32_t i = 0; i < s->n_arenas; i++) if (s->arenas[i].bytes) munmap(s->arenas[i].bytes, s->arenas[i].mapped);
     free(s->arenas); free(s->table);
     if (s->pages) memset(s->pages, 0, (size_t)s->n_streams * s->n_pages * sizeof *s->pages);
     if (s->length) memset(s->length, 0, s->n_streams * sizeof *s->length);
@@ -303,25 +303,44 @@ static void empty_store(store *s) {
     memset(s->payload, 0, sizeof s->payload); memset(s->records, 0, sizeof s->records);
 }
 
-/* Gives back what only writing needs: from now on the store is only read. */
-static void seal_store(store *s) {
-    for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) {
-        page *g = &s->pages[i];
-        version *fitted = g->length && g->length < g->capacity ? resize(g->versions, g->length * sizeof *fitted) : NULL;
-        if (fitted) {
-            s->nbytes_versions -= (uint64_t)(g->capacity - g->length) * sizeof *fitted;
-            g->versions = fitted; g->capacity = g->length;
-        }
-        free(g->spare); g->spare = g->now = NULL;
+/* Moves the arenas in memory to one piece of just their size. Without memory for that they stay where they are. */
+static void pack_arenas(store *s) {
+    uint32_t first = s->first_resident, n = s->n_arenas - first;
+    if (!n) return;
+    size_t last = (s->arenas[s->n_arenas - 1].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1);
+    unsigned char *bytes = map_for_huge_pages((n - 1) * ARENA_BYTES + last);
+    if (!bytes) return;
+    for (uint32_t i = 0; i < n; i++) {
+        arena *a = &s->arenas[first + i];
+        memcpy(bytes + i * ARENA_BYTES, a->bytes, a->used);
+        munmap(a->bytes, a->mapped);
+        *a = (arena){bytes + i * ARENA_BYTES, a->used, (uint32_t)(i + 1 < n ? ARENA_BYTES : last)};
     }
+}
+
+static void free_writer(store *s) {
+    for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) { free(s->pages[i].spare); s->pages[i].spare = s->pages[i].now = NULL; }
     free(s->table); free(s->scratch); free(s->pair); free(s->room); free(s->tokens); free(s->changed); free(s->assembled); free(s->tail);
     s->table = NULL; s->scratch = s->pair = s->room = s->assembled = s->tail = NULL; s->tokens = s->changed = NULL;
     s->table_size = s->table_used = 0; s->nbytes_now = 0; s->sealed = 1;
 }
 
+/* Gives back what only writing needs: from now on the store is only read. */
+static void seal_store(store *s) {
+    free_writer(s);
+    pack_arenas(s);
+    for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) {
+        page *g = &s->pages[i];
+        version *fitted = g->length && g->length < g->capacity ? resize(g->versions, g->length * sizeof *fitted) : NULL;
+        if (!fitted) continue;
+        s->nbytes_versions -= (uint64_t)(g->capacity - g->length) * sizeof *fitted;
+        g->versions = fitted; g->capacity = g->length;
+    }
+}
+
 static void close_store(store *s) {
     if (!s->pages) s->n_streams = 0;        /* opening failed half-way */
-    seal_store(s);
+    free_writer(s);
     empty_store(s);
     free(s->pages); free(s->length);
 }

@@ -7,7 +7,8 @@ import numpy as np
 import torch as th
 from gymnasium import spaces
 
-from legroom.storing.budget import Options, enforce, fitting
+from legroom.errors import BadInput
+from legroom.storing.budget import Options, enforce
 from legroom.storing.column import Column
 from legroom.storing.ring import Ring
 from legroom.storing.saving import Savable
@@ -63,10 +64,10 @@ class LeanBuffer(Savable):
     def prepare(self, state: dict[str, Any]) -> Callable[[], None]:
         """Check a state and return what takes it over; raise ValueError if it does not fit."""
         arrays = {name: state["arrays"][name] for name in self.small_arrays}
-        if not state["progress"].get("generator_ready"):  # flattened arrays have other shapes
-            for name, array in arrays.items():
-                mine = _array(getattr(self, name))
-                fitting(array, mine.shape, mine.dtype)
+        slots = self.buffer_size * self.n_envs  # type: ignore[attr-defined]
+        for name, array in arrays.items():
+            if slots not in (array.shape[0], array.shape[0] * array.shape[1]):  # flattened, or not yet
+                raise ValueError(f"{name} has shape {array.shape}")
         steps = [column.prepare(state["columns"][key]) for key, column in self.columns.items()]
 
         def take_over() -> None:
@@ -85,6 +86,13 @@ class LeanBuffer(Savable):
 
     def _progress(self) -> tuple[str, ...]:
         return ("pos", "full", "generator_ready") if hasattr(self, "generator_ready") else ("pos", "full")
+
+
+def check_form(buffer: object, space: spaces.Space) -> None:
+    """Refuse a plain space for a Dict form; the other way round, the Dict form has been picked already."""
+    name = type(buffer).__name__
+    if "Dict" in name and not isinstance(space, spaces.Dict):
+        raise BadInput(f"{name} is for Dict spaces, not {type(space).__name__}", hint=name.replace("Dict", ""))
 
 
 def parts_of(space: spaces.Space) -> dict[str, spaces.Space]:

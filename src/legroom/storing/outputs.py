@@ -7,6 +7,7 @@ made of it, or a view of that) keeps its memory too and never sees it change. So
 import sys
 import time
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class Outputs:
         Args:
             patience_s: how long to wait for a piece to be let go before new memory is taken.
         """
-        n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        n_bytes = prod(shape) * dtype.itemsize
         if n_bytes < SMALL and self._pinned is None:
             return np.empty(shape, dtype).view(Decoded)
         piece = self._free_piece(n_bytes)

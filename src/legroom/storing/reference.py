@@ -55,7 +55,7 @@ BASE = 0x8000_0000  # flag in a version's time: it needs no earlier version
 FILL = 0x8000  # flag in a delta's run: one word follows, to be repeated
 MIN_FILL_WORDS = 4  # shorter runs of one value cost less as part of a literal run
 CHAIN_PAGES = 2  # pages' worth of work that applying changes may cost before a page is written anew
-CHANGE_WORK_BYTES = 128  # what applying one change costs in Python beside its bytes; keeps chains short
+CHANGE_WORK_BYTES = 48  # what applying one change costs in Python beside its bytes; keeps chains short
 
 
 # ---- records: a page's bytes, whole or as changes ----
@@ -92,12 +92,13 @@ def make_delta(old: Words, new: Words) -> bytes:
     at = np.flatnonzero(old != new)
     values = new[at]
     # Pieces of neighbouring changed words of one value; the long ones become fills, short ones that touch go together.
-    starts = np.flatnonzero(np.r_[True, (np.diff(at) != 1) | (values[1:] != values[:-1])])
-    is_fill = np.diff(np.r_[starts, len(at)]) >= MIN_FILL_WORDS
-    touches = at[starts[1:]] == at[starts[1:] - 1] + 1
-    keeps = np.r_[True, ~touches | is_fill[1:] | is_fill[:-1]]
+    breaks = np.flatnonzero((np.diff(at) != 1) | (values[1:] != values[:-1])) + 1
+    starts, ends = np.append(0, breaks), np.append(breaks, len(at))
+    is_fill = ends - starts >= MIN_FILL_WORDS
+    keeps = np.ones(len(starts), bool)
+    keeps[1:] = (at[breaks] != at[breaks - 1] + 1) | is_fill[1:] | is_fill[:-1]
     starts, is_fill = starts[keeps], is_fill[keeps]
-    ends = np.r_[starts[1:], len(at)]
+    ends = np.append(starts[1:], len(at))
 
     parts, reached = [], 0
     for start, end, fill in zip(starts.tolist(), ends.tolist(), is_fill.tolist(), strict=True):
@@ -322,14 +323,14 @@ class Arenas:
     def resident_bytes(self) -> int:
         return sum(-(-used // MEMORY_PAGE_BYTES) * MEMORY_PAGE_BYTES for used in self.used[self.n_spilled :])
 
-    def spill(self, keep_bytes: int) -> None:
-        """Move the oldest arenas to the file until at most `keep_bytes` are in memory; the newest always stays.
+    def spill(self, keep_bytes: int, n_stay: int) -> None:
+        """Move the oldest arenas to the file until at most `keep_bytes` are in memory; the newest `n_stay` never move.
 
         Raises:
             OSError: some arena could not be written; all are still in memory.
         """
         until, left = self.n_spilled, self.resident_bytes()
-        while left > keep_bytes and until < len(self.blocks) - 1:
+        while left > keep_bytes and until < len(self.blocks) - n_stay:
             self._write(until)
             left -= -(-self.used[until] // MEMORY_PAGE_BYTES) * MEMORY_PAGE_BYTES
             until += 1
@@ -565,7 +566,9 @@ class Store:
             return self._arenas.resident_bytes()
 
     def spill(self, keep_bytes: int) -> None:
-        """Move the oldest arenas to the file until at most `keep_bytes` are in memory; the newest always stays.
+        """Move the oldest arenas to the file until at most `keep_bytes` are in memory.
+
+        The one that records are being added to stays; a sealed store has none.
 
         Raises:
             ValueError: there is no file.
@@ -574,7 +577,7 @@ class Store:
         if self._fd < 0:
             raise ValueError("this store has no file to spill to")
         with self._lock:
-            self._arenas.spill(keep_bytes)
+            self._arenas.spill(keep_bytes, n_stay=0 if self._sealed else 1)
 
     def seal(self) -> None:
         """Give back what only writing needs: from now on the store is only read, spilled and dumped."""
@@ -705,6 +708,47 @@ def gather_pairs(
     """
     gather(stores, which, streams, numbers, out)
     gather(stores, which, streams, nexts, out_next)
+
+
+def gather_ring(
+    stores: Sequence[Store],
+    firsts: Buffer,
+    count: int,
+    n_rows: int,
+    n_envs: int,
+    numbers: Buffer,
+    rows: Buffer,
+    envs: Buffer,
+    side: int,
+    out: Buffer,
+    out_next: Buffer,
+) -> None:
+    """Write rows of a ring, of which `count` were ever written, to `out` and, for side 2, what follows to `out_next`.
+
+    Args:
+        firsts: int64, the first row ever that each store holds.
+        numbers: uint32 [n_rows, n_envs], each row's number, in its two highest bits the way to the next one's.
+        rows, envs: int64, what to read.
+        side: 0 the observations, 1 the next observations, 2 both.
+
+    Raises:
+        IndexError, ValueError, OSError: as `gather` does.
+    """
+    wanted, environments, starts = (np.asarray(_bytes_of(column)).view(np.int64) for column in (rows, envs, firsts))
+    for asked, limit in ((wanted, n_rows), (environments, n_envs)):
+        if ((asked < 0) | (asked >= limit)).any():
+            raise IndexError("no such row or environment")
+    packed = _bytes_of(numbers).view(np.uint32).reshape(n_rows, n_envs)[wanted, environments]
+    position = count % n_rows
+    ever = wanted + (count - position) - np.where(wanted >= position, n_rows, 0)
+    which = (starts.searchsorted(ever, side="right") - 1).astype(np.uint32)
+    streams, here = environments.astype(np.uint32), packed & np.uint32(0x3FFFFFFF)
+    n_stack = stores[0]._geometry.n_stack
+    after = here + np.array([1, 0, n_stack, n_stack], np.uint32)[packed >> 30]
+    if side == 2:
+        gather_pairs(stores, which, streams, here, after, out, out_next)
+    else:
+        gather(stores, which, streams, after if side == 1 else here, out)
 
 
 def _by_store(

@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from legroom.errors import BadInput
 from legroom.storing.budget import Options
-from legroom.storing.buffers import LeanBuffer, parts_of, shapes_of
+from legroom.storing.buffers import LeanBuffer, check_form, parts_of, shapes_of
 from legroom.storing.ring import Ring
 from legroom.storing.small_arrays import Flags
 from legroom.storing.tensors import outputs_for
@@ -38,6 +38,7 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
         max_bytes: stored records beyond this (bytes, or "2GB") go to unlinked files; None: never.
         spill_dir: the directory of those files; None: the system's directory for temporary files.
         codec: "lz4", or "none" to store pages and changes as they are.
+        prefetch: accepted as for rollouts, without effect: what is sampled next is not known ahead.
         sampler: chooses what is sampled (prioritized replay): given the buffer and the batch size, returns row
             indices, or (rows, environments); None: uniformly, as SB3.
         The others are SB3's.
@@ -67,10 +68,12 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
         max_bytes: int | str | None = None,
         spill_dir: str | None = None,
         codec: str = "lz4",
+        prefetch: bool = True,
         sampler: Sampler | None = None,
         **others: Any,
     ) -> None:
         _refuse(others, n_steps, observation_space)
+        check_form(self, observation_space)
         BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
         self.buffer_size = max(buffer_size // n_envs, 1)
         self.optimize_memory_usage = False
@@ -96,6 +99,12 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
         self.rewards = np.zeros(row, dtype=np.float32)
         self.dones = Flags(row)  # type: ignore[assignment]
         self.timeouts = Flags(row)  # type: ignore[assignment]
+
+    def reset(self) -> None:
+        """Forget all transitions."""
+        super().reset()
+        for ring in self.columns.values():
+            ring.clear()
 
     def add(self, obs, next_obs, action, reward, done, infos) -> None:
         """Add one transition of every environment."""

@@ -16,12 +16,12 @@ from math import prod
 import numpy as np
 
 from legroom.storing.budget import Options, Shelf, fitting, load_shelf, new_shelf
-from legroom.storing.core import gather, gather_pairs
+from legroom.storing.core import Store, gather_ring
 from legroom.storing.outputs import Decoded, Outputs
 from legroom.storing.stacks import SINGLE, Stack, StackFinder
 
 PLAIN_UP_TO = 24  # bytes of an observation; storing it twice costs no more than an index would
-MOST_SEGMENTS = 128
+MOST_SEGMENTS = 48
 MOST_SEGMENTS_WITH_FILES = 32  # each has a file open
 FEWEST_SEGMENTS = 8
 WORTH_OF_BEGINNING = 32  # times the bytes of its first row that a segment holds before it may end
@@ -29,7 +29,7 @@ WORTH_OF_BEGINNING = 32  # times the bytes of its first row that a segment holds
 # The two highest bits of a row's number say which frame its next observation ends with.
 NEXT_IS_FOLLOWING, NEXT_IS_SAME, NEXT_IS_A_STACK_LATER = 0, 1, 2
 CODE_SHIFT = 30
-NUMBER_MASK = np.uint32((1 << CODE_SHIFT) - 1)
+BOTH = 2  # observations and next observations at once
 
 
 @dataclass
@@ -60,15 +60,12 @@ class Ring:
         self.finder = StackFinder(shape)
         self.reads_pairs = True  # whether the same rows are asked of both sides, as SB3 does for one-step returns
         self._lock = threading.RLock()
-        self._begun: np.ndarray | None = None  # numbers of the observations whose next ones are still to come
-        self._kept: tuple | None = None  # (rows, envs, side, array) decoded along with the other side
-        self.count = 0  # rows ever written
         if self.is_plain:
             self._plain = np.zeros((2, rows, n_envs, *shape), self.dtype)
         else:
             self._numbers = np.zeros((rows, n_envs), np.uint32)
-        self._segments: list[Segment] = []
         self.observations, self.next_observations = Side(self, 0), Side(self, 1)
+        self.clear()
 
     @property
     def stack(self) -> Stack:
@@ -80,6 +77,14 @@ class Ring:
         """What rows are stored in, oldest first."""
         return [segment.shelf for segment in self._segments]
 
+    def clear(self) -> None:
+        """Forget all rows; what was found out about stacks stays known."""
+        self._begun: np.ndarray | None = None  # numbers of the observations whose next ones are still to come
+        self._kept: tuple | None = None  # (rows, envs, side, array) decoded along with the other side
+        self._segments: list[Segment] = []
+        self._places: tuple[np.ndarray, tuple[Store, ...]] | None = None
+        self.count = 0  # rows ever written
+
     def begin(self, row: int, observations: np.ndarray) -> None:
         """Write a row's observations; they count once `finish` has written what follows them."""
         if self.is_plain:
@@ -88,7 +93,9 @@ class Ring:
         observations = self._as_stored(observations)
         with self._lock:
             if row != self.count % self.rows:
-                raise IndexError(f"row {row} is written out of order: {self.count % self.rows} is next")
+                if row != (self.count - 1) % self.rows:
+                    raise IndexError(f"row {row} is written out of order: {self.count % self.rows} is next")
+                self.count -= 1  # the last row once more: whatever else belongs to it could not be stored
             if self.finder.stack is None:
                 self.finder.look(observations)
                 if self.stack != SINGLE:
@@ -99,6 +106,7 @@ class Ring:
                     segment.shelf.store.seal()
                 segment = Segment(self.count, new_shelf(self.options, self.n_envs, self.item_bytes, self.stack))
                 self._segments.append(segment)
+                self._places = None
             numbers = np.empty(self.n_envs, np.uint32)
             segment.shelf.store.append_all(observations, numbers)
             self._begun = numbers
@@ -122,6 +130,7 @@ class Ring:
             self.count += 1
             while len(self._segments) > 1 and self._segments[1].first <= self.count - self.rows:
                 del self._segments[0]
+                self._places = None
 
     def read(self, rows: np.ndarray, envs: np.ndarray, side: int) -> np.ndarray:
         """Return the observations (side 0) or next observations (side 1) of these rows and environments."""
@@ -132,9 +141,13 @@ class Ring:
                 kept, self._kept = self._kept[3], None
                 return kept
             self._kept = None
-            shape = np.broadcast_shapes(np.shape(rows), np.shape(envs))
+            shape, wanted = np.shape(rows), (rows, envs)
+            if shape != np.shape(envs) or len(shape) != 1:
+                wanted = np.broadcast_arrays(rows, envs)
+                shape = wanted[0].shape
+                wanted = tuple(each.ravel() for each in wanted)
             outs = [self._take(shape) for _ in range(2 if self.reads_pairs else 1)]
-            self._read_into(np.broadcast_to(rows, shape).ravel(), np.broadcast_to(envs, shape).ravel(), side, outs)
+            self._read_into(*wanted, side, outs)
             if self.reads_pairs:
                 self._kept = (rows, envs, 1 - side, outs[1 - side])
                 return outs[side]
@@ -173,7 +186,7 @@ class Ring:
             ValueError: it does not fit this ring or is damaged.
         """
         stack = Stack(*state["stack"]) if state["decided"] else SINGLE
-        found: dict = {"count": int(state["count"]), "_begun": None, "_kept": None}
+        found: dict = {"count": int(state["count"]), "_begun": None, "_kept": None, "_places": None}
         if self.is_plain:
             found["_plain"] = fitting(state["plain"], self._plain.shape, self.dtype)
         else:
@@ -227,34 +240,35 @@ class Ring:
         return self.outputs.take((*shape, *self.item_shape), self.dtype)
 
     def _read_into(self, rows: np.ndarray, envs: np.ndarray, side: int, outs: list[np.ndarray]) -> None:
-        position = self.count % self.rows
-        ever = rows + np.where(rows < position, self.count - position, self.count - position - self.rows)
-        firsts = np.array([segment.first for segment in self._segments])
-        which = (np.searchsorted(firsts, ever, side="right") - 1).astype(np.uint32)
-        stores = tuple(segment.shelf.store for segment in self._segments)
-        packed = self._numbers[rows, envs]
-        numbers = packed & NUMBER_MASK
-        envs = envs.astype(np.uint32)
-        nexts = numbers + np.array([1, 0, self.stack.n_stack], np.uint32)[packed >> CODE_SHIFT]
-        if len(outs) == 2:
-            gather_pairs(stores, which, envs, numbers, nexts, outs[0], outs[1])
-        else:
-            gather(stores, which, envs, nexts if side else numbers, outs[0])
+        firsts, stores = self._where()
+        rows, envs = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(envs, np.int64)
+        side = side if len(outs) == 1 else BOTH
+        gather_ring(
+            stores, firsts, self.count, self.rows, self.n_envs, self._numbers, rows, envs, side, outs[0], outs[-1]
+        )
+
+    def _where(self) -> tuple[np.ndarray, tuple[Store, ...]]:
+        """Return each segment's first row and store; made once per change of the segments."""
+        if self._places is None:
+            firsts = np.array([segment.first for segment in self._segments], np.int64)
+            self._places = (firsts, tuple(segment.shelf.store for segment in self._segments))
+        return self._places
 
     def _cut_anew(self) -> None:
         """Store the few rows written so far again, now that their frames are known."""
         if not self._segments:
             return
-        rows, envs = np.divmod(np.arange(self.count * self.n_envs), self.n_envs)
-        old = [np.empty((self.count * self.n_envs, *self.item_shape), self.dtype) for _ in range(2)]
+        alive = np.arange(max(0, self.count - self.rows), self.count)
+        rows, envs = (each.ravel() for each in np.meshgrid(alive % self.rows, np.arange(self.n_envs), indexing="ij"))
+        old = [np.empty((len(alive), self.n_envs, *self.item_shape), self.dtype) for _ in range(2)]
         found, self.finder.stack = self.finder.stack, None  # read as they were written
         self._read_into(rows, envs, 0, old)
-        self.finder.stack, count, self.count, self._segments = found, self.count, 0, []
-        shape = (self.n_envs, *self.item_shape)
-        for row in range(count):
-            here = slice(row * self.n_envs, (row + 1) * self.n_envs)
-            self.begin(row, old[0][here].reshape(shape))
-            self.finish(row, old[1][here].reshape(shape))
+        self.finder.stack, self.count, self._segments = found, int(alive[0]), []
+        self._places = None
+        for observations, next_observations in zip(*old, strict=True):
+            row = self.count % self.rows
+            self.begin(row, observations)
+            self.finish(row, next_observations)
 
 
 class Side:

@@ -15,8 +15,9 @@ import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.buffers import BaseBuffer, DictRolloutBuffer, RolloutBuffer
 
+from legroom.errors import BadInput
 from legroom.storing.budget import Options
-from legroom.storing.buffers import LeanBuffer, parts_of, shapes_of
+from legroom.storing.buffers import LeanBuffer, check_form, parts_of, shapes_of
 from legroom.storing.column import Column
 from legroom.storing.tensors import outputs_for
 
@@ -65,6 +66,7 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
         codec: str = "lz4",
         prefetch: bool = True,
     ) -> None:
+        check_form(self, observation_space)
         BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
         self.gae_lambda, self.gamma = gae_lambda, gamma
         self.options = Options(max_bytes, spill_dir, codec)
@@ -75,6 +77,8 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
             for key, space in parts_of(observation_space).items()
         }
         self.observations = self.columns if isinstance(observation_space, spaces.Dict) else self.columns[""]  # type: ignore[assignment]
+        parts = parts_of(observation_space)
+        self._discrete = {key for key, space in parts.items() if isinstance(space, spaces.Discrete)}
         self.reset()
 
     def reset(self) -> None:
@@ -94,8 +98,10 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
             log_prob = log_prob.reshape(-1, 1)
         self.make_room()
         for key, column in self.columns.items():
-            part = obs[key] if isinstance(self.observation_space, spaces.Dict) else obs
-            column[self.pos] = np.asarray(part).reshape((self.n_envs, *column.item_shape))
+            part = np.asarray(obs[key] if isinstance(self.observation_space, spaces.Dict) else obs)
+            if key in self._discrete:  # one number per environment, which NumPy would not broadcast to [n_envs, 1]
+                part = part.reshape((self.n_envs, *column.item_shape))
+            column[self.pos] = part
         self.actions[self.pos] = np.array(action.reshape((self.n_envs, self.action_dim)))
         self.rewards[self.pos] = np.array(reward)
         self.episode_starts[self.pos] = np.array(episode_start)
@@ -113,6 +119,8 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
                 minibatch may be smaller). Observations are decoded part by part, straight from storage.
         """
         assert self.full, ""
+        if micro_batch is not None and micro_batch < 1:
+            raise BadInput(f"micro_batch is {micro_batch}", hint="at least 1, or None for whole minibatches")
         n = self.buffer_size * self.n_envs
         indices = np.random.permutation(n)
         if not self.generator_ready:

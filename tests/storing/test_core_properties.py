@@ -1,0 +1,555 @@
+"""The C core against the NumPy reference and against plain lists: every byte comes back, under the right number.
+
+`python -m bench.storage_cases` runs the same properties on more than 100,000 cases, `make test-native` on a build with
+sanitizers. See generated.py for what is generated.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+from generated import (
+    ARENA_BYTES,
+    AROUND,
+    Dump,
+    Harm,
+    Layout,
+    Plain,
+    Sequence,
+    Step,
+    cases,
+    count,
+    harms,
+    sequences,
+    write_progress,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legroom.storing import reference
+
+core = pytest.importorskip("legroom.storing._core")
+both = pytest.mark.parametrize("made_by", [core, reference], ids=["core", "reference"])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def progress() -> Iterator[None]:
+    yield
+    write_progress()
+
+
+@pytest.fixture(scope="module")
+def spill_fds() -> Iterator[tuple[int, int]]:
+    """Files to spill to, one for each implementation."""
+    with tempfile.TemporaryFile() as one, tempfile.TemporaryFile() as other:
+        yield one.fileno(), other.fileno()
+
+
+@pytest.fixture
+def spill_fd(spill_fds: tuple[int, int]) -> int:
+    os.ftruncate(spill_fds[0], 0)
+    return spill_fds[0]
+
+
+def u32(values: list[int]) -> np.ndarray:
+    return np.array(values, np.uint32)
+
+
+def read(store: object, layout: Layout, places: list[tuple[int, int]]) -> list[bytes]:
+    """Return the bytes of the observations at these places, read at once."""
+    each = layout.n_stack * layout.frame_bytes
+    out = np.empty(len(places) * each, np.uint8)
+    store.read(u32([stream for stream, _ in places]), u32([number for _, number in places]), out)
+    return [out[i : i + each].tobytes() for i in range(0, len(out), each)]
+
+
+def check_all(store: object, plain: Plain, seed: int) -> None:
+    """Read everything once, in any order."""
+    places = plain.places()
+    random.Random(seed).shuffle(places)
+    assert [store.length(stream) for stream in range(plain.layout.n_streams)] == [len(s) for s in plain.stored]
+    assert read(store, plain.layout, places) == [plain.at(*place) for place in places]
+
+
+def load(made_by: ModuleType, layout: Layout, dump: Dump, fd: int) -> object:
+    store = made_by.Store(**layout.arguments, fd=fd)
+    store.load(dump.index, dump.arenas)
+    return store
+
+
+# ---- sequences: every observation comes back ----
+
+
+@cases(0.6)
+@given(case=sequences())
+def test_every_observation_comes_back(spill_fds: tuple[int, int], case: Sequence) -> None:
+    """Both implementations give plain numbers and bytes, also after changing places and with arenas in a file."""
+    layout, plain = case.layout, Plain(case.layout)
+    makers = [core, reference]
+    stores = [made_by.Store(**layout.arguments) for made_by in makers]
+    spilled = False
+    for step in case.steps:
+        if step.deed == "row":  # all streams at once
+            observations = np.stack([plain.follow(replace(step, stream=i)) for i in range(layout.n_streams)])
+            expected, numbers = u32([plain.store(i) for i in range(layout.n_streams)]), u32([0] * layout.n_streams)
+            for store in stores:
+                store.append_all(observations, numbers)
+                assert numbers.tolist() == expected.tolist()
+        elif step.deed not in AROUND:
+            observation = plain.follow(step)
+            number = plain.store(step.stream)
+            assert [store.append(step.stream, observation) for store in stores] == [number, number]
+        elif not plain.places():
+            continue
+        elif step.deed == "look":
+            place = random.Random(step.number).choice(plain.places())
+            assert [read(store, layout, [place, place]) for store in stores] == [[plain.at(*place)] * 2] * 2
+        elif step.deed == "cross":  # each goes on with what the other stored
+            dumps = [Dump.of(store) for store in reversed(stores)]
+            stores = [load(maker, layout, dump, -1) for maker, dump in zip(makers, dumps, strict=True)]
+            spilled = False
+        elif not spilled:  # each goes on with small arenas, most of them in its file
+            dumps = [Dump.of(store).scattered(1 + step.number % 4) for store in stores]
+            stores = [load(*parts) for parts in zip(makers, [layout] * 2, dumps, spill_fds, strict=True)]
+            for store in stores:
+                store.spill(step.number % 3 * 4096)
+                assert store.resident() <= 2 * ARENA_BYTES  # the newest, and what waits to be the next
+            spilled = True
+    for store in stores:
+        if len(case.steps) % 2:
+            store.seal()
+        check_all(store, plain, len(case.steps))
+    count("sequences against reference and plain lists")
+
+
+@cases(0.1)
+@given(case=sequences(around=()), parts=st.integers(1, 3), seed=st.integers(0, 0xFFFF))
+def test_gathering_from_several_stores_is_reading_each(case: Sequence, parts: int, seed: int) -> None:
+    """`gather` and `gather_pairs` take what `read` takes from each store, whatever the order."""
+    layout = case.layout
+    n_each = -(-len(case.steps) // parts)
+    for made_by in (core, reference):
+        stores, plains, rng = [], [], random.Random(seed)
+        for start in range(0, len(case.steps), n_each):
+            stores.append(made_by.Store(**layout.arguments))
+            plains.append(Plain(layout))
+            for step in case.steps[start : start + n_each]:
+                observation = plains[-1].follow(step)
+                assert stores[-1].append(step.stream, observation) == plains[-1].store(step.stream)
+        places = [(which, *place) for which, plain in enumerate(plains) for place in plain.places()]
+        rows = rng.choices(places, k=len(places))
+        nexts = []
+        for which, stream, number in rows:
+            numbers = [other[2] for other in places if other[:2] == (which, stream)]
+            nexts.append(number + 1 if number + 1 in numbers and rng.random() < 0.8 else rng.choice(numbers))
+        columns = [u32([row[i] for row in rows]) for i in range(3)]
+        shape = (len(rows), layout.n_stack * layout.frame_bytes)
+        out, first, second = (np.empty(shape, np.uint8) for _ in range(3))
+        made_by.gather(tuple(stores), *columns, out)
+        made_by.gather_pairs(tuple(stores), *columns, u32(nexts), first, second)
+        expected = [plains[which].at(stream, number) for which, stream, number in rows]
+        expected_next = [
+            plains[which].at(stream, number) for (which, stream, _), number in zip(rows, nexts, strict=True)
+        ]
+        assert [row.tobytes() for row in out] == expected
+        assert [row.tobytes() for row in first] == expected
+        assert [row.tobytes() for row in second] == expected_next
+    count("gathering from several stores")
+
+
+@cases(0.05)
+@given(case=sequences(around=()), n_each=st.integers(1, 6), n_dropped=st.integers(0, 2), seed=st.integers(0, 0xFFFF))
+def test_a_ring_gives_rows_and_what_follows_them(case: Sequence, n_each: int, n_dropped: int, seed: int) -> None:
+    """`gather_ring` finds a row's store and number, and its next observation, after old stores have been dropped."""
+    layout, streams = case.layout, range(case.layout.n_streams)
+    for made_by in (core, reference):
+        plain, stores, firsts = Plain(layout), [], []
+        packed, here, after = [], [], []  # of each row ever, by stream
+        for ever, step in enumerate(case.steps):
+            if ever % n_each == 0:  # a store of its own for the next rows; it begins with what the last one ended with
+                stores.append(made_by.Store(**layout.arguments))
+                firsts.append(ever)
+                numbers = u32([0] * layout.n_streams)
+                shown = np.stack([plain.follow(Step("same", stream, 0)) for stream in streams])
+                stores[-1].append_all(shown, numbers)
+            followed = np.stack([plain.follow(replace(step, stream=stream)) for stream in streams])
+            follows = numbers.copy()
+            stores[-1].append_all(followed, follows)
+            codes = [{1: 0, 0: 1}.get(int(then) - int(now), 2) for now, then in zip(numbers, follows, strict=True)]
+            packed.append([int(number) | code << 30 for number, code in zip(numbers, codes, strict=True)])
+            here.append([row.tobytes() for row in shown])
+            after.append([row.tobytes() for row in followed])
+            shown, numbers = followed, follows
+        n_dropped = min(n_dropped, len(stores) - 1)
+        oldest, n_ever = firsts[n_dropped], len(case.steps)
+        n_rows = n_ever - oldest
+        table = np.empty((n_rows, layout.n_streams), np.uint32)
+        for ever in range(oldest, n_ever):
+            table[ever % n_rows] = packed[ever]
+        asked = [(ever, stream) for ever in range(oldest, n_ever) for stream in streams]
+        random.Random(seed).shuffle(asked)
+        ring = (tuple(stores[n_dropped:]), np.array(firsts[n_dropped:]), n_ever, n_rows, layout.n_streams, table)
+        rows, envs = np.array([ever % n_rows for ever, _ in asked]), np.array([stream for _, stream in asked])
+        out, out_next = (np.empty((len(asked), layout.n_stack * layout.frame_bytes), np.uint8) for _ in range(2))
+        expected, expected_next = ([column[ever][stream] for ever, stream in asked] for column in (here, after))
+        made_by.gather_ring(*ring, rows, envs, 2, out, out_next)
+        assert [row.tobytes() for row in out] == expected
+        assert [row.tobytes() for row in out_next] == expected_next
+        made_by.gather_ring(*ring, rows, envs, 1, out, out)
+        assert [row.tobytes() for row in out] == expected_next
+        made_by.gather_ring(*ring, rows, envs, 0, out, out)
+        assert [row.tobytes() for row in out] == expected
+        for row, env in ((-1, 0), (n_rows, 0), (0, -1), (0, layout.n_streams)):
+            with pytest.raises(IndexError):
+                made_by.gather_ring(*ring, np.array([row]), np.array([env]), 0, out[:1], out[:1])
+    count("rows of a ring")
+
+
+# ---- damage: refused, or read as something, never a crash ----
+
+
+@cases(0.25)
+@given(case=sequences(max_steps=5, around=()), harm=harms, of_core=st.booleans())
+def test_a_damaged_dump_is_refused_or_read_as_something(
+    spill_fds: tuple[int, int], case: Sequence, harm: Harm, of_core: bool
+) -> None:
+    """Both refuse the dump, or read it (or say that they cannot), agree on what it says, and go on storing.
+
+    The reference refuses every damage that can be seen. The core may leave changes within records to the reader.
+    """
+    layout, plain = case.layout, Plain(case.layout)
+    written = (core if of_core else reference).Store(**layout.arguments)
+    for step in case.steps:
+        written.append(step.stream, plain.follow(step))
+    whole = Dump.of(written)
+    if harm.value % 2:
+        whole = whole.scattered(1 + harm.where % 3)
+    index, arenas = harm.do(whole)
+    said: list[list[bytes | None] | None] = []
+    for made_by, fd in zip((core, reference), spill_fds, strict=True):
+        store = made_by.Store(**layout.arguments, fd=fd)
+        try:
+            store.load(index, arenas)
+        except ValueError:
+            said.append(None)
+            check_usable(store, layout)
+            continue
+        said.append(everything(store, layout))
+        store.spill(0)
+        assert everything(store, layout) == said[-1]
+        check_usable(store, layout)
+    by_core, by_reference = said
+    if by_reference is None:
+        assert by_core is None or None in by_core
+    else:
+        assert by_core == by_reference
+    count("damaged dumps")
+
+
+def everything(store: object, layout: Layout) -> list[bytes | None]:
+    """Return what a store says at each place, or at some of them if they are many; None where it cannot be read."""
+    said = []
+    for stream in range(layout.n_streams):
+        numbers = range(layout.n_stack - 1, store.length(stream))
+        for number in numbers if len(numbers) < 100 else [*numbers[:50], *numbers[-50:]]:
+            try:
+                said += read(store, layout, [(stream, number)])
+            except (ValueError, OSError):
+                said.append(None)
+    return said
+
+
+def check_usable(store: object, layout: Layout) -> None:
+    """Whatever was loaded or refused, what is stored from now on comes back."""
+    for seed in range(2):
+        frames = [random.Random(seed + i).randbytes(layout.frame_bytes) for i in range(layout.n_stack)]
+        observation = layout.observation(frames)
+        try:
+            number = store.append(0, observation)
+        except OSError as problem:
+            assert problem.errno == errno.EFBIG  # the damage was to the number of frames
+            return
+        assert read(store, layout, [(0, number)]) == [observation.tobytes()]
+
+
+@both
+def test_a_stream_shorter_than_one_observation_is_refused(made_by: ModuleType) -> None:
+    store = made_by.Store(1, 64, 3)
+    assert store.append(0, bytes(3 * 64)) == 2
+    dump = Dump.of(store)
+    assert dump.words[dump.lengths_at()] == 3
+    dump.words[dump.lengths_at()] = 2
+    with pytest.raises(ValueError):
+        made_by.Store(1, 64, 3).load(dump.index, dump.arenas)
+
+
+@both
+@pytest.mark.parametrize(
+    "token",
+    [
+        0x00080000,  # eight literal words, of which the record has one
+        0x80110000,  # fills 17 words of a page of 16
+        0x00010010,  # skips all 16 words, then one more
+        0x8001FFFF,
+    ],
+)
+def test_a_change_that_leads_out_of_its_page_or_record_is_refused(made_by: ModuleType, token: int) -> None:
+    """The last record of the last arena is a DELTA of one word: token, word."""
+    frame = bytearray(random.Random(0).randbytes(64))
+    store = reference.Store(1, 64)
+    store.append(0, frame)
+    frame[0] ^= 1
+    store.append(0, frame)
+    dump = Dump.of(store)
+    *_, (arena, offset, size) = dump.records()
+    assert (size, dump.arenas[arena][offset : offset + 8]) == (12, bytes([3 | 8 << 3, 0, 0, 0, 0, 0, 1, 0]))
+    damaged = dump.arenas[arena][: offset + 4] + token.to_bytes(4, "little") + dump.arenas[arena][offset + 8 :]
+    fresh = made_by.Store(1, 64)
+    with pytest.raises((ValueError, OSError)):
+        fresh.load(dump.index, [*dump.arenas[:-1], damaged])
+        read(fresh, Layout("u1", (64,)), [(0, 1)])
+
+
+# ---- arenas of real size, in a file ----
+
+NOISE = Layout("u1", (1 << 18,), n_streams=2)
+
+
+def noisy(made_by: ModuleType, fd: int, n: int) -> tuple[object, Plain]:
+    """Return a store of `n` incompressible observations, 256 KiB each, and what they are."""
+    store, plain = made_by.Store(**NOISE.arguments, fd=fd), Plain(NOISE)
+    add_noise(store, plain, n)
+    return store, plain
+
+
+def add_noise(store: object, plain: Plain, n: int) -> None:
+    for _ in range(n):
+        so_far = sum(map(len, plain.stored))
+        stream = so_far % 2
+        plain.shown[stream] = [random.Random(so_far).randbytes(NOISE.frame_bytes)]
+        assert store.append(stream, plain.shown[stream][0]) == plain.store(stream)
+
+
+@both
+def test_what_is_spilled_reads_back_and_leaves_memory(made_by: ModuleType, spill_fd: int) -> None:
+    """12 observations of 256 KiB: 3 MiB of records, of which one arena of 1 MiB stays."""
+    store, plain = noisy(made_by, spill_fd, 12)
+    before = store.resident()
+    assert before > 3 * ARENA_BYTES - 4096
+    store.spill(2 * ARENA_BYTES)
+    assert store.resident() <= 2 * ARENA_BYTES
+    store.spill(0)
+    assert store.resident() == store.nbytes()["arenas"] <= ARENA_BYTES
+    assert store.nbytes()["spilled"] >= 2 * ARENA_BYTES
+    check_all(store, plain, 0)
+    add_noise(store, plain, 6)
+    store.append(0, plain.shown[0][0])  # seen before, in an arena that is in the file
+    store.spill(0)
+    check_all(store, plain, 1)
+    other = reference if made_by is core else core
+    check_all(load(other, NOISE, Dump.of(store), -1), plain, 2)
+
+
+@both
+def test_a_full_disk_is_an_error_before_any_loss(made_by: ModuleType) -> None:
+    fd = os.open("/dev/full", os.O_RDWR)
+    try:
+        store, plain = noisy(made_by, fd, 12)
+        before = store.resident()
+        with pytest.raises(OSError) as caught:
+            store.spill(0)
+        assert caught.value.errno == errno.ENOSPC
+        assert store.resident() == before
+        check_all(store, plain, 0)
+        add_noise(store, plain, 2)
+        check_all(store, plain, 1)
+    finally:
+        os.close(fd)
+
+
+@both
+def test_a_file_cut_short_is_an_error(made_by: ModuleType, spill_fd: int) -> None:
+    store, plain = noisy(made_by, spill_fd, 13)
+    store.spill(0)
+    os.ftruncate(spill_fd, 100)
+    out = np.empty(NOISE.frame_bytes, np.uint8)
+    with pytest.raises(OSError):
+        store.read(u32([0]), u32([0]), out)
+    store.read(u32([0]), u32([6]), out)  # the thirteenth is still in memory
+    assert out.tobytes() == plain.at(0, 6)
+
+
+@both
+def test_spilling_needs_a_file(made_by: ModuleType) -> None:
+    with pytest.raises(ValueError):
+        made_by.Store(1, 64).spill(0)
+
+
+# ---- shapes of storage that must not get lost: sizes, dedup, stacks ----
+
+
+@both
+def test_the_same_content_is_stored_once(made_by: ModuleType) -> None:
+    """Eight streams that show the same 20 pictures of 32 KiB of noise in turn cost 20 pictures, not 160."""
+    pictures = [random.Random(i).randbytes(1 << 15) for i in range(20)]
+    store = made_by.Store(8, 1 << 15)
+    for stream in range(8):
+        for picture in pictures:
+            store.append(stream, picture)
+    assert sum(map(len, Dump.of(store).arenas)) < 20 * (1 << 15) * 1.01
+
+
+@both
+def test_a_plane_of_one_scalar_costs_a_few_bytes(made_by: ModuleType) -> None:
+    """A broadcast scalar that changes at every step, beside noise that never does: under 64 bytes a step."""
+    frame = np.random.default_rng(0).random(2048).astype(np.float32)
+    store = made_by.Store(1, frame.nbytes, page_bytes=4096)
+    store.append(0, frame)
+    start = sum(map(len, Dump.of(store).arenas))
+    for i in range(16):
+        frame[700:1000] = i
+        assert store.append(0, frame) == i + 1
+    assert sum(map(len, Dump.of(store).arenas)) - start < 16 * 64
+
+
+@both
+def test_a_stack_of_four_costs_one_frame_a_step(made_by: ModuleType) -> None:
+    """Hand-counted: 4 frames, then one for each shift, none for a repeat, 4 for a reset."""
+    frames = [random.Random(i).randbytes(256) for i in range(10)]
+    store = made_by.Store(1, 256, 4)
+    assert store.append(0, b"".join(frames[:4])) == 3
+    assert store.append(0, b"".join(frames[1:5])) == 4
+    assert store.append(0, b"".join(frames[1:5])) == 4
+    assert store.append(0, b"".join(frames[2:6])) == 5
+    assert store.append(0, b"".join(frames[6:10])) == 9
+    assert store.length(0) == 10
+
+
+# ---- wrong use ----
+
+
+@both
+def test_wrong_sizes_are_refused(made_by: ModuleType) -> None:
+    for sizes in (dict(n_streams=0), dict(frame_bytes=0), dict(n_stack=0), dict(outer=3), dict(outer=0)):
+        with pytest.raises(ValueError):
+            made_by.Store(**{"n_streams": 1, "frame_bytes": 64, **sizes})
+    for page_bytes in (8, 68, 65536, -64):
+        with pytest.raises(ValueError):
+            made_by.Store(1, 64, page_bytes=page_bytes)
+    store = made_by.Store(2, 64)
+    for stream, size in ((2, 64), (-1, 64), (0, 63), (0, 65), (0, 0)):
+        with pytest.raises(ValueError):
+            store.append(stream, bytes(size))
+    for stream in (-1, 2):
+        with pytest.raises(IndexError):
+            store.length(stream)
+    with pytest.raises(IndexError):
+        store.dump_arena(0)
+
+
+@both
+def test_reading_what_is_not_there_is_an_index_error(made_by: ModuleType) -> None:
+    store = made_by.Store(2, 64, 2)
+    for i in range(3):
+        store.append(0, bytes([i] * 64 + [i + 1] * 64))
+    out = np.empty(128, np.uint8)
+    store.read(u32([0]), u32([1]), out)
+    for stream, number in ((0, 0), (0, 4), (0, 0xFFFFFFFF), (1, 1), (2, 1), (0xFFFFFFFF, 1)):
+        with pytest.raises(IndexError):
+            store.read(u32([stream]), u32([number]), out)
+        with pytest.raises(IndexError):
+            made_by.gather((store,), u32([0]), u32([stream]), u32([number]), out)
+        with pytest.raises(IndexError):
+            made_by.gather_pairs((store,), u32([0]), u32([0]), u32([1]), u32([number if stream == 0 else 9]), out, out)
+    for streams, numbers, size in (([0], [1], 127), ([0], [1, 1], 128), ([0], [1], 256), ([], [], 1)):
+        with pytest.raises(IndexError):
+            store.read(u32(streams), u32(numbers), np.empty(size, np.uint8))
+    with pytest.raises(IndexError):
+        made_by.gather((store,), u32([1]), u32([0]), u32([1]), out)
+    with pytest.raises(IndexError):
+        made_by.gather((), u32([]), u32([]), u32([]), np.empty(0, np.uint8))
+    with pytest.raises(ValueError):
+        made_by.gather((store, made_by.Store(1, 64)), u32([0]), u32([0]), u32([1]), out)
+    store.read(u32([]), u32([]), np.empty(0, np.uint8))
+
+
+@both
+def test_a_dump_goes_only_into_a_fresh_store_of_its_sizes(made_by: ModuleType) -> None:
+    store = made_by.Store(1, 64)
+    store.append(0, bytes(range(64)))
+    dump = Dump.of(store)
+    with pytest.raises(ValueError):
+        store.load(dump.index, dump.arenas)
+    for arguments in ((2, 64), (1, 60), (1, 32, 2), (1, 64, 1, 2), (1, 64, 1, 1, True), (1, 64, 1, 1, False, 128)):
+        with pytest.raises(ValueError):
+            made_by.Store(*arguments).load(dump.index, dump.arenas)
+    empty = Dump.of(made_by.Store(3, 64))
+    fresh = made_by.Store(3, 64)
+    fresh.load(empty.index, empty.arenas)
+    assert [fresh.length(stream) for stream in range(3)] == [0, 0, 0]
+    assert fresh.append(1, bytes(64)) == 0
+
+
+@both
+def test_a_sealed_store_is_only_read(made_by: ModuleType, spill_fd: int) -> None:
+    store, plain = noisy(made_by, spill_fd, 6)
+    before = store.nbytes()
+    store.seal()
+    store.seal()
+    assert store.nbytes()["current"] == 0
+    assert store.nbytes()["index"] <= before["index"]
+    for write in (
+        lambda: store.append(0, bytes(NOISE.frame_bytes)),
+        lambda: store.append_all(bytes(2 * NOISE.frame_bytes), u32([0, 0])),
+        lambda: store.load(store.dump_index(), []),
+    ):
+        with pytest.raises(ValueError):
+            write()
+    check_all(store, plain, 0)
+    store.spill(0)
+    assert store.resident() == 0  # nothing is added to the newest arena any more
+    check_all(store, plain, 1)
+    check_all(load(made_by, NOISE, Dump.of(store), -1), plain, 2)
+
+
+# ---- threads ----
+
+
+@both
+def test_readers_see_whole_observations_while_the_env_fills(made_by: ModuleType, spill_fd: int) -> None:
+    """Two readers, one writer that also spills: what is read is always some stored observation, whole."""
+    store = made_by.Store(1, 1 << 16, 2, fd=spill_fd)
+    frames = [bytes([i]) * 100 + random.Random(i).randbytes((1 << 16) - 100) for i in range(80)]
+    store.append(0, frames[0] + frames[1])
+    wrong, stop = [], threading.Event()
+
+    def look(seed: int) -> None:
+        rng, out = random.Random(seed), np.empty(1 << 17, np.uint8)
+        while not stop.is_set():
+            number = rng.randrange(1, store.length(0))
+            store.read(u32([0]), u32([number]), out)
+            if out.tobytes() != frames[number - 1] + frames[number]:
+                wrong.append(number)
+
+    readers = [threading.Thread(target=look, args=(seed,)) for seed in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for i in range(2, len(frames)):
+            assert store.append(0, frames[i - 1] + frames[i]) == i
+            if i % 20 == 0:
+                store.spill(0)
+    finally:
+        stop.set()
+        for reader in readers:
+            reader.join()
+    assert wrong == []
