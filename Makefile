@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench bench-accuracy bench-vram bench-speed clean
+.PHONY: demo test test-native lint bench bench-storage-cases bench-accuracy bench-vram bench-speed clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,9 @@ lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/python tests/imports_direction.py
 
+test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with every allocation failing in turn
+	sh tests/native.sh $(BIN)/python
+
 bench: bench-vram bench-speed bench-accuracy  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
@@ -34,6 +37,9 @@ bench-speed: $(STAMP)  ## how long a prediction takes, against its imports
 
 bench-accuracy: $(STAMP)  ## predicted against measured host memory of real SB3 runs
 	$(BIN)/python -m bench.accuracy
+
+bench-storage-cases: $(STAMP)  ## more than 100,000 generated sequences through lean storage
+	$(BIN)/python -m bench.storage_cases
 
 clean:
 	rm -rf $(VENV) build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

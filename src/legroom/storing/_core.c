@@ -34,6 +34,7 @@ static PyTypeObject *store_type;
 
 static PyObject *raise(int problem, int system_error) {
     if (problem == NO_MEMORY) return PyErr_NoMemory();
+    if (problem == SEALED) { PyErr_SetString(PyExc_ValueError, "this store is sealed: it is only read from now on"); return NULL; }
     if (problem == MALFORMED) { PyErr_SetString(PyExc_ValueError, "stored bytes are damaged"); return NULL; }
     errno = system_error;
     return PyErr_SetFromErrno(PyExc_OSError);
@@ -78,18 +79,13 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static int refuse_sealed(const Store *self) {
-    if (self->s.sealed) PyErr_SetString(PyExc_ValueError, "this store is sealed: it is only read from now on");
-    return self->s.sealed;
-}
-
 static inline size_t observation_bytes(const store *s) { return (size_t)s->n_stack * s->frame_bytes; }
 
 static PyObject *store_append(PyObject *object, PyObject *args) {
     Store *self = (Store *)object;
     Py_buffer obs;
     Py_ssize_t stream;
-    if (refuse_sealed(self) || !PyArg_ParseTuple(args, "ny*", &stream, &obs)) return NULL;
+    if (!PyArg_ParseTuple(args, "ny*", &stream, &obs)) return NULL;
     if (stream < 0 || stream >= self->s.n_streams || obs.len != (Py_ssize_t)observation_bytes(&self->s)) {
         PyErr_Format(PyExc_ValueError, "stream %zd of %u, %zd bytes instead of %zu", stream, self->s.n_streams, obs.len,
                      observation_bytes(&self->s));
@@ -100,7 +96,7 @@ static PyObject *store_append(PyObject *object, PyObject *args) {
     int system_error;
     enter(self);
     Py_BEGIN_ALLOW_THREADS
-    number = append_observation(&self->s, (uint32_t)stream, obs.buf);
+    number = self->s.sealed ? SEALED : append_observation(&self->s, (uint32_t)stream, obs.buf);
     system_error = errno;
     Py_END_ALLOW_THREADS
     leave(self);
@@ -112,7 +108,7 @@ static PyObject *store_append(PyObject *object, PyObject *args) {
 static PyObject *store_append_all(PyObject *object, PyObject *args) {
     Store *self = (Store *)object;
     Py_buffer obs, numbers;
-    if (refuse_sealed(self) || !PyArg_ParseTuple(args, "y*w*", &obs, &numbers)) return NULL;
+    if (!PyArg_ParseTuple(args, "y*w*", &obs, &numbers)) return NULL;
     size_t each = observation_bytes(&self->s);
     int64_t number = 0;
     int system_error = 0, fits = (size_t)obs.len == each * self->s.n_streams && (size_t)numbers.len == 4u * self->s.n_streams;
@@ -120,7 +116,7 @@ static PyObject *store_append_all(PyObject *object, PyObject *args) {
         enter(self);
         Py_BEGIN_ALLOW_THREADS
         for (uint32_t stream = 0; stream < self->s.n_streams && number >= 0; stream++) {
-            number = append_observation(&self->s, stream, (const unsigned char *)obs.buf + stream * each);
+            number = self->s.sealed ? SEALED : append_observation(&self->s, stream, (const unsigned char *)obs.buf + stream * each);
             uint32_t short_number = (uint32_t)number;
             if (number >= 0) memcpy((unsigned char *)numbers.buf + 4 * (size_t)stream, &short_number, 4);
         }
@@ -301,7 +297,8 @@ static PyObject *gather_ring(PyObject *module, PyObject *args) {
     if (found) {
         Py_ssize_t bytes = (Py_ssize_t)(count * observation_bytes(&stores[0]->s));
         r.firsts = firsts.buf; r.numbers = ring_numbers.buf; r.n_stack = stores[0]->s.n_stack;
-        if (r.n_rows > 0 && r.n_envs > 0 && firsts.len == 8 * r.n_stores && ring_numbers.len == 4 * r.n_rows * r.n_envs && rows.len % 8 == 0
+        if (r.n_rows > 0 && r.n_envs > 0 && firsts.len == 8 * r.n_stores && ring_numbers.len / 4 / r.n_envs == r.n_rows
+            && ring_numbers.len == 4 * r.n_rows * r.n_envs && rows.len % 8 == 0
             && envs.len == rows.len && out.len == bytes && (side < 2 || out_next.len == bytes)) {
             Py_BEGIN_ALLOW_THREADS
             if (!locate_rows(&r, rows.buf, envs.buf, count, found)) {
@@ -429,7 +426,7 @@ static PyObject *store_load(PyObject *object, PyObject *args) {
     Store *self = (Store *)object;
     PyObject *list;
     Py_buffer index;
-    if (refuse_sealed(self) || !PyArg_ParseTuple(args, "y*O!", &index, &PyList_Type, &list)) return NULL;
+    if (!PyArg_ParseTuple(args, "y*O!", &index, &PyList_Type, &list)) return NULL;
     Py_ssize_t n = PyList_Size(list);
     const unsigned char **arenas = PyMem_Calloc((size_t)n + 1, sizeof *arenas);
     size_t *sizes = PyMem_Calloc((size_t)n + 1, sizeof *sizes);
@@ -445,7 +442,8 @@ static PyObject *store_load(PyObject *object, PyObject *args) {
     if (!problem) {
         memcpy(words, index.buf, (size_t)index.len);
         enter(self);
-        if (self->s.n_arenas) problem = MALFORMED;      /* only into an empty store */
+        if (self->s.sealed) problem = SEALED;
+        else if (self->s.n_arenas) problem = MALFORMED;      /* only into an empty store */
         else problem = load_store(&self->s, words, (size_t)index.len / 4, arenas, sizes, (uint32_t)n);
         system_error = errno;
         leave(self);

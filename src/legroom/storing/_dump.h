@@ -21,7 +21,8 @@ static void write_index(const store *s, uint32_t *out) {
     for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) {
         const page *g = &s->pages[i];
         *out++ = g->length;
-        memcpy(out, g->versions, g->length * sizeof *g->versions); out += 2 * (size_t)g->length;
+        if (g->length) { memcpy(out, g->versions, g->length * sizeof *g->versions); }
+        out += 2 * (size_t)g->length;
     }
 }
 
@@ -110,6 +111,7 @@ static int load_store(store *s, const uint32_t *index, size_t words, const unsig
         if (sizes[i] > ARENA_BYTES || sizes[i] != index[i] || sizes[i] % s->unit) goto failed;
         unsigned char *bytes = map_bytes(ARENA_BYTES);
         if (!bytes) { problem = NO_MEMORY; goto failed; }
+        ASAN_POISON_MEMORY_REGION(bytes, ARENA_BYTES); ASAN_UNPOISON_MEMORY_REGION(bytes, sizes[i]);
         memcpy(bytes, arenas[i], sizes[i]);
         s->arenas[s->n_arenas++] = (arena){bytes, (uint32_t)sizes[i], ARENA_BYTES};
     }

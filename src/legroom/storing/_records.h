@@ -6,6 +6,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "_lz4.h"
+#ifdef __SANITIZE_ADDRESS__     /* what no record has been written to must not be read either */
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, n) ((void)(at), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(at, n) ((void)(at), (void)(n))
+#endif
 
 #define ARENA_BYTES ((size_t)1 << 20)
 #define HUGE_PAGE ((size_t)1 << 21)
@@ -22,6 +28,7 @@
 #define NO_MEMORY (-1)
 #define SYSTEM_ERROR (-2)       /* errno says which */
 #define MALFORMED (-3)
+#define SEALED (-5)
 
 enum kind { RAW, LZ4, CONST, DELTA, PATCH, KINDS };
 
@@ -73,6 +80,7 @@ static inline int must_fail(void) { return 0; }
 static void *take(size_t n) { return must_fail() ? NULL : malloc(n ? n : 1); }
 static void *take_zeroed(size_t n, size_t each) { return must_fail() ? NULL : calloc(n ? n : 1, each); }
 static void *resize(void *p, size_t n) { return must_fail() ? NULL : realloc(p, n); }
+static void unmap_bytes(unsigned char *p, size_t n) { ASAN_UNPOISON_MEMORY_REGION(p, n); munmap(p, n); }
 static unsigned char *map_bytes(size_t n) {
     void *p = must_fail() ? MAP_FAILED : mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
@@ -83,9 +91,9 @@ static unsigned char *map_for_huge_pages(size_t n) {
     unsigned char *bytes = map_bytes(n + HUGE_PAGE);
     if (!bytes) return NULL;
     size_t before = (size_t)(-(intptr_t)bytes) & (HUGE_PAGE - 1), after = HUGE_PAGE - before;
-    if (before) munmap(bytes, before);
+    if (before) unmap_bytes(bytes, before);
     bytes += before;
-    if (after) munmap(bytes + n, after);
+    if (after) unmap_bytes(bytes + n, after);
 #ifdef MADV_HUGEPAGE
     madvise(bytes, n, MADV_HUGEPAGE);       /* only whole ones are used, so that nothing beyond `n` becomes resident */
 #endif
@@ -136,10 +144,12 @@ static uint32_t add_record(store *s, uint32_t kind, const void *payload, uint32_
         }
         unsigned char *bytes = map_bytes(ARENA_BYTES);
         if (!bytes) return NONE;
+        ASAN_POISON_MEMORY_REGION(bytes, ARENA_BYTES);
         s->arenas[s->n_arenas++] = (arena){bytes, 0, ARENA_BYTES};
     }
     arena *a = &s->arenas[s->n_arenas - 1];
     uint32_t packed = kind | size << KIND_BITS;
+    ASAN_UNPOISON_MEMORY_REGION(a->bytes + a->used, need);
     memcpy(a->bytes + a->used, &packed, 4);
     memcpy(a->bytes + a->used + 4, payload, size);
     uint32_t ref = (uint32_t)(((uint64_t)(s->n_arenas - 1) * ARENA_BYTES + a->used) / s->unit);

@@ -159,7 +159,7 @@ static int spill_arenas(store *s, uint64_t keep) {
             memcpy(g->spare, g->now, page_size(s, (uint32_t)(i % s->n_pages)));
             g->now = g->spare;
         }
-        munmap(a->bytes, a->mapped);
+        unmap_bytes(a->bytes, a->mapped);
         a->bytes = NULL;
         s->first_resident++;
     }
@@ -167,7 +167,7 @@ static int spill_arenas(store *s, uint64_t keep) {
 }
 
 /* Drops a stream's newest frames down to `length`; their records stay behind, unused. */
-static void forget_frames(store *s, uint32_t stream, uint32_t length) {
+static void forget_frames(store *s, uint32_t stream, uint32_t length, int settled) {
     page *pages = s->pages + (size_t)stream * s->n_pages;
     for (uint32_t p = 0; p < s->n_pages; p++) {
         page *g = &pages[p];
@@ -175,7 +175,7 @@ static void forget_frames(store *s, uint32_t stream, uint32_t length) {
         while (g->length && (g->versions[g->length - 1].time & ~BASE) >= length) g->length--;
         if (g->length == before) continue;
         g->chain = chain_of(s, g, page_size(s, p));
-        g->stale = 1;           /* `now` may show a frame that is gone */
+        if (settled) g->stale = 1;           /* `now` may show a frame that is gone */
     }
     s->length[stream] = length;
 }
@@ -203,7 +203,7 @@ static int64_t append_frame(store *s, uint32_t stream, const unsigned char *fram
     }
     return s->length[stream]++;
 undo:
-    forget_frames(s, stream, time);
+    forget_frames(s, stream, time, 0);
     return NO_MEMORY;
 }
 
@@ -251,7 +251,7 @@ static int64_t append_observation(store *s, uint32_t stream, const unsigned char
         }
         number = append_frame(s, stream, frame, n == 1);
         if (number < 0) {
-            if (s->length[stream] > before) forget_frames(s, stream, before);
+            if (s->length[stream] > before) forget_frames(s, stream, before, 1);
             return number;
         }
     }
@@ -292,7 +292,7 @@ static int read_observations(const store *s, uint32_t stream, uint32_t number, u
 static void empty_store(store *s) {
     if (s->pages)
         for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) { free(s->pages[i].versions); free(s->pages[i].spare); }
-    for (uint32_t i = 0; i < s->n_arenas; i++) if (s->arenas[i].bytes) munmap(s->arenas[i].bytes, s->arenas[i].mapped);
+    for (uint32_t i = 0; i < s->n_arenas; i++) if (s->arenas[i].bytes) unmap_bytes(s->arenas[i].bytes, s->arenas[i].mapped);
     free(s->arenas); free(s->table);
     if (s->pages) memset(s->pages, 0, (size_t)s->n_streams * s->n_pages * sizeof *s->pages);
     if (s->length) memset(s->length, 0, s->n_streams * sizeof *s->length);
@@ -313,7 +313,7 @@ static void pack_arenas(store *s) {
     for (uint32_t i = 0; i < n; i++) {
         arena *a = &s->arenas[first + i];
         memcpy(bytes + i * ARENA_BYTES, a->bytes, a->used);
-        munmap(a->bytes, a->mapped);
+        unmap_bytes(a->bytes, a->mapped);
         *a = (arena){bytes + i * ARENA_BYTES, a->used, (uint32_t)(i + 1 < n ? ARENA_BYTES : last)};
     }
 }

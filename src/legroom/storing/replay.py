@@ -72,7 +72,7 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
         sampler: Sampler | None = None,
         **others: Any,
     ) -> None:
-        _refuse(others, n_steps, observation_space)
+        _refuse(others, n_steps, gamma, observation_space)
         check_form(self, observation_space)
         BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
         self.buffer_size = max(buffer_size // n_envs, 1)
@@ -155,7 +155,7 @@ class LeanDictReplayBuffer(LeanReplayBuffer, DictReplayBuffer):
     """Stable-Baselines3's Dict replay buffer in little memory, each part of the observation by itself."""
 
 
-def _refuse(others: dict[str, Any], n_steps: int, observation_space: spaces.Space) -> None:
+def _refuse(others: dict[str, Any], n_steps: int, gamma: float, observation_space: spaces.Space) -> None:
     """Say in one line what lean storage does not do, rather than do something else."""
     if her := [name for name in HER_ARGUMENTS if name in others]:
         raise BadInput(
@@ -166,12 +166,12 @@ def _refuse(others: dict[str, Any], n_steps: int, observation_space: spaces.Spac
     if n_steps > 1 and isinstance(observation_space, spaces.Dict):
         raise BadInput(f"n_steps is {n_steps}: n-step returns do not exist for Dict observations", hint="n_steps=1")
     algorithm = _algorithm_at_work()
-    wanted = getattr(algorithm, "n_steps", 1)
-    if algorithm is not None and wanted > 1 and wanted != n_steps:
+    if algorithm is not None and algorithm.n_steps > 1 and (algorithm.n_steps, algorithm.gamma) != (n_steps, gamma):
+        wanted = f"{{'n_steps': {algorithm.n_steps}, 'gamma': {algorithm.gamma}}}"
         name = type(algorithm).__name__
         raise BadInput(
-            f"{name}(n_steps={wanted}) would be ignored: the replay buffer makes the n-step returns",
-            hint=f"replay_buffer_kwargs={{'n_steps': {wanted}, 'gamma': {algorithm.gamma}}}, or legroom.lean",
+            f"{name}(n_steps={algorithm.n_steps}) would be ignored: the replay buffer makes the n-step returns",
+            hint=f"give replay_buffer_kwargs={wanted}, or build it with legroom.lean({name}, …)",
         )
 
 
@@ -183,5 +183,6 @@ def _algorithm_at_work() -> Any:
         if frame is None:
             return None
         if frame.f_code.co_name == "_setup_model" and isinstance(frame.f_locals.get("self"), OffPolicyAlgorithm):
-            return frame.f_locals["self"]
+            algorithm = frame.f_locals["self"]
+            return algorithm if hasattr(algorithm, "n_steps") else None
     return None

@@ -141,13 +141,12 @@ class Ring:
                 kept, self._kept = self._kept[3], None
                 return kept
             self._kept = None
-            shape, wanted = np.shape(rows), (rows, envs)
+            shape, places = np.shape(rows), (rows, envs)
             if shape != np.shape(envs) or len(shape) != 1:
-                wanted = np.broadcast_arrays(rows, envs)
-                shape = wanted[0].shape
-                wanted = tuple(each.ravel() for each in wanted)
+                here, there = np.broadcast_arrays(rows, envs)
+                shape, places = here.shape, (here.ravel(), there.ravel())
             outs = [self._take(shape) for _ in range(2 if self.reads_pairs else 1)]
-            self._read_into(*wanted, side, outs)
+            self._read_into(*places, side, outs)
             if self.reads_pairs:
                 self._kept = (rows, envs, 1 - side, outs[1 - side])
                 return outs[side]

@@ -3,10 +3,21 @@
 Both look like the float32 array they stand for, and become one, value for value, if anything else than 0 and 1 arrives.
 """
 
+from typing import Any
+
 import numpy as np
 
 
-class Flags:
+class _Float32Array:
+    """What else NumPy arrays can do (`.sum()`, `.any()` … in a user's callback) is done by the float32 array."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "array":  # while it is being unpickled there is none
+            raise AttributeError(name)
+        return getattr(np.asarray(self), name)
+
+
+class Flags(_Float32Array):
     """A float32 array [rows, envs] of zeros and ones (dones, timeouts), a byte each."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -35,7 +46,7 @@ class Flags:
         return len(self.array)
 
 
-class Masks:
+class Masks(_Float32Array):
     """A float32 array [rows, envs, actions] of action masks, initially all ones, a bit each."""
 
     def __init__(self, rows: int, n_envs: int, n_actions: int) -> None:
