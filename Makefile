@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-native lint bench bench-storage-cases bench-accuracy bench-vram bench-speed clean
+.PHONY: demo test test-native lint bench bench-storage bench-storage-cases bench-accuracy bench-vram bench-speed clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -38,8 +38,13 @@ bench-speed: $(STAMP)  ## how long a prediction takes, against its imports
 bench-accuracy: $(STAMP)  ## predicted against measured host memory of real SB3 runs
 	$(BIN)/python -m bench.accuracy
 
+bench-storage:  ## memory and speed of lean storage beside SB3, sb3-extra-buffers, cpprb and Tianshou
+	$(PYTHON) -m venv .venv-storage
+	.venv-storage/bin/pip install --quiet --disable-pip-version-check -e '.[sb3,bench-storage]' -c constraints.txt
+	.venv-storage/bin/python -m bench.storage
+
 bench-storage-cases: $(STAMP)  ## more than 100,000 generated sequences through lean storage
 	$(BIN)/python -m bench.storage_cases
 
 clean:
-	rm -rf $(VENV) build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-storage build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

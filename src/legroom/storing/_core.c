@@ -57,11 +57,11 @@ static void store_dealloc(PyObject *self) {
 }
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", NULL};
+    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", "eager", NULL};
     Py_ssize_t n_streams, frame_bytes, n_stack = 1, outer = 1, page_bytes = 0;
-    int newest_first = 0, compress = 1, fd = -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpi", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
-                                     &page_bytes, &compress, &fd)) return NULL;
+    int newest_first = 0, compress = 1, fd = -1, eager = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpip", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
+                                     &page_bytes, &compress, &fd, &eager)) return NULL;
     if (n_streams < 1 || n_streams > 1 << 24 || frame_bytes < 1 || frame_bytes > (Py_ssize_t)1 << 31 || n_stack < 1 || n_stack > 1 << 16
         || outer < 1 || frame_bytes % outer || page_bytes < 0 || page_bytes % 8 || (page_bytes && page_bytes < 64)
         || page_bytes > (Py_ssize_t)MAX_PAGE_BYTES) {
@@ -71,7 +71,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Store *self = (Store *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self) return NULL;
     self->lock = PyThread_allocate_lock();
-    self->s.newest_first = newest_first; self->s.compress = compress; self->s.fd = fd;
+    self->s.newest_first = newest_first; self->s.compress = compress; self->s.fd = fd; self->s.eager = eager;
     if (!self->lock || open_store(&self->s, (uint32_t)n_streams, (uint32_t)frame_bytes, (uint32_t)n_stack, (uint32_t)outer, (uint32_t)page_bytes)) {
         Py_DECREF(self);
         return PyErr_NoMemory();
@@ -331,8 +331,9 @@ static PyObject *store_length(PyObject *object, PyObject *args) {
 }
 
 static uint64_t resident_bytes(const store *s) {
-    uint64_t bytes = 0;         /* touched memory pages: those below `used` */
-    for (uint32_t i = s->first_resident; i < s->n_arenas; i++) bytes += (s->arenas[i].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1);
+    uint64_t bytes = s->ready ? ARENA_BYTES : 0;        /* touched memory pages: those below `used`, or whole huge ones */
+    for (uint32_t i = s->first_resident; i < s->n_arenas; i++)
+        bytes += (!s->eager && i < MANY_ARENAS) || s->sealed ? (s->arenas[i].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1) : ARENA_BYTES;
     return bytes;
 }
 

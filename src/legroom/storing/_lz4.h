@@ -74,12 +74,18 @@ static uint32_t lz_compress(const unsigned char *in, uint32_t start, uint32_t n,
     return o + literals;
 }
 
+/* Copies `length` bytes from shortly before, which may overlap; up to `room` bytes may be written. */
 static inline void copy_match(unsigned char *to, const unsigned char *from, uint32_t length, uint32_t room) {
-    size_t offset = (size_t)(to - from);
-    if (offset >= 16 && length + 16 <= room) for (uint32_t k = 0; k < length; k += 16) memcpy(to + k, from + k, 16);
-    else if (offset >= 8 && length + 8 <= room) for (uint32_t k = 0; k < length; k += 8) memcpy(to + k, from + k, 8);
-    else if (offset == 1) memset(to, *from, length);
-    else for (uint32_t k = 0; k < length; k++) to[k] = from[k];
+    size_t distance = (size_t)(to - from);
+    if (distance == 1) { memset(to, *from, length); return; }
+    while (distance < 16 && length) {       /* a short pattern: each copy doubles the distance to its like */
+        uint32_t n = distance < length ? (uint32_t)distance : length;
+        for (uint32_t k = 0; k < n; k++) to[k] = from[k];
+        to += n; length -= n; room -= n; distance += n;
+    }
+    uint32_t k = 0, whole = length + 16 <= room ? length : length & ~15u;
+    for (; k < whole; k += 16) memcpy(to + k, from + k, 16);
+    for (; k < length; k++) to[k] = from[k];
 }
 
 /* Decodes exactly `n` bytes after a dictionary of `n` bytes (or none); returns 0, or -1 for a malformed block. */

@@ -18,6 +18,9 @@
 #define SMALL_PAGE ((size_t)4096)
 #define CHAIN_LIMIT 2u          /* pages' worth of changes before a page is written anew */
 #define PATCH_WORK 4u           /* decoding a patch counts as this part of a page */
+#define FINDING 512u            /* what finding a record costs, in bytes of copying */
+#define SAMPLED 32u             /* words looked at before a delta is tried */
+#define MANY_ARENAS 8u          /* a store of so many takes new ones in pairs, each a huge memory page: it comes much faster */
 #define BASE 0x80000000u        /* marks a version that needs no earlier one */
 #define NONE 0xFFFFFFFFu
 #define MAX_PAGE_BYTES 32768u
@@ -49,16 +52,18 @@ typedef struct {
     uint32_t n_streams, n_pages, page_bytes, last_bytes, frame_bytes, unit;
     uint32_t n_stack, outer;    /* an observation is [outer][n_stack][frame_bytes / outer] */
     int newest_first, padded, compress, sealed;
+    int eager;                  /* whether it will surely grow large: huge memory pages from the start */
     uint32_t *length;           /* frames per stream */
     page *pages;                /* [stream][page] */
     arena *arenas; uint32_t n_arenas, cap_arenas;
+    unsigned char *ready;       /* the other half of a huge memory page, for the next arena */
     uint32_t first_resident;    /* arenas before this one are on disk */
     int fd;                     /* where arenas are spilled to, or -1 */
     slot *table; uint32_t table_size, table_used;
     uint32_t hits, inserts;     /* of the table, since it last grew */
     uint64_t nbytes_versions, nbytes_now, payload[KINDS], records[KINDS];
     uint32_t literal_size;      /* moving average of what a literal costs, in bytes */
-    uint32_t futile, patch_futile;  /* literals and patches in a row that did not compress */
+    uint32_t futile, patch_futile;  /* literals and patches in a row that did not compress, or were not tried */
     unsigned char *scratch;     /* one page, compressed or decoded */
     unsigned char *pair;        /* a page before and after */
     unsigned char *room;        /* what reading a record and decoding a page need, for the writer */
@@ -97,6 +102,14 @@ static unsigned char *map_for_huge_pages(size_t n) {
 #ifdef MADV_HUGEPAGE
     madvise(bytes, n, MADV_HUGEPAGE);       /* only whole ones are used, so that nothing beyond `n` becomes resident */
 #endif
+    return bytes;
+}
+
+static unsigned char *map_arena(store *s) {
+    unsigned char *bytes = s->ready;
+    s->ready = NULL;
+    if (bytes || (!s->eager && s->n_arenas < MANY_ARENAS)) return bytes ? bytes : map_bytes(ARENA_BYTES);
+    if ((bytes = map_for_huge_pages(HUGE_PAGE))) s->ready = bytes + ARENA_BYTES;
     return bytes;
 }
 
@@ -142,7 +155,7 @@ static uint32_t add_record(store *s, uint32_t kind, const void *payload, uint32_
             if (!grown) return NONE;
             s->arenas = grown; s->cap_arenas = capacity;
         }
-        unsigned char *bytes = map_bytes(ARENA_BYTES);
+        unsigned char *bytes = map_arena(s);
         if (!bytes) return NONE;
         ASAN_POISON_MEMORY_REGION(bytes, ARENA_BYTES);
         s->arenas[s->n_arenas++] = (arena){bytes, 0, ARENA_BYTES};

@@ -37,6 +37,9 @@ static void remember(store *s, uint32_t tag, uint32_t ref, int replace) {
     s->table[at] = (slot){tag, ref}; s->inserts++;
 }
 
+/* Whether to compress, after so many in a row that it did not help: noise is tried only now and then. */
+static inline int worth_trying(uint32_t futile) { return futile < 16 || futile % (futile < 1024 ? 64 : 1024) == 0; }
+
 /* Returns the reference of a literal with these bytes, writing it if it is new; NONE without memory. */
 static uint32_t intern(store *s, const unsigned char *bytes, uint32_t size) {
     if (is_constant(bytes, size)) return add_record(s, CONST, bytes, 4);    /* smaller than an entry in the table */
@@ -50,11 +53,8 @@ static uint32_t intern(store *s, const unsigned char *bytes, uint32_t size) {
             return s->table[at].ref;
         }
     }
-    uint32_t packed = 0;
-    if (s->compress && (s->futile < 16 || s->records[RAW] % 32 == 0)) {  /* noise: try only now and then */
-        packed = lz_compress(bytes, 0, size, s->scratch, size - size / 8);
-        s->futile = packed ? 0 : s->futile + 1;
-    }
+    uint32_t packed = s->compress && worth_trying(s->futile) ? lz_compress(bytes, 0, size, s->scratch, size - size / 8) : 0;
+    s->futile = packed ? 0 : s->futile + 1;
     uint32_t ref = packed ? add_record(s, LZ4, s->scratch, packed) : add_record(s, RAW, bytes, size);
     if (ref == NONE) return NONE;
     s->literal_size += (uint32_t)((int32_t)((packed ? packed : size) - s->literal_size) / 16);
@@ -76,21 +76,32 @@ static int push_version(store *s, page *g, uint32_t time, uint32_t ref) {
     return 0;
 }
 
-/* Work that decoding a change costs, in bytes of copying. */
-static inline uint32_t change_work(header h, uint32_t size) { return h.kind == PATCH ? size / PATCH_WORK : h.size + 8; }
+/* Work that decoding a change costs, in bytes of copying; finding a small one costs more than applying it. */
+static inline uint32_t change_work(header h, uint32_t size) { return h.kind == PATCH ? size / PATCH_WORK : h.size + FINDING; }
+
+/* Whether nearly everything has changed, by a sample: then no delta is worth trying. */
+static int mostly_new(const unsigned char *old, const unsigned char *new, uint32_t words) {
+    uint32_t step = words / SAMPLED, differing = 0;
+    if (!step) return 0;
+    for (uint32_t i = 0; i < SAMPLED; i++) differing += load32(old + 4 * i * step) != load32(new + 4 * i * step);
+    return differing > SAMPLED - SAMPLED / 16;
+}
 
 /* Writes the cheaper of a DELTA and a PATCH if it beats a new literal; NONE if it does not, or without memory. */
 static uint32_t write_change(store *s, const page *g, const unsigned char *bytes, uint32_t size, header *h) {
     uint32_t budget = s->literal_size < size - size / 8 ? s->literal_size : size - size / 8, left = CHAIN_LIMIT * size - g->chain;
-    uint32_t delta = make_delta(g->now, bytes, size / 4, s->tokens, budget < left ? budget : left);
+    uint32_t delta = mostly_new(g->now, bytes, size / 4) ? 0 : make_delta(g->now, bytes, size / 4, s->tokens, budget < left ? budget : left);
     *h = (header){DELTA, delta};
-    if (s->compress && s->patch_futile < 16 && left >= size / PATCH_WORK && (!delta || delta > size / 16)) {
-        memcpy(s->pair, g->now, size); memcpy(s->pair + size, bytes, size);
-        uint32_t patch = lz_compress(s->pair, size, 2 * size, s->scratch, delta ? delta : budget);
+    if (s->compress && left >= size / PATCH_WORK && (!delta || delta > size / 16)) {
+        uint32_t patch = 0;
+        if (worth_trying(s->patch_futile)) {
+            memcpy(s->pair, g->now, size); memcpy(s->pair + size, bytes, size);
+            patch = lz_compress(s->pair, size, 2 * size, s->scratch, delta ? delta : budget);
+        }
         if (patch) *h = (header){PATCH, patch};
-        else if (!delta && s->patch_futile < 16) s->patch_futile++;
         if (patch) s->patch_futile = 0;
-    } else if (s->patch_futile >= 16 && s->records[RAW] % 32 == 0) s->patch_futile = 15;
+        else if (!delta) s->patch_futile++;
+    }
     return h->size ? add_record(s, h->kind, h->kind == PATCH ? (const void *)s->scratch : s->tokens, h->size) : NONE;
 }
 
@@ -293,20 +304,24 @@ static void empty_store(store *s) {
     if (s->pages)
         for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) { free(s->pages[i].versions); free(s->pages[i].spare); }
     for (uint32_t i = 0; i < s->n_arenas; i++) if (s->arenas[i].bytes) unmap_bytes(s->arenas[i].bytes, s->arenas[i].mapped);
+    if (s->ready) unmap_bytes(s->ready, ARENA_BYTES);
     free(s->arenas); free(s->table);
     if (s->pages) memset(s->pages, 0, (size_t)s->n_streams * s->n_pages * sizeof *s->pages);
     if (s->length) memset(s->length, 0, s->n_streams * sizeof *s->length);
-    s->arenas = NULL; s->table = NULL;
+    s->arenas = NULL; s->table = NULL; s->ready = NULL;
     s->n_arenas = s->cap_arenas = s->first_resident = s->table_size = s->table_used = s->hits = s->inserts = 0;
     s->nbytes_versions = s->nbytes_now = 0;
     s->futile = s->patch_futile = 0; s->literal_size = s->page_bytes;
     memset(s->payload, 0, sizeof s->payload); memset(s->records, 0, sizeof s->records);
 }
 
-/* Moves the arenas in memory to one piece of just their size. Without memory for that they stay where they are. */
-static void pack_arenas(store *s) {
-    uint32_t first = s->first_resident, n = s->n_arenas - first;
-    if (!n) return;
+/* Moves the arenas in memory from `first` on to one piece of just their size; without memory they stay where they are. */
+static void pack_arenas(store *s, uint32_t first) {
+    if (s->ready) unmap_bytes(s->ready, ARENA_BYTES);
+    s->ready = NULL;
+    if (first < s->first_resident) first = s->first_resident;
+    if (first >= s->n_arenas) return;
+    uint32_t n = s->n_arenas - first;
     size_t last = (s->arenas[s->n_arenas - 1].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1);
     unsigned char *bytes = map_for_huge_pages((n - 1) * ARENA_BYTES + last);
     if (!bytes) return;
@@ -328,7 +343,8 @@ static void free_writer(store *s) {
 /* Gives back what only writing needs: from now on the store is only read. */
 static void seal_store(store *s) {
     free_writer(s);
-    pack_arenas(s);
+    if (s->n_pages == 1 && !s->eager) pack_arenas(s, 0);    /* small frames gain from huge pages */
+    else if (s->n_arenas) pack_arenas(s, s->n_arenas - 1);  /* the rest of a huge page would stay resident */
     for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) {
         page *g = &s->pages[i];
         version *fitted = g->length && g->length < g->capacity ? resize(g->versions, g->length * sizeof *fitted) : NULL;

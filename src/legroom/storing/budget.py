@@ -17,6 +17,7 @@ from legroom.storing.core import Store
 from legroom.storing.stacks import Stack
 from legroom.units import format_size, parse_size
 
+LARGE = 8 << 20  # bytes that make the store after this one an eager one
 CODECS = ("lz4", "none")
 
 
@@ -63,8 +64,8 @@ class Shelf:
         }
 
 
-def new_shelf(options: Options, n_streams: int, observation_bytes: int, stack: Stack) -> Shelf:
-    """Return an empty store for observations of so many bytes."""
+def new_shelf(options: Options, n_streams: int, observation_bytes: int, stack: Stack, *, eager: bool = False) -> Shelf:
+    """Return an empty store for observations of so many bytes; `eager`: it will surely hold many megabytes."""
     file = tempfile.TemporaryFile(dir=options.spill_dir, buffering=0) if options.spills else None  # noqa: SIM115
     store = Store(
         n_streams,
@@ -74,6 +75,7 @@ def new_shelf(options: Options, n_streams: int, observation_bytes: int, stack: S
         newest_first=stack.newest_first,
         compress=options.codec == "lz4",
         fd=file.fileno() if file else -1,
+        eager=eager,
     )
     return Shelf(store, file)
 

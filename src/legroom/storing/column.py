@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from legroom.storing.budget import Options, Shelf, fitting, load_shelf, new_shelf
+from legroom.storing.budget import LARGE, Options, Shelf, fitting, load_shelf, new_shelf
 from legroom.storing.core import gather
 from legroom.storing.outputs import Decoded, Outputs
 from legroom.storing.stacks import SINGLE, Stack, StackFinder
@@ -63,6 +63,8 @@ class Column:
             self.shelves: tuple[Shelf, ...] = ()
             return
         self._numbers = np.zeros((self.rows, self.n_envs), np.uint32)
+        before = getattr(self, "shelves", ())
+        self._eager = any(shelf.store.resident() >= LARGE for shelf in before)  # what was large will be again
         self.shelves = (self._new_shelf(),)
         self._written = 0
 
@@ -164,7 +166,7 @@ class Column:
         self.prepare(state["stored"])()
 
     def _new_shelf(self) -> Shelf:
-        return new_shelf(self.options, self.n_envs, self.item_bytes, self.stack)
+        return new_shelf(self.options, self.n_envs, self.item_bytes, self.stack, eager=self._eager)
 
     def _as_stored(self, observations: np.ndarray) -> np.ndarray:
         """Return one observation per environment as the plain array would have stored it, in C order."""

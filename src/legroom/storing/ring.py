@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as np
 
-from legroom.storing.budget import Options, Shelf, fitting, load_shelf, new_shelf
+from legroom.storing.budget import LARGE, Options, Shelf, fitting, load_shelf, new_shelf
 from legroom.storing.core import Store, gather_ring
 from legroom.storing.outputs import Decoded, Outputs
 from legroom.storing.stacks import SINGLE, Stack, StackFinder
@@ -102,9 +102,11 @@ class Ring:
                     self._cut_anew()
             segment = self._segments[-1] if self._segments else None
             if segment is None or self._may_end(segment):
+                eager = segment is not None and segment.shelf.store.resident() >= LARGE
                 if segment is not None:
                     segment.shelf.store.seal()
-                segment = Segment(self.count, new_shelf(self.options, self.n_envs, self.item_bytes, self.stack))
+                shelf = new_shelf(self.options, self.n_envs, self.item_bytes, self.stack, eager=eager)
+                segment = Segment(self.count, shelf)
                 self._segments.append(segment)
                 self._places = None
             numbers = np.empty(self.n_envs, np.uint32)
@@ -123,7 +125,10 @@ class Ring:
             segment = self._segments[-1]
             numbers = np.empty(self.n_envs, np.uint32)
             segment.shelf.store.append_all(next_observations, numbers)
-            self._numbers[row] = self._begun | _codes(numbers - self._begun, self.stack.n_stack) << CODE_SHIFT
+            distance = numbers - self._begun
+            if not (distance == 1).all():
+                self._begun |= _codes(distance) << CODE_SHIFT
+            self._numbers[row] = self._begun
             self._begun = None
             if segment.first == self.count:
                 segment.first_row_bytes = segment.shelf.store.resident()
@@ -298,7 +303,7 @@ class Side:
         return everything if dtype is None else everything.astype(dtype, copy=False)
 
 
-def _codes(distance: np.ndarray, n_stack: int) -> np.ndarray:
+def _codes(distance: np.ndarray) -> np.ndarray:
     """Return how far the next observation's number is from the observation's, as two bits."""
     codes = np.full(distance.shape, NEXT_IS_A_STACK_LATER, np.uint32)
     codes[distance == 1] = NEXT_IS_FOLLOWING

@@ -1,0 +1,117 @@
+"""The index of a store as bytes, and back: what the C core and the NumPy reference exchange beside plain arenas.
+
+All numbers are 32-bit, little-endian, after four bytes of MAGIC: the sizes of the store, how many arenas there are and
+the used bytes of each, the length of each stream; then for each page of each stream how many versions it has, and of
+each its time and its record's reference.
+
+A dump may come from anywhere, so everything in it is checked before the first observation is read from it, down to
+every record: what is loaded can be read. Mirrors _dump.h, which leaves changes within records to the reader.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+
+from legroom.storing.reference_frames import BASE, UNKNOWN_WORK_BYTES, Frames, Versions
+from legroom.storing.reference_geometry import Geometry
+from legroom.storing.reference_records import STANDALONE, WORD, Arenas, Words, decode
+
+MAGIC = b"LRS1"
+
+
+def dump_index(frames: Frames) -> bytes:
+    """Return everything that is not in the arenas: sizes, lengths, and the versions of each page."""
+    used = frames.arenas.used
+    parts = [MAGIC, np.array([*frames.geometry.head, len(used), *used, *frames.lengths], WORD).tobytes()]
+    for pages in frames.pages:
+        for versions in pages:
+            table = np.array([versions.times, versions.refs], WORD).T
+            parts += [len(table).to_bytes(4, "little"), table.tobytes()]
+    return b"".join(parts)
+
+
+def load_frames(geometry: Geometry, fd: int, index: bytes, arenas: Sequence[bytes]) -> Frames:
+    """Return the frames that a store of these sizes dumped; appending goes on from there.
+
+    Raises:
+        ValueError: anything in the dump does not fit the rest.
+    """
+    words, sizes = _IndexWords(index), [len(arena) for arena in arenas]
+    if words.take(len(geometry.head)) != geometry.head:
+        raise ValueError(f"the dump is of a store of other sizes than {geometry}")
+    if words.take(1) != [len(sizes)] or words.take(len(sizes)) != sizes:
+        raise ValueError("other arenas than announced")
+    frames = Frames(geometry, Arenas(geometry.unit_bytes, fd, arenas))
+    frames.lengths = words.take(geometry.n_streams)
+    if any(length != 0 and not geometry.n_stack <= length < BASE for length in frames.lengths):
+        raise ValueError("a stream that ends within its first observation")
+    checked: set[tuple[int, int, int]] = set()
+    for pages, length in zip(frames.pages, frames.lengths, strict=True):
+        for page in range(geometry.n_pages):
+            pages[page] = words.take_versions(length)
+            _check_records(frames, pages[page], geometry.words_of(page), checked)
+    words.end()
+    for stream, length in enumerate(frames.lengths):
+        if length:
+            frames.recent[stream] = frames.read(stream, length - geometry.n_stack)
+    return frames
+
+
+def _check_records(frames: Frames, versions: Versions, n_words: int, checked: set[tuple[int, int, int]]) -> None:
+    """Decode each record once, so that none can fail later, and remember the literals.
+
+    Whether a change is well formed does not depend on what it changes: a page of zeros will do.
+
+    Raises:
+        ValueError: a record is malformed, or stands alone where it should not, or the reverse.
+    """
+    zeros: Words = np.zeros(n_words, WORD)
+    for flagged, ref in zip(versions.times, versions.refs, strict=True):
+        is_base = flagged & BASE
+        if (ref, is_base, n_words) in checked:
+            continue
+        kind, payload = frames.arenas.get(ref)
+        if bool(is_base) != (kind in STANDALONE):
+            raise ValueError(f"a record of kind {kind} in the wrong place")
+        page = decode(kind, payload, zeros, n_words)
+        if is_base:
+            frames.remember_literal(page, ref)
+        checked.add((ref, is_base, n_words))
+
+
+class _IndexWords:
+    """The words of an index, taken one after the other; running out of them is a ValueError."""
+
+    def __init__(self, index: bytes) -> None:
+        if index[: len(MAGIC)] != MAGIC or len(index) % WORD.itemsize:
+            raise ValueError("not an index of lean storage")
+        self._words, self._at = np.frombuffer(index, WORD), 1
+
+    def end(self) -> None:
+        if self._at != len(self._words):
+            raise ValueError("the index goes on after its last page")
+
+    def take(self, count: int) -> list[int]:
+        return [int(word) for word in self._take(count)]
+
+    def take_versions(self, length: int) -> Versions:
+        """Return the versions of a page, their times checked against the stream's length."""
+        (count,) = self.take(1)
+        table = self._take(2 * count).reshape(count, 2)
+        times = table[:, 0] & ~np.uint32(BASE)
+        if (count == 0) != (length == 0):
+            raise ValueError("a page without versions, or versions of an empty stream")
+        if count and (
+            times[0] != 0 or not table[0, 0] & BASE or times[-1] >= length or np.any(times[1:] <= times[:-1])
+        ):
+            raise ValueError("versions that do not begin with frame 0, standing alone, and go on in order")
+        return Versions(array("I", table[:, 0].tolist()), array("I", table[:, 1].tolist()), UNKNOWN_WORK_BYTES)
+
+    def _take(self, count: int) -> Words:
+        if count > len(self._words) - self._at:
+            raise ValueError("the index ends too early")
+        self._at += count
+        return self._words[self._at - count : self._at]
