@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-native lint bench bench-storage bench-storage-cases bench-accuracy bench-vram bench-speed clean
+.PHONY: demo test test-native lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram bench-speed clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -27,7 +27,7 @@ lint: $(STAMP)  ## style, types, and the direction of imports
 test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with every allocation failing in turn
 	sh tests/native.sh $(BIN)/python
 
-bench: bench-vram bench-speed bench-accuracy  ## everything that takes longer; writes bench/RESULTS.md
+bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
@@ -37,6 +37,9 @@ bench-speed: $(STAMP)  ## how long a prediction takes, against its imports
 
 bench-accuracy: $(STAMP)  ## predicted against measured host memory of real SB3 runs
 	$(BIN)/python -m bench.accuracy
+
+bench-lean: $(STAMP)  ## lean storage predicted by a probe of the env, against real buffers
+	$(BIN)/python -m bench.lean_prediction
 
 bench-storage:  ## memory and speed of lean storage beside SB3, sb3-extra-buffers, cpprb and Tianshou
 	$(PYTHON) -m venv .venv-storage

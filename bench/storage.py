@@ -6,7 +6,7 @@ settings are in `bench.storage_rivals`, the data in `bench.storage_data`. Ours i
 
     python -m bench.storage [--only pong,mine] [--quick]
 
-needs the extra `bench-storage`. Only a whole run is written to bench/RESULTS.md.
+needs the extra `bench-storage`. What is measured at full size is written to bench/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -53,13 +53,18 @@ def main(arguments: Sequence[str]) -> int:
         libraries = options.libraries.split(",") if options.libraries else list(LIBRARIES)
         _play(chosen, frames)
         results = {name: _measure(name, chosen[name], libraries, frames, options.quick) for name in chosen}
-        whole = not (options.only or options.libraries or options.quick)
-        target = {} if whole else {"path": frames / "RESULTS.md"}
+        # a part of the bench at full size has sections of its own, beside those of the last whole run
+        target = {"path": frames / "RESULTS.md"} if options.quick or options.libraries else {}
+        part, command = (
+            (f" ({options.only})", f"python -m bench.storage --only {options.only}")
+            if options.only
+            else ("", "make bench-storage")
+        )
         rows, failed = figures(chosen, results)
-        write_section("Lossless storage: figures", FIGURE_COLUMNS, rows, "make bench-storage", **target)
+        write_section(f"Lossless storage: figures{part}", FIGURE_COLUMNS, rows, command, **target)
         print()
         table = side_by_side(chosen, results)
-        write_section("Lossless storage: side by side", TABLE_COLUMNS, table, "make bench-storage", **target)
+        write_section(f"Lossless storage: side by side{part}", TABLE_COLUMNS, table, command, **target)
     print(f"{(time.perf_counter() - begin) / 60:.1f} minutes")
     return 1 if failed else 0
 

@@ -15,7 +15,7 @@ ALLOWED = {
     "model": set(),
     "reading": {"workloads.registry"},
     "probing": set(),
-    "backends": {"probing", "predicting.cuda_allocator"},
+    "backends": {"probing", "predicting.cuda_allocator", "storing"},
     "predicting": {"probing", "backends"},
     "storing": set(),
     "fitting": {"predicting"},

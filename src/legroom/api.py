@@ -20,12 +20,17 @@ def predict(
     machine: Machine | None = None,
     mode: Mode = "auto",
     device: DeviceName | str | None = None,
+    probe_env: bool = False,
     **arguments: Any,
 ) -> Footprint:
     """Return what a run will need, before anything of it is allocated.
 
     Either `predict(run)` with a Run, or `predict(PPO, "CnnPolicy", env, n_steps=..., batch_size=...)` with what the
     algorithm's constructor would get: for the script that dies while it *builds* its model.
+
+    Args:
+        probe_env: build the run's environment in a child process and step it for a second, also where its spaces are
+            declared: tells what lean storage would take, and how fast it would be.
 
     Raises:
         BadInput: an argument cannot be understood.
@@ -36,7 +41,7 @@ def predict(
         run = what
     else:
         run = load("sb3.run_from_call")(what, policy, env, **arguments)
-    return predict_run(run, machine, mode=mode, device=_device(device))
+    return predict_run(run, machine, mode=mode, device=_device(device), probe_env=probe_env)
 
 
 def predict_model(model: Any, *, machine: Machine | None = None, mode: Mode = "auto") -> Footprint:

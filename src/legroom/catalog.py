@@ -18,7 +18,7 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "predicting.look_closely": ("legroom.predicting.tracing:look_closely", "", ""),
     "probing.find_gpu": ("legroom.probing.gpu_table:find_gpu", "", ""),
     "probing.measure_base": ("legroom.probing.base_measure:measure_base", "", ""),
-    "sb3.build_spaces": ("legroom.backends.sb3_env:build_spaces", "sb3", "gymnasium"),
+    "sb3.look_at_env": ("legroom.backends.sb3_env:look_at_env", "sb3", "gymnasium"),
     "sb3.trace": ("legroom.backends.sb3_trace:trace_run", "sb3", "stable-baselines3"),
     "sb3.run_from_call": ("legroom.backends.sb3_call:run_from_call", "sb3", "stable-baselines3"),
     "sb3.run_from_model": ("legroom.backends.sb3_call:run_from_model", "sb3", "stable-baselines3"),

@@ -221,3 +221,103 @@ def test_a_backend_that_cannot_be_predicted_is_refused_and_not_priced_at_nothing
 
 def test_the_version_is_the_packages() -> None:
     assert legroom("--version").stdout == "legroom 0.1.0\n"
+
+
+SCREENS = """
+import gymnasium, numpy as np
+class Screen(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 255, (120, 160, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(3)
+    breaks_after = 10**9
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.shown = 0, np.random.default_rng(1).integers(0, 256, (120, 160, 3), dtype=np.uint8)
+        return self.shown.copy(), {}
+    def step(self, action):
+        self.steps += 1
+        if self.steps > self.breaks_after:
+            raise RuntimeError("no such level")
+        return self.shown.copy(), 0.0, False, False, {}
+class Broken(Screen):
+    breaks_after = 5
+"""
+SPACES = "spaces: {observation: {type: box, shape: [120, 160, %d], dtype: uint8}, action: {type: discrete, n: 3}}"
+SCREEN_RUNS = {
+    "open": "id: 'screens:Screen'",
+    "lean": "id: 'screens:Screen'",
+    "broken": "id: 'screens:Broken'",
+    "declared": f"id: 'screens:Screen', {SPACES % 3}",
+    "mistaken": f"id: 'screens:Screen', {SPACES % 1}",
+    "nameless": SPACES % 3,
+}
+
+
+@pytest.fixture(scope="module")
+def screens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("screens")
+    (folder / "screens.py").write_text(SCREENS)
+    for name, env in SCREEN_RUNS.items():
+        memory = "memory: {rollout: lean}\n" if name == "lean" else ""
+        (folder / f"{name}.yaml").write_text(
+            f"algo: PPO\nenv: {{{env}, n_envs: 2}}\n{memory}policy: {{kwargs: {{net_arch: [4]}}}}\n"
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def probed(screens: Path) -> dict[str, dict]:
+    files = [f"{name}.yaml" for name in SCREEN_RUNS]
+    done = legroom("predict", *files, "--probe", "--json", "--device", "cpu", cwd=screens)
+    assert done.returncode == 0, done.stderr
+    return dict(zip(SCREEN_RUNS, json.loads(done.stdout)["runs"], strict=True))
+
+
+def test_a_probe_tells_what_lean_storage_would_do(probed: dict[str, dict]) -> None:
+    for name in ("open", "declared"):
+        run = probed[name]
+        column = run["probe"]["columns"][""]
+        assert (column["item_nbytes"], column["step"]) == (120 * 160 * 3, 0)
+        lean = run["with_lean_storage"]
+        # a picture that never changes: nothing is left of 2048 x 2 screens and of the copy at flatten
+        assert lean["host"]["peak"] < run["host"]["peak"] - 300_000_000
+        assert lean["price"] == ("free" if lean["slowdown"] <= 1 else "slower")
+        assert run["with_free_savings"]["lean_storage"] is (lean["price"] == "free")
+        if lean["price"] == "free":
+            assert run["with_free_savings"]["host"] == lean["host"]
+
+
+def test_a_lean_run_is_predicted_as_measured(probed: dict[str, dict]) -> None:
+    (stored,) = [item for item in probed["lean"]["items"] if item["name"] == "rollout.observations"]
+    assert stored["known"] == "measured"
+    assert 120 * 160 * 3 < stored["nbytes"] < 400_000
+    assert probed["lean"]["with_lean_storage"] is None  # it has it already
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("broken", "the env could not be probed: stepping it raised: RuntimeError: no such level"),
+        ("mistaken", "the env could not be probed: it shows 120×160×3 uint8, not what env.spaces says"),
+        ("nameless", "the env could not be probed: nameless.yaml: the run names no environment"),
+    ],
+)
+def test_an_env_that_cannot_be_probed_is_a_note(probed: dict[str, dict], name: str, says: str) -> None:
+    assert probed[name]["probe"] is None
+    assert any(note.startswith(says) for note in probed[name]["notes"])
+
+
+def test_without_a_probe_lean_storage_is_not_called_free(screens: Path) -> None:
+    document = json.loads(legroom("predict", "declared.yaml", "--mode", "arithmetic", "--json", cwd=screens).stdout)
+    (run,) = document["runs"]
+    assert run["probe"] is None
+    assert (run["with_lean_storage"]["price"], run["with_lean_storage"]["slowdown"]) == ("slower", None)
+    assert run["with_free_savings"]["lean_storage"] is False
+    text = legroom("predict", "declared.yaml", "--mode", "arithmetic", cwd=screens).stdout
+    assert "with lean storage (bit-equal; speed not probed): host peak at most" in text
+    assert "free saving" not in text
+
+
+def test_arithmetic_builds_no_environment(screens: Path) -> None:
+    done = legroom("predict", "declared.yaml", "--probe", "--mode", "arithmetic", cwd=screens)
+    assert done.returncode == 2
+    assert "arithmetic" in done.stderr

@@ -74,7 +74,16 @@ def test_sharing_observations_halves_them():
 def test_lean_replay_shares_the_next_observation():
     found = items("SAC", VECTOR, {"type": "box", "shape": [6]}, buffer_size=1000, memory={"replay": "lean"})
     assert "replay.next_observations" not in found
-    assert found["replay.observations"].nbytes == int(1000 * 376 * 4 * 1.03)
+    # segments of 64 rows: one more than the ring needs, and 17 stores; each row with its number and version
+    assert found["replay.observations"].nbytes == int(1064 * (376 * 4 * 1.03 + 16) + 376 * 4 + 17 * 8192)
+    assert found["replay.actions"].nbytes == 1000 * 6 * 4
+    assert [found[f"replay.{name}"].nbytes for name in ("rewards", "dones", "timeouts")] == [4000, 1000, 1000]
+
+
+def test_lean_replay_keeps_small_observations_plainly():
+    vector = {"type": "box", "shape": [6]}  # 24 bytes
+    found = items("SAC", vector, {"type": "box", "shape": [1]}, buffer_size=1000, memory={"replay": "lean"})
+    assert found["replay.observations"].nbytes == found["replay.next_observations"].nbytes == 24_000
 
 
 def test_pickling_a_replay_buffer_copies_its_largest_array_in_full():
@@ -83,3 +92,11 @@ def test_pickling_a_replay_buffer_copies_its_largest_array_in_full():
     found = {item.name: item for item in checkpoint_items(run, EVIDENCE)}
     assert found["checkpoint.replay buffer"].nbytes == 10_000 * 84 * 84 * 4
     assert found["checkpoint.replay buffer"].phases == (Phase.CHECKPOINT,)
+
+
+def test_pickling_a_lean_replay_buffer_takes_what_it_stores_once_more():
+    run = make("DQN", PIXELS, {"type": "discrete", "n": 6}, steps=100, buffer_size=10_000,
+               checkpoint={"replay_buffer": True}, memory={"replay": "lean"})  # fmt: skip
+    stored = {item.name: item for item in replay_items(run, EVIDENCE)}["replay.observations"].nbytes
+    found = {item.name: item for item in checkpoint_items(run, EVIDENCE)}
+    assert found["checkpoint.replay buffer"].nbytes == stored < 10_000 * 84 * 84 * 4

@@ -86,9 +86,24 @@ def test_normalized_pixels_become_float32():
 def test_lean_storage_needs_no_copy_and_each_frame_once():
     lean = items("PPO", SCREEN, {"type": "discrete", "n": 6}, n_steps=100, n_envs=2, frame_stack=4,
                  memory={"rollout": "lean"})  # fmt: skip
-    assert "rollout.flatten copy" not in lean
-    assert lean["rollout.observations"].nbytes == int(100 * 2 * 12 * 144 * 160 * 1.03 / 4)
+    frame = 144 * 160 * 3
+    # a number of 4 bytes and a version of up to 12 per row; the last observation and frame of each env; an empty store,
+    # and up to a huge page of 2 MiB that is not full
+    at_most = 100 * 2 * (frame * 1.03 + 4 + 12) + 2 * (4 * frame + frame) + 8192 + (2 << 20)
+    assert lean["rollout.observations"].nbytes == int(at_most)
     assert lean["rollout.observations"].why.startswith("at most")
+    assert lean["rollout.flatten copy"].nbytes == 100 * 2 * 8  # of the actions: the largest of what is left
+
+
+def test_lean_storage_keeps_small_observations_plainly_and_masks_as_bits():
+    vector = {"type": "box", "shape": [128]}  # 512 bytes
+    found = items("MaskablePPO", vector, {"type": "discrete", "n": 3479}, n_envs=4, memory={"rollout": "lean"})
+    assert found["rollout.observations"].nbytes == 2048 * 4 * 512
+    assert found["rollout.flatten copy"].nbytes == 2048 * 4 * 512  # which SB3 still copies
+    assert found["rollout.action masks"].nbytes == 2048 * 4 * 435  # 3479 bits in 435 bytes
+    larger = {"type": "box", "shape": [129]}
+    found = items("MaskablePPO", larger, {"type": "discrete", "n": 3479}, n_envs=4, memory={"rollout": "lean"})
+    assert found["rollout.observations"].why.startswith("at most")
 
 
 def test_other_families_have_no_rollout():

@@ -1,7 +1,8 @@
 """The process that builds an environment for `sb3_env`: reads a task, writes an answer, both JSON.
 
 Everything an environment can do wrong becomes one line in the answer. Imports here are what every training process has
-anyway (numpy, gymnasium): they must not be counted as the environment's.
+anyway (numpy, gymnasium): they must not be counted as the environment's. Stepping it comes last, after a first answer:
+whatever goes wrong there, its spaces and its memory are known.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ import gymnasium
 from legroom.backends.gym_spaces import from_gymnasium
 from legroom.backends.objects import resolve_object
 from legroom.errors import BadInput
+from legroom.model.spaces import leaves as model_leaves
 from legroom.probing.tree import process_memory
 
 CLOSE_TIMEOUT_S = 2.0
+PROBE_TIMED_OUT = 75  # exit code; sb3_env knows it too
 LONGEST_MESSAGE = 600  # characters; some libraries print a whole configuration
 SECOND_INSTANCE_BELOW = 1 << 30  # a second one of a giant would be the out-of-memory we are asked to foresee
 
@@ -50,9 +53,14 @@ def main() -> None:
         answer = {"error": str(failed)}
     except BadInput as refused:
         answer = {"error": f"env {refused.message}", "hint": refused.hint}
-    partial = answer_file.with_suffix(".partial")
-    partial.write_text(json.dumps(answer))
-    partial.replace(answer_file)
+    _write(answer_file, answer)
+    if task.get("probe") and envs and "error" not in answer:
+        timer = threading.Timer(task["probe"]["timeout_s"], os._exit, (PROBE_TIMED_OUT,))
+        timer.daemon = True
+        timer.start()
+        answer["probe"] = probe_envs(task, envs)
+        timer.cancel()
+        _write(answer_file, answer)
     # Environments may own processes and windows; one that does not let go must not keep us.
     timer = threading.Timer(CLOSE_TIMEOUT_S, os._exit, (0,))
     timer.daemon = True
@@ -61,6 +69,25 @@ def main() -> None:
         with suppress(BaseException):
             env.close()
     os._exit(0)
+
+
+def _write(answer_file: Path, answer: dict[str, Any]) -> None:
+    partial = answer_file.with_suffix(".partial")
+    partial.write_text(json.dumps(answer))
+    partial.replace(answer_file)
+
+
+def probe_envs(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
+    """Step the environments and return what lean storage makes of them, or `{"error": …}`."""
+    prober = import_module("legroom.backends.env_probe")  # only now: it must not count as the environment's memory
+    leaves = model_leaves(from_gymnasium(envs[0].observation_space))
+    try:
+        with stage("stepping it raised", but=prober.TooSlowError):
+            return prober.probe(envs, leaves, task["probe"])
+    except EnvError as failed:
+        return {"error": str(failed)}
+    except prober.TooSlowError as slow:
+        return {"error": f"it is too slow: {slow}"}
 
 
 def describe(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:

@@ -9,13 +9,16 @@ import typer
 from legroom.cli import options
 from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD
-from legroom.fitting.free import with_free_savings
-from legroom.model.verdict import fits
+from legroom.fitting.free import lean_price, with_free_savings, with_lean_storage
+from legroom.model.evidence import Evidence
+from legroom.model.run import Run
+from legroom.model.verdict import Budget, fits
+from legroom.predicting.lean import slowdown
 from legroom.predicting.predict import add_up, gather_all
 from legroom.probing import probe
 from legroom.reading import read_all
 from legroom.rendering.console import say, status
-from legroom.rendering.prediction import Prediction, comparison_text, prediction_json, prediction_text
+from legroom.rendering.prediction import LeanOption, Prediction, comparison_text, prediction_json, prediction_text
 
 
 def run(
@@ -29,6 +32,9 @@ def run(
     vram: options.Vram = None,
     gpu: options.GpuName = None,
     reserve: options.Reserve = "0%",
+    probe_env: Annotated[
+        bool, typer.Option("--probe", help="Step the env for a second: what lean storage would take, and how fast.")
+    ] = False,
     like: options.Like = None,
     settings: options.Settings = None,
     everything: Annotated[bool, typer.Option("--all", help="List the small items too.")] = False,
@@ -45,6 +51,7 @@ def run(
     legroom predict ppo.yml:atari --mode arithmetic --json
     legroom predict constants.py --like gameboy:default
     legroom predict train.py --set env.n_envs=8
+    legroom predict run.yaml --probe
     """
     machine = options.with_gpu(probe(), gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
@@ -52,12 +59,8 @@ def run(
     overrides = split_settings(settings or [])
     wanted = [one for target in runs for one in read_all(target, overrides=overrides, like=like)]
     with status(f"predicting {', '.join(one.name for one in wanted)}", show=not json and mode != "arithmetic"):
-        gathered = gather_all(wanted, machine, mode=mode.value, device=where)
-    predictions = []
-    for one, evidence in gathered:
-        footprint = add_up(one, evidence)
-        lean = add_up(with_free_savings(one), evidence)
-        predictions.append(Prediction(one, footprint, lean, budget, fits(footprint, budget)))
+        gathered = gather_all(wanted, machine, mode=mode.value, device=where, probe_env=probe_env)
+    predictions = [_priced(one, evidence, budget) for one, evidence in gathered]
     if json:
         say(prediction_json(predictions))
     elif len(predictions) == 1:
@@ -65,3 +68,20 @@ def run(
     else:
         say(comparison_text(predictions))
     return EXIT_FINDINGS if any(p.bad for p in predictions) else EXIT_GOOD
+
+
+def _priced(run: Run, evidence: Evidence, budget: Budget) -> Prediction:
+    """Return the prediction of a run as it is written, with every free saving, and with lean storage at its price."""
+    footprint, freely = add_up(run, evidence), with_free_savings(run, evidence)
+    price, lean = lean_price(run, evidence), None
+    if price is not None:
+        lean = LeanOption(add_up(with_lean_storage(freely), evidence), price, slowdown(run, evidence))
+    return Prediction(
+        run=run,
+        footprint=footprint,
+        free=add_up(freely, evidence),
+        budget=budget,
+        fits=fits(footprint, budget),
+        lean=lean,
+        probe=evidence.lean,
+    )

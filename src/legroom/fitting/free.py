@@ -1,16 +1,39 @@
-"""The run with every free saving: bit-equal results and no slower, so there is no reason not to take them."""
+"""The run with every free saving: bit-equal results and no slower, so there is no reason not to take them.
+
+Lean storage always gives the same bits; whether it is no slower depends on the observations, and so it is free only
+where a probe of the environment measured that. Elsewhere it is a saving of its own, at the price `slower`.
+"""
 
 from __future__ import annotations
 
+from typing import Literal
+
+from legroom.model.evidence import Evidence
 from legroom.model.run import Run
+from legroom.model.stored import may_store_leanly, storage_said, stores_leanly
+from legroom.predicting.lean import slowdown
+
+Price = Literal["free", "slower"]
 
 
-def with_free_savings(run: Run) -> Run:
-    """Return the run with lean storage and light workers, where it says nothing else; brax runs have neither."""
+def with_free_savings(run: Run, evidence: Evidence) -> Run:
+    """Return the run with light workers and, where it is free, lean storage; what it says itself stays as it is."""
     if run.backend == "brax":
         return run
-    memory = run.memory.model_copy(
-        update={"rollout": run.memory.rollout or "lean", "replay": run.memory.replay or "lean"}
-    )
     workers = "light" if run.env.workers == "subproc" else run.env.workers
-    return run.replace(memory=memory, env=run.env.model_copy(update={"workers": workers}))
+    lighter = run.replace(env=run.env.model_copy(update={"workers": workers}))
+    return with_lean_storage(lighter) if lean_price(run, evidence) == "free" else lighter
+
+
+def with_lean_storage(run: Run) -> Run:
+    """Return the run with lean storage, unless it says otherwise."""
+    memory = {"rollout": run.memory.rollout or "lean", "replay": run.memory.replay or "lean"}
+    return run.replace(memory=run.memory.model_copy(update=memory))
+
+
+def lean_price(run: Run, evidence: Evidence) -> Price | None:
+    """Return what lean storage would cost the run; None where it has it already, or cannot have it."""
+    if run.backend == "brax" or storage_said(run) == "plain" or stores_leanly(run) or not may_store_leanly(run):
+        return None
+    measured = slowdown(run, evidence)
+    return "free" if measured is not None and measured <= 1.0 else "slower"

@@ -11,6 +11,7 @@ from typing import Literal
 
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine
+from legroom.model.run import Spaces
 
 # ("alloc", id, nbytes) | ("free", id); the words of the allocator truth files
 Event = tuple[str, int, int] | tuple[str, int]
@@ -109,6 +110,84 @@ class Look:
 
 
 @dataclass(frozen=True)
+class Growth:
+    """How many bytes one part of the observations takes in lean storage, measured while an environment was stepped.
+
+    Args:
+        item_nbytes: of one observation as a plain array holds it.
+        n_stack: of how many frames an observation was found to be a stack.
+        first: the first observation of the first environment.
+        another: that of each further environment, less where environments show the same; `another_error` is ±.
+        current: kept per environment while it is written to.
+        step: each further step of one environment; `step_error` is ±.
+        reset: what beginning an episode takes beyond a step; `reset_error` is ±.
+    """
+
+    item_nbytes: int
+    n_stack: int
+    first: float
+    another: float
+    another_error: float
+    current: float
+    step: float
+    step_error: float
+    reset: float
+    reset_error: float
+
+
+@dataclass(frozen=True)
+class LeanTimes:
+    """Seconds per observation, all its parts together: lean storage, and plain arrays doing what SB3 does.
+
+    Args:
+        plain_flatten: SB3's copy of a whole rollout, once before it is read.
+    """
+
+    add: float
+    read: float
+    plain_add: float
+    plain_read: float
+    plain_flatten: float = 0.0
+
+
+@dataclass(frozen=True)
+class LeanProbe:
+    """What stepping the environment for a moment told about lean storage.
+
+    Args:
+        columns: by key of the observation ("" where it is no dict); none where all are too small to be stored leanly.
+        steps: environment steps taken, all environments together, with random actions.
+        episodes: how many episodes ended in them; `episode_mean` and `episode_std` are of their lengths.
+        time_limit: steps after which an episode is cut off, where the environment says so.
+        times: None where nothing could be timed.
+    """
+
+    kind: Literal["rollout", "replay"]
+    columns: Mapping[str, Growth]
+    steps: int
+    episodes: int
+    episode_mean: float = 0.0
+    episode_std: float = 0.0
+    time_limit: int | None = None
+    times: LeanTimes | None = None
+
+
+@dataclass(frozen=True)
+class EnvLook:
+    """What building a run's environment told.
+
+    Args:
+        nbytes: of one instance; None where it could not be measured.
+        probe: None where it was not asked for or did not work; then `not_probed` says why.
+    """
+
+    spaces: Spaces
+    nbytes: int | None = None
+    probe: LeanProbe | None = None
+    not_probed: str = ""
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Everything the parts may look at besides the run."""
 
@@ -118,5 +197,6 @@ class Evidence:
     net: NetTrace | None = None
     scratch: Scratch | None = None
     env_nbytes: int | None = None  # one environment instance, where it was built and measured
+    lean: LeanProbe | None = None  # bytes and speed of lean storage, where the environment was probed
     library_versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what the user should know about how this was gathered

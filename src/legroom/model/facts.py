@@ -70,13 +70,22 @@ def _stored_leaf(space: Any, frame_stack: int | None) -> Any:
     if not isinstance(space, BoxSpace):
         return space
     shape = space.shape
-    first = _channels_first(space)
     if frame_stack and frame_stack > 1:
-        axis = 0 if first else len(shape) - 1
+        axis = stacking_axis(space)
         shape = tuple(n * frame_stack if i == axis else n for i, n in enumerate(shape))
-    if is_image(space) and not first:
+    if is_transposed(space):
         shape = (shape[2], shape[0], shape[1])
     return space.model_copy(update={"shape": shape})
+
+
+def stacking_axis(space: BoxSpace) -> int:
+    """Return the axis that VecFrameStack puts frames along."""
+    return 0 if _channels_first(space) else len(space.shape) - 1
+
+
+def is_transposed(space: Space) -> bool:
+    """Return whether SB3 moves the last axis to the front before it stores an observation (VecTransposeImage)."""
+    return isinstance(space, BoxSpace) and is_image(space) and not _channels_first(space)
 
 
 def _channels_first(space: BoxSpace) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import NetTrace
@@ -94,6 +95,31 @@ def keeps_float32(versions: Mapping[str, str]) -> bool:
 def is_sb3(run: Run) -> bool:
     """Return whether the run is trained by SB3 (RLlib and brax have parts of their own)."""
     return run.backend == "sb3"
+
+
+def may_store_leanly(run: Run) -> bool:
+    """Return whether lean storage can hold what the run stores: not LSTM states, hindsight, or a user's own buffer."""
+    algorithm = algorithm_of(run)
+    if not is_sb3(run) or algorithm.recurrent or algorithm.family == "evolution":
+        return False
+    return _buffer_class(run) in (None, "") or stores_leanly(run)
+
+
+def stores_leanly(run: Run) -> bool:
+    """Return whether the run as it is written uses lean storage: by `memory`, or by the class it gives to SB3."""
+    said = storage_said(run)
+    return said == "lean" or (said is None and "Lean" in str(_buffer_class(run)).rpartition(":")[2])
+
+
+def storage_said(run: Run) -> Literal["plain", "lean"] | None:
+    """Return which storage `memory` asks for, of the kind that the algorithm has."""
+    family = algorithm_of(run).family
+    return {"on-policy": run.memory.rollout, "off-policy": run.memory.replay}.get(family)
+
+
+def _buffer_class(run: Run) -> object:
+    on_policy = algorithm_of(run).family == "on-policy"
+    return hyper(run, "rollout_buffer_class" if on_policy else "replay_buffer_class")
 
 
 def lstm_elements(run: Run, algorithm: Algorithm) -> int:

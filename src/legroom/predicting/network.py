@@ -6,18 +6,29 @@ state from the first update on, and for each update a minibatch, what autograd k
 the way there are in host memory.
 
 Gathering a minibatch makes two copies, a NumPy one and the tensor, while the previous minibatch is still referenced;
-that moment is over when activations come, so only what exceeds them counts.
+that moment is over when activations come, so only what exceeds them counts. Lean storage decodes into memory that
+becomes the tensor itself on the CPU and is page-locked for a GPU, and keeps it for the next minibatches: nothing is
+copied, but one more minibatch exists all the time, and both while the run collects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.model.evidence import Evidence
+from legroom.model.evidence import Evidence, NetTrace
 from legroom.model.facts import algorithm_of
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
-from legroom.model.stored import batch_samples, gather_excess, is_sb3, iterations, observation_nbytes
+from legroom.model.stored import (
+    batch_samples,
+    gather_excess,
+    is_sb3,
+    iterations,
+    observation_nbytes,
+    stores_leanly,
+    update_nbytes,
+)
+from legroom.predicting.lean import decoded_batches
 from legroom.predicting.net_arithmetic import convolved_nbytes
 
 # What a CPU convolution needs inside, of the bytes that go in and come out of the largest one; used where it was not
@@ -44,6 +55,10 @@ def network_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     if evidence.device == "cuda":
         yield from _host_copies(run)
         return
+    yield from _update_items(run, evidence, net)
+
+
+def _update_items(run: Run, evidence: Evidence, net: NetTrace) -> Iterator[Item]:
     known = net.known
     parameters = f"{net.parameters:,} parameters"
     yield Item("network.weights", net.weights - net.targets, Place.HOST, f"{parameters}, targets included", known=known)
@@ -59,8 +74,9 @@ def network_items(run: Run, evidence: Evidence) -> Iterator[Item]:
             why = _WHY.get(name, "")
             error = int(net.error * nbytes)
             yield Item(f"{phase}.{name}", nbytes, Place.HOST, why, (phase,), known=known, error=error)
-    gather = gather_excess(net)
-    if gather:
+    if stores_leanly(run):
+        yield from _decoded_items(run, update_nbytes(net))
+    elif gather := gather_excess(net):
         why = "the NumPy copy and the previous minibatch, beyond what the activations take later"
         yield Item("update.minibatch copies", gather, Place.HOST, why, (Phase.UPDATE,))
     yield from _scratch_items(run, evidence)
@@ -107,7 +123,25 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     )  # fmt: skip
 
 
+def _decoded_items(run: Run, update: int) -> Iterator[Item]:
+    """Yield the decoded minibatches that lean storage keeps; the one in use is part of the update already."""
+    each, kept = decoded_batches(run)
+    after = _after_first_update(run)
+    if kept > 1:
+        why = "the minibatch before, or the one decoded ahead of time; kept for reuse"
+        # while both are held, a third one may be begun
+        error = max(2 * each - update, 0) if algorithm_of(run).family == "on-policy" else 0
+        yield Item("storage.decoded minibatch", each, Place.HOST, why, after, error=error)
+    if idle := tuple(phase for phase in after if phase is not Phase.UPDATE):
+        yield Item("storage.last minibatch", each, Place.HOST, "kept for the next update", idle)
+
+
 def _host_copies(run: Run) -> Iterator[Item]:
+    if stores_leanly(run):
+        each, kept = decoded_batches(run)
+        why = f"{'two minibatches' if kept > 1 else 'a minibatch'} decoded into page-locked memory, kept for reuse"
+        yield Item("storage.decoded minibatches", each * kept, Place.HOST, why, _after_first_update(run))
+        return
     family = algorithm_of(run).family
     per_sample = observation_nbytes(run) * (2 if family == "off-policy" else 1)
     nbytes = 2 * batch_samples(run) * per_sample

@@ -3,20 +3,27 @@
 `arithmetic` looks at the run file only: nothing is imported that a run names, nothing is measured. `trace` builds the
 real networks and follows one real update on fake tensors. `auto` traces where the libraries are installed and falls
 back to arithmetic, with a note, where they are not or where the policy cannot be traced.
+
+Where the environment is built anyway, since the run does not say its spaces, it is also stepped for a second: that
+tells what lean storage would take, and whether it would be slower (`backends.env_probe`). `probe_env` asks for it where
+they are declared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from legroom.catalog import load
 from legroom.errors import BadInput, MissingExtra
 from legroom.model.constraints import broken_rules
-from legroom.model.evidence import Evidence, Look, NetTrace
+from legroom.model.evidence import EnvLook, Evidence, Look, NetTrace
 from legroom.model.footprint import AllocatorPeaks, Footprint, Item, Phase
 from legroom.model.machine import Machine
-from legroom.model.run import Run
+from legroom.model.run import Run, Spaces
+from legroom.model.spaces import describe, leaves
+from legroom.model.stored import is_sb3, may_store_leanly
 from legroom.predicting.checkpoint import checkpoint_items
 from legroom.predicting.envs import envs_items
 from legroom.predicting.evaluation import evaluation_items
@@ -49,31 +56,44 @@ PARTS: tuple[Callable[[Run, Evidence], Iterable[Item]], ...] = (
 
 
 def predict(
-    run: Run, machine: Machine | None = None, *, mode: Mode = "auto", device: DeviceName | None = None
+    run: Run,
+    machine: Machine | None = None,
+    *,
+    mode: Mode = "auto",
+    device: DeviceName | None = None,
+    probe_env: bool = False,
 ) -> Footprint:
     """Return what the run will need, before anything of it is allocated.
 
     Args:
         device: overrides the run's own; `auto` there means cuda where the machine has a GPU.
+        probe_env: build and step the environment also where the run declares its spaces.
 
     Raises:
         BadInput: the spaces are not known, or the sizes are beyond 2**63 bytes.
         MissingExtra: mode `trace` without the libraries.
     """
-    return add_up(*gather(run, machine or probe(), mode=mode, device=device))
+    return add_up(*gather(run, machine or probe(), mode=mode, device=device, probe_env=probe_env))
 
 
 def gather(
-    run: Run, machine: Machine, *, mode: Mode = "auto", device: DeviceName | None = None
+    run: Run, machine: Machine, *, mode: Mode = "auto", device: DeviceName | None = None, probe_env: bool = False
 ) -> tuple[Run, Evidence]:
     """Return the run with its spaces, and all there is to know about it; the slow half of a prediction."""
-    return gather_all([run], machine, mode=mode, device=device)[0]
+    return gather_all([run], machine, mode=mode, device=device, probe_env=probe_env)[0]
 
 
 def gather_all(
-    runs: Sequence[Run], machine: Machine, *, mode: Mode = "auto", device: DeviceName | None = None
+    runs: Sequence[Run],
+    machine: Machine,
+    *,
+    mode: Mode = "auto",
+    device: DeviceName | None = None,
+    probe_env: bool = False,
 ) -> list[tuple[Run, Evidence]]:
     """Return the same for several runs, which share the cost of importing the libraries."""
+    if probe_env and mode == "arithmetic":
+        raise BadInput("probing builds the environment, which mode arithmetic does not", hint="mode auto or trace")
     for run in runs:
         if run.backend == "rllib":  # its parts do not exist, and a bill of nothing would look like good news
             raise BadInput(
@@ -81,12 +101,14 @@ def gather_all(
                 path=run.source,
                 hint="backend: sb3 predicts the same algorithm on one machine",
             )
-    built = [_with_spaces(run, mode) for run in runs]
+    built = [_with_spaces(run, mode, probe_env) for run in runs]
     devices = [device or choose_device(run, machine) for run in runs]
     looks = _look([run for run, _ in built], devices, machine, mode)
     gathered = []
-    for (run, env_nbytes), where, look in zip(built, devices, looks, strict=True):
+    for (run, env), where, look in zip(built, devices, looks, strict=True):
         notes = list(look.notes)
+        if env is not None and env.not_probed:
+            notes.append(f"the env could not be probed: {env.not_probed}")
         if run.backend == "brax" and mode != "arithmetic":
             notes.append("brax runs are predicted by arithmetic; the size of an environment's state is a default")
         if where == "cuda" and not machine.gpus:
@@ -97,7 +119,8 @@ def gather_all(
             base=base_figures(needed=() if mode == "arithmetic" else _base_needs(run), device=where),
             net=look.net,
             scratch=look.scratch,
-            env_nbytes=env_nbytes,
+            env_nbytes=env.nbytes if env else None,
+            lean=env.probe if env else None,
             library_versions=machine.versions,
             notes=tuple(notes),
         )
@@ -135,13 +158,34 @@ def _base_needs(run: Run) -> set[str]:
     return figures_for({run.env.workers, run.eval.workers if run.eval else "dummy"}, run.env.start_method)
 
 
-def _with_spaces(run: Run, mode: Mode) -> tuple[Run, int | None]:
-    if run.env.spaces is not None or mode == "arithmetic" or run.env.id is None:
+def _with_spaces(run: Run, mode: Mode, probe_env: bool) -> tuple[Run, EnvLook | None]:
+    """Return the run with its spaces, and what building its environment told; None where it was not built."""
+    declared = run.env.spaces
+    if declared is not None and probe_env and is_sb3(run):
+        return run, _look_only(run, declared)
+    if declared is not None or mode == "arithmetic" or run.env.id is None:
         return run, None  # facts.spaces_of says what to do when there are none
     if not is_installed("gymnasium"):
         raise MissingExtra("sb3", "gymnasium", what=f"building env {run.env.id!r} to see its spaces")
-    spaces, env_nbytes = load("sb3.build_spaces")(run)
-    return run.replace(env=run.env.model_copy(update={"spaces": spaces})), env_nbytes
+    look = load("sb3.look_at_env")(run, probe=is_sb3(run))
+    return run.replace(env=run.env.model_copy(update={"spaces": look.spaces})), look
+
+
+def _look_only(run: Run, declared: Spaces) -> EnvLook:
+    """Return what the environment tells beside its spaces; these are the declared ones, whatever it has."""
+    try:
+        look = load("sb3.look_at_env")(run, probe=True)
+    except (BadInput, MissingExtra) as failed:
+        return EnvLook(declared, not_probed=str(failed))
+    if not may_store_leanly(run):
+        return replace(look, not_probed=f"lean storage does not hold what {run.algo} stores")
+    if _sizes(look.spaces) != _sizes(declared):
+        return EnvLook(declared, not_probed=f"it shows {describe(look.spaces.observation)}, not what env.spaces says")
+    return look
+
+
+def _sizes(spaces: Spaces) -> dict[str, tuple[tuple[int, ...], str]]:
+    return {key: (leaf.shape, leaf.dtype) for key, leaf in leaves(spaces.observation).items()}
 
 
 def _look(runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:

@@ -4,6 +4,9 @@ A ring of `rows x n_envs` transitions, one `np.zeros` array per field. Linux bac
 written: the run starts well and dies hours later. So every field counts with the rows that the run gets to write:
 the whole ring, unless `total_timesteps` ends the run before.
 
+With lean storage, observations and next observations are one stream of frames (`predicting.lean`), and dones and
+timeouts are a byte each.
+
 Mirrors `ReplayBuffer`, `DictReplayBuffer` and `NStepReplayBuffer` (which stores nothing more) in
 stable_baselines3/common/buffers.py, and `HerReplayBuffer`, release 2.9.2.
 """
@@ -17,10 +20,12 @@ from legroom.model.facts import hyper, replay_rows, spaces_of
 from legroom.model.footprint import Item, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES
-from legroom.model.stored import FLOAT32, actions_nbytes, is_sb3, observation_leaves, written_rows
-from legroom.predicting.rollout import FILLED, LEAN_OVERHEAD
+from legroom.model.stored import FLOAT32, actions_nbytes, is_sb3, observation_leaves, stores_leanly, written_rows
+from legroom.predicting.lean import is_kept_plainly, lean_replay
+from legroom.predicting.rollout import FILLED, OBSERVATIONS
 
-FLAGS = ("rewards", "dones", "timeouts")  # float32 each, whatever the environment returns
+NEXT = "next_"
+FLAGS = ("dones", "timeouts")  # float32 each as the rewards, whatever the environment returns
 HER_FIELDS = 2  # start and length of each transition's episode, int64
 
 
@@ -37,28 +42,32 @@ def replay_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         held = f"the run ends after {rows:,} of {ring:,} rows x {run.env.n_envs:,} envs"
     first = run.env.n_envs * sum(fields.values())
     yield Item("replay.at start", first, Place.HOST, "the first row: pages are resident once written", (Phase.START,))
-    lean = run.memory.replay == "lean"
     for name, each in fields.items():
-        observations = "observations" in name
-        if lean and name.startswith("next_"):
-            continue  # the next observation is the following row's own; terminal ones are kept beside
-        nbytes, why = slots * each, f"{held} x {each:,} B"
-        if lean and observations:
-            nbytes = int(nbytes * LEAN_OVERHEAD / (run.env.frame_stack or 1))
-            why = f"at most, {why}; what repeats is stored once (measured by a probe later)"
-        yield Item(f"replay.{name}", nbytes, Place.HOST, why, FILLED)
+        observations = OBSERVATIONS in name
+        if stores_leanly(run) and observations and not is_kept_plainly(run, each):
+            if name.startswith(NEXT):
+                continue  # the next observation is the following row's own; terminal ones are kept beside
+            key = name.removeprefix(OBSERVATIONS).strip("[]")
+            found = lean_replay(run, evidence, key, each, rows)
+            why = f"{held}: {found.why}"
+            yield Item(f"replay.{name}", found.nbytes, Place.HOST, why, FILLED, known=found.known, error=found.error)
+        else:
+            yield Item(f"replay.{name}", slots * each, Place.HOST, f"{held} x {each:,} B", FILLED)
 
 
 def replay_fields(run: Run) -> dict[str, int]:
     """Return bytes per transition of each field."""
     _, action = spaces_of(run)
     stored = {key: elements * DTYPES[dtype] for key, (elements, dtype) in observation_leaves(run).items()}
-    shared = bool(hyper(run, "optimize_memory_usage"))
+    lean = stores_leanly(run)  # which accepts optimize_memory_usage and ignores it
+    shared = bool(hyper(run, "optimize_memory_usage")) and not lean
     fields: dict[str, int] = {}
-    for prefix in ("",) if shared else ("", "next_"):
-        fields |= {f"{prefix}observations[{key}]" if key else f"{prefix}observations": n for key, n in stored.items()}
+    for prefix in ("",) if shared else ("", NEXT):
+        name = f"{prefix}{OBSERVATIONS}"
+        fields |= {f"{name}[{key}]" if key else name: nbytes for key, nbytes in stored.items()}
     fields["actions"] = actions_nbytes(action, replay=True)  # type: ignore[arg-type]
-    fields |= dict.fromkeys(FLAGS, FLOAT32)
+    fields["rewards"] = FLOAT32
+    fields |= dict.fromkeys(FLAGS, 1 if lean else FLOAT32)
     if "her" in str(hyper(run, "replay_buffer_class") or "").lower():
         fields["episodes (HER)"] = HER_FIELDS * 8
     return fields

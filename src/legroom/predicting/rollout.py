@@ -6,6 +6,8 @@ after field, which copies: at its peak the largest field exists twice. With one 
 need no copying and NumPy returns a view. The copy is over before the first minibatch is made, so it never meets the
 memory of the update: it counts to the end of collecting.
 
+With lean storage, observations are not arrays (`predicting.lean`) and are never flattened; action masks are bits.
+
 Mirrors `RolloutBuffer`, `DictRolloutBuffer` (stable_baselines3/common/buffers.py, 2.9.2) and the maskable and
 recurrent buffers of sb3-contrib 2.9.0.
 """
@@ -26,15 +28,16 @@ from legroom.model.stored import (
     keeps_float32,
     lstm_elements,
     observation_leaves,
+    stores_leanly,
 )
-from legroom.units import format_size
+from legroom.predicting.lean import is_kept_plainly, lean_rollout
 
 SCALARS = 6  # rewards, returns, episode_starts, values, log_probs, advantages: float32 each
 COPIED_SCALARS = ("values", "log_probs", "advantages", "returns")  # rewards and episode starts stay as they are
 FILLED = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
 # The copy is freed the moment it is complete: sampled every 15-20 ms, a peak seems lower by what is copied in between.
 BRIEF_NBYTES = 30_000_000
-LEAN_OVERHEAD = 1.03  # page tables and version chains of lean storage where nothing repeats
+OBSERVATIONS = "observations"
 
 
 def rollout_items(run: Run, evidence: Evidence) -> Iterator[Item]:
@@ -45,15 +48,15 @@ def rollout_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     fields = _fields(run, evidence)
     slots = rows * run.env.n_envs
     shape = f"{rows:,} steps x {run.env.n_envs:,} envs"
-    lean = run.memory.rollout == "lean"
-    for name, each in fields.items():
-        whole = slots * each
-        if lean and name.startswith("observations"):
-            yield Item(f"rollout.{name}", _lean(whole, run), Place.HOST, _lean_why(run, shape, each), FILLED)
+    for name, each in list(fields.items()):
+        if stores_leanly(run) and name.startswith(OBSERVATIONS) and not is_kept_plainly(run, each):
+            del fields[name]  # minibatches are decoded straight from the store, there is nothing to flatten
+            found = lean_rollout(run, evidence, _key(name), each)
+            yield Item(
+                f"rollout.{name}", found.nbytes, Place.HOST, found.why, FILLED, known=found.known, error=found.error
+            )
         else:
-            yield Item(f"rollout.{name}", whole, Place.HOST, f"{shape} x {each:,} B", FILLED)
-    if lean:
-        return  # minibatches are decoded straight from the store, there is nothing to flatten
+            yield Item(f"rollout.{name}", slots * each, Place.HOST, f"{shape} x {each:,} B", FILLED)
     name, largest = max(_copied(fields).items(), key=lambda field: field[1])
     if run.env.n_envs > 1 and rows > 1:
         why = f"RolloutBuffer.get copies field after field before the first minibatch; {name} is the largest"
@@ -65,15 +68,16 @@ def _fields(run: Run, evidence: Evidence) -> dict[str, int]:
     """Return bytes per environment step of each field."""
     algorithm = algorithm_of(run)
     _, action = spaces_of(run)
-    old = keeps_float32(evidence.library_versions)
+    lean = stores_leanly(run)
+    old = keeps_float32(evidence.library_versions) and not lean
     fields = {
-        f"observations[{key}]" if key else "observations": elements * (FLOAT32 if old else DTYPES[dtype])
+        f"{OBSERVATIONS}[{key}]" if key else OBSERVATIONS: elements * (FLOAT32 if old else DTYPES[dtype])
         for key, (elements, dtype) in observation_leaves(run).items()
     }
     fields["actions"] = FLOAT32 * len_of(action) if old else actions_nbytes(action, replay=False)  # type: ignore[arg-type]
     fields["scalars"] = SCALARS * FLOAT32
     if algorithm.masked:
-        fields["action masks"] = FLOAT32 * mask_size(action)
+        fields["action masks"] = -(-mask_size(action) // 8) if lean else FLOAT32 * mask_size(action)
     if algorithm.recurrent:
         fields["lstm states"] = 4 * FLOAT32 * lstm_elements(run, algorithm)  # hidden and cell, actor and critic
     return fields
@@ -93,10 +97,6 @@ def _copied(fields: dict[str, int]) -> dict[str, int]:
     return {name: each // parts.get(name, 1) for name, each in fields.items()}
 
 
-def _lean(whole: int, run: Run) -> int:
-    return int(whole * LEAN_OVERHEAD / (run.env.frame_stack or 1))
-
-
-def _lean_why(run: Run, shape: str, each: int) -> str:
-    stack = f", each frame of the stack of {run.env.frame_stack} once" if (run.env.frame_stack or 1) > 1 else ""
-    return f"at most {shape} x {format_size(each)}{stack}; what repeats is stored once (measured by a probe later)"
+def _key(name: str) -> str:
+    """Return the key of the observation that a field called `observations[key]` holds."""
+    return name.removeprefix(OBSERVATIONS).strip("[]")

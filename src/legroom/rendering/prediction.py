@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
+from legroom.model.evidence import LeanProbe
 from legroom.model.facts import hyper, stored_observation
 from legroom.model.footprint import ALWAYS, HOST_PLACES, Footprint, Item, Known, Peak, Phase, Place
 from legroom.model.run import Run
@@ -26,14 +27,34 @@ _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
 @dataclass(frozen=True)
+class LeanOption:
+    """What lean storage would do for a run that has not got it, on top of every free saving.
+
+    Args:
+        slowdown: how long storing and reading take, relative to plain arrays; None where it was not measured.
+    """
+
+    footprint: Footprint
+    price: Literal["free", "slower"]
+    slowdown: float | None
+
+
+@dataclass(frozen=True)
 class Prediction:
-    """All that is shown of one run: its footprint, the same with every free saving, and the verdict."""
+    """All that is shown of one run: its footprint, the same with savings, and the verdict.
+
+    Args:
+        free: with every free saving; lean storage is one of them where its price is `free`.
+        lean: None where the run has lean storage already, or cannot have it.
+    """
 
     run: Run
     footprint: Footprint
-    lean: Footprint
+    free: Footprint
     budget: Budget
     fits: bool | None
+    lean: LeanOption | None = None
+    probe: LeanProbe | None = None
 
     @property
     def bad(self) -> bool:
@@ -62,11 +83,20 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
             if allocator is None
             else {"peak_allocated": allocator.peak_allocated, "peak_reserved": allocator.peak_reserved}
         },
-        "with_free_savings": {"host": _peak_json(prediction.lean.host)},
+        "with_free_savings": {
+            "host": _peak_json(prediction.free.host),
+            "lean_storage": prediction.lean is not None and prediction.lean.price == "free",
+        },
+        "with_lean_storage": None if prediction.lean is None else _lean_json(prediction.lean),
+        "probe": None if prediction.probe is None else asdict(prediction.probe),
         "findings": [finding.as_json() for finding in footprint.findings],
         "notes": list(footprint.notes),
         "items": [_item_json(item) for item in footprint.items],
     }
+
+
+def _lean_json(lean: LeanOption) -> dict[str, Any]:
+    return {"host": _peak_json(lean.footprint.host), "price": lean.price, "slowdown": lean.slowdown}
 
 
 def _peak_json(peak: Peak) -> dict[str, Any]:
@@ -127,8 +157,7 @@ def comparison_text(predictions: Sequence[Prediction]) -> Iterator[Part]:
             yield _finding_text(finding, p.footprint.name)
         for note in p.footprint.notes:
             yield Styled(f"{p.footprint.name}: {note}", "dim")
-    if summary := _savings_summary(predictions):
-        yield summary
+    yield from _savings_summary(predictions)
 
 
 def _headline(p: Prediction) -> str:
@@ -218,9 +247,12 @@ def _closing_lines(p: Prediction) -> Iterator[Part]:
             peaks = p.footprint.allocator
             allocated, reserved = format_size(peaks.peak_allocated), format_size(peaks.peak_reserved)
             yield f"          PyTorch's allocator: {allocated} allocated, {reserved} reserved"
-    if p.lean.host.nbytes < p.footprint.host.nbytes:
-        lean = format_size(p.lean.host.nbytes)
-        yield f"with every free saving (lean storage, light workers): host peak at most {lean}"
+    if p.free.host.nbytes < p.footprint.host.nbytes:
+        yield f"with every free saving ({', '.join(_free_names(p))}): host peak {format_size(p.free.host.nbytes)}"
+    if p.lean is not None and _saves_more(p):
+        size = format_size(p.lean.footprint.host.nbytes)
+        also = "and " if p.free.host.nbytes < p.footprint.host.nbytes else ""
+        yield f"{also}with lean storage ({_price_text(p.lean)}): host peak {_at_most(p.lean)}{size}"
     for finding in p.footprint.findings:
         yield _finding_text(finding)
     for note in p.footprint.notes:
@@ -264,12 +296,37 @@ def _budget_line(p: Prediction) -> str:
     return "; ".join(parts)
 
 
-def _savings_summary(predictions: Sequence[Prediction]) -> str:
-    saved = [p for p in predictions if p.lean.host.nbytes < p.footprint.host.nbytes]
-    if not saved:
-        return ""
-    each = ", ".join(f"{p.footprint.name} {format_size(p.lean.host.nbytes)}" for p in saved)
-    return f"with every free saving, at most: {each}"
+def _free_names(p: Prediction) -> list[str]:
+    names = ["lean storage"] if p.lean is not None and p.lean.price == "free" else []
+    return [*names, "light workers"] if p.run.env.workers == "subproc" else names
+
+
+def _saves_more(p: Prediction) -> bool:
+    """Say whether lean storage saves something beyond what is free."""
+    return p.lean is not None and p.lean.price != "free" and p.lean.footprint.host.nbytes < p.free.host.nbytes
+
+
+def _price_text(lean: LeanOption) -> str:
+    if lean.slowdown is None:
+        return "bit-equal; speed not probed"
+    return f"bit-equal; storing and reading take {lean.slowdown:.1f}× as long"
+
+
+def _at_most(lean: LeanOption) -> str:
+    return "at most " if lean.slowdown is None else ""
+
+
+def _savings_summary(predictions: Sequence[Prediction]) -> Iterator[str]:
+    """Yield a line per kind of saving, with the runs that it helps."""
+    lines: dict[str, list[str]] = {}
+    for p in predictions:
+        if p.free.host.nbytes < p.footprint.host.nbytes:
+            title = f"with every free saving ({', '.join(_free_names(p))})"
+            lines.setdefault(title, []).append(f"{p.footprint.name} {format_size(p.free.host.nbytes)}")
+        if p.lean is not None and _saves_more(p):
+            title = f"with lean storage ({_price_text(p.lean)}){', at most' if p.lean.slowdown is None else ''}"
+            lines.setdefault(title, []).append(f"{p.footprint.name} {format_size(p.lean.footprint.host.nbytes)}")
+    yield from (f"{title}: {', '.join(runs)}" for title, runs in lines.items())
 
 
 def _finding_text(finding: Any, name: str = "") -> Styled:

@@ -333,7 +333,7 @@ static PyObject *store_length(PyObject *object, PyObject *args) {
 static uint64_t resident_bytes(const store *s) {
     uint64_t bytes = s->ready ? ARENA_BYTES : 0;        /* touched memory pages: those below `used`, or whole huge ones */
     for (uint32_t i = s->first_resident; i < s->n_arenas; i++)
-        bytes += (!s->eager && i < MANY_ARENAS) || s->sealed ? (s->arenas[i].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1) : ARENA_BYTES;
+        bytes += s->sealed || !in_huge_pages(s, i) ? (s->arenas[i].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1) : ARENA_BYTES;
     return bytes;
 }
 

@@ -105,10 +105,13 @@ static unsigned char *map_for_huge_pages(size_t n) {
     return bytes;
 }
 
+/* Whether arena i is half a huge page while it is written; small frames are packed into them only when complete. */
+static inline int in_huge_pages(const store *s, uint32_t i) { return s->n_pages > 1 && (s->eager || i >= MANY_ARENAS); }
+
 static unsigned char *map_arena(store *s) {
     unsigned char *bytes = s->ready;
     s->ready = NULL;
-    if (bytes || (!s->eager && s->n_arenas < MANY_ARENAS)) return bytes ? bytes : map_bytes(ARENA_BYTES);
+    if (bytes || !in_huge_pages(s, s->n_arenas)) return bytes ? bytes : map_bytes(ARENA_BYTES);
     if ((bytes = map_for_huge_pages(HUGE_PAGE))) s->ready = bytes + ARENA_BYTES;
     return bytes;
 }

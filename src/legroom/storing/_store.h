@@ -343,7 +343,7 @@ static void free_writer(store *s) {
 /* Gives back what only writing needs: from now on the store is only read. */
 static void seal_store(store *s) {
     free_writer(s);
-    if (s->n_pages == 1 && !s->eager) pack_arenas(s, 0);    /* small frames gain from huge pages */
+    if (s->n_pages == 1) pack_arenas(s, 0);                 /* small frames gain from huge pages */
     else if (s->n_arenas) pack_arenas(s, s->n_arenas - 1);  /* the rest of a huge page would stay resident */
     for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) {
         page *g = &s->pages[i];

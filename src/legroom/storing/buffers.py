@@ -75,7 +75,9 @@ class LeanBuffer(Savable):
                 step()
             for name, array in arrays.items():
                 mine = getattr(self, name)
-                if isinstance(mine, Flags | Masks):
+                if isinstance(mine, Flags) and mine.array.dtype == array.dtype:
+                    mine.array[...] = array  # in place, since others may share these bytes
+                elif isinstance(mine, Flags | Masks):
                     mine.array = array
                 else:
                     setattr(self, name, array)

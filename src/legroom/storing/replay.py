@@ -1,7 +1,7 @@
 """Replay buffers for DQN, SAC, TD3 … that hold the same transitions in a fraction of the memory.
 
-`DQN(..., replay_buffer_class=legroom.LeanReplayBuffer)` is all there is to write. Sampling and its random numbers are
-SB3's own code; it finds a `Ring` where it expects two arrays. Unlike SB3's `optimize_memory_usage`, terminal
+`DQN(..., replay_buffer_class=legroom.LeanReplayBuffer)` is all there is to write. What is sampled, and the random
+numbers for it, are SB3's; a `Ring` stands where SB3 has two arrays. Unlike SB3's `optimize_memory_usage`, terminal
 observations are exact and timeouts are handled.
 """
 
@@ -20,6 +20,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from legroom.errors import BadInput
 from legroom.storing.budget import Options
 from legroom.storing.buffers import LeanBuffer, check_form, parts_of, shapes_of
+from legroom.storing.outputs import Decoded
 from legroom.storing.ring import Ring
 from legroom.storing.small_arrays import Flags
 from legroom.storing.tensors import outputs_for
@@ -98,7 +99,7 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
         self.actions = np.zeros((*row, self.action_dim), dtype=self._maybe_cast_dtype(action_space.dtype))
         self.rewards = np.zeros(row, dtype=np.float32)
         self.dones = Flags(row)  # type: ignore[assignment]
-        self.timeouts = Flags(row)  # type: ignore[assignment]
+        self.timeouts = Flags(row, beside=self.dones)  # type: ignore[assignment,arg-type]
 
     def reset(self) -> None:
         """Forget all transitions."""
@@ -129,16 +130,14 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
         pair = [{key: ring.read(rows, envs, side) for key, ring in self.columns.items()} for side in (0, 1)]
         is_dict = isinstance(self.observation_space, spaces.Dict)
         before, after = (self._tensors(self._normalize_obs(one if is_dict else one[""], env)) for one in pair)
-        dones = self.dones[rows, envs] * (1 - self.timeouts[rows, envs])
+        dones = self.dones[rows, envs] * (1 - self.timeouts[rows, envs])  # only those not due to a time limit
         rewards = self._normalize_reward(self.rewards[rows, envs].reshape(-1, 1), env)
+        # what indexing has just made belongs to nobody else, so it becomes a tensor without another copy
+        fields = [
+            self.to_torch(each.view(Decoded)) for each in (self.actions[rows, envs], dones.reshape(-1, 1), rewards)
+        ]
         make = DictReplayBufferSamples if is_dict else ReplayBufferSamples
-        return make(
-            observations=before,
-            actions=self.to_torch(self.actions[rows, envs]),
-            next_observations=after,
-            dones=self.to_torch(dones.reshape(-1, 1)),
-            rewards=self.to_torch(rewards),
-        )
+        return make(observations=before, actions=fields[0], next_observations=after, dones=fields[1], rewards=fields[2])
 
     def _tensors(self, observations: Any) -> Any:
         if isinstance(observations, dict):
@@ -148,7 +147,8 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
     def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> Any:
         if self.n_steps > 1:
             return NStepReplayBuffer._get_samples(self, batch_inds, env)  # type: ignore[arg-type]
-        return super()._get_samples(batch_inds, env)
+        envs = np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))  # drawn as SB3 draws it
+        return self.transitions(batch_inds, envs, env)
 
 
 class LeanDictReplayBuffer(LeanReplayBuffer, DictReplayBuffer):

@@ -126,7 +126,7 @@ class Ring:
             numbers = np.empty(self.n_envs, np.uint32)
             segment.shelf.store.append_all(next_observations, numbers)
             distance = numbers - self._begun
-            if not (distance == 1).all():
+            if np.count_nonzero(distance != 1):
                 self._begun |= _codes(distance) << CODE_SHIFT
             self._numbers[row] = self._begun
             self._begun = None

@@ -18,29 +18,41 @@ class _Float32Array:
 
 
 class Flags(_Float32Array):
-    """A float32 array [rows, envs] of zeros and ones (dones, timeouts), a byte each."""
+    """A float32 array [rows, envs] of zeros and ones (dones, timeouts), a bit each; up to eight share their bytes.
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    Args:
+        beside: flags whose bytes have room for these.
+    """
+
+    def __init__(self, shape: tuple[int, ...], beside: "Flags | None" = None) -> None:
         self.shape = shape
         self.dtype = np.dtype(np.float32)
-        self.array = np.zeros(shape, np.uint8)
+        self.array: np.ndarray = np.zeros(shape, np.uint8) if beside is None else beside.array
+        self.bit: int = 0 if beside is None else beside.bit + 1
 
     @property
     def nbytes(self) -> int:
-        """Bytes really taken."""
-        return self.array.nbytes
+        """Bytes really taken; those of shared bytes count for the first of them."""
+        return self.array.nbytes if self.bit == 0 or self.array.dtype != np.uint8 else 0
 
     def __setitem__(self, index, values) -> None:
-        values = np.asarray(values, np.float32)
-        if self.array.dtype == np.uint8 and not _only_zero_and_one(values):
-            self.array = self.array.astype(np.float32)
-        self.array[index] = values
+        values = np.asarray(values)
+        if values.dtype != bool and self.array.dtype == np.uint8:
+            values = values.astype(np.float32)
+            if not _only_zero_and_one(values):
+                self.array = self[:]
+        if self.array.dtype == np.uint8:
+            mine = np.uint8(1 << self.bit)
+            self.array[index] = np.where(values, self.array[index] | mine, self.array[index] & ~mine)
+        else:
+            self.array[index] = values
 
     def __getitem__(self, index) -> np.ndarray:
-        return self.array[index].astype(np.float32)
+        found = self.array[index]
+        return ((found >> np.uint8(self.bit)) & np.uint8(1)).astype(np.float32) if found.dtype == np.uint8 else found
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        return self.array.astype(np.float32 if dtype is None else dtype)
+        return self[:].astype(np.float32 if dtype is None else dtype)
 
     def __len__(self) -> int:
         return len(self.array)

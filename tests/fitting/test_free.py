@@ -1,0 +1,57 @@
+"""If these fail, something that may be slower is called free, or a free saving is left lying."""
+
+from dataclasses import replace
+
+import pytest
+
+from legroom.fitting.free import lean_price, with_free_savings, with_lean_storage
+from legroom.model.evidence import BaseFigures, Evidence, LeanProbe, LeanTimes
+from legroom.model.footprint import Known
+from legroom.model.machine import Machine
+from legroom.model.run import Run
+
+UNPROBED = Evidence(
+    Machine(ram=1, limit=None, available=1, swap=0, shm=0), "cpu", BaseFigures(0, 0, 0, {}, Known.DEFAULT)
+)
+
+
+def probed(lean, plain):
+    times = LeanTimes(add=lean, read=lean, plain_add=plain, plain_read=plain)
+    return replace(UNPROBED, lean=LeanProbe("rollout", {}, steps=1, episodes=0, times=times))
+
+
+def make(algo="PPO", backend="sb3", **memory):
+    spaces = {"observation": {"type": "box", "shape": [84, 84, 1], "dtype": "uint8"},
+              "action": {"type": "discrete", "n": 4}}  # fmt: skip
+    env = {"spaces": spaces, "n_envs": 4, "workers": "subproc"}
+    return Run.model_validate({"algo": algo, "backend": backend, "env": env, "memory": memory})
+
+
+@pytest.mark.parametrize(
+    ("evidence", "price"),
+    [(UNPROBED, "slower"), (probed(1, 2), "free"), (probed(1.99, 2), "free"), (probed(2.01, 2), "slower")],
+)
+def test_lean_storage_is_free_only_where_it_was_measured_no_slower(evidence, price):
+    assert lean_price(make(), evidence) == price
+    free = with_free_savings(make(), evidence)
+    assert free.memory.rollout == ("lean" if price == "free" else None)
+    assert free.env.workers == "light"  # which it is in any case
+
+
+def test_what_the_run_says_itself_stays():
+    assert lean_price(make(rollout="plain"), probed(1, 2)) is None
+    assert with_free_savings(make(rollout="plain"), probed(1, 2)).memory.rollout == "plain"
+    assert lean_price(make(rollout="lean"), UNPROBED) is None
+    assert with_free_savings(make(rollout="lean"), UNPROBED).memory.rollout == "lean"
+    assert lean_price(make("DQN", rollout="plain"), UNPROBED) == "slower"  # a DQN has no rollout
+
+
+def test_where_it_cannot_be_it_has_no_price():
+    assert lean_price(make("RecurrentPPO"), probed(1, 2)) is None
+    assert lean_price(make("PPO", backend="brax"), UNPROBED) is None
+    assert with_free_savings(make("PPO", backend="brax"), UNPROBED) == make("PPO", backend="brax")
+
+
+def test_it_can_be_had_at_its_price():
+    memory = with_lean_storage(make()).memory
+    assert (memory.rollout, memory.replay) == ("lean", "lean")
