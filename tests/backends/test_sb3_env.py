@@ -201,7 +201,10 @@ def test_one_that_hangs_is_ended_with_all_it_started(folder):
     pid_file = folder / "pids"
     with pytest.raises(BadInput, match="was not ready after 6 s"):  # a busy machine needs three to get there
         build_spaces(make_run(folder, "my_envs:hang", kwargs={"pid_file": str(pid_file)}), timeout_s=6)
+    until = time.monotonic() + 5  # a signal takes a moment to arrive
     for pid in map(int, pid_file.read_text().split()):
+        while _alive(pid) and time.monotonic() < until:
+            time.sleep(0.05)
         assert not _alive(pid)
 
 
