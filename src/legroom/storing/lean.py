@@ -8,6 +8,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
+from legroom.catalog import load
 from legroom.errors import BadInput
 from legroom.storing.replay import LeanReplayBuffer
 from legroom.storing.rollout import LeanRolloutBuffer
@@ -57,6 +58,4 @@ def _with_replay(algorithm: type, kwargs: dict[str, Any], for_buffer: dict[str, 
 def _rollout_class(algorithm: type) -> type:
     if "Maskable" not in algorithm.__name__ and not any("Maskable" in base.__name__ for base in algorithm.__mro__):
         return LeanRolloutBuffer
-    from legroom.storing.maskable import LeanMaskableRolloutBuffer
-
-    return LeanMaskableRolloutBuffer
+    return load("storing.LeanMaskableRolloutBuffer")  # needs sb3-contrib, which the others do without
