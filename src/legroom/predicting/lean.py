@@ -36,9 +36,10 @@ EPISODE_ERROR = 0.25  # of a declared "typical" episode
 ENOUGH_EPISODES = 3  # to say how much their lengths vary
 REGULAR = 0.1  # standard deviation of the lengths, of their mean, below which episodes are taken for alike
 LEAST_STEP_ERROR = 0.05  # of a step: a second of random actions stands for a whole run
-# Finding an observation in a store far larger than the probe's misses the caches more often: 0.5 µs more per pair of
-# 1.5 KB, against 0.3 in plain arrays (2026-11-16, ring of 50,000 rows against 512 of them, AMD EPYC, 32 MiB of L3).
-FAR_S = 0.2e-6
+# Seconds by which finding an observation (a pair of them) in a store far larger than the probe's takes longer than in
+# the probe, beyond what plain arrays lose likewise: caches miss. Of a ring of 50,000 rows of 1.5 KB against its first 512,
+# 0.4 to 0.9 µs (2026-11-16, AMD EPYC, 32 MiB of L3; `bench.lean_prediction`, Robot).
+FAR_S = {"rollout": 0.2e-6, "replay": 0.5e-6}
 NONE_SEEN = 3  # where no episode ended in n steps, the rate is below 3/n with 95 % certainty
 
 
@@ -153,13 +154,14 @@ def episode_rates(run: Run, probe: LeanProbe) -> tuple[float, float, float]:
 
 def slowdown(run: Run, evidence: Evidence) -> float | None:
     """Return how long storing and reading take with lean storage, relative to SB3's arrays; None where not measured."""
-    times = evidence.lean.times if evidence.lean else None
-    if times is None:
+    probe = evidence.lean
+    if probe is None or probe.times is None:
         return None
+    times = probe.times
     reads = reads_per_row(run)
     flatten = times.plain_flatten if run.env.n_envs > 1 else 0.0
     plain = times.plain_add + flatten + reads * times.plain_read
-    return (times.add + reads * (times.read + FAR_S)) / plain if plain > 0 else None
+    return (times.add + reads * (times.read + FAR_S[probe.kind])) / plain if plain > 0 else None
 
 
 def reads_per_row(run: Run) -> float:
