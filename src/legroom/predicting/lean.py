@@ -37,8 +37,8 @@ ENOUGH_EPISODES = 3  # to say how much their lengths vary
 REGULAR = 0.1  # standard deviation of the lengths, of their mean, below which episodes are taken for alike
 LEAST_STEP_ERROR = 0.05  # of a step: a second of random actions stands for a whole run
 # Seconds by which finding an observation (a pair of them) in a store far larger than the probe's takes longer than in
-# the probe, beyond what plain arrays lose likewise: caches miss. Of a ring of 50,000 rows of 1.5 KB against its first 512,
-# 0.4 to 0.9 µs (2026-11-16, AMD EPYC, 32 MiB of L3; `bench.lean_prediction`, Robot).
+# the probe, beyond what plain arrays lose likewise: caches miss. Of a ring of 50,000 rows of 1.5 KB against its first
+# 512, 0.4 to 0.9 µs (2026-11-16, AMD EPYC, 32 MiB of L3; `bench.lean_prediction`, Robot).
 FAR_S = {"rollout": 0.2e-6, "replay": 0.5e-6}
 NONE_SEEN = 3  # where no episode ended in n steps, the rate is below 3/n with 95 % certainty
 
