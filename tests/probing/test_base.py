@@ -99,7 +99,12 @@ def test_a_tree_counts_what_its_children_write():
     try:
         with PeakSampler(parent.pid) as sampler:
             deadline = time.monotonic() + 10
-            while sampler.peak.pss < 64_000_000 and time.monotonic() < deadline:
+
+            def most_private() -> int:
+                return max((p.uss for p in sampler.peak.processes.values()), default=0)
+
+            # The child itself, not the sum: at 64 MB together the child may still be writing.
+            while most_private() < 60_000_000 and time.monotonic() < deadline:
                 time.sleep(0.02)
         children = [pid for pid in descendants(parent.pid) if pid != parent.pid]
         assert len(children) == 1

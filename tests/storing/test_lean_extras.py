@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +39,8 @@ from toy_envs import noise, stack
 
 import legroom
 from legroom.errors import BadInput, LegroomError
+from legroom.storing.outputs import Outputs
+from legroom.storing.saving import write_file
 
 # Micro-batches
 
@@ -602,3 +605,36 @@ def in_threads(read, readers, write, over, before=lambda: None):
     assert not any(thread.is_alive() for thread in threads)
     if raised:
         raise raised[0]
+
+
+def test_a_well_formed_file_of_something_else_is_one_line(tmp_path):
+    """Checksums are right, the content is nobody's: refused in one line, whatever in it cannot be used."""
+    pair = Pair("LeanReplayBuffer", PAGES, rows=20).feed(9)
+    before = contents(pair.lean)
+    good = {"buffer": pair.lean.describe(), "state": pair.lean.state()}
+    for change in ({"state": []}, {"state": {}}, {"state": good["state"] | {"columns": {"": {"stack": [0, 0, 0]}}}}):
+        write_file(tmp_path / "odd", good | change)
+        with pytest.raises(BadInput) as refused:
+            pair.lean.load(tmp_path / "odd")
+        assert one_line(refused)
+    assert contents(pair.lean) == before
+
+
+def test_memory_for_batches_is_never_handed_out_twice():
+    """Two loops over one buffer, each with its thread, ask for memory at the same time."""
+    outputs, wrong = Outputs(keep=2), []
+
+    def use(mark):
+        for _ in range(300):
+            taken = outputs.take((1 << 17,), np.dtype(np.uint8), 0.001)
+            taken[:] = mark
+            time.sleep(0)
+            wrong.extend([mark] * bool((taken != mark).any()))
+            del taken
+
+    threads = [threading.Thread(target=use, args=(mark,)) for mark in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -5,7 +5,7 @@ written: the run starts well and dies hours later. So every field counts with th
 the whole ring, unless `total_timesteps` ends the run before.
 
 With lean storage, observations and next observations are one stream of frames (`predicting.lean`), and dones and
-timeouts are a byte each.
+timeouts share a byte.
 
 Mirrors `ReplayBuffer`, `DictReplayBuffer` and `NStepReplayBuffer` (which stores nothing more) in
 stable_baselines3/common/buffers.py, and `HerReplayBuffer`, release 2.9.2.
@@ -67,7 +67,7 @@ def replay_fields(run: Run) -> dict[str, int]:
         fields |= {f"{name}[{key}]" if key else name: nbytes for key, nbytes in stored.items()}
     fields["actions"] = actions_nbytes(action, replay=True)  # type: ignore[arg-type]
     fields["rewards"] = FLOAT32
-    fields |= dict.fromkeys(FLAGS, 1 if lean else FLOAT32)
+    fields |= {"dones, timeouts": 1} if lean else dict.fromkeys(FLAGS, FLOAT32)
     if "her" in str(hyper(run, "replay_buffer_class") or "").lower():
         fields["episodes (HER)"] = HER_FIELDS * 8
     return fields

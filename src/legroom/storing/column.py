@@ -6,35 +6,30 @@ A column looks like the array it replaces as far as Stable-Baselines3 uses it: `
 
 import threading
 from collections.abc import Callable
-from math import prod
+from typing import Any
 
 import numpy as np
 
-from legroom.storing.budget import LARGE, Options, Shelf, fitting, load_shelf, new_shelf
+from legroom.storing.budget import LARGE, Shelf, fitting, load_shelf, new_shelf
 from legroom.storing.core import gather
-from legroom.storing.outputs import Decoded, Outputs
-from legroom.storing.stacks import SINGLE, Stack, StackFinder
+from legroom.storing.observations import Observations
+from legroom.storing.outputs import Decoded
+from legroom.storing.stacks import SINGLE, Stack
 
 PLAIN_UP_TO = 512  # bytes of an observation; an index of 12 bytes is then at least 2 % of it
 
 
-class Column:
+class Column(Observations):
     """Observations of one rollout, written row by row, read in any order.
 
     Args:
-        rows, n_envs, shape, dtype: of the array this stands for.
-        options: what the user asked for.
-        outputs: where decoded batches go.
+        made_of: see `Observations`.
     """
 
-    def __init__(
-        self, rows: int, n_envs: int, shape: tuple[int, ...], dtype: np.dtype, options: Options, outputs: Outputs
-    ) -> None:
-        self.rows, self.n_envs, self.item_shape, self.dtype = rows, n_envs, shape, np.dtype(dtype)
-        self.options, self.outputs = options, outputs
-        self.item_bytes = prod(shape) * self.dtype.itemsize
-        self.is_plain = self.item_bytes <= PLAIN_UP_TO
-        self.finder = StackFinder(shape)
+    plain_up_to = PLAIN_UP_TO
+
+    def __init__(self, *made_of: Any) -> None:
+        super().__init__(*made_of)
         self.flat = False  # whether indices count environment by environment, as after SB3's swap_and_flatten
         self.patience_s = 0.0
         self._lock = threading.Lock()
@@ -49,11 +44,6 @@ class Column:
         """Return the shape before or after SB3's `swap_and_flatten`."""
         head = (self.rows * self.n_envs,) if flat else (self.rows, self.n_envs)
         return (*head, *self.item_shape)
-
-    @property
-    def stack(self) -> Stack:
-        """How observations are cut into frames."""
-        return self.finder.stack or SINGLE
 
     def clear(self) -> None:
         """Forget all rows; what was found out about stacks stays known."""
@@ -78,7 +68,7 @@ class Column:
         if self.is_plain:
             self._plain[row] = observations
             return
-        observations = self._as_stored(observations)
+        observations = self.as_stored(observations)
         with self._lock:
             if self.finder.stack is None:
                 self.finder.look(observations)
@@ -112,27 +102,13 @@ class Column:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def breakdown(self) -> dict[str, int]:
-        """Return the bytes in memory by purpose, and those on disk as `spilled`."""
-        if self.is_plain:
-            return {"plain": self._plain.nbytes}
-        parts = {"index": self._numbers.nbytes}
-        for shelf in self.shelves:
-            for key, value in shelf.store.nbytes().items():
-                if isinstance(value, int):
-                    parts[key] = parts.get(key, 0) + value
-        return parts
-
     def state(self) -> dict:
         """Return what is stored: arrays, and stores as bytes."""
-        common = {
-            "stack": (self.stack.n_stack, self.stack.outer, self.stack.newest_first),
-            "decided": self.finder.stack is not None,
-        }
+        common = {**self.stack_state(), "flat": self.flat}
         if self.is_plain:
-            return {**common, "plain": self._plain, "flat": self.flat}
+            return {**common, "plain": self._plain}
         shelves = [shelf.dump() for shelf in self.shelves]
-        return {**common, "numbers": self._numbers, "written": self._written, "flat": self.flat, "shelves": shelves}
+        return {**common, "numbers": self._numbers, "written": self._written, "shelves": shelves}
 
     def prepare(self, state: dict) -> Callable[[], None]:
         """Check what `state()` returned and return what takes it over.
@@ -158,8 +134,7 @@ class Column:
         return take_over
 
     def __getstate__(self) -> dict:
-        kept = ("rows", "n_envs", "item_shape", "dtype", "options", "outputs")
-        return {"made_of": [getattr(self, name) for name in kept], "stored": self.state()}
+        return {"made_of": self.made_of(), "stored": self.state()}
 
     def __setstate__(self, state: dict) -> None:
         self.__init__(*state["made_of"])  # type: ignore[misc]
@@ -167,13 +142,6 @@ class Column:
 
     def _new_shelf(self) -> Shelf:
         return new_shelf(self.options, self.n_envs, self.item_bytes, self.stack, eager=self._eager)
-
-    def _as_stored(self, observations: np.ndarray) -> np.ndarray:
-        """Return one observation per environment as the plain array would have stored it, in C order."""
-        stored = np.ascontiguousarray(observations, self.dtype)
-        if stored.shape != (self.n_envs, *self.item_shape):
-            stored = np.ascontiguousarray(np.broadcast_to(stored, (self.n_envs, *self.item_shape)))
-        return stored
 
     def _read_into(self, rows: np.ndarray, envs: np.ndarray, out: np.ndarray) -> None:
         numbers = self._numbers[rows, envs]

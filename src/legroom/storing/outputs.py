@@ -5,6 +5,7 @@ made of it, or a view of that) keeps its memory too and never sees it change. So
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from math import prod
@@ -30,6 +31,7 @@ class Outputs:
         self._pieces: list[np.ndarray] = []
         self._keep = keep
         self._pinned = pinned
+        self._lock = threading.Lock()  # two loops over one buffer, each with its thread, must not get the same piece
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype, patience_s: float = 0.0) -> Decoded:
         """Return an array that nothing else refers to; its contents are arbitrary.
@@ -40,14 +42,15 @@ class Outputs:
         n_bytes = prod(shape) * dtype.itemsize
         if n_bytes < SMALL and self._pinned is None:
             return np.empty(shape, dtype).view(Decoded)
-        piece = self._free_piece(n_bytes)
         deadline = time.monotonic() + patience_s
-        while piece is None and len(self._pieces) >= self._keep and time.monotonic() < deadline:
+        while True:
+            with self._lock:
+                piece = self._free_piece(n_bytes)
+                if piece is None and (len(self._pieces) < self._keep or time.monotonic() >= deadline):
+                    piece = self._new_piece(n_bytes)
+                if piece is not None:
+                    return piece[:n_bytes].view(dtype).reshape(shape).view(Decoded)
             time.sleep(0.0002)
-            piece = self._free_piece(n_bytes)
-        if piece is None:
-            piece = self._new_piece(n_bytes)
-        return piece[:n_bytes].view(dtype).reshape(shape).view(Decoded)
 
     def nbytes(self) -> int:
         """Return the bytes held for reuse."""
@@ -68,7 +71,7 @@ class Outputs:
         return piece
 
     def __getstate__(self) -> dict:
-        return {"_pieces": [], "_keep": self._keep, "_pinned": self._pinned}
+        return {"keep": self._keep, "pinned": self._pinned}
 
     def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state)
+        self.__init__(**state)  # type: ignore[misc]

@@ -11,14 +11,15 @@ it holds, and at an eighth of the ring at the latest.
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
+from typing import Any
 
 import numpy as np
 
-from legroom.storing.budget import LARGE, Options, Shelf, fitting, load_shelf, new_shelf
+from legroom.storing.budget import LARGE, Shelf, fitting, load_shelf, new_shelf
 from legroom.storing.core import Store, gather_ring
-from legroom.storing.outputs import Decoded, Outputs
-from legroom.storing.stacks import SINGLE, Stack, StackFinder
+from legroom.storing.observations import Observations
+from legroom.storing.outputs import Decoded
+from legroom.storing.stacks import SINGLE, Stack
 
 PLAIN_UP_TO = 24  # bytes of an observation; storing it twice costs no more than an index would
 MOST_SEGMENTS = 48
@@ -41,39 +42,28 @@ class Segment:
     first_row_bytes: int = 0
 
 
-class Ring:
+class Ring(Observations):
     """Pairs of observations, `rows` of them per environment, the oldest overwritten first.
 
     Args:
-        rows, n_envs, shape, dtype: of the two arrays this stands for.
-        options: what the user asked for.
-        outputs: where decoded batches go.
+        made_of: see `Observations`; two such arrays are stood for.
     """
 
-    def __init__(
-        self, rows: int, n_envs: int, shape: tuple[int, ...], dtype: np.dtype, options: Options, outputs: Outputs
-    ) -> None:
-        self.rows, self.n_envs, self.item_shape, self.dtype = rows, n_envs, shape, np.dtype(dtype)
-        self.options, self.outputs = options, outputs
-        self.item_bytes = prod(shape) * self.dtype.itemsize
-        self.is_plain = self.item_bytes <= PLAIN_UP_TO
-        self.finder = StackFinder(shape)
+    plain_up_to = PLAIN_UP_TO
+
+    def __init__(self, *made_of: Any) -> None:
+        super().__init__(*made_of)
         self.reads_pairs = True  # whether the same rows are asked of both sides, as SB3 does for one-step returns
         self._lock = threading.RLock()
         if self.is_plain:
-            self._plain = np.zeros((2, rows, n_envs, *shape), self.dtype)
+            self._plain = np.zeros((2, self.rows, self.n_envs, *self.item_shape), self.dtype)
         else:
-            self._numbers = np.zeros((rows, n_envs), np.uint32)
+            self._numbers = np.zeros((self.rows, self.n_envs), np.uint32)
         self.observations, self.next_observations = Side(self, 0), Side(self, 1)
         self.clear()
 
     @property
-    def stack(self) -> Stack:
-        """How observations are cut into frames."""
-        return self.finder.stack or SINGLE
-
-    @property
-    def shelves(self) -> list[Shelf]:
+    def shelves(self) -> list[Shelf]:  # type: ignore[override]
         """What rows are stored in, oldest first."""
         return [segment.shelf for segment in self._segments]
 
@@ -90,7 +80,7 @@ class Ring:
         if self.is_plain:
             self._plain[0, row] = observations
             return
-        observations = self._as_stored(observations)
+        observations = self.as_stored(observations)
         with self._lock:
             if row != self.count % self.rows:
                 if row != (self.count - 1) % self.rows:
@@ -118,7 +108,7 @@ class Ring:
         if self.is_plain:
             self._plain[1, row] = next_observations
             return
-        next_observations = self._as_stored(next_observations)
+        next_observations = self.as_stored(next_observations)
         with self._lock:
             if self._begun is None:
                 raise IndexError(f"row {row} has no observations yet")
@@ -157,24 +147,9 @@ class Ring:
                 return outs[side]
             return outs[0]
 
-    def breakdown(self) -> dict[str, int]:
-        """Return the bytes in memory by purpose, and those on disk as `spilled`."""
-        if self.is_plain:
-            return {"plain": self._plain.nbytes}
-        parts = {"index": self._numbers.nbytes}
-        for shelf in self.shelves:
-            for key, value in shelf.store.nbytes().items():
-                if isinstance(value, int):
-                    parts[key] = parts.get(key, 0) + value
-        return parts
-
     def state(self) -> dict:
         """Return what is stored: arrays, and stores as bytes."""
-        common = {
-            "stack": (self.stack.n_stack, self.stack.outer, self.stack.newest_first),
-            "decided": self.finder.stack is not None,
-            "count": self.count,
-        }
+        common = {**self.stack_state(), "count": self.count}
         if self.is_plain:
             return {**common, "plain": self._plain}
         with self._lock:
@@ -213,12 +188,7 @@ class Ring:
         return take_over
 
     def __getstate__(self) -> dict:
-        kept = ("rows", "n_envs", "item_shape", "dtype", "options", "outputs")
-        return {
-            "made_of": [getattr(self, name) for name in kept],
-            "reads_pairs": self.reads_pairs,
-            "stored": self.state(),
-        }
+        return {"made_of": self.made_of(), "reads_pairs": self.reads_pairs, "stored": self.state()}
 
     def __setstate__(self, state: dict) -> None:
         self.__init__(*state["made_of"])  # type: ignore[misc]
@@ -233,12 +203,6 @@ class Ring:
             return False
         worth = segment.shelf.store.resident() >= WORTH_OF_BEGINNING * segment.first_row_bytes
         return worth or length >= max(1, self.rows // FEWEST_SEGMENTS)
-
-    def _as_stored(self, observations: np.ndarray) -> np.ndarray:
-        stored = np.ascontiguousarray(observations, self.dtype)
-        if stored.shape != (self.n_envs, *self.item_shape):
-            stored = np.ascontiguousarray(np.broadcast_to(stored, (self.n_envs, *self.item_shape)))
-        return stored
 
     def _take(self, shape: tuple[int, ...]) -> np.ndarray:
         return self.outputs.take((*shape, *self.item_shape), self.dtype)

@@ -23,6 +23,8 @@ from legroom.errors import BadInput
 MAGIC = b"LEGROOM\x01"
 HEAD = struct.Struct("<8sQ32s")
 LONGEST_DESCRIPTION = 1 << 28
+# what comes of a description with right checksums that nobody's save() has written
+UNUSABLE = (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError, RecursionError)
 
 
 class Savable:
@@ -58,7 +60,7 @@ class Savable:
             raise BadInput(f"holds a buffer with {key} {theirs.get(key)!r}, not {mine[key]!r}", path=path)
         try:
             take_over = self.prepare(tree["state"])
-        except (ValueError, KeyError, TypeError) as error:
+        except UNUSABLE as error:
             raise BadInput(f"does not fit this buffer: {error}", path=path) from error
         take_over()
 
@@ -95,6 +97,8 @@ def read_file(path: Path) -> dict[str, Any]:
             return _read(file, path)
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", path=path) from error
+    except UNUSABLE as error:
+        raise BadInput(f"is no file written by a buffer's save(): {error}", path=path) from error
 
 
 def _read(file: IO[bytes], path: Path) -> dict[str, Any]:

@@ -1,0 +1,72 @@
+"""What the columns of a rollout and the ring of a replay buffer have in common: the array they stand for.
+
+Both keep observations [rows, environments, *shape] of one dtype in shelves, know by now or not whether these are stacks
+of frames, and keep small observations plainly, since an index would cost more than it saves.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from legroom.storing.budget import Options, Shelf
+from legroom.storing.outputs import Outputs
+from legroom.storing.stacks import SINGLE, Stack, StackFinder
+
+
+class Observations:
+    """The array that is stood for, and how it is kept.
+
+    Args:
+        rows, n_envs, shape, dtype: of the array.
+        options: what the user asked for.
+        outputs: where decoded batches go.
+    """
+
+    plain_up_to: int  # bytes of an observation
+    shelves: Sequence[Shelf]  # what rows are stored in, oldest first
+    _plain: np.ndarray  # everything, where observations are that small
+    _numbers: np.ndarray  # uint32 [rows, n_envs]: the observations' places in their stores, where they are not
+
+    def __init__(
+        self, rows: int, n_envs: int, shape: tuple[int, ...], dtype: np.dtype, options: Options, outputs: Outputs
+    ) -> None:
+        self.rows, self.n_envs, self.item_shape, self.dtype = rows, n_envs, shape, np.dtype(dtype)
+        self.options, self.outputs = options, outputs
+        self.item_bytes = prod(shape) * self.dtype.itemsize
+        self.is_plain = self.item_bytes <= self.plain_up_to
+        self.finder = StackFinder(shape)
+
+    @property
+    def stack(self) -> Stack:
+        """How observations are cut into frames."""
+        return self.finder.stack or SINGLE
+
+    def breakdown(self) -> dict[str, int]:
+        """Return the bytes in memory by purpose, and those on disk as `spilled`."""
+        if self.is_plain:
+            return {"plain": self._plain.nbytes}
+        parts = {"index": self._numbers.nbytes}
+        for shelf in self.shelves:
+            for key, value in shelf.store.nbytes().items():
+                if isinstance(value, int):  # not the counts by kind of record
+                    parts[key] = parts.get(key, 0) + value
+        return parts
+
+    def made_of(self) -> list[Any]:
+        """Return what this was constructed with."""
+        return [self.rows, self.n_envs, self.item_shape, self.dtype, self.options, self.outputs]
+
+    def stack_state(self) -> dict[str, Any]:
+        """Return what was found out about stacks, as plain data."""
+        stack = self.stack
+        found = self.finder.stack is not None
+        return {"stack": (stack.n_stack, stack.outer, stack.newest_first), "decided": found}
+
+    def as_stored(self, observations: np.ndarray) -> np.ndarray:
+        """Return one observation per environment as the plain array would have stored it, in C order."""
+        stored = np.ascontiguousarray(observations, self.dtype)
+        if stored.shape != (self.n_envs, *self.item_shape):
+            stored = np.ascontiguousarray(np.broadcast_to(stored, (self.n_envs, *self.item_shape)))
+        return stored
