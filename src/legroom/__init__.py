@@ -7,6 +7,7 @@
     legroom.MemoryCallback()                                predicted and measured memory in SB3's logger
     legroom.lean(PPO, "CnnPolicy", env, n_steps=2048)       the algorithm with lossless storage in little memory
     legroom.LeanRolloutBuffer, LeanReplayBuffer, …          the same by SB3's own hooks, rollout_buffer_class=…
+    legroom.LeanVecEnv(env_fns)                             an SB3 VecEnv whose worker processes need no torch
 
 Importing legroom imports none of the heavy libraries; the names above are resolved on first use.
 """
@@ -23,7 +24,7 @@ _STORING = (
     "LeanRolloutBuffer",
     "lean",
 )
-__all__ = ["MemoryCallback", "predict", "predict_model", "probe", "read", *_STORING]
+__all__ = ["LeanVecEnv", "MemoryCallback", "predict", "predict_model", "probe", "read", *_STORING]
 
 __getattr__ = lazy_exports(
     __name__,
@@ -33,6 +34,7 @@ __getattr__ = lazy_exports(
         "read": "legroom.reading",
         "probe": "legroom.probing",
         "MemoryCallback": "sb3.MemoryCallback",
+        "LeanVecEnv": "sharing.LeanVecEnv",
         **{name: f"storing.{name}" for name in _STORING},
     },
 )

@@ -18,6 +18,9 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "predicting.look_closely": ("legroom.predicting.tracing:look_closely", "", ""),
     "probing.find_gpu": ("legroom.probing.gpu_table:find_gpu", "", ""),
     "probing.measure_base": ("legroom.probing.base_measure:measure_base", "", ""),
+    "rendering.LiveDisplay": ("legroom.rendering.live:LiveDisplay", "", ""),
+    "rendering.memory_chart": ("legroom.rendering.charts:memory_chart", "sb3", "matplotlib"),
+    "rendering.reward_chart": ("legroom.rendering.charts:reward_chart", "sb3", "matplotlib"),
     "sb3.look_at_env": ("legroom.backends.sb3_env:look_at_env", "sb3", "gymnasium"),
     "sb3.trace": ("legroom.backends.sb3_trace:trace_run", "sb3", "stable-baselines3"),
     "sb3.run_from_call": ("legroom.backends.sb3_call:run_from_call", "sb3", "stable-baselines3"),
@@ -31,13 +34,14 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     ),
     "storing.LeanReplayBuffer": ("legroom.storing.replay:LeanReplayBuffer", "sb3", "stable-baselines3"),
     "storing.LeanDictReplayBuffer": ("legroom.storing.replay:LeanDictReplayBuffer", "sb3", "stable-baselines3"),
+    "sharing.LeanVecEnv": ("legroom.sharing.vec_env:LeanVecEnv", "sb3", "stable-baselines3"),
     "sb3.MemoryCallback": ("legroom.backends.sb3_callback:MemoryCallback", "sb3", "stable-baselines3"),
 }
 # fmt: on
 
 _EXTRA_PACKAGES = {
     "torch", "gymnasium", "stable_baselines3", "sb3_contrib", "cloudpickle", "jax", "brax", "mujoco", "ray", "pyboy",
-    "rasterio", "scipy", "pynvml", "starlette", "uvicorn",
+    "rasterio", "scipy", "matplotlib", "pynvml", "starlette", "uvicorn",
 }  # fmt: skip
 
 

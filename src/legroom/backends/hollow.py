@@ -8,7 +8,7 @@ instead of all, so the order in which a minibatch reaches the device stays the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,8 +73,16 @@ class _ToDevice(BaseBuffer):
         return host.expand(array.shape).to(self.device)
 
 
-def hollow_rollout(base: Any, plan: Callable[[int], Iterable[int]]) -> type:
-    """Return SB3's rollout buffer class `base` with nothing in it; `plan(batch_size)` gives the minibatch sizes."""
+Sizes = Callable[[int], Iterable[int]]  # those of minibatches, by batch size; or those of a minibatch's parts, by its
+
+
+def hollow_rollout(base: Any, plan: Sizes, parts: Sizes) -> type:
+    """Return SB3's rollout buffer class `base` with nothing in it.
+
+    Args:
+        plan: called with the batch size; yields the sizes of the minibatches to hand out.
+        parts: called with the size of a minibatch that is wanted in micro-batches; yields theirs.
+    """
 
     class HollowRollout(_ToDevice, base):
         observations: Any
@@ -98,6 +106,15 @@ def hollow_rollout(base: Any, plan: Callable[[int], Iterable[int]]) -> type:
             for size in plan(batch_size or 0):
                 yield self._get_samples(np.zeros(size, dtype=np.int64))
 
+        def micro_batches(self, batch_size: int, micro_batch: int) -> Iterator[tuple[np.ndarray, Iterator[Any]]]:
+            if not self.generator_ready:
+                self._flatten()
+            for size in plan(batch_size):
+                yield (
+                    np.zeros(size, dtype=np.int64),
+                    (self._get_samples(np.zeros(part, dtype=np.int64)) for part in parts(size)),
+                )
+
         def _flatten(self) -> None:
             for name in ("actions", "values", "log_probs", "advantages", "returns", "action_masks"):
                 if name in self.__dict__ and self.__dict__[name] is not None:
@@ -111,8 +128,8 @@ def hollow_rollout(base: Any, plan: Callable[[int], Iterable[int]]) -> type:
     return HollowRollout
 
 
-def hollow_replay(base: Any, plan: Callable[[int], Iterable[int]]) -> type:
-    """Return SB3's replay buffer class `base` with nothing in it; every sample is of the size asked for."""
+def hollow_replay(base: Any, plan: Sizes, parts: Sizes) -> type:
+    """Return SB3's replay buffer class `base` with nothing in it; every sample is of the size asked for, or in parts."""
 
     class HollowReplay(_ToDevice, base):
         observations: Any
@@ -131,6 +148,11 @@ def hollow_replay(base: Any, plan: Callable[[int], Iterable[int]]) -> type:
         def sample(self, batch_size: int, env: Any = None) -> Any:
             size = next(iter(plan(batch_size)))
             return self._get_samples(np.zeros(size, dtype=np.int64), env=env)
+
+        def micro_batches(self, batch_size: int, micro_batch: int, env: Any = None) -> Iterator[Any]:
+            for size in plan(batch_size):
+                for part in parts(size):
+                    yield self._get_samples(np.zeros(part, dtype=np.int64), env=env)
 
     return HollowReplay
 

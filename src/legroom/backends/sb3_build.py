@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,13 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
 
 from legroom.backends.gym_spaces import to_gymnasium
-from legroom.backends.hollow import StubVecEnv, hollow_replay, hollow_rollout
+from legroom.backends.hollow import Sizes, StubVecEnv, hollow_replay, hollow_rollout
 from legroom.backends.objects import LIVE, resolve_object
+from legroom.backends.sb3_microbatch import with_micro_batch
 from legroom.errors import BadInput, Untraceable
 from legroom.model.facts import algorithm_of, hyper, spaces_of
 from legroom.model.run import Run
+from legroom.model.stored import batch_samples, pass_samples
 
 # policy_kwargs whose values are classes, and where a bare name is looked up
 _OWNERS = {"activation_fn": torch.nn, "optimizer_class": torch.optim, "features_extractor_class": torch_layers}
@@ -37,12 +39,13 @@ _HOST_ONLY = {"rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_cl
 
 
 def build_model(
-    run: Run, device: torch.device, *, plan: Callable[[int], Iterable[int]], on_step: Callable[[], None]
+    run: Run, device: torch.device, *, plan: Sizes, parts: Sizes, on_step: Callable[[], None]
 ) -> BaseAlgorithm:
     """Return the run's algorithm, built by its own constructor.
 
     Args:
         plan: called with the batch size when minibatches are wanted; yields their sizes (one, from a replay buffer).
+        parts: called with the size of a minibatch of a run with micro-batches; yields the sizes of these.
         on_step: called at every step of the environments.
 
     Raises:
@@ -51,7 +54,9 @@ def build_model(
     """
     algorithm = algorithm_of(run)
     package = sb3_contrib if algorithm.package == "sb3_contrib" else stable_baselines3
-    algorithm_class = getattr(package, algorithm.name)
+    algorithm_class: Any = getattr(package, algorithm.name)
+    if pass_samples(run) < batch_samples(run):
+        algorithm_class = with_micro_batch(algorithm_class, pass_samples(run))
     arguments = {k: _schedule(k, v) for k, v in run.hyperparams.items() if k not in _HOST_ONLY}
     with importable(run), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -64,9 +69,9 @@ def build_model(
                 base: type = maskable.MaskableDictRolloutBuffer if dict_space else maskable.MaskableRolloutBuffer
             else:
                 base = buffers.DictRolloutBuffer if dict_space else buffers.RolloutBuffer
-            arguments["rollout_buffer_class"] = hollow_rollout(base, plan)
+            arguments["rollout_buffer_class"] = hollow_rollout(base, plan, parts)
         elif algorithm.family == "off-policy":
-            arguments |= _replay_arguments(run, dict_space, plan)
+            arguments |= _replay_arguments(run, dict_space, plan, parts)
         else:
             raise Untraceable(f"{algorithm.name} has no gradient update to trace")
         policy_kwargs = policy_arguments(run)
@@ -78,14 +83,14 @@ def build_model(
             raise Untraceable(f"{algorithm.name} cannot be built: {type(wrong).__name__}: {wrong}") from wrong
 
 
-def _replay_arguments(run: Run, dict_space: bool, plan: Callable[[int], Iterable[int]]) -> dict[str, Any]:
+def _replay_arguments(run: Run, dict_space: bool, plan: Sizes, parts: Sizes) -> dict[str, Any]:
     if dict_space:
         base: type = buffers.DictReplayBuffer
     elif int(hyper(run, "n_steps") or 1) > 1:
         base = buffers.NStepReplayBuffer
     else:
         base = buffers.ReplayBuffer
-    arguments: dict[str, Any] = {"replay_buffer_class": hollow_replay(base, plan)}
+    arguments: dict[str, Any] = {"replay_buffer_class": hollow_replay(base, plan, parts)}
     if base is buffers.NStepReplayBuffer:
         arguments["replay_buffer_kwargs"] = {"n_steps": int(hyper(run, "n_steps")), "gamma": hyper(run, "gamma")}
     return arguments

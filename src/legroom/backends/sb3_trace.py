@@ -26,6 +26,7 @@ from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 from torch.distributions import Distribution
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from legroom.backends import sb3_microbatch
 from legroom.backends.event_chunks import repeat, shorten
 from legroom.backends.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
 from legroom.backends.sb3_build import build_model, importable
@@ -34,10 +35,13 @@ from legroom.model.evidence import Event, NetTrace
 from legroom.model.facts import algorithm_of, hyper
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
+from legroom.model.stored import batch_samples, pass_samples
 
 _LIBRARIES = tuple(str(Path(module.__file__ or "").parent) for module in (stable_baselines3, sb3_contrib))
+_MIRRORS = str(Path(sb3_microbatch.__file__).with_suffix(""))  # of their updates: what those ask for, these do
 
 TRACED = 3  # rounds of a loop that are traced; the first may set things up, the third must repeat the second
+TRACED_PARTS = TRACED + 1  # the first makes the gradients, which outlive the others
 MAX_EVENTS = 200_000  # replayed in about half a second; beyond it fewer iterations are copied
 ENDLESS = 10**9  # total_timesteps of a run that does not say
 EPISODE_STEPS = 100  # of a run that trains per episode and does not say how long one is
@@ -61,7 +65,7 @@ def trace_run(
         Untraceable: the policy or update cannot be followed; the reason is the message.
     """
     on_cuda = device == "cuda"
-    follower = StorageFollower(workspaces if on_cuda else None, _LIBRARIES)
+    follower = StorageFollower(workspaces if on_cuda else None, (*_LIBRARIES, _MIRRORS))
     checks = Distribution._validate_args
     with ExitStack() as stack:
         stack.enter_context(importable(run))
@@ -85,13 +89,20 @@ class _Tracer:
         self.run, self.follower, self.device = run, follower, device
         self.family = algorithm_of(run).family
         self.marks: list[tuple[int, str]] = []
-        self.copies = {"step": 0, "batch": 0, "epoch": 0, "iteration": 0}
+        self.copies = {"step": 0, "part": 0, "rest part": 0, "batch": 0, "epoch": 0, "iteration": 0}
+        self.micro_batch = pass_samples(run) if pass_samples(run) < batch_samples(run) else None
 
     def trace(self) -> NetTrace:
         follower = self.follower
         with follower:
             with torch.device(DEVICE), _moves(follower):
-                model: Any = build_model(self.run, DEVICE, plan=self._minibatches, on_step=lambda: self._mark("step"))
+                model: Any = build_model(
+                    self.run,
+                    DEVICE,
+                    plan=self._minibatches,
+                    parts=self._parts,
+                    on_step=lambda: self._mark("step"),
+                )
             follower.recording = True
             labels = _Labels(follower, model)
             try:
@@ -138,9 +149,10 @@ class _Tracer:
         full, rest = self._minibatch_counts(int(getattr(model, "batch_size", 0) or 0))
         if hasattr(model, "n_critic_updates"):  # TRPO: passes over the rollout for the critic
             model.n_critic_updates = min(model.n_critic_updates, TRACED)
+        parts = self._shorten_parts(batch_samples(self.run), rest)
         if rest == 0:
             # epoch after epoch of equal minibatches is one long epoch
-            self.copies["batch"] = shorten(full * epochs, 24) - min(full * epochs, TRACED)
+            self.copies["batch"] = shorten(full * epochs, max(24 // parts, 4)) - min(full * epochs, TRACED)
             self._full = min(full * epochs, TRACED)
             if hasattr(model, "n_epochs"):
                 model.n_epochs = 1
@@ -150,6 +162,26 @@ class _Tracer:
             self._full = min(full, TRACED)
             if hasattr(model, "n_epochs"):
                 model.n_epochs = min(epochs, TRACED)
+
+    def _shorten_parts(self, batch: int, rest: int = 0) -> int:
+        """Decide how many micro-batches are copied, in full minibatches and the rest; return those of a full one."""
+        if self.micro_batch is None:
+            return 1
+        for name, size in (("part", batch), ("rest part", rest)):
+            parts = size // self.micro_batch
+            self.copies[name] = shorten(parts, 4) - min(parts, TRACED_PARTS)
+        return shorten(batch // self.micro_batch, 4)
+
+    def _parts(self, size: int) -> Iterable[int]:
+        """Yield the sizes of the micro-batches that are traced of a minibatch, like `_minibatches`."""
+        assert self.micro_batch is not None
+        full, rest = divmod(size, self.micro_batch)
+        for _ in range(min(full, TRACED_PARTS)):
+            self._mark("part")
+            yield self.micro_batch
+        self._mark("parts end")
+        if rest:
+            yield rest
 
     def _minibatch_counts(self, batch_size: int) -> tuple[int, int]:
         total = int(hyper(self.run, "n_steps")) * self.run.env.n_envs
@@ -174,6 +206,7 @@ class _Tracer:
     def _learn_off_policy(self, model: Any, callback: Any, total: int) -> None:
         n_envs = self.run.env.n_envs
         frequency, gradient_steps = self._train_frequency(model)
+        self._shorten_parts(int(model.batch_size))
         per_loop = frequency * n_envs
         loops_before = model.learning_starts // per_loop  # no update happens in these
         loops = max(0, -(-total // per_loop) - loops_before)
@@ -257,7 +290,9 @@ class _Tracer:
     def _expand(self) -> tuple[list[Event], list[tuple[int, str]], dict[int, str]]:
         """Return events, marks and labels with the untraced rounds of every loop copied in, inner loops first."""
         sequence = _Sequence(list(self.follower.events), self.marks, dict(self.follower.labels))
+        sequence.repeat_inside("batch", "parts end", "part", "parts end", self.copies["part"])
         if self.family == "on-policy":
+            sequence.repeat_inside("rest", "parts end", "part", "parts end", self.copies["rest part"])
             sequence.repeat_inside("iteration", "update", "step", None, self.copies["step"])
             sequence.repeat_inside("epoch", "rest", "batch", "rest", self.copies["batch"])
             sequence.repeat_inside("update", "trained", "epoch", "epoch end", self.copies["epoch"])

@@ -25,8 +25,10 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack,
 from legroom.backends.gym_spaces import to_gymnasium
 from legroom.backends.objects import resolve_object
 from legroom.backends.sb3_build import importable, policy_arguments
+from legroom.backends.sb3_microbatch import with_micro_batch
 from legroom.model.facts import algorithm_of, spaces_of
 from legroom.model.run import Run
+from legroom.model.stored import batch_samples, pass_samples
 from legroom.model.tracing import Measured
 
 # Collect and update until the peak has stopped rising: gradients and optimizer state exist from the second update on,
@@ -119,9 +121,13 @@ def map_blocks_from(nbytes: int) -> None:
 
 
 def build(run: Run, batch: int) -> Any:
-    """Return the run's model with a buffer of just enough rows."""
+    """Return the run's model with a buffer of just enough rows; `batch` samples go through the networks at once."""
     algorithm = algorithm_of(run)
     package = sb3_contrib if algorithm.package == "sb3_contrib" else stable_baselines3
+    algorithm_class: Any = getattr(package, algorithm.name)
+    if pass_samples(run) < batch_samples(run):  # two micro-batches: from the second on, gradients are added up
+        algorithm_class = with_micro_batch(algorithm_class, batch)
+        batch *= 2
     observation, action = (to_gymnasium(space) for space in spaces_of(run))
     env = StillEnv(observation, action)
     if algorithm.masked:
@@ -143,9 +149,7 @@ def build(run: Run, batch: int) -> Any:
     else:
         arguments |= {"n_steps": batch}
     policy = resolve_object(run.policy.name) if ":" in run.policy.name else run.policy.name
-    return getattr(package, algorithm.name)(
-        policy, vec_env, device="cpu", policy_kwargs=policy_arguments(run), **arguments
-    )
+    return algorithm_class(policy, vec_env, device="cpu", policy_kwargs=policy_arguments(run), **arguments)
 
 
 def update(model: Any, batch: int) -> tuple[int, int, int]:
@@ -160,7 +164,7 @@ def update(model: Any, batch: int) -> tuple[int, int, int]:
                 model.env, callback, model.train_freq._replace(frequency=STEPS), model.replay_buffer, learning_starts=0
             )
             reset_peak()
-            model.train(gradient_steps=1, batch_size=batch)
+            model.train(gradient_steps=1, batch_size=model.batch_size)
         else:
             model.collect_rollouts(model.env, callback, rollout, n_rollout_steps=min(STEPS, rollout.buffer_size))
             rollout.full = True

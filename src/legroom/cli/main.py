@@ -15,6 +15,9 @@ from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, LegroomE
 # Each module defines `run`, the command's function. Only the module of the command that is called is imported.
 COMMANDS = {
     "predict": "legroom.cli.predict",
+    "train": "legroom.cli.train",
+    "export": "legroom.cli.export",
+    "import": "legroom.cli.import_",
     "machine": "legroom.cli.machine",
     "workloads": "legroom.cli.workloads",
     "schema": "legroom.cli.schema",

@@ -25,6 +25,7 @@ FLOAT32 = 4
 # DummyVecEnv: its own array, the copy of the last step (kept as _last_obs), and that of this step; plus the array the
 # buffer's add() makes while it stores. SubprocVecEnv: the unpickled ones in place of its own array.
 COPIES_IN_TRAINER = 4
+MICRO_BATCHED = ("PPO", "MaskablePPO", "DQN")  # whose update `backends.sb3_microbatch` can compute in pieces
 PLAIN_DTYPE_SINCE = (2, 7, 1)  # SB3 before it kept rollouts in float32, whatever the space's dtype
 
 
@@ -70,6 +71,18 @@ def batch_samples(run: Run) -> int:
         whole = int(rows or 1) * run.env.n_envs
         return whole if size is None or algorithm_of(run).name == "TRPO" else min(int(size), whole)
     return int(size) if size else 1
+
+
+def pass_samples(run: Run) -> int:
+    """Return the most transitions that go through the networks at once: a micro-batch, or the whole minibatch.
+
+    A schedule of micro-batches that begins later than the run begins with whole ones.
+    """
+    whole, micro = batch_samples(run), run.memory.micro_batch
+    if not micro or algorithm_of(run).name not in MICRO_BATCHED or not is_sb3(run):
+        return whole
+    steps = ((0, micro),) if isinstance(micro, int) else micro
+    return min(whole, max(size for _, size in steps)) if steps[0][0] == 0 else whole
 
 
 def iterations(run: Run) -> float:

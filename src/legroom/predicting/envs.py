@@ -29,6 +29,8 @@ from legroom.model.stored import (
 )
 
 FLOAT64 = 8
+SLOTS = 2  # sharing.vec_env: SB3 stores the last observation after the next step
+COPIES_OF_WRAPPED = 2  # the last and the new one
 STEPPING = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
 # The environment's observation, the pickled bytes and the buffer they were written to.
 COPIES_IN_WORKER = 3
@@ -45,21 +47,13 @@ def envs_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     envs = run.env.n_envs
     yield from instance_items("env", run, evidence, envs, place)
 
-    each = observation.nbytes
     bounds = bounds_nbytes(observation)
     yield Item("env.space bounds", bounds, place, "low, high and two masks per Box, in every instance", count=envs)
     in_trainer = wrapper_bounds_nbytes(run) + (bounds if in_worker else 0)
     yield Item("env.space bounds in the trainer", in_trainer, Place.HOST, "those of wrappers and of the vector env")
-    why = f"{COPIES_IN_TRAINER} copies on the way from {envs:,} envs to the buffer"
-    yield Item(
-        "env.observations in flight", COPIES_IN_TRAINER * envs * observation_nbytes(run), Place.HOST, why, STEPPING
-    )
-    if in_worker:
-        why = "the observation, its pickle, and the pickle's buffer"
-        per_worker = COPIES_IN_WORKER * each * -(-envs // n_workers(run))
-        yield Item("env.observations in a worker", per_worker, place, why, STEPPING, n_workers(run))
+    yield from in_flight_items("env", run, run.env.workers, envs, n_workers(run))
     if (run.env.frame_stack or 1) > 1:
-        stacked = 2 * envs * each * run.env.frame_stack  # type: ignore[operator]
+        stacked = 2 * envs * observation.nbytes * run.env.frame_stack  # type: ignore[operator]
         yield Item("env.frame stack", stacked, Place.HOST, "VecFrameStack's array, and np.roll's new one")
     if normalizes_observations(run):
         numbers = observation_elements(run)
@@ -67,6 +61,28 @@ def envs_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         temporaries = NORMALIZE_TEMPORARIES * FLOAT64 * envs * numbers + envs * observation_nbytes(run)
         why = "VecNormalize: mean and variance in float64, the original observations, temporaries in float64"
         yield Item("env.normalize", moments + temporaries, Place.HOST, why, STEPPING)
+
+
+def in_flight_items(prefix: str, run: Run, workers: str, envs: int, processes: int) -> Iterator[Item]:
+    """Yield the observations between the environments and the buffer, which depend on who carries them."""
+    observation, _ = spaces_of(run)
+    if workers == "light":
+        slots = SLOTS * envs * observation.nbytes
+        why = f"{SLOTS} slots per env, written by the workers and read by the trainer in place"
+        yield Item(f"{prefix}.observation slots", slots, Place.SHM, why, STEPPING)
+        # what stacks, transposes or normalises makes arrays of its own
+        copies = COPIES_OF_WRAPPED if observation_nbytes(run) != observation.nbytes or run.env.normalize else 0
+    else:
+        copies = COPIES_IN_TRAINER
+    why = f"{copies} copies on the way from {envs:,} envs to the buffer"
+    yield Item(f"{prefix}.observations in flight", copies * envs * observation_nbytes(run), Place.HOST, why, STEPPING)
+    if workers == "dummy":
+        return
+    in_worker, why = COPIES_IN_WORKER, "the observation, its pickle, and the pickle's buffer"
+    if workers == "light":
+        in_worker, why = 1, "the observation the environment returns, before it is in its slot"
+    per_worker = in_worker * observation.nbytes * -(-envs // max(processes, 1))
+    yield Item(f"{prefix}.observations in a worker", per_worker, Place.WORKER, why, STEPPING, processes)
 
 
 def instance_items(prefix: str, run: Run, evidence: Evidence, envs: int, place: Place) -> Iterator[Item]:

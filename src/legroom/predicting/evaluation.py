@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from legroom.model.evidence import Evidence
 from legroom.model.facts import spaces_of
-from legroom.model.footprint import Item, Phase, Place
+from legroom.model.footprint import Item, Place
 from legroom.model.run import Run
-from legroom.model.stored import COPIES_IN_TRAINER, bounds_nbytes, is_sb3, observation_nbytes
-from legroom.predicting.envs import COPIES_IN_WORKER, instance_items
+from legroom.model.stored import bounds_nbytes, is_sb3
+from legroom.predicting.envs import in_flight_items, instance_items
 from legroom.predicting.runtime import helper_items, worker_items
 
 
@@ -26,12 +26,4 @@ def evaluation_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     yield from instance_items("eval", run, evidence, envs, place)
     bounds = bounds_nbytes(observation)
     yield Item("eval.space bounds", bounds, place, "low, high and two masks per Box, in every instance", count=envs)
-    why = "observations of the evaluation environments; they stay between evaluations"
-    in_flight = COPIES_IN_TRAINER * envs * observation_nbytes(run)
-    yield Item(
-        "eval.observations in flight", in_flight, Place.HOST, why, (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
-    )
-    if workers != "dummy":
-        why = "the observation, its pickle, and the pickle's buffer"
-        each = COPIES_IN_WORKER * observation.nbytes
-        yield Item("eval.observations in a worker", each, place, why, (Phase.COLLECT,), envs)
+    yield from in_flight_items("eval", run, workers, envs, envs)

@@ -17,7 +17,7 @@ from legroom.model.evidence import Evidence, Growth, LeanProbe
 from legroom.model.facts import algorithm_of, hyper, replay_rows, rollout_rows
 from legroom.model.footprint import Known
 from legroom.model.run import Run
-from legroom.model.stored import batch_samples, observation_nbytes
+from legroom.model.stored import batch_samples, observation_nbytes, pass_samples
 from legroom.units import format_size
 
 # Observations up to these sizes are kept in plain arrays: storing.column.PLAIN_UP_TO and storing.ring.PLAIN_UP_TO.
@@ -176,13 +176,15 @@ def reads_per_row(run: Run) -> float:
 
 
 def decoded_batches(run: Run) -> tuple[int, int]:
-    """Return the bytes of one decoded minibatch of observations, and how many of them are kept for reuse.
+    """Return the bytes of one decoded (micro-)batch of observations, and how many of them are kept for reuse.
 
-    A loop that still holds one minibatch while it makes the next needs two; a single one per update is let go before.
+    A loop that still holds one minibatch while it makes the next needs two; a single one per update is let go before,
+    and so is a micro-batch of a replay buffer. Those of a rollout are decoded ahead of time, like its minibatches.
     """
-    samples = batch_samples(run)
+    samples = pass_samples(run)
     if algorithm_of(run).family == "off-policy":
-        return 2 * samples * observation_nbytes(run), 1 if hyper(run, "gradient_steps") == 1 else 2
+        held = hyper(run, "gradient_steps") != 1 and samples == batch_samples(run)
+        return 2 * samples * observation_nbytes(run), 2 if held else 1
     made = (rollout_rows(run) or 1) * run.env.n_envs * int(hyper(run, "n_epochs") or 1) / samples
     return samples * observation_nbytes(run), 2 if made > 1 else 1
 

@@ -20,7 +20,7 @@ from legroom.model.facts import algorithm_of, hyper, is_image, spaces_of, stored
 from legroom.model.footprint import Known, Phase
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Space
-from legroom.model.stored import FLOAT32, batch_samples, normalizes_observations, observation_nbytes
+from legroom.model.stored import FLOAT32, normalizes_observations, observation_nbytes, pass_samples
 
 NATURE_CNN = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0))  # out channels, kernel, stride, padding
 
@@ -83,7 +83,7 @@ class Networks:
 def estimate_net(run: Run, device: Literal["cpu", "cuda"]) -> NetTrace:
     """Return what networks, optimizer and one update take, estimated from the run's shapes."""
     networks, note = _networks(run)
-    batch = batch_samples(run)
+    batch = pass_samples(run)
     batch_nbytes = batch * _sample_nbytes(run)
     activations = FLOAT32 * networks.step.kept * batch
     # Backward holds the gradients of one layer's output and input. An image is first converted and then divided by 255:
@@ -110,8 +110,8 @@ def estimate_net(run: Run, device: Literal["cpu", "cuda"]) -> NetTrace:
 
 
 def convolved_nbytes(run: Run) -> int:
-    """Return the bytes that go into and come out of the largest convolution of one update."""
-    return FLOAT32 * _networks(run)[0].step.convolved * batch_samples(run)
+    """Return the bytes that go into and come out of the largest convolution of one forward pass."""
+    return FLOAT32 * _networks(run)[0].step.convolved * pass_samples(run)
 
 
 def count_parameters(run: Run) -> int:

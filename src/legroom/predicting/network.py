@@ -9,6 +9,8 @@ Gathering a minibatch makes two copies, a NumPy one and the tensor, while the pr
 that moment is over when activations come, so only what exceeds them counts. Lean storage decodes into memory that
 becomes the tensor itself on the CPU and is page-locked for a GPU, and keeps it for the next minibatches: nothing is
 copied, but one more minibatch exists all the time, and both while the run collects.
+
+With micro-batches (`memory.micro_batch`) all that is of a micro-batch: it alone is gathered, passed and kept.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from legroom.model.stored import (
     is_sb3,
     iterations,
     observation_nbytes,
+    pass_samples,
     stores_leanly,
     update_nbytes,
 )
@@ -65,13 +68,15 @@ def _update_items(run: Run, evidence: Evidence, net: NetTrace) -> Iterator[Item]
     if net.targets:
         yield Item("network.targets", net.targets, Place.HOST, "the target networks' copy", known=known)
     after = _after_first_update(run)
+    whole, samples = batch_samples(run), pass_samples(run)
+    pieces = f", {samples:,} of {whole:,} samples at a time" if samples < whole else ""
     if net.gradients:
         yield Item("network.gradients", net.gradients, Place.HOST, "one per trained parameter", after, known=known)
     if net.optimizer:
         yield Item("network.optimizer", net.optimizer, Place.HOST, "kept from the first update on", after, known=known)
     for phase, categories in net.transient.items():
         for name, nbytes in categories.items():
-            why = _WHY.get(name, "")
+            why = _WHY.get(name, "") + (pieces if phase is Phase.UPDATE and name != "temporaries" else "")
             error = int(net.error * nbytes)
             yield Item(f"{phase}.{name}", nbytes, Place.HOST, why, (phase,), known=known, error=error)
     if stores_leanly(run):
@@ -144,7 +149,7 @@ def _host_copies(run: Run) -> Iterator[Item]:
         return
     family = algorithm_of(run).family
     per_sample = observation_nbytes(run) * (2 if family == "off-policy" else 1)
-    nbytes = 2 * batch_samples(run) * per_sample
+    nbytes = 2 * pass_samples(run) * per_sample
     why = "gathered by NumPy, then as a tensor on its way to the GPU"
     yield Item("update.minibatch copies", nbytes, Place.HOST, why, (Phase.UPDATE,))
 

@@ -7,6 +7,8 @@ batch is small it is used as it is; otherwise two smaller ones are, and the peak
 through them: activations and workspaces grow with the batch, weights do not. The line is straight only if malloc maps
 the blocks of the small batches as it does those of the large one, so it is told to; then it holds within 1 %.
 
+Of a run with micro-batches it is the micro-batch that is meant by all that.
+
 The result is kept under the user's cache directory by everything it depends on.
 """
 
@@ -20,7 +22,7 @@ from pathlib import Path
 from legroom.errors import Untraceable
 from legroom.model.evidence import NetTrace, Scratch
 from legroom.model.run import Run
-from legroom.model.stored import batch_samples, gather_excess, in_flight_nbytes, one_env, update_nbytes
+from legroom.model.stored import gather_excess, in_flight_nbytes, one_env, pass_samples, update_nbytes
 from legroom.model.tracing import Measured
 from legroom.probing.base import LIBRARIES
 from legroom.probing.cache import cache_folder, digest, read_json, write_json
@@ -55,8 +57,8 @@ def plan_scratch(run: Run, tensors: int, parameters: int = 0) -> tuple[list[int]
     Raises:
         Untraceable: the policy needs a class that exists in this process only, or a single sample is too large.
     """
-    batches = plan_batches(batch_samples(run), tensors, parameters)
-    needed = parameters + tensors * batches[-1] // batch_samples(run)
+    batches = plan_batches(pass_samples(run), tensors, parameters)
+    needed = parameters + tensors * batches[-1] // pass_samples(run)
     if needed > CHILD_BUDGET:
         raise Untraceable(f"even a small update needs {format_size(needed)}")
     return batches, _read_cache(_cache_path(run, batches), batches)
@@ -70,7 +72,7 @@ def remember(run: Run, measured: list[Measured]) -> None:
 
 def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch:
     """Return what an update needed beyond the traced tensors, extrapolated to the run's batch."""
-    batch, last = batch_samples(run), measured[-1]
+    batch, last = pass_samples(run), measured[-1]
     peak, grown, noise = _steady_peak(last, net), 0, 0
     why = f"measured: a real update of {batch:,} samples in a child process"
     if last.batch < batch:

@@ -194,6 +194,7 @@ static int read_all(const reading *r) {
 
 static PyObject *finish_reading(int problem, int system_error) {
     if (problem == NO_SUCH) { PyErr_SetString(PyExc_IndexError, "no such observation"); return NULL; }
+    if (problem == MALFORMED) return raise(SYSTEM_ERROR, EIO);      /* what was loaded is sound: the file has changed */
     if (problem) return raise(problem, system_error);
     Py_RETURN_NONE;
 }
@@ -445,7 +446,7 @@ static PyObject *store_load(PyObject *object, PyObject *args) {
         enter(self);
         if (self->s.sealed) problem = SEALED;
         else if (self->s.n_arenas) problem = MALFORMED;      /* only into an empty store */
-        else problem = load_store(&self->s, words, (size_t)index.len / 4, arenas, sizes, (uint32_t)n);
+        else problem = load_store(&self->s, words, (size_t)index.len / 4, arenas, sizes, (size_t)n);
         system_error = errno;
         leave(self);
     }

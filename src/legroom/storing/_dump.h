@@ -6,6 +6,10 @@
 #define MAGIC 0x3153524Cu       /* "LRS1" */
 #define INDEX_HEAD 9u           /* words before the arenas' used bytes */
 
+/* At least as many changes in a row as a store writes to a page. The reference counts 56 bytes or more for each towards
+ * CHAIN_LIMIT pages, this core more than FINDING or a PATCH_WORK-th of a page. */
+static inline uint32_t most_changes(uint32_t size) { return 16 + size / 16; }
+
 static size_t index_words(const store *s) {
     size_t n = INDEX_HEAD + s->n_arenas + s->n_streams;
     for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) n += 1 + 2 * (size_t)s->pages[i].length;
@@ -33,24 +37,74 @@ static int copy_arena(const store *s, uint32_t i, unsigned char *out) {
     return 0;
 }
 
-/* Whether a version's record lies within the arenas and is of a kind and size it may have. */
-static int sound_record(const store *s, version v, uint32_t size) {
-    uint64_t at = (uint64_t)v.ref * s->unit;
-    if (at / ARENA_BYTES >= s->n_arenas) return 0;
-    const arena *a = &s->arenas[at / ARENA_BYTES];
-    uint32_t offset = (uint32_t)(at % ARENA_BYTES);
-    if (offset + 4 > a->used) return 0;
-    header h = unpack(a->bytes + offset);
-    if (h.size > a->used - offset - 4 || h.size > s->page_bytes) return 0;
-    if (v.time & BASE) return h.kind == RAW ? h.size == size : h.kind == CONST ? h.size == 4 : h.kind == LZ4;
-    return h.kind == DELTA || h.kind == PATCH;
+/* ---- records of a dump: each is looked at once, so that loading takes no longer than its bytes account for ---- */
+
+/* A bit for each unit of all arenas: where records begin, and which are known to be sound for pages of one size. */
+typedef struct { unsigned char *begins, *checked; size_t bytes; } marks;
+
+static inline int marked(const unsigned char *bits, uint32_t ref) { return bits[ref / 8] >> ref % 8 & 1; }
+static inline void mark(unsigned char *bits, uint32_t ref) { bits[ref / 8] |= (unsigned char)(1u << ref % 8); }
+
+/* Marks where records begin; an arena must be whole records, one after the other. */
+static int mark_records(const store *s, unsigned char *begins) {
+    for (uint32_t i = 0; i < s->n_arenas; i++) {
+        const arena *a = &s->arenas[i];
+        for (uint32_t offset = 0; offset < a->used;) {      /* both are multiples of the unit, so a header is there */
+            header h = unpack(a->bytes + offset);
+            if (h.kind >= KINDS || h.size > s->page_bytes || h.size > a->used - offset - 4) return MALFORMED;
+            mark(begins, (uint32_t)(((uint64_t)i * ARENA_BYTES + offset) / s->unit));
+            offset += record_bytes(s, h.size);
+        }
+    }
+    return 0;
+}
+
+/* Checks that a version's record is one, stands alone where it must, and can be a page of `size` bytes; remembers a
+ * literal. Whether a change is well formed does not depend on what it changes. */
+static int check_record(store *s, version v, uint32_t size, const marks *m) {
+    if (v.ref / 8 >= m->bytes || !marked(m->begins, v.ref)) return MALFORMED;
+    header h;
+    const unsigned char *payload = find_record(s, v.ref, &h, s->room);      /* in memory as yet */
+    if ((h.kind == DELTA || h.kind == PATCH) == !!(v.time & BASE)) return MALFORMED;
+    if (marked(m->checked, v.ref)) return 0;
+    mark(m->checked, v.ref);
+    if (h.kind == DELTA) return apply_delta(s->scratch, size, payload, h.size) ? MALFORMED : 0;
+    if (h.kind == PATCH) return lz_decode(payload, h.size, s->scratch, size, s->pair) ? MALFORMED : 0;
+    int problem = load_base(s, v.ref, s->scratch, size, s->room);
+    if (problem || h.kind == CONST) return problem;
+    int replace = grow_table(s);
+    if (replace < 0) return NO_MEMORY;
+    remember(s, tag_of(s->scratch, size), v.ref, replace);
+    return 0;
+}
+
+/* Checks what all versions stand for. More changes in a row than any store writes would make reading slow. */
+static int check_records(store *s) {
+    marks m = {.bytes = s->n_arenas * (ARENA_BYTES / s->unit / 8)};
+    if (!(m.begins = take_zeroed(2 * m.bytes, 1))) return NO_MEMORY;
+    m.checked = m.begins + m.bytes;
+    memset(s->pair, 0, s->page_bytes);      /* what patches are tried on */
+    int problem = mark_records(s, m.begins);
+    for (uint32_t p = 0; p < s->n_pages && !problem; p++) {
+        uint32_t size = page_size(s, p);
+        if (p && size != s->page_bytes) memset(m.checked, 0, m.bytes);  /* smaller pages, the last of each frame */
+        for (uint32_t stream = 0; stream < s->n_streams && !problem; stream++) {
+            const page *g = &s->pages[(size_t)stream * s->n_pages + p];
+            for (uint32_t k = 0, changes = 0; k < g->length && !problem; k++) {
+                changes = g->versions[k].time & BASE ? 0 : changes + 1;
+                problem = changes > most_changes(size) ? MALFORMED : check_record(s, g->versions[k], size, &m);
+            }
+        }
+    }
+    free(m.begins);
+    return problem;
 }
 
 /* Takes over the version vectors from the words at *in; every page that has frames must have its first version at 0. */
 static int load_versions(store *s, const uint32_t **in, const uint32_t *end) {
     for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) {
         page *g = &s->pages[i];
-        uint32_t size = page_size(s, (uint32_t)(i % s->n_pages)), frames = s->length[i / s->n_pages];
+        uint32_t frames = s->length[i / s->n_pages];
         if (end - *in < 1) return MALFORMED;
         uint32_t count = *(*in)++, previous = 0;
         if ((size_t)(end - *in) / 2 < count || (count > 0) != (frames > 0) || count > frames) return MALFORMED;
@@ -62,14 +116,14 @@ static int load_versions(store *s, const uint32_t **in, const uint32_t *end) {
         for (uint32_t k = 0; k < count; k++) {
             uint32_t time = g->versions[k].time & ~BASE;
             if (k ? time <= previous : g->versions[k].time != BASE) return MALFORMED;
-            if (time >= frames || !sound_record(s, g->versions[k], size)) return MALFORMED;
+            if (time >= frames) return MALFORMED;
             previous = time;
         }
     }
     return 0;
 }
 
-/* Makes a loaded store writable: the pages' current bytes, the last observations, and the table of literals. */
+/* Makes a loaded store writable: the pages' current bytes and the last observations. */
 static int revive(store *s) {
     unsigned char *room = take(reader_room(s));
     int problem = room ? 0 : NO_MEMORY;
@@ -78,36 +132,31 @@ static int revive(store *s) {
         uint32_t size = page_size(s, (uint32_t)(i % s->n_pages));
         if (!g->length) continue;
         g->chain = chain_of(s, g, size);
-        for (uint32_t k = 0; k < g->length && !problem; k++) {
-            if (!(g->versions[k].time & BASE) || is_constant_record(s, g->versions[k].ref)) continue;
-            int replace = grow_table(s);
-            if (replace < 0) problem = NO_MEMORY;
-            else if (!(problem = load_base(s, g->versions[k].ref, s->scratch, size, s->room)))
-                remember(s, tag_of(s->scratch, size), g->versions[k].ref, replace);
-        }
-        if (problem || (g->now = raw_record(s, g->versions[g->length - 1].ref))) continue;
+        if ((g->now = raw_record(s, g->versions[g->length - 1].ref))) continue;
         if (!(problem = ensure_spare(s, g) ? NO_MEMORY : decode_page(s, g, NONE, g->length - 1, g->spare, size, room))) g->now = g->spare;
     }
     for (uint32_t stream = 0; stream < s->n_streams && s->tail && !problem; stream++) {
         if (!s->length[stream]) continue;
-        if (s->length[stream] < s->n_stack) problem = MALFORMED;
-        else problem = read_observations(s, stream, s->length[stream] - 1, s->tail + (size_t)stream * s->n_stack * s->frame_bytes, NULL, room);
+        unsigned char *tail = s->tail + (size_t)stream * s->n_stack * s->frame_bytes;
+        problem = read_observations(s, stream, s->length[stream] - 1, tail, NULL, room);
     }
     free(room);
     return problem;
 }
 
 /* Fills an empty store from its index and arenas[i] of sizes[i] bytes; an error leaves it empty. */
-static int load_store(store *s, const uint32_t *index, size_t words, const unsigned char *const *arenas, const size_t *sizes, uint32_t n) {
-    const uint32_t *end = index + words, head[INDEX_HEAD] = {MAGIC, s->n_streams, s->frame_bytes, s->n_stack, s->outer,
-                                                              (uint32_t)s->newest_first, s->page_bytes, s->unit, n};
+static int load_store(store *s, const uint32_t *index, size_t words, const unsigned char *const *arenas,
+                      const size_t *sizes, size_t n) {
+    const uint32_t *end = index + words;
+    const uint32_t head[INDEX_HEAD] = {MAGIC, s->n_streams, s->frame_bytes, s->n_stack, s->outer,
+                                       (uint32_t)s->newest_first, s->page_bytes, s->unit, (uint32_t)n};
     int problem = MALFORMED;
-    if (words < INDEX_HEAD + (size_t)n + s->n_streams || memcmp(index, head, sizeof head)) return MALFORMED;
+    if (n * (ARENA_BYTES / s->unit) >= NONE) return MALFORMED;
+    if (words < INDEX_HEAD + n + s->n_streams || memcmp(index, head, sizeof head)) return MALFORMED;
     index += INDEX_HEAD;
-    if ((uint64_t)n * (ARENA_BYTES / s->unit) >= NONE) return MALFORMED;
     if (n && !(s->arenas = take(n * sizeof *s->arenas))) return NO_MEMORY;
-    s->cap_arenas = n;
-    for (uint32_t i = 0; i < n; i++) {
+    s->cap_arenas = (uint32_t)n;
+    for (size_t i = 0; i < n; i++) {
         if (sizes[i] > ARENA_BYTES || sizes[i] != index[i] || sizes[i] % s->unit) goto failed;
         unsigned char *bytes = map_bytes(ARENA_BYTES);
         if (!bytes) { problem = NO_MEMORY; goto failed; }
@@ -117,10 +166,11 @@ static int load_store(store *s, const uint32_t *index, size_t words, const unsig
     }
     index += n;
     memcpy(s->length, index, s->n_streams * sizeof *s->length); index += s->n_streams;
-    for (uint32_t i = 0; i < s->n_streams; i++) if (s->length[i] >= BASE) goto failed;
+    for (uint32_t i = 0; i < s->n_streams; i++)
+        if (s->length[i] >= BASE || (s->length[i] && s->length[i] < s->n_stack)) goto failed;
     if ((problem = load_versions(s, &index, end))) goto failed;
     if (index != end) { problem = MALFORMED; goto failed; }
-    if (!(problem = revive(s))) return 0;
+    if (!(problem = check_records(s)) && !(problem = revive(s))) return 0;
 failed:
     empty_store(s);
     return problem;

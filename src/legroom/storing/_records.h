@@ -124,6 +124,7 @@ static inline header unpack(const void *at) {
     return (header){packed & ((1u << KIND_BITS) - 1), packed >> KIND_BITS};
 }
 static inline size_t room_bytes(const store *s) { return 3 * (size_t)s->page_bytes; }
+static inline uint32_t record_bytes(const store *s, uint32_t size) { return (3 + size + s->unit) / s->unit * s->unit; }
 
 static int read_fully(int fd, void *to, size_t n, uint64_t at) {
     for (size_t done = 0; done < n;) {
@@ -149,7 +150,7 @@ static const unsigned char *find_record(const store *s, uint32_t ref, header *h,
 
 /* Appends a record and returns its reference, or NONE without memory. */
 static uint32_t add_record(store *s, uint32_t kind, const void *payload, uint32_t size) {
-    uint32_t need = (4 + size + s->unit - 1) / s->unit * s->unit;
+    uint32_t need = record_bytes(s, size);
     if (!s->n_arenas || s->arenas[s->n_arenas - 1].used + need > ARENA_BYTES) {
         if ((uint64_t)(s->n_arenas + 1) * (ARENA_BYTES / s->unit) >= NONE) return NONE;
         if (s->n_arenas == s->cap_arenas) {
@@ -172,11 +173,6 @@ static uint32_t add_record(store *s, uint32_t kind, const void *payload, uint32_
     a->used += need;
     s->payload[kind] += need; s->records[kind]++;
     return ref;
-}
-
-static inline int is_constant_record(const store *s, uint32_t ref) {
-    header h;
-    return find_record(s, ref, &h, s->room) && h.kind == CONST;
 }
 
 /* ---- decoding a page ---- */

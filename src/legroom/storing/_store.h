@@ -33,7 +33,10 @@ static uint32_t tag_of(const unsigned char *bytes, uint32_t size) { return (uint
 static void remember(store *s, uint32_t tag, uint32_t ref, int replace) {
     uint32_t at = tag & (s->table_size - 1);
     if (!replace) { while (s->table[at].ref != NONE && s->table[at].ref != ref) at = (at + 1) & (s->table_size - 1); }
-    if (s->table[at].ref == NONE) s->table_used++;
+    if (s->table[at].ref == NONE) {
+        if (4ull * (s->table_used + 1) > 3ull * s->table_size) return;      /* looking ends at an entry that is free */
+        s->table_used++;
+    }
     s->table[at] = (slot){tag, ref}; s->inserts++;
 }
 
@@ -202,7 +205,8 @@ static int64_t append_frame(store *s, uint32_t stream, const unsigned char *fram
         const unsigned char *bytes = frame + (size_t)p * s->page_bytes;
         uint32_t size = page_size(s, p);
         if (g->stale) { g->now = NULL; g->stale = 0; }      /* after a failure: write the page anew, from nothing */
-        if (g->now && !memcmp(g->now, bytes, size)) continue;
+        size_t shown = s->frame_bytes - (size_t)p * s->page_bytes;
+        if (g->now && !memcmp(g->now, bytes, shown < size ? shown : size)) continue;    /* a dump may pad anyhow */
         if (write_page(s, g, bytes, size, time)) goto undo;
         if (!raw_record(s, g->versions[g->length - 1].ref) && ensure_spare(s, g)) goto undo;
         s->changed[changed++] = p;

@@ -5,7 +5,8 @@ the used bytes of each, the length of each stream; then for each page of each st
 each its time and its record's reference.
 
 A dump may come from anywhere, so everything in it is checked before the first observation is read from it, down to
-every record: what is loaded can be read. Mirrors _dump.h, which leaves changes within records to the reader.
+every record: what is loaded can be read, in a time that its size accounts for. Mirrors _dump.h, and refuses exactly
+what that refuses.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from legroom.storing.reference_frames import BASE, UNKNOWN_WORK_BYTES, Frames, Versions
 from legroom.storing.reference_geometry import Geometry
-from legroom.storing.reference_records import STANDALONE, WORD, Arenas, Words, decode
+from legroom.storing.reference_records import PATCH, STANDALONE, WORD, Arenas, Words, decode
 
 MAGIC = b"LRS1"
 
@@ -48,33 +49,66 @@ def load_frames(geometry: Geometry, fd: int, index: bytes, arenas: Sequence[byte
     frames.lengths = words.take(geometry.n_streams)
     if any(length != 0 and not geometry.n_stack <= length < BASE for length in frames.lengths):
         raise ValueError("a stream that ends within its first observation")
-    checked: set[tuple[int, int, int]] = set()
+    refs, checked = _all_records(frames.arenas, geometry.page_bytes), set[tuple[int, bool, int]]()
     for pages, length in zip(frames.pages, frames.lengths, strict=True):
         for page in range(geometry.n_pages):
             pages[page] = words.take_versions(length)
-            _check_records(frames, pages[page], geometry.words_of(page), checked)
+            _check_records(frames, pages[page], geometry.words_of(page), refs, checked)
     words.end()
     for stream, length in enumerate(frames.lengths):
-        if length:
-            frames.recent[stream] = frames.read(stream, length - geometry.n_stack)
+        if length:  # cut to what is shown: padding may be anything in a dump
+            shown = geometry.observation(frames.read(stream, length - geometry.n_stack))
+            frames.recent[stream] = geometry.frames(shown)
     return frames
 
 
-def _check_records(frames: Frames, versions: Versions, n_words: int, checked: set[tuple[int, int, int]]) -> None:
+def _all_records(arenas: Arenas, page_bytes: int) -> set[int]:
+    """Return the references of all records, used or not.
+
+    Raises:
+        ValueError: something in the arenas is no record, or one that no store writes.
+    """
+    refs = set()
+    for ref, kind, size in arenas.records():
+        if kind > PATCH or size > page_bytes:
+            raise ValueError(f"a record of kind {kind} and {size} bytes where pages have {page_bytes}")
+        refs.add(ref)
+    return refs
+
+
+def _most_changes(n_words: int) -> int:
+    """Return a number of changes in a row that no store exceeds.
+
+    Each counts more than CHANGE_WORK_BYTES towards CHAIN_PAGES pages here, and at least a quarter of a page or ten
+    times as many bytes in the C core.
+    """
+    return 16 + WORD.itemsize * n_words // 16
+
+
+def _check_records(
+    frames: Frames, versions: Versions, n_words: int, refs: set[int], checked: set[tuple[int, bool, int]]
+) -> None:
     """Decode each record once, so that none can fail later, and remember the literals.
 
     Whether a change is well formed does not depend on what it changes: a page of zeros will do.
 
     Raises:
-        ValueError: a record is malformed, or stands alone where it should not, or the reverse.
+        ValueError: a record is malformed, or stands alone where it should not, or the reverse; or so many changes
+            follow each other that reading the last would take long.
     """
     zeros: Words = np.zeros(n_words, WORD)
+    n_changes = 0
     for flagged, ref in zip(versions.times, versions.refs, strict=True):
-        is_base = flagged & BASE
+        is_base = bool(flagged & BASE)
+        n_changes = 0 if is_base else n_changes + 1
+        if n_changes > _most_changes(n_words):
+            raise ValueError(f"{n_changes} changes in a row")
         if (ref, is_base, n_words) in checked:
             continue
+        if ref not in refs:
+            raise ValueError(f"no record begins at {ref}")
         kind, payload = frames.arenas.get(ref)
-        if bool(is_base) != (kind in STANDALONE):
+        if is_base != (kind in STANDALONE):
             raise ValueError(f"a record of kind {kind} in the wrong place")
         page = decode(kind, payload, zeros, n_words)
         if is_base:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -28,7 +28,7 @@ Words: TypeAlias = npt.NDArray[np.uint32]
 WORD = np.dtype("<u4")
 MAX_PAGE_BYTES = 32768  # a delta's run of words must fit into 15 bits
 ARENA_BYTES = 1 << 20
-MAX_UNITS = 1 << 32  # a reference has 32 bits
+MAX_UNITS = (1 << 32) - 2  # a reference has 32 bits, all of them set mean none to the C core
 MEMORY_PAGE_BYTES = 4096
 
 RAW, LZ4, CONST, DELTA, PATCH = range(5)
@@ -99,6 +99,8 @@ def apply_delta(before: Words, payload: bytes) -> Words:
     words, after = np.frombuffer(payload, WORD), before.copy()
     here = reached = 0
     while here < len(words):
+        if here + 1 == len(words):
+            raise ValueError("a delta that ends with a token, without a word")
         token = int(words[here])
         first, run = reached + (token & 0xFFFF), token >> 16
         n_words = 1 if run & FILL else run
@@ -131,7 +133,8 @@ def unpack_lz4(block: bytes, n_bytes: int, dictionary: bytes = b"") -> bytes:
             n_match += 4
             if not 0 < offset <= len(out) or len(out) + n_match > full:
                 raise ValueError("an LZ4 match that leads out of its page")
-            source = out[-offset:]  # a match may run on into what it writes: the source repeats
+            start = len(out) - offset
+            source = out[start : start + n_match]  # a match may run on into what it writes: the source repeats
             out += (source * (n_match // offset + 1))[:n_match]
     except IndexError:
         raise ValueError("an LZ4 block that ends too early") from None
@@ -195,6 +198,21 @@ class Arenas:
         self.blocks[-1] += record
         self.used[-1] += len(record)
         return ((len(self.blocks) - 1) * ARENA_BYTES + offset) // self.unit
+
+    def records(self) -> Iterator[tuple[int, int, int]]:
+        """Yield reference, kind and size of each record, in order.
+
+        Raises:
+            ValueError: an arena is anything but whole records, one after the other.
+            OSError: the file cannot be read.
+        """
+        for arena, used in enumerate(self.used):
+            offset = 0
+            while offset < used:
+                ref = (arena * ARENA_BYTES + offset) // self.unit
+                kind, payload = self.get(ref)
+                yield ref, kind, len(payload)
+                offset += -(-(4 + len(payload)) // self.unit) * self.unit
 
     def get(self, ref: int) -> tuple[int, bytes]:
         """Return kind and payload of a record.

@@ -8,6 +8,7 @@ Samples are made by SB3's own `_get_samples`: it finds a `Column` where it expec
 import time
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -118,6 +119,17 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
             micro_batch: yield each minibatch in parts of at most this size, one after the other (the last of a
                 minibatch may be smaller). Observations are decoded part by part, straight from storage.
         """
+        for _, parts in self.micro_batches(batch_size, micro_batch):
+            yield from parts
+
+    def micro_batches(
+        self, batch_size: int | None = None, micro_batch: int | None = None
+    ) -> Iterator[tuple[np.ndarray, Iterator[Any]]]:
+        """Yield for each minibatch the indices of all its samples, and what decodes it part by part, as `get` does.
+
+        The indices tell what is needed of the whole minibatch before its first part, as the mean of its advantages.
+        Parts are to be taken in order and completely: the next minibatch goes on where this one was left.
+        """
         assert self.full, ""
         if micro_batch is not None and micro_batch < 1:
             raise BadInput(f"micro_batch is {micro_batch}", hint="at least 1, or None for whole minibatches")
@@ -127,14 +139,12 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
             self._flatten()
             self.generator_ready = True
         batch_size = batch_size or n
-        micro_batch = min(micro_batch or batch_size, batch_size)
-        parts = [
-            indices[start : min(start + micro_batch, end)]
-            for batch in range(0, n, batch_size)
-            for end in (min(batch + batch_size, n),)
-            for start in range(batch, end, micro_batch)
-        ]
-        yield from self._read_ahead(parts)
+        size = min(micro_batch or batch_size, batch_size)
+        minibatches = [indices[start : start + batch_size] for start in range(0, n, batch_size)]
+        cut = [[whole[start : start + size] for start in range(0, len(whole), size)] for whole in minibatches]
+        samples = self._read_ahead([part for parts in cut for part in parts])
+        for whole, parts in zip(minibatches, cut, strict=True):
+            yield whole, islice(samples, len(parts))
 
     def _flatten(self) -> None:
         for name in FLATTENED:

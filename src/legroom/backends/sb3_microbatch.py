@@ -1,0 +1,76 @@
+"""Exact micro-batching: SB3 algorithms whose update passes a minibatch through the network in pieces.
+
+    model = with_micro_batch(PPO, 8)("CnnPolicy", env, batch_size=64)
+
+What autograd keeps for the backward pass is most of an update's memory and grows with the samples in one pass, so eight
+samples at a time need about an eighth. Unlike a smaller batch_size it does not change what is learned: the gradient is
+that of the whole minibatch, up to the rounding of sums (`sb3_microbatch_exact` says when). It costs time where small
+passes use the processor badly.
+
+Only an algorithm whose `train` is mirrored here can have it. A2C's batch is its rollout of a few steps; SAC's and TD3's
+updates are several coupled losses.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from sb3_contrib import MaskablePPO
+from stable_baselines3 import DQN, PPO
+
+from legroom.backends.sb3_microbatch_dqn import MicroBatchedDQN
+from legroom.backends.sb3_microbatch_exact import MicroBatch, check_sizes
+from legroom.backends.sb3_microbatch_ppo import MicroBatchedMaskablePPO, MicroBatchedPPO
+from legroom.errors import BadInput
+
+_MIXINS: dict[type, type] = {PPO: MicroBatchedPPO, MaskablePPO: MicroBatchedMaskablePPO, DQN: MicroBatchedDQN}
+_ALL_MIXINS = tuple(_MIXINS.values())
+
+
+@cache
+def microbatched(algorithm: type) -> type:
+    """Return the algorithm with an attribute `micro_batch`: None, a size, or [[from_update, size], ...].
+
+    `from_update` counts rollouts learned from (PPO, MaskablePPO) or gradient steps (DQN), from 0; before the first one
+    minibatches are whole. The attribute may be set on the class or, before learning, on a model.
+
+    Raises:
+        BadInput: the algorithm's update is not one that is mirrored here.
+    """
+    if issubclass(algorithm, _ALL_MIXINS):
+        return algorithm
+    for base, mixin in _MIXINS.items():
+        if issubclass(algorithm, base) and algorithm.train is base.train:  # type: ignore[attr-defined]
+            name = f"MicroBatched{algorithm.__name__}"
+            return type(name, (mixin, algorithm), {"__module__": __name__, "__doc__": mixin.__doc__})
+    names = ", ".join(base.__name__ for base in _MIXINS)
+    own = any(issubclass(algorithm, base) for base in _MIXINS)
+    what = "has a train() of its own" if own else "has no micro_batch"
+    raise BadInput(f"{algorithm.__name__} {what}: only {names} compute a minibatch in pieces", hint="leave it out")
+
+
+def with_micro_batch(algorithm: type, micro_batch: MicroBatch | None) -> type:
+    """Return the algorithm with this micro-batch for all models made of it.
+
+    Raises:
+        BadInput: it cannot have one, or `micro_batch` is no size.
+    """
+    check_sizes(micro_batch)
+    base = microbatched(algorithm)
+    return type(base.__name__, (base,), {"__module__": __name__, "__doc__": base.__doc__, "micro_batch": micro_batch})
+
+
+def apply_micro_batch(model: Any, micro_batch: MicroBatch | None) -> None:
+    """Give a model made of `microbatched(...)` another micro-batch, from its next update on.
+
+    Raises:
+        BadInput: the model's class has none, or `micro_batch` is no size.
+    """
+    check_sizes(micro_batch)
+    if not issubclass(type(model), _ALL_MIXINS):
+        name = type(model).__name__
+        raise BadInput(
+            f"this {name} was not made with micro_batch", hint=f"build it as with_micro_batch({name}, {micro_batch})"
+        )
+    model.micro_batch = micro_batch

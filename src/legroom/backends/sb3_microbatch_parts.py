@@ -1,0 +1,92 @@
+"""Minibatches in parts, straight from the buffers: the samples, and the random numbers, that SB3 itself would draw.
+
+A part is gathered (from lean storage: decoded) only when its turn comes, so a whole minibatch of observations never
+exists. What is drawn is decided by the buffer's own `get` or `sample`: for the moment of that call it hands out the
+indices it would otherwise make samples of. A buffer that can do better offers `micro_batches`, as lean rollouts do to
+decode ahead of time.
+
+Replay buffers also draw an environment per sample, while they make samples. NumPy's `randint` takes the same numbers
+from its generator in parts as at once (a test holds it to that), and nothing else draws in between.
+
+Mirrors `get` and `sample` of the buffers in stable-baselines3 and sb3-contrib 2.9.2; a test pins their source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
+from stable_baselines3.common.buffers import DictReplayBuffer, DictRolloutBuffer, ReplayBuffer, RolloutBuffer
+
+from legroom.errors import BadInput
+from legroom.storing.replay import LeanReplayBuffer
+
+# The ways of drawing that are known to end in `_get_samples(indices)`, on which cutting into parts relies.
+KNOWN_DRAWS = (
+    RolloutBuffer.get,
+    DictRolloutBuffer.get,
+    MaskableRolloutBuffer.get,
+    MaskableDictRolloutBuffer.get,
+    ReplayBuffer.sample,
+    DictReplayBuffer.sample,
+    LeanReplayBuffer.sample,
+)
+
+
+def refuse_unknown_buffer(buffer: Any) -> None:
+    """Raise where minibatches of this buffer cannot be had in parts.
+
+    Raises:
+        BadInput: it draws its samples in a way of its own, as hindsight replay does.
+    """
+    name = "get" if isinstance(buffer, RolloutBuffer) else "sample"
+    if not hasattr(buffer, "micro_batches") and getattr(type(buffer), name) not in KNOWN_DRAWS:
+        raise BadInput(
+            f"micro_batch: {type(buffer).__name__}.{name}() draws minibatches in a way of its own, not in parts",
+            hint="leave micro_batch out, or use SB3's or legroom's buffers",
+        )
+
+
+def rollout_parts(buffer: Any, batch_size: int, micro_batch: int) -> Iterator[tuple[np.ndarray, Iterator[Any]]]:
+    """Yield for each minibatch of a rollout the indices of its samples, and what makes them part by part."""
+    if hasattr(buffer, "micro_batches"):
+        yield from buffer.micro_batches(batch_size, micro_batch)
+        return
+    with _handing_out_indices(buffer):
+        minibatches = list(buffer.get(batch_size))
+    for whole in minibatches:
+        yield whole, (buffer._get_samples(part) for part in cut(whole, micro_batch))
+
+
+def replay_parts(buffer: Any, batch_size: int, micro_batch: int, env: Any) -> Iterator[Any]:
+    """Sample `batch_size` transitions and yield them part by part."""
+    if hasattr(buffer, "micro_batches"):
+        yield from buffer.micro_batches(batch_size, micro_batch, env)
+        return
+    with _handing_out_indices(buffer):
+        drawn = buffer.sample(batch_size, env=env)
+    if isinstance(drawn, tuple):  # a sampler of lean replay has chosen rows and environments
+        for rows, envs in zip(*(cut(each, micro_batch) for each in drawn), strict=True):
+            yield buffer.transitions(rows, envs, env=env)
+        return
+    for part in cut(drawn, micro_batch):
+        yield buffer._get_samples(part, env=env)
+
+
+def cut(indices: np.ndarray, size: int) -> list[np.ndarray]:
+    """Return the indices in parts of `size`; the last may be smaller."""
+    return [indices[start : start + size] for start in range(0, len(indices), size)]
+
+
+@contextmanager
+def _handing_out_indices(buffer: Any) -> Iterator[None]:
+    """While it lasts, the buffer returns indices where it would make samples of them."""
+    buffer._get_samples = lambda indices, env=None: indices
+    buffer.transitions = lambda rows, envs, env=None: (rows, envs)
+    try:
+        yield
+    finally:
+        del buffer._get_samples, buffer.transitions

@@ -1,0 +1,281 @@
+"""The training child: builds the run's environments and algorithm, learns, and leaves checkpoints behind.
+
+Everything heavy or foreign happens here, in a process of its own: torch, the libraries, the user's environment. The
+parent (`training.supervise`) gets one JSON line per event through a pipe; what the environment prints goes to the log.
+
+An *iteration boundary* is the moment before a rollout is collected, after the update that follows the previous one: the
+only moment at which an algorithm's state is complete without a half-filled rollout. `collect_rollouts` is wrapped to
+see it, because every callback of SB3 comes later: gSDE has drawn its noise by then, and resuming would draw it again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.type_aliases import RolloutReturn
+from stable_baselines3.common.vec_env import VecEnv
+
+from legroom.backends.env_make import EnvError
+from legroom.backends.sb3_evaluate import Evaluator
+from legroom.backends.sb3_items import measured_items
+from legroom.backends.sb3_logging import make_logger
+from legroom.backends.sb3_make import make_model, make_vec_env
+from legroom.backends.sb3_pictures import Pictures
+from legroom.backends.sb3_score import score_of
+from legroom.backends.sb3_state import capture, continue_learning, policy_arrays, restore, restore_log
+from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, LegroomError
+from legroom.model.run import Run
+from legroom.training.checkpoint import Checkpoint, Checkpoints, Pace, parameters_sha256
+from legroom.training.events import EventPipe
+from legroom.training.task import TrainTask
+
+PROGRESS_EVERY_S = 0.5
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Carry out the task file named on the command line; exit with the code that says how it ended."""
+    end_with_parent()
+    task = TrainTask.read(Path(sys.argv[1]))
+    with EventPipe(task.events_fd) as events:
+        sys.exit(_train(task, events))
+
+
+def _train(task: TrainTask, events: EventPipe) -> int:
+    trainer: Trainer | None = None
+    try:
+        trainer = Trainer(task, events)
+        return trainer.train()
+    except (LegroomError, EnvError) as refused:
+        events.send("refused", message=str(refused))
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        events.send("stopped", step=trainer.step if trainer else 0)
+        return EXIT_INTERRUPTED
+    except Exception as failed:  # the user's environment or network: whatever it raises ends the run, with its words
+        text = traceback.format_exc()
+        sys.stderr.write(text)
+        events.send(
+            "failed",
+            message=f"{type(failed).__name__}: {failed}",
+            traceback=text,
+            step=trainer.step if trainer else 0,
+            is_memory=isinstance(failed, MemoryError | torch.OutOfMemoryError),
+        )
+        return EXIT_TRAINING_FAILED
+    finally:
+        if trainer is not None:
+            trainer.close()
+
+
+class Trainer:
+    """One training from start or checkpoint to its end."""
+
+    def __init__(self, task: TrainTask, events: EventPipe) -> None:
+        self.task, self.events = task, events
+        self.run: Run = task.run
+        self.out = Path(task.out)
+        self.iteration = 0
+        self._stops = 0  # how often we were asked to stop
+        self._model: BaseAlgorithm | None = None
+        signal.signal(signal.SIGINT, self._asked_to_stop)
+        signal.signal(signal.SIGTERM, self._asked_to_stop)
+        self.checkpoints = Checkpoints(self.out, keep=task.keep)
+        self.pace = Pace()
+        self.env: VecEnv = make_vec_env(self.run)
+        self.model = self._model = make_model(self.run, self.env, task.device)
+        self.env = self.model.get_env() or self.env  # with SB3's own wrappers around it (VecTransposeImage)
+        self.exact, self.why_not_exact = True, ""
+        checkpoint = self._resume() if task.resume else None
+        self.resumed_from = checkpoint.step if checkpoint else 0
+        self.model.set_logger(make_logger(self.out, resumed_from=self.resumed_from))
+        if checkpoint is not None:
+            restore_log(self.model, checkpoint)
+        self.evaluator = Evaluator(self.run, self.model, events) if self.run.eval is not None else None
+        self.pictures = Pictures(self.env, self.out, task.pictures_every, events) if task.pictures_every else None
+        self._hook_boundaries()
+
+    @property
+    def step(self) -> int:
+        return self._model.num_timesteps if self._model is not None else 0
+
+    def train(self) -> int:
+        """Learn until the total is reached or somebody asks to stop; return the exit code."""
+        began = time.monotonic()
+        total = self.task.total_timesteps
+        self.events.send("started", step=self.step, total=total, seed=self.run.seed, resumed_from=self.resumed_from)
+        reporter = _Reporter(self.events, total, lambda: self.iteration)
+        continue_learning(self.model, total, reporter, log_interval=self._log_interval())
+        finished = self.step >= total
+        self._checkpoint()
+        self.events.send(
+            "ended",
+            status="finished" if finished else "stopped",
+            step=self.step,
+            parameters_sha256=parameters_sha256(policy_arrays(self.model)),
+            exact=self.exact,
+            why_not_exact=self.why_not_exact,
+            seconds=time.monotonic() - began,
+            items=measured_items(self.model, self.env),
+            gpu_peak_nbytes=_gpu_peak(self.model),
+            score=score_of(self.run, self.model, self.env, finished=finished),
+        )
+        return EXIT_GOOD if finished else EXIT_INTERRUPTED
+
+    def close(self) -> None:
+        """Let go of the environments; nothing of it may hide how the training ended."""
+        with suppress(Exception):
+            self.env.close()
+        if self.evaluator is not None:
+            with suppress(Exception):
+                self.evaluator.close()
+
+    def _resume(self) -> Checkpoint | None:
+        checkpoint = self.checkpoints.latest()
+        for path, reason in self.checkpoints.damaged:
+            self.events.send("say", text=f"checkpoint {path.name} cannot be used: {reason}")
+        if checkpoint is None:
+            self.events.send("say", text=f"no good checkpoint in {self.out}: starting over")
+            return None
+        unlike = restore(self.model, checkpoint)
+        self.pace.written_at_step = checkpoint.step
+        kept = checkpoint.data.get("legroom", {})
+        self.iteration = int(kept.get("iteration", 0))
+        self.why_not_exact = str(kept.get("why_not_exact", "")) or unlike
+        self.exact = not self.why_not_exact
+        how = "exact" if self.exact else f"approximate: {self.why_not_exact}"
+        self.events.send("say", text=f"resuming from step {checkpoint.step:,} ({how})")
+        return checkpoint
+
+    def _hook_boundaries(self) -> None:
+        model: Any = self.model
+        collect: Callable[..., Any] = model.collect_rollouts
+        on_policy = isinstance(model, OnPolicyAlgorithm)
+
+        def collect_rollouts(*args: Any, **kwargs: Any) -> Any:
+            if self.iteration_boundary():
+                return False if on_policy else RolloutReturn(0, 0, continue_training=False)
+            if on_policy:
+                self.events.send("phase", phase="collect", step=self.step)
+            result = collect(*args, **kwargs)
+            if on_policy:
+                self.events.send("phase", phase="update", step=self.step)
+            self.iteration += 1
+            return result
+
+        model.collect_rollouts = collect_rollouts
+
+    def iteration_boundary(self) -> bool:
+        """Do what is done between iterations and return whether to stop."""
+        if self._stops:
+            return True
+        if self.iteration and self._checkpoint_is_due():
+            self._checkpoint()
+        if self.evaluator is not None:
+            self.evaluator.at_boundary()
+        if self.pictures is not None:
+            self.pictures.at_boundary(self.iteration)
+        every = self.run.memory.empty_cache_every
+        if every and self.iteration % every == 0 and self.model.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return False
+
+    def _checkpoint_is_due(self) -> bool:
+        every = self.task.checkpoint_every
+        if every is None and not isinstance(self.model, OnPolicyAlgorithm):
+            every = 10_000  # replay makes them large, though only what is new is written
+        return self.pace.is_due(self.step, every=every)
+
+    def _checkpoint(self) -> None:
+        if self.pace.written_at_step == self.step:
+            return
+        self.events.send("phase", phase="checkpoint", step=self.step)
+        with self.pace.writing(self.step):
+            state = capture(self.model, previous=self.checkpoints.newest_path())
+            self.exact, self.why_not_exact = state.exact, state.why_not_exact
+            kept = {"iteration": self.iteration, "why_not_exact": state.why_not_exact}
+            path = self.checkpoints.write(
+                self.step, state.tensors, {**state.data, "legroom": kept}, link=state.link, files=state.files
+            )
+        self.events.send("checkpoint", step=self.step, path=str(path), seconds=self.pace.last_seconds)
+
+    def _asked_to_stop(self, number: int, frame: Any) -> None:
+        self._stops += 1
+        if self._stops > 1 or self._model is None:
+            raise KeyboardInterrupt
+        self.events.send("stopping", step=self.step)
+
+    def _log_interval(self) -> int:
+        return 1 if isinstance(self.model, OnPolicyAlgorithm) else 4  # SB3's own defaults
+
+
+class _Reporter(BaseCallback):
+    """Tells the parent how far training is, at most twice a second."""
+
+    def __init__(self, events: EventPipe, total: int, iteration: Callable[[], int]) -> None:
+        super().__init__()
+        self._events, self._total, self._iteration = events, total, iteration
+        self._began = self._told = time.monotonic()
+        self._began_at = 0
+
+    def _on_training_start(self) -> None:
+        self._began, self._began_at = time.monotonic(), self.model.num_timesteps
+
+    def _on_step(self) -> bool:
+        now = time.monotonic()
+        if now - self._told >= PROGRESS_EVERY_S:
+            self._told = now
+            self._tell(now)
+        return True
+
+    def _on_rollout_end(self) -> None:
+        if isinstance(self.model, OnPolicyAlgorithm):
+            self._tell(time.monotonic())
+
+    def _tell(self, now: float) -> None:
+        episodes = self.model.ep_info_buffer or ()
+        seconds = max(now - self._began, 1e-9)
+        self._events.send(
+            "progress",
+            timesteps=self.model.num_timesteps,
+            total=self._total,
+            iteration=self._iteration(),
+            phase="collect",
+            steps_per_s=(self.model.num_timesteps - self._began_at) / seconds,
+            reward_mean=float(np.mean([episode["r"] for episode in episodes])) if episodes else None,
+            episode_length_mean=float(np.mean([episode["l"] for episode in episodes])) if episodes else None,
+            seconds=seconds,
+            gpu_nbytes=_gpu_now(self.model),
+        )
+
+
+def end_with_parent() -> None:
+    """Have this process asked to stop, with a checkpoint, when its parent is gone; Linux alone offers that."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def _gpu_now(model: BaseAlgorithm) -> int | None:
+    return torch.cuda.memory_reserved(model.device) if model.device.type == "cuda" else None
+
+
+def _gpu_peak(model: BaseAlgorithm) -> int | None:
+    return torch.cuda.max_memory_reserved(model.device) if model.device.type == "cuda" else None
+
+
+if __name__ == "__main__":
+    main()

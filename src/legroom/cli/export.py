@@ -1,0 +1,41 @@
+"""`legroom export DIR model.zip`: a run's checkpoint as the archive that Stable-Baselines3 loads."""
+
+from __future__ import annotations
+
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from legroom import training
+from legroom.cli import options
+from legroom.rendering.console import say
+from legroom.units import format_size
+
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+
+
+def run(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder, or one of its checkpoints.")],
+    archive: Annotated[Path, typer.Argument(metavar="MODEL.ZIP", help="The file to write.")],
+    force: Force = False,
+    json: options.Json = False,
+) -> None:
+    """The last good checkpoint of a run as Stable-Baselines3's archive.
+
+    \b
+    legroom export runs/first model.zip
+    legroom export runs/first/checkpoints/step-000000012288 model.zip --force
+    """
+    exported = training.export_sb3(directory, archive, force=force)
+    if json:
+        facts = {"archive": str(exported.path), "algo": exported.algorithm, "timesteps": exported.step}
+        say(dumps({"legroom": 1, **facts, "nbytes": exported.nbytes, "notes": exported.notes}, indent=2))
+        return
+    size = format_size(exported.nbytes)
+    say(
+        f"{exported.path}: {exported.algorithm} after {exported.step:,} steps, {size}; {exported.algorithm}.load reads it"
+    )
+    for note in exported.notes:
+        say(f"note: {note}")

@@ -1,0 +1,40 @@
+"""`legroom import model.zip DIR --trust`: an archive of Stable-Baselines3 as a run's folder to go on with."""
+
+from __future__ import annotations
+
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from legroom import training
+from legroom.cli import options
+from legroom.cli.export import Force
+from legroom.rendering.console import say
+
+
+def run(
+    archive: Annotated[Path, typer.Argument(metavar="MODEL.ZIP", help="What model.save() of SB3 wrote.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The run's folder to make.")],
+    trust: Annotated[bool, typer.Option("--trust", help="Loading an archive runs what it says: you know it.")] = False,
+    algo: Annotated[str | None, typer.Option(metavar="NAME", help="Where the archive does not make it clear.")] = None,
+    force: Force = False,
+    json: options.Json = False,
+) -> None:
+    """A run's folder, with one checkpoint, made of Stable-Baselines3's archive.
+
+    Archives are programs as much as data, hence --trust. Going on from one is approximate: it holds no environments.
+
+    \b
+    legroom import model.zip runs/old --trust
+    legroom train run.yaml --resume --out runs/old --timesteps 2000000
+    """
+    imported = training.import_sb3(archive, directory, trust, force=force, algorithm=algo)
+    if json:
+        facts = {"out": str(imported.path), "algo": imported.algorithm, "timesteps": imported.step}
+        facts |= {"resume": "approximate", "parameters_sha256": imported.parameters_sha256}
+        say(dumps({"legroom": 1, **facts}, indent=2))
+        return
+    say(f"{imported.path}: {imported.algorithm} after {imported.step:,} steps")
+    say(f"go on with: legroom train RUN --resume --out {imported.path}")

@@ -1,0 +1,272 @@
+"""`legroom train RUN`: trains for real, with every free saving, and says what it really took."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from json import dumps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from legroom.catalog import load
+from legroom.cli import options
+from legroom.cli.overrides import split_settings
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from legroom.fitting.free import with_free_savings
+from legroom.fitting.same_learning import fit_same_learning
+from legroom.model.footprint import Footprint
+from legroom.model.machine import Machine
+from legroom.model.progress import Progress
+from legroom.model.run import Run
+from legroom.model.verdict import Budget, fits
+from legroom.predicting.predict import add_up, choose_device, gather
+from legroom.probing import probe
+from legroom.reading import read
+from legroom.rendering.console import say, status
+from legroom.rendering.outcome import outcome_text
+from legroom.rendering.training import display_for
+from legroom.training.folder import LOG, Predicted, RunFolder
+from legroom.training.progress_log import read_progress
+from legroom.training.train import Ended, Training, is_finished, train, turned_knobs
+from legroom.units import format_size
+
+
+def run(
+    target: Annotated[str, typer.Argument(metavar="RUN", help="mine:ultra_light, run.yaml, ppo.yml:CartPole-v1")],
+    timesteps: Annotated[
+        int | None, typer.Option(min=1, help="Environment steps in total, also with --resume.")
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="cpu|cuda|auto", help="Where the networks are.")] = "",
+    data: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The workload's data (env.kwargs.data), e.g. a block model.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Default: the run's, or a random one.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/NAME-TIMESTAMP.")] = None,
+    visualization: Annotated[
+        bool, typer.Option("--visualization/--headless", help="Pictures of the workload every 10 iterations.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last good checkpoint in --out.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="As the library does it: no savings of legroom's.")] = False,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Steps between checkpoints; default: by time.")
+    ] = None,
+    ram: options.Ram = None,
+    vram: options.Vram = None,
+    like: options.Like = None,
+    settings: options.Settings = None,
+    json: options.Json = False,
+) -> int:
+    """Train a run, with every saving that costs nothing; checkpoints, logs and charts go to --out.
+
+    Exit code 1: it does not fit (says the command that does). 4: the training failed. 130: stopped, checkpoint written.
+
+    \b
+    legroom train mine:ultra_light
+    legroom train mine:full --timesteps 8192 --set memory.micro_batch=8
+    legroom train run.yaml --out runs/first --seed 1
+    legroom train run.yaml --out runs/first --resume --timesteps 2000000
+    legroom train ppo.yml:CartPole-v1 --plain
+    """
+    if resume and out is None:
+        raise BadInput("--resume goes on in a folder", hint="--out DIR says which")
+    written = read(target, overrides=split_settings(settings or []), like=like)
+    asked = _asked(written, timesteps, device, data, seed)
+    if asked.backend != "sb3":
+        raise BadInput(f"{asked.name}: runs of backend {asked.backend} cannot be trained yet", path=asked.source)
+    folder = RunFolder(out) if out is not None else RunFolder.default(asked)
+    folder.check(resume=resume)
+    if resume and is_finished(folder, asked.total_timesteps):
+        return _already(folder, json)
+    training = _resumed(asked, folder) if resume else None
+    if training is None:
+        machine = probe()
+        budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve="0%")
+        fitted = _fitted(asked, machine, budget, plain=plain, quiet=json)
+        if fitted is None:
+            return EXIT_FINDINGS
+        trained, footprint = fitted
+        trained = trained if trained.seed is not None else trained.replace(seed=secrets.randbelow(2**31))
+        training = Training(
+            asked, trained, folder, footprint.device, Predicted.of(footprint), versions=machine.versions
+        )
+    training = replace(
+        training,
+        written_timesteps=written.total_timesteps,
+        resume=resume,
+        checkpoint_every=checkpoint_every,
+        pictures=visualization,
+    )
+    return _train(training, target, json)
+
+
+def _asked(run: Run, timesteps: int | None, device: str, data: Path | None, seed: int | None) -> Run:
+    """Return the run with what the options say laid over it."""
+    if timesteps is not None:
+        run = run.replace(total_timesteps=timesteps)
+    if run.total_timesteps is None:
+        raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
+    if device not in ("", "cpu", "cuda", "auto"):
+        raise BadInput(f"--device {device!r} is none", hint="cpu, cuda or auto")
+    if device:
+        run = run.replace(device=device)
+    if seed is not None:
+        run = run.replace(seed=seed)
+    if data is not None:
+        if not data.is_file():
+            raise BadInput("no such file", path=data, hint="--data FILE")
+        # its size decides the spaces, so declared ones no longer count
+        kwargs = {**run.env.kwargs, "data": str(data.absolute())}
+        run = run.replace(env=run.env.model_copy(update={"kwargs": kwargs, "spaces": None}))
+    return run
+
+
+def _resumed(asked: Run, folder: RunFolder) -> Training | None:
+    """Return the training that the folder holds, to go on with; None where there is none yet."""
+    kept = folder.run()
+    if kept is None:
+        return None
+    predicted = folder.predicted()
+    run = kept.replace(total_timesteps=asked.total_timesteps, checkpoint=asked.checkpoint or kept.checkpoint)
+    for part in ("algo", "policy", "hyperparams"):
+        if getattr(asked, part) != getattr(kept, part):
+            raise BadInput(
+                f"was begun with another {part}: {getattr(kept, part)}",
+                path=folder.path,
+                hint="resume with the run it was begun with, or start anew in another --out",
+            )
+    if asked.seed is not None and asked.seed != kept.seed:
+        raise BadInput(f"was begun with seed {kept.seed}, not {asked.seed}", path=folder.path, hint="leave --seed out")
+    device = "cuda" if predicted is not None and predicted.gpu is not None else "cpu"
+    return Training(asked, run, folder, device, predicted)
+
+
+def _fitted(asked: Run, machine: Machine, budget: Budget, *, plain: bool, quiet: bool) -> tuple[Run, Footprint] | None:
+    """Return the run as it will be trained and its footprint; None when it does not fit and no change was agreed to."""
+    if asked.device == "cuda" and not machine.gpus:
+        raise BadInput("--device cuda: this machine shows no GPU", path=asked.source, hint="--device cpu")
+    where = choose_device(asked, machine)
+
+    def look(one: Run) -> tuple[Run, Any]:
+        return gather(one, machine, device=where, probe_env=not plain)
+
+    with status(f"predicting {asked.name}", show=not quiet):
+        known, evidence = look(asked)
+        chosen = known if plain else with_free_savings(known, evidence)
+        footprint = add_up(chosen, evidence)
+    if fits(footprint, budget) is not False:
+        return chosen, footprint
+    with status(f"{asked.name} does not fit; looking for a way that learns the same", show=not quiet):
+        offer = fit_same_learning(chosen, budget, lambda one: add_up(*look(one)))
+    place, peak, have = "host", footprint.host, budget.ram or 0
+    if footprint.gpu is not None and peak.high <= have:
+        place, peak, have = "GPU", footprint.gpu, budget.vram or 0
+    head = f"{asked.name} needs {format_size(peak.high)} of {place} memory and {format_size(have)} are there"
+    if offer is None:
+        sys.stderr.write(f"legroom: {head}; a smaller n_steps, batch_size or n_envs changes what is learned\n")
+        return None
+    fitted, smaller = offer
+    knobs = turned_knobs(chosen, fitted)
+    sys.stderr.write(
+        f"legroom: {head}; with {_words(knobs)} it needs {format_size(smaller.host.high)}, same learning\n"
+    )
+    if sys.stdin.isatty() and sys.stderr.isatty() and not quiet and typer.confirm("Train so?", default=True, err=True):
+        return fitted, smaller
+    sys.stderr.write(f"legroom: {_command(knobs)}\n")
+    return None
+
+
+def _words(knobs: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in knobs.items() if value is not None)
+
+
+def _command(knobs: dict[str, Any]) -> str:
+    """Return the command that was given, with the knobs turned."""
+    turned = [part for name, value in knobs.items() if value is not None for part in ("--set", f"{name}={value}")]
+    return shlex.join(["legroom", *sys.argv[1:], *turned])
+
+
+def _train(training: Training, target: str, json: bool) -> int:
+    run, predicted, folder = training.run, training.predicted, training.folder
+    machine = probe()
+    display = display_for(
+        sys.stderr,
+        run.name,
+        run.total_timesteps or 0,
+        host_predicted=predicted.host if predicted else None,
+        host_limit=machine.available,
+        gpu_predicted=predicted.gpu if predicted else None,
+        gpu_limit=machine.gpus[0].free if machine.gpus else None,
+    )
+    with display:
+        knobs = turned_knobs(training.asked, run)
+        display.say(f"training {run.name} in {folder.path}" + (f", with {_words(knobs)}" if knobs else ""))
+        ended = train(training, display)
+    _draw(ended, training, machine)
+    _report(ended, training, target, json)
+    return ended.exit_code
+
+
+def _draw(ended: Ended, training: Training, machine: Machine) -> None:
+    """Draw memory and reward over time beside the logs."""
+    predicted, path = training.predicted, training.folder.path
+    progress = _whole_progress(path) or ended.story.progress
+    for suffix in (".svg", ".png"):
+        if ended.story.samples:
+            load("rendering.memory_chart")(
+                ended.story.samples,
+                predicted.host if predicted else None,
+                machine.available,
+                path / f"memory{suffix}",
+                predicted.at_host_peak if predicted else (),
+                gpu_predicted=predicted.gpu if predicted else None,
+                gpu_limit=machine.gpus[0].free if machine.gpus else None,
+                title=training.run.name,
+            )
+        if progress:
+            load("rendering.reward_chart")(progress, path / f"reward{suffix}", title=training.run.name)
+
+
+def _whole_progress(folder: Path) -> Sequence[Progress]:
+    """Return what was logged in all sessions of the training."""
+    return read_progress(folder / "progress.csv") if (folder / "progress.csv").exists() else ()
+
+
+def _report(ended: Ended, training: Training, target: str, json: bool) -> None:
+    outcome, end, folder = ended.outcome, ended.story.end, training.folder.path
+    if outcome.status == "failed":
+        # without a last word there is only what Python wrote while it went down
+        sys.stderr.write(end.get("traceback") or _log_tail(folder / LOG))
+        step = ended.story.checkpoint_step
+        way = f"resume from step {step:,} with --resume --out {folder}" if step else "there is no checkpoint yet"
+        sys.stderr.write(f"legroom: {outcome.error} ({way}; log: {folder / 'train.log'})\n")
+    if json:
+        say(dumps(outcome.to_json(), indent=2))
+    else:
+        progress = _whole_progress(folder)
+        say(outcome_text(outcome, run=target, directory=folder, progress=progress, reminder=_reminder(training)))
+
+
+def _log_tail(path: Path, lines: int = 15) -> str:
+    text = path.read_text(errors="replace") if path.exists() else ""
+    return "".join(line + "\n" for line in text.splitlines()[-lines:])
+
+
+def _reminder(training: Training) -> str:
+    """Return the options that a resume needs again."""
+    total = training.run.total_timesteps
+    return f"--timesteps {total}" if total != training.written_timesteps else ""
+
+
+def _already(folder: RunFolder, json: bool) -> int:
+    outcome = folder.outcome()
+    assert outcome is not None
+    if json:
+        say(dumps(outcome.to_json(), indent=2))
+    else:
+        say(f"{folder.path} is finished ({outcome.timesteps:,} steps); a larger --timesteps goes on")
+    return EXIT_GOOD

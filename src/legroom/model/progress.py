@@ -1,0 +1,122 @@
+"""What a training says about itself while it runs, as one JSON object per line.
+
+The training is a child process: it cannot hand over objects, and what it writes has to be readable by whoever watches,
+also when a reward is not a number yet. JSON has no NaN, so a figure that is not finite travels as null.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+from legroom.errors import BadInput
+
+TrainingPhase = Literal["start", "collect", "update", "checkpoint", "evaluate"]
+PHASES: tuple[str, ...] = get_args(TrainingPhase)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training is.
+
+    Args:
+        timesteps: environment steps so far, those before a resume included.
+        total: the steps it is to make in all.
+        iteration: rounds of collecting and updating begun so far; a new number means that the one before is complete.
+        seconds: since the training began; a resume may count on or begin at 0, only differences are used.
+        extra: further figures for the log, as `train/loss`.
+    """
+
+    timesteps: int
+    total: int
+    iteration: int
+    phase: TrainingPhase
+    steps_per_s: float
+    reward_mean: float | None
+    episode_length_mean: float | None
+    seconds: float
+    extra: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data that `json.dumps` takes with `allow_nan=False`."""
+        data = {key: _or_none(value) for key, value in asdict(self).items()}
+        return {"kind": "progress"} | data | {"extra": {key: _or_none(value) for key, value in self.extra.items()}}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Progress:
+        """Return the progress that plain data describes; keys it does not know are skipped.
+
+        Raises:
+            BadInput: a figure is missing or is none.
+        """
+        extra = _get(data, "extra", dict, {})
+        return cls(
+            timesteps=_get(data, "timesteps", int),
+            total=_get(data, "total", int),
+            iteration=_get(data, "iteration", int, 0),
+            phase=_phase(data),
+            steps_per_s=_number(data, "steps_per_s"),
+            reward_mean=_number_or_none(data, "reward_mean"),
+            episode_length_mean=_number_or_none(data, "episode_length_mean"),
+            seconds=_number(data, "seconds"),
+            extra={str(key): _number(extra, key) for key in extra},
+        )
+
+
+@dataclass(frozen=True)
+class MemorySample:
+    """Memory of the whole process tree at one moment of a training; `gpu_nbytes` is None where it uses no GPU."""
+
+    seconds: float
+    host_nbytes: int
+    gpu_nbytes: int | None
+    phase: TrainingPhase
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data that `json.dumps` takes with `allow_nan=False`."""
+        return {"kind": "memory"} | {key: _or_none(value) for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> MemorySample:
+        """Return the sample that plain data describes.
+
+        Raises:
+            BadInput: a figure is missing or is none.
+        """
+        gpu = None if data.get("gpu_nbytes") is None else _get(data, "gpu_nbytes", int)
+        return cls(_number(data, "seconds"), _get(data, "host_nbytes", int), gpu, _phase(data))
+
+
+def finite(value: float | None) -> float | None:
+    """Return the number, None where there is none: NaN and infinity say as little as nothing does."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _or_none(value: Any) -> Any:
+    if hasattr(value, "item"):  # NumPy's numbers know themselves as plain ones
+        value = value.item()
+    return finite(value) if isinstance(value, float) else value
+
+
+def _get(data: dict[str, Any], key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
+    value = data.get(key, default)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise BadInput(f"progress of a training: {key} is {value!r}")
+    return value
+
+
+def _number_or_none(data: dict[str, Any], key: str) -> float | None:
+    return finite(None if data.get(key) is None else float(_get(data, key, (int, float))))
+
+
+def _number(data: dict[str, Any], key: str) -> float:
+    value = _number_or_none(data, key)
+    return math.nan if value is None else value
+
+
+def _phase(data: dict[str, Any]) -> Any:
+    phase = data.get("phase")
+    if phase not in PHASES:
+        raise BadInput(f"progress of a training: phase is {phase!r}", hint=f"one of {', '.join(PHASES)}")
+    return phase

@@ -1,0 +1,155 @@
+"""The end of a training as text: how it ended, predicted against measured memory, reward, and the commands to go on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from legroom.model.outcome import MeasuredItem, MeasuredPeak, Outcome
+from legroom.model.progress import Progress, finite
+from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.pace import duration_text, number_text
+from legroom.units import format_size
+
+CLOSE, FAR = 0.10, 0.25  # differences shown as good, and as a miss
+_STATUS = {"finished": "green", "stopped": "yellow", "failed": "bold red"}
+_RESUME = {
+    "exact": "to the bit as if it had never stopped",
+    "approximate": "approximately, since the environment cannot give its state",
+}
+_CONTENTS = (
+    ("outcome.json", "this outcome"),
+    ("progress.csv", "every figure over time"),
+    ("memory.svg", "memory over time, with the prediction"),
+    ("reward.svg", "reward over time"),
+    ("tensorboard", "tensorboard --logdir"),
+    ("pictures", "pictures of the workload"),
+    ("checkpoints", "to go on from"),
+)
+
+
+def outcome_text(
+    outcome: Outcome, directory: Path, *, run: str = "", progress: Sequence[Progress] = (), reminder: str = ""
+) -> Iterator[Part]:
+    """Yield the report of a training.
+
+    Args:
+        directory: where the training wrote.
+        run: the name or the file of the run, as the user gave it.
+        progress: all of it, those before a resume included, for the reward before and after.
+        reminder: options to repeat in the command that goes on, as `--timesteps 5000`.
+    """
+    yield Styled(_headline(outcome, run or str(directory)), _STATUS[outcome.status])
+    if outcome.error:
+        yield Styled(outcome.error, "bold red")
+    yield ""
+    yield _peak_table(outcome)
+    if any(item.measured is not None for item in outcome.items):
+        yield ""
+        yield _item_table(outcome.items)
+        if alone := sum(item.measured is None for item in outcome.items):
+            yield Styled(f"{alone} further item{'s' * (alone > 1)} cannot be measured alone", "dim")
+    yield from _attempt_lines(outcome)
+    results = [*_reward_rows(progress), *_score_rows(outcome)]
+    if results:
+        yield ""
+        table = Table(["", "", ""], "lrw")
+        for row in results:
+            table.add(*row)
+        yield table
+    yield ""
+    yield from _closing_table(outcome, run, directory, reminder)
+
+
+def _headline(outcome: Outcome, run: str) -> str:
+    took = f" in {duration_text(outcome.seconds)}" if outcome.seconds > 0 else ""
+    return f"{run}: {outcome.status} after {outcome.timesteps:,} steps{took}"
+
+
+def _peak_table(outcome: Outcome) -> Table:
+    table = Table(["peak memory", "predicted", "measured", "difference"], "lrrr")
+    for name, peak in (("host", outcome.peaks.host), ("GPU", outcome.peaks.gpu)):
+        if peak is not None:
+            table.add(name, *_against(peak), style="bold")
+    return table
+
+
+def _item_table(items: Sequence[MeasuredItem]) -> Table:
+    table = Table(["item", "predicted", "measured", "difference"], "lrrr")
+    for item in sorted(items, key=lambda item: -(item.measured or 0)):
+        if item.measured is not None:
+            table.add(item.name, *_against(item))
+    return table
+
+
+def _against(pair: MeasuredPeak | MeasuredItem) -> tuple[str, str, Styled]:
+    measured = "–" if pair.measured is None else format_size(pair.measured)
+    if pair.predicted is None:
+        return "–", measured, Styled("–")
+    return format_size(pair.predicted), measured, _difference(pair.predicted, pair.measured)
+
+
+def _difference(predicted: int, measured: int | None) -> Styled:
+    """Return by how much the measured is more or less than predicted."""
+    if measured is None or predicted == 0:
+        return Styled("–")
+    share = measured / predicted - 1
+    style = "green" if abs(share) <= CLOSE else "yellow" if abs(share) <= FAR else "red"
+    return Styled(f"{share:+.1%}" if abs(share) >= 0.0005 else "0.0%", style)
+
+
+def _attempt_lines(outcome: Outcome) -> Iterator[Part]:
+    """Yield a line per attempt where there was more than one, or where knobs were turned."""
+    if len(outcome.attempts) < 2 and not any(attempt.knobs for attempt in outcome.attempts):
+        return
+    yield ""
+    for number, attempt in enumerate(outcome.attempts, 1):
+        knobs = ", ".join(f"{name}: {_shown(value)}" for name, value in attempt.knobs.items())
+        label = f"attempt {number}: " if len(outcome.attempts) > 1 else ""
+        yield f"{label}{attempt.reason}" + (f" ({knobs})" if knobs else "")
+
+
+def _reward_rows(progress: Sequence[Progress]) -> list[tuple[str, ...]]:
+    known = [(p.timesteps, reward) for p in progress if (reward := finite(p.reward_mean)) is not None]
+    if not known:
+        return []
+    (began, first), (ended, last) = known[0], known[-1]
+    rows: list[tuple[str, ...]] = [("reward before", number_text(first), f"mean of the episodes at step {began:,}")]
+    if ended > began:
+        rows.append(("reward after", number_text(last), f"at step {ended:,}"))
+    return rows
+
+
+def _score_rows(outcome: Outcome) -> list[tuple[str, ...]]:
+    return [(name.replace("_", " "), _shown(value)) for name, value in outcome.score.items()]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "–" if value is None else number_text(value) if isinstance(value, float) else str(value)
+
+
+def _closing_table(outcome: Outcome, run: str, directory: Path, reminder: str) -> Iterator[Part]:
+    table = Table(["", ""], "lw")
+    for name, what in _CONTENTS:
+        if (directory / name).exists():
+            table.add(f"{directory / name}", what)
+    if table.rows:
+        yield table
+        yield ""
+    where = shlex.quote(str(directory))
+    if outcome.parameters_sha256:
+        yield f"parameters (SHA-256) {outcome.parameters_sha256}"
+    if outcome.status == "finished":
+        yield "to use the policy with SB3:"
+        yield Styled(f"  legroom export {where} model.zip", "cyan")
+    elif outcome.resume is None:
+        yield Styled("there is no checkpoint to go on from", "yellow")
+    else:
+        yield f"to go on, {_RESUME[outcome.resume]}:"
+        command = ("  legroom train", shlex.quote(run) if run else "RUN", reminder, "--out", where, "--resume")
+        yield Styled(" ".join(filter(None, command)), "cyan")

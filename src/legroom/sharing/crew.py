@@ -1,0 +1,125 @@
+"""All workers of one vector environment: asked together, closed together.
+
+Separate from the VecEnv so that a finalizer can close the workers of a VecEnv that was forgotten: it holds the crew and
+not the VecEnv.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from legroom.errors import BadInput
+from legroom.sharing.failures import name_envs, raise_failure
+from legroom.sharing.messages import Answer
+from legroom.sharing.process import WorkerProcess
+from legroom.sharing.slots import anonymous_file
+
+CLOSE_WITHIN_S = 2.0  # for the environments to close themselves; then their processes are killed
+NOT_THE_USER = (str(Path(__file__).parent), str(Path(weakref.__file__)), "stable_baselines3", "sb3_contrib")
+
+
+class Crew:
+    """The workers, in the order of their environments.
+
+    Attributes:
+        shared: descriptor of the memory they share; its size is set once the spaces are known.
+    """
+
+    def __init__(self, n_envs: int, envs_per_worker: int) -> None:
+        self._owner_pid = os.getpid()
+        self._noted: set[str] = set()
+        self.closed = False
+        self.shared = anonymous_file("legroom-observations")
+        self.workers: list[WorkerProcess] = []
+        try:
+            for first in range(0, n_envs, envs_per_worker):
+                envs = range(first, min(first + envs_per_worker, n_envs))
+                self.workers.append(WorkerProcess(envs, self.shared))
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, messages: Mapping[WorkerProcess, bytes]) -> list[Answer]:
+        """Send each worker its message and return their answers in that order.
+
+        Raises:
+            WorkerDied: one of the workers is gone.
+            Exception: the first environment's exception, of those that had one.
+        """
+        self.send(messages)
+        return [answer or Answer() for answer in self.receive(messages)]
+
+    def send(self, messages: Mapping[WorkerProcess, bytes]) -> None:
+        """Send each worker its message.
+
+        Raises:
+            BadInput: they were closed.
+            WorkerDied: one of them is gone.
+        """
+        if self.closed:
+            raise BadInput("the LeanVecEnv is closed")
+        for worker, message in messages.items():
+            if worker.awaited:  # an interrupted wait has left a reply behind
+                worker.receive(self.look_around)
+            worker.send(message)
+
+    def receive(self, workers: Iterable[WorkerProcess]) -> list[Answer | None]:
+        """Wait for the replies of these workers.
+
+        Raises:
+            WorkerDied: one of the workers is gone, one of these or another.
+            Exception: the first environment's exception, of those that had one.
+        """
+        answers = [worker.receive(self.look_around) for worker in workers]
+        if any(answers):
+            self._warn([answer for answer in answers if answer])
+            for answer in answers:
+                if answer and answer.failure:
+                    raise_failure(answer.failure)
+        return answers
+
+    def look_around(self) -> None:
+        """Raise for a worker that died while another one is being waited for."""
+        for worker in self.workers:
+            if not worker.is_alive():
+                raise worker.obituary()
+
+    def _warn(self, answers: Sequence[Answer]) -> None:
+        for note in (note for answer in answers for note in answer.notes):
+            if note not in self._noted:
+                self._noted.add(note)
+                _warn_user(f"a worker of LeanVecEnv is not free of torch: {note}")
+
+    def close(self) -> None:
+        """End all workers, kindly first, surely in the end; never takes much longer than `CLOSE_WITHIN_S`."""
+        if self.closed or os.getpid() != self._owner_pid:  # a forked process has no business with them
+            return
+        self.closed = True
+        deadline = time.monotonic() + CLOSE_WITHIN_S
+        for worker in self.workers:
+            worker.let_go()
+        slow = [worker for worker in self.workers if not worker.wait(deadline - time.monotonic())]
+        for worker in slow:
+            worker.kill()
+        for worker in slow:
+            worker.wait(1.0)
+        for worker in self.workers:
+            worker.forget()
+        os.close(self.shared)
+        if slow:
+            envs = ", ".join(name_envs(worker.envs) for worker in slow)
+            _warn_user(f"{envs} did not close within {CLOSE_WITHIN_S:g} s; the process was killed")
+
+
+def _warn_user(text: str) -> None:
+    """Warn at the user's line, wherever in SB3 or here it came to light."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back and any(part in frame.f_code.co_filename for part in NOT_THE_USER):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)

@@ -1,0 +1,115 @@
+"""What trainer and worker say to each other, through a pipe in each direction.
+
+A step is one byte, the slot to fill, and so is its answer when there is nothing to add: actions, observations, rewards
+and flags lie in shared memory. Everything else is a byte, a length and a pickle, to and from a process of our own, in
+memory only. Pipes and not a socket: a round trip took 10 µs against 22 (2 cores, Python 3.11, 2026-01).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+
+STEP_INTO = (b"\x00", b"\x01")  # a step that fills slot 0, slot 1
+REQUEST = b"\x02"
+QUIET = b"\x00"  # a step is done and its infos are empty
+ANSWER = b"\x01"
+LENGTH = struct.Struct("<Q")
+READ_NBYTES = 1 << 16  # what a pipe holds
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception in a worker.
+
+    Args:
+        env: index of the environment, None where it has nothing to do with one.
+        step: how many steps that environment had done or begun.
+        pickled: the exception itself where it can be pickled.
+        text: its whole traceback, as Python prints it.
+    """
+
+    env: int | None
+    step: int
+    pickled: bytes | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer to a request, or to a step that has something to say.
+
+    Args:
+        value: what was asked for; for steps and resets the infos by environment.
+        resets: info of `reset` by environment, where one was reset.
+        notes: remarks for the user, such as who imported torch.
+    """
+
+    value: Any = None
+    resets: dict[int, dict[str, Any]] = field(default_factory=dict)
+    failure: Failure | None = None
+    notes: tuple[str, ...] = ()
+
+
+def pack_request(*request: Any) -> bytes:
+    """Return a request as it goes through the pipe. Things of the main script travel by value, lambdas too."""
+    payload = cloudpickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
+    return REQUEST + LENGTH.pack(len(payload)) + payload
+
+
+def pack_answer(answer: Answer) -> bytes:
+    """Return an answer as it goes through the pipe.
+
+    Raises:
+        Exception: what pickling raises for something that cannot be sent.
+    """
+    payload = _dumps(answer)
+    return ANSWER + LENGTH.pack(len(payload)) + payload
+
+
+def _dumps(value: Any) -> bytes:
+    # The quick pickle knows nothing of classes that came from the main script; cloudpickle gives them back as the very
+    # classes that the trainer sent.
+    try:
+        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        return cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def failure_of(wrong: BaseException, env: int | None, step: int) -> Failure:
+    """Return the exception in a form that always travels."""
+    try:
+        pickled = _dumps(wrong)
+    except Exception:
+        pickled = None
+    return Failure(env, step, pickled, "".join(traceback.format_exception(wrong)))
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write everything; a pipe takes large data in pieces."""
+    written = os.write(fd, data)
+    if written < len(data):
+        rest = memoryview(data)[written:]
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+
+
+def read_exactly(fd: int, nbytes: int) -> bytes:
+    """Return that many bytes.
+
+    Raises:
+        EOFError: the other side is gone.
+    """
+    data = bytearray()
+    while len(data) < nbytes:
+        piece = os.read(fd, min(nbytes - len(data), 1 << 20))
+        if not piece:
+            raise EOFError
+        data += piece
+    return bytes(data)

@@ -1,0 +1,157 @@
+"""The trainer's end of one worker process: starts it, talks to it, notices when it died, ends it.
+
+The worker is a fresh interpreter that gets the trainer's `sys.path`, so that what can be imported here can be imported
+there. It has a session of its own: Ctrl-C in the terminal reaches the trainer alone, and whatever an environment
+started can be ended together with the worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from legroom.sharing.failures import WorkerDied, oom_kills
+from legroom.sharing.messages import ANSWER, LENGTH, QUIET, READ_NBYTES, Answer, write_all
+from legroom.sharing.slots import anonymous_file
+
+LOOK_AROUND_MS = 250  # how often a trainer that waits looks whether a worker died
+WORDS_SHOWN = 2000
+# -P and the path as an argument: a json.py in the working directory must not be the worker's json.
+_BOOTSTRAP = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from legroom.sharing.worker import main; main()"
+)
+# One thread per worker: with a worker per core, more only get in each other's way, and each has buffers of its own.
+_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+class WorkerProcess:
+    """A running worker. After a message is sent, its reply must be received before the next one."""
+
+    def __init__(self, envs: Sequence[int], shared: int) -> None:
+        self.envs = envs
+        self.awaited = False
+        self._received = bytearray()
+        self._kills_before = oom_kills()
+        self._words = anonymous_file("legroom-last-words")
+        child_commands, self._commands = os.pipe()
+        self._replies, child_replies = os.pipe()
+        child_life, self._life = os.pipe()
+        fds = {
+            "commands": child_commands, "replies": child_replies, "life": child_life,
+            "words": self._words, "shared": shared,
+        }  # fmt: skip
+        task = {
+            "fds": fds,
+            "trainer": os.getpid(),
+            "main_thread": threading.current_thread() is threading.main_thread(),
+        }
+        here = str(Path.cwd())
+        path = json.dumps([entry or here for entry in sys.path])
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _BOOTSTRAP, path, json.dumps(task)],
+                stdin=subprocess.DEVNULL, pass_fds=tuple(fds.values()), env=_environment(), start_new_session=True,
+            )  # fmt: skip
+        finally:
+            for fd in (child_commands, child_replies, child_life):
+                os.close(fd)
+        self.pid = self._process.pid
+        self._poll = select.poll()
+        self._poll.register(self._replies, select.POLLIN)
+
+    def send(self, message: bytes) -> None:
+        """Send a message.
+
+        Raises:
+            WorkerDied: nobody is there to read it.
+        """
+        try:
+            write_all(self._commands, message)
+        except BrokenPipeError:
+            raise self.obituary() from None
+        self.awaited = True
+
+    def receive(self, look_around: Callable[[], None]) -> Answer | None:
+        """Wait for the reply to what was sent; None for a step that has nothing to say.
+
+        Args:
+            look_around: called now and then while waiting; raises where waiting has become pointless.
+
+        Raises:
+            WorkerDied: there will be no reply.
+        """
+        received = self._received  # kept between calls: Ctrl-C may interrupt this anywhere
+        while not self._is_complete():
+            if not self._poll.poll(LOOK_AROUND_MS):
+                look_around()
+                continue
+            piece = os.read(self._replies, READ_NBYTES)
+            if not piece:
+                raise self.obituary()
+            received += piece
+        self.awaited = False
+        reply, self._received = received, bytearray()
+        return None if reply[:1] == QUIET else pickle.loads(memoryview(reply)[1 + LENGTH.size :])
+
+    def _is_complete(self) -> bool:
+        received, header = self._received, 1 + LENGTH.size
+        if received[:1] != ANSWER:
+            return bool(received)
+        return len(received) >= header and len(received) >= header + LENGTH.unpack(received[1:header])[0]
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def obituary(self) -> WorkerDied:
+        """Return what there is to say about this worker's end."""
+        try:
+            code = self._process.wait(1.0)
+        except subprocess.TimeoutExpired:  # it closed its pipes and lives on: of no use any more
+            self.kill()
+            code = self._process.wait()
+        size = os.fstat(self._words).st_size
+        words = os.pread(self._words, WORDS_SHOWN, max(0, size - WORDS_SHOWN)).decode(errors="replace")
+        return WorkerDied(self.envs, self.pid, code, oom_killed=oom_kills() > self._kills_before, last_words=words)
+
+    def let_go(self) -> None:
+        """Close the pipe of commands: the worker closes its environments and ends."""
+        if self._commands >= 0:
+            os.close(self._commands)
+            self._commands = -1
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether the worker has ended within that time."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(timeout_s, 0.0))
+            return True
+        return False
+
+    def kill(self) -> None:
+        """End the worker and whatever its environments started."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)  # start_new_session made its id the group's
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    def forget(self) -> None:
+        """Close what is left of the descriptors."""
+        self.let_go()
+        for fd in (self._replies, self._life, self._words):
+            os.close(fd)
+
+
+def _environment() -> dict[str, str]:
+    environment = dict(os.environ)
+    if "OMP_NUM_THREADS" not in environment:  # the others follow it where they are not set
+        for name in ("OMP_NUM_THREADS", *_THREADS):
+            environment.setdefault(name, "1")
+    return environment

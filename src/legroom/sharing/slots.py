@@ -1,0 +1,202 @@
+"""The memory that the trainer and its workers share: observations in two slots, actions, rewards and flags.
+
+SB3 stores the last observation only *after* the next step, so an observation must outlive one more step. Hence two
+slots that take turns: a step fills one while the trainer still reads the other. Within a slot the environments lie side
+by side, so that a whole slot is the `[n_envs, *shape]` array that SB3 expects, without a copy. A third place takes the
+last observations of episodes; its pages are given back after each use, for it would cost as much as a slot.
+
+The memory is an anonymous file (memfd) that workers inherit: it has no name in /dev/shm to be left behind when
+processes are killed, and /dev/shm's size limit does not apply to it.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import tempfile
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from legroom.errors import BadInput
+
+SLOTS = 2
+TERMINAL = SLOTS  # the place after the slots: last observations of episodes
+ALIGNMENT = 64  # a cache line; also the largest alignment that NumPy's loops profit from
+LARGEST_ITEM = 8  # room per number of an action, whatever dtype the trainer sends
+KEEP_TERMINAL_BELOW = 1 << 20  # giving back fewer pages than that costs more than it frees
+
+Key = str | int | None
+Observation = np.ndarray | dict[Any, np.ndarray] | tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array of an observation: `key` is that of a Dict, the position in a Tuple, None for a plain array."""
+
+    key: Key
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+def leaves_of(space: spaces.Space) -> tuple[Leaf, ...]:
+    """Return the arrays that an observation of this space consists of.
+
+    Raises:
+        BadInput: the space is nested or has no fixed shape; SB3 cannot use such a space either.
+    """
+    if isinstance(space, spaces.Dict):
+        parts: dict[Any, spaces.Space] = dict(space.spaces)
+    elif isinstance(space, spaces.Tuple):
+        parts = dict(enumerate(space.spaces))
+    else:
+        parts = {None: space}
+    return tuple(_leaf(key, part) for key, part in parts.items())
+
+
+def _leaf(key: Key, space: spaces.Space) -> Leaf:
+    dtype = None if space.dtype is None else np.dtype(space.dtype)
+    if space.shape is None or dtype is None or dtype.hasobject or dtype.kind in "US":
+        where = "" if key is None else f" at {key!r}"
+        hint = "flatten it, for example with gymnasium.wrappers.FlattenObservation"
+        raise BadInput(f"observations of the space {space}{where} are no arrays of a fixed shape", hint=hint)
+    return Leaf(key, tuple(space.shape), dtype.str)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything lies; computed alike on both sides.
+
+    Args:
+        kind: how an observation is put together from its leaves.
+        action_numbers: how many numbers an action has; each gets `LARGEST_ITEM` bytes.
+    """
+
+    n_envs: int
+    leaves: tuple[Leaf, ...]
+    kind: str  # "array", "dict" or "tuple"
+    action_numbers: int
+
+    @property
+    def action_offset(self) -> int:
+        return _align(self.n_envs * (4 + 1 + 1), ALIGNMENT)  # after rewards, dones and truncations
+
+    @property
+    def action_nbytes(self) -> int:
+        return self.n_envs * self.action_numbers * LARGEST_ITEM
+
+    @cached_property
+    def place_nbytes(self) -> int:
+        """Bytes of one slot, a whole number of pages."""
+        return _align(sum(_align(leaf.nbytes * self.n_envs, ALIGNMENT) for leaf in self.leaves), mmap.PAGESIZE)
+
+    def place_offset(self, place: int) -> int:
+        return _align(self.action_offset + self.action_nbytes, mmap.PAGESIZE) + place * self.place_nbytes
+
+    @property
+    def nbytes(self) -> int:
+        return self.place_offset(SLOTS + 1)
+
+
+def layout_of(observation: spaces.Space, action: spaces.Space, n_envs: int) -> Layout:
+    """Return the layout for environments of these spaces.
+
+    Raises:
+        BadInput: as `leaves_of`.
+    """
+    kind = "dict" if isinstance(observation, spaces.Dict) else "array"
+    kind = "tuple" if isinstance(observation, spaces.Tuple) else kind
+    return Layout(n_envs, leaves_of(observation), kind, math.prod(action.shape or ()))
+
+
+class Slots:
+    """Views into the shared memory.
+
+    Attributes:
+        rewards, dones, truncations: `[n_envs]` of float32, bool and bool; a truncation is one without termination.
+        places: the two slots and the terminal place, each the observations of all environments.
+    """
+
+    def __init__(self, layout: Layout, fd: int) -> None:
+        self.layout = layout
+        self._map = mmap.mmap(fd, layout.nbytes)
+        n_envs = layout.n_envs
+        self.rewards = self._array(0, (n_envs,), "float32")
+        self.dones = self._array(4 * n_envs, (n_envs,), "bool")
+        self.truncations = self._array(5 * n_envs, (n_envs,), "bool")
+        self.places = [self._place(place) for place in range(SLOTS + 1)]
+
+    def actions(self, dtype: str, shape: tuple[int, ...]) -> np.ndarray | None:
+        """Return the action array `[n_envs, *shape]`, None where that is larger than the room for it."""
+        array_nbytes = self.layout.n_envs * math.prod(shape) * np.dtype(dtype).itemsize
+        if array_nbytes > self.layout.action_nbytes or np.dtype(dtype).hasobject:
+            return None
+        return self._array(self.layout.action_offset, (self.layout.n_envs, *shape), dtype)
+
+    def of_env(self, place: int, index: int) -> Observation:
+        """Return the observation of one environment, as views."""
+        layout, arrays = self.layout, self.places[place]
+        if layout.kind == "dict":
+            return {key: array[index, ...] for key, array in arrays.items()}  # type: ignore[union-attr]
+        if layout.kind == "tuple":
+            return tuple(array[index, ...] for array in arrays)
+        return arrays[index, ...]  # type: ignore[call-overload]
+
+    def give_back_terminal(self) -> None:
+        """Free the pages of the terminal place; they read as zeros until they are written again."""
+        if self.layout.place_nbytes >= KEEP_TERMINAL_BELOW and hasattr(mmap, "MADV_REMOVE"):
+            self._map.madvise(mmap.MADV_REMOVE, self.layout.place_offset(TERMINAL), self.layout.place_nbytes)
+
+    def _place(self, place: int) -> Observation:
+        offset = self.layout.place_offset(place)
+        arrays: dict[Any, np.ndarray] = {}
+        for leaf in self.layout.leaves:
+            arrays[leaf.key] = self._array(offset, (self.layout.n_envs, *leaf.shape), leaf.dtype)
+            offset += _align(leaf.nbytes * self.layout.n_envs, ALIGNMENT)
+        if self.layout.kind == "dict":
+            return arrays
+        return tuple(arrays.values()) if self.layout.kind == "tuple" else arrays[None]
+
+    def _array(self, offset: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        return np.ndarray(shape, dtype, buffer=self._map, offset=offset)
+
+
+def copy_into(target: Observation, observation: Any) -> None:
+    """Write an observation over the views `target`, converting dtypes as assignment does (and as SB3 does)."""
+    if isinstance(target, np.ndarray):
+        target[...] = observation
+    elif isinstance(target, dict):
+        for key, array in target.items():
+            array[...] = observation[key]
+    else:
+        for array, part in zip(target, observation, strict=True):
+            array[...] = part
+
+
+def copied(observation: Observation) -> Observation:
+    """Return an observation that shares no memory with the slots."""
+    if isinstance(observation, dict):
+        return {key: np.array(array) for key, array in observation.items()}
+    if isinstance(observation, tuple):
+        return tuple(np.array(array) for array in observation)
+    return np.array(observation)
+
+
+def anonymous_file(name: str) -> int:
+    """Return a descriptor of a file without a name, in memory where the system can do that."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _align(nbytes: int, to: int) -> int:
+    return -(-nbytes // to) * to

@@ -1,0 +1,219 @@
+"""The worker process: builds its environments from pickled functions and serves them until the trainer is gone.
+
+Started by `process.py` as a fresh interpreter, not through multiprocessing, which would import the user's main script
+and with it torch. Nothing here may import stable-baselines3 or torch.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import io
+import json
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from legroom.sharing.hosted import HostedEnv, is_wrapped
+from legroom.sharing.lifeline import hold_lifeline
+from legroom.sharing.messages import (
+    LENGTH,
+    QUIET,
+    REQUEST,
+    STEP_INTO,
+    Answer,
+    Failure,
+    failure_of,
+    pack_answer,
+    read_exactly,
+    write_all,
+)
+from legroom.sharing.slots import Layout, Slots
+from legroom.sharing.torch_watch import TorchWatch
+
+WORDS_NBYTES = 1 << 16
+
+
+def main() -> None:
+    """Serve until the pipe from the trainer ends. The last argument is JSON: descriptors and the trainer's pid."""
+    task = json.loads(sys.argv[-1])
+    del sys.argv[1:]  # an environment that reads arguments should find none
+    for fd in task["fds"].values():
+        os.set_inheritable(fd, False)  # not for the environments' own processes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which then closes its workers
+    hold_lifeline(task["fds"]["life"], task["trainer"], started_by_main_thread=task["main_thread"])
+    words = task["fds"]["words"]
+    faulthandler.enable(words)  # a crash in native code leaves its Python stack behind
+    sys.stderr = io.TextIOWrapper(_Remembering(words), errors="backslashreplace", write_through=True)
+    _Worker(task["fds"]).serve()
+
+
+class _Remembering(io.FileIO):
+    """Standard error, whose last words are also kept where the trainer finds them when the worker has died."""
+
+    def __init__(self, words: int) -> None:
+        super().__init__(2, "w", closefd=False)
+        self._words = words
+
+    def write(self, data: Any) -> int:
+        if os.lseek(self._words, 0, os.SEEK_CUR) > WORDS_NBYTES:
+            os.lseek(self._words, 0, os.SEEK_SET)
+            os.ftruncate(self._words, 0)
+        os.write(self._words, data)
+        return super().write(data) or 0
+
+
+class _Worker:
+    """Answers requests. What a request is called here, `LeanVecEnv` calls it too."""
+
+    def __init__(self, fds: dict[str, int]) -> None:
+        self._fds = fds
+        self._envs: list[HostedEnv] = []
+        self._by_index: dict[int, HostedEnv] = {}
+        self._at: HostedEnv | None = None  # whose turn it is, for failures
+        self._watch = TorchWatch()
+        sys.meta_path.insert(0, self._watch)
+        self._requests: dict[str, Callable[..., Any]] = {
+            "build": self._build, "spaces": self._spaces, "attach": self._attach,
+            "actions": self._set_actions, "reset": self._reset, "get_attr": self._get_attr, "has_attr": self._has_attr,
+            "set_attr": self._set_attr, "env_method": self._env_method, "is_wrapped": self._is_wrapped,
+        }  # fmt: skip
+
+    def serve(self) -> None:
+        commands, replies = self._fds["commands"], self._fds["replies"]
+        steps = {STEP_INTO[0]: 0, STEP_INTO[1]: 1}
+        while True:
+            command = os.read(commands, 1)
+            try:
+                if command in steps:
+                    reply = self._step(steps[command], None)
+                elif command == REQUEST:
+                    (nbytes,) = LENGTH.unpack(read_exactly(commands, LENGTH.size))
+                    reply = self._answer(read_exactly(commands, nbytes))
+                else:  # the trainer closed the pipe, or is gone
+                    break
+            except EOFError:
+                break
+            try:
+                write_all(replies, reply)
+            except BrokenPipeError:
+                break
+        self._close()
+
+    def _answer(self, payload: bytes) -> bytes:
+        """Return the reply to a request; whatever goes wrong in it is a reply too."""
+        self._at = None
+        try:
+            name, *arguments = pickle.loads(payload)
+            if name == "step":
+                return self._step(*arguments)
+            answer = self._requests[name](*arguments)
+            if not isinstance(answer, Answer):
+                answer = Answer(answer, notes=self._notes())
+            return pack_answer(answer)
+        except Exception as wrong:
+            return pack_answer(Answer(failure=self._failure(wrong), notes=self._notes()))
+
+    def _failure(self, wrong: Exception) -> Failure:
+        at = self._at
+        return failure_of(wrong, at.index if at else None, at.steps if at else 0)
+
+    def _notes(self) -> tuple[str, ...]:
+        note = self._watch.take_note()
+        return (note,) if note else ()
+
+    def _build(self, first: int, monitor: bool, registered: list[bytes], env_fns: bytes) -> list[str]:
+        """Make the environments and return what their spaces look like."""
+        for pickled in registered:
+            with suppress(Exception):  # something that cannot travel; gym.make will say that it is not registered
+                spec = pickle.loads(pickled)
+                gym.registry.setdefault(spec.id, spec)
+        for index, env_fn in enumerate(pickle.loads(env_fns), first):
+            env = env_fn()
+            if not isinstance(env, gym.Env):
+                raise TypeError(f"env function {index} returned {type(env)}, which is no gymnasium.Env")
+            self._envs.append(HostedEnv(env, index, monitor=monitor))
+        if len({id(hosted.env.unwrapped) for hosted in self._envs}) < len(self._envs):
+            raise ValueError("two env functions returned the same environment; each must make one of its own")
+        self._by_index = {hosted.index: hosted for hosted in self._envs}
+        return [f"{hosted.env.observation_space} and {hosted.env.action_space}" for hosted in self._envs]
+
+    def _spaces(self) -> tuple[gym.Space, gym.Space]:
+        """Return the spaces themselves. Asked of one worker only: a Box holds four arrays of an observation's shape."""
+        return self._envs[0].env.observation_space, self._envs[0].env.action_space
+
+    def _attach(self, layout: Layout) -> None:
+        self._slots = Slots(layout, self._fds["shared"])
+        for hosted in self._turns(self._by_index):
+            hosted.attach(self._slots)
+
+    def _set_actions(self, dtype: str, shape: tuple[int, ...]) -> None:
+        self._actions = self._slots.actions(dtype, shape)
+
+    def _reset(self, slot: int, seeds: dict[int, Any], options: dict[int, Any]) -> Answer:
+        resets = {each.index: each.reset(slot, seeds[each.index], options[each.index]) for each in self._turns(seeds)}
+        return Answer(resets=resets, notes=self._notes())
+
+    def _step(self, slot: int, given: dict[int, Any] | None) -> bytes:
+        """Step every environment in turn; return the reply. Actions that are not given lie in shared memory."""
+        infos: dict[int, dict[str, Any]] = {}
+        resets: dict[int, dict[str, Any]] = {}
+        try:
+            for hosted in self._envs:
+                self._at, index = hosted, hosted.index
+                if given is not None:
+                    action = given[index]
+                else:
+                    action = self._actions[index]
+                    if isinstance(action, np.ndarray):
+                        action = action.copy()  # environments may keep it
+                info, reset_info = hosted.step(slot, action)
+                if info:
+                    infos[index] = info
+                if reset_info is not None:
+                    resets[index] = reset_info
+            notes = self._notes()
+            return pack_answer(Answer(infos, resets, notes=notes)) if infos or resets or notes else QUIET
+        except Exception as wrong:
+            return pack_answer(Answer(failure=self._failure(wrong), notes=self._notes()))
+
+    def _turns(self, indices: Any) -> Any:
+        for index in indices:
+            self._at = self._by_index[index]
+            yield self._at
+
+    def _get_attr(self, indices: list[int], name: str) -> list[Any]:
+        return [hosted.env.get_wrapper_attr(name) for hosted in self._turns(indices)]
+
+    def _has_attr(self, indices: list[int], name: str) -> list[bool]:
+        return [hosted.env.has_wrapper_attr(name) for hosted in self._turns(indices)]
+
+    def _set_attr(self, indices: list[int], name: str, value: Any) -> list[None]:
+        return [setattr(hosted.given, name, value) for hosted in self._turns(indices)]
+
+    def _env_method(self, indices: list[int], name: str, arguments: Any, keywords: Any) -> list[Any]:
+        return [hosted.env.get_wrapper_attr(name)(*arguments, **keywords) for hosted in self._turns(indices)]
+
+    def _is_wrapped(self, indices: list[int], module: str, name: str) -> list[bool]:
+        return [is_wrapped(hosted.env, module, name) for hosted in self._turns(indices)]
+
+    def _close(self) -> None:
+        for hosted in self._envs:
+            try:
+                hosted.env.close()
+            except Exception as wrong:
+                sys.stderr.write(f"legroom: closing env {hosted.index}: {wrong!r}\n")
+        # As multiprocessing ends its processes: taking an interpreter with large libraries apart can take seconds.
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

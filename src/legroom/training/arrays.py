@@ -1,0 +1,189 @@
+"""Arrays to files and back, without loss and without pickle: safetensors, and plain bytes with an index.
+
+Networks and optimizers go into safetensors files, which every tool of the trade reads; all else is raw bytes one after
+the other, found through an index in the checkpoint's JSON. Writing streams straight from the arrays and hashes on the
+way: a copy of the networks would be the one thing a checkpoint needs memory for.
+
+NumPy has no bfloat16 and no float8. Such a tensor is an array of a record with one field, named as torch names the
+dtype (`BFLOAT16 = [("bfloat16", "<u2")]`): the bytes are right, the name is kept, and nothing can be computed with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import safetensors
+
+from legroom.errors import BadInput
+
+BFLOAT16 = np.dtype([("bfloat16", "<u2")])
+_FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
+# torch's and NumPy's name of a dtype -> its code in a safetensors file
+SAFETENSORS_CODES = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
+    "uint64": "U64", "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
+    "complex64": "C64", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
+}  # fmt: skip
+_NAMES = {code: name for name, code in SAFETENSORS_CODES.items()}
+_RAW_KINDS = frozenset("biufcSU")  # what is nothing but its bytes
+_ALIGNMENT = 64
+
+Index = dict[str, dict[str, Any]]
+
+
+class HashedFile:
+    """A file that knows the SHA-256 and the size of what has been written to it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._hash, self.nbytes = file, hashlib.sha256(), 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+        self._hash.update(data)
+        self.nbytes += len(data)
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
+
+def dtype_name(dtype: np.dtype) -> str:
+    """Return the name under which `dtype_of` finds the dtype again, byte order included."""
+    return dtype.names[0] if dtype.names else dtype.str
+
+
+def dtype_of(name: str) -> np.dtype:
+    """Return the dtype of that name.
+
+    Raises:
+        ValueError: none that is nothing but its bytes has it.
+    """
+    if name == "bfloat16":
+        return BFLOAT16
+    if name in _FLOAT8:
+        return np.dtype([(name, "u1")])
+    try:
+        dtype = np.dtype(name)
+    except TypeError as wrong:
+        raise ValueError(f"unknown dtype {name!r}") from wrong
+    if dtype.kind not in _RAW_KINDS or dtype.names:
+        raise ValueError(f"dtype {name!r} is not plain bytes")
+    return dtype
+
+
+def is_raw(array: np.ndarray) -> bool:
+    """Return whether the array is nothing but its bytes: no objects, no records of several fields."""
+    names = array.dtype.names
+    return array.dtype.kind in _RAW_KINDS or (names is not None and len(names) == 1 and names[0] in SAFETENSORS_CODES)
+
+
+def raw_bytes(array: np.ndarray) -> memoryview:
+    """Return the array's bytes in C order, little-endian; copied only where it is laid out otherwise."""
+    if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and not np.little_endian):
+        array = array.astype(array.dtype.newbyteorder("<"))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+
+
+def write_safetensors(file: HashedFile, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write one safetensors file, widest dtypes first so that every tensor is aligned.
+
+    Raises:
+        ValueError: the format has no such dtype.
+    """
+    header: dict[str, Any] = {}
+    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    at = 0
+    for name in order:
+        array = tensors[name]
+        kind = array.dtype.names[0] if array.dtype.names else array.dtype.name
+        if kind not in SAFETENSORS_CODES:
+            raise ValueError(f"{name}: safetensors has no dtype {kind}")
+        header[name] = {
+            "dtype": SAFETENSORS_CODES[kind],
+            "shape": list(array.shape),
+            "data_offsets": [at, at + array.nbytes],
+        }
+        at += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in order:
+        file.write(raw_bytes(tensors[name]))
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """Return the tensors of a safetensors file, by name.
+
+    Raises:
+        BadInput: it cannot be read or is no such file.
+    """
+    try:
+        found = safetensors.deserialize(path.read_bytes())
+        return {
+            name: np.frombuffer(bytearray(entry["data"]), _dtype_of_code(entry["dtype"])).reshape(entry["shape"])
+            for name, entry in found
+        }
+    except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
+        raise BadInput(f"cannot be read: {error}", path=path, hint="use an earlier checkpoint") from error
+
+
+def write_raw(file: HashedFile, arrays: Mapping[str, np.ndarray]) -> Index:
+    """Write arrays one after the other and return where each is."""
+    index: Index = {}
+    for name, array in arrays.items():
+        file.write(bytes(-file.nbytes % _ALIGNMENT))
+        index[name] = {"dtype": dtype_name(array.dtype), "shape": list(array.shape), "at": file.nbytes}
+        file.write(raw_bytes(array))
+    return index
+
+
+def read_raw(path: Path, index: Index) -> dict[str, np.ndarray]:
+    """Return the arrays of a file that `write_raw` wrote.
+
+    Raises:
+        BadInput: it cannot be read or is not what the index says.
+    """
+    found = {}
+    try:
+        with path.open("rb") as file:
+            for name, entry in index.items():
+                array = np.empty(tuple(entry["shape"]), dtype_of(entry["dtype"]))
+                file.seek(entry["at"])
+                if array.size and file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
+                    raise ValueError(f"it ends within {name}")
+                found[name] = array
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"cannot be read: {error}", path=path, hint="use an earlier checkpoint") from error
+    return found
+
+
+def parameters_sha256(state: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a state dict: its tensors in name order, raw little-endian bytes and nothing else.
+
+    Args:
+        state: arrays, or torch's tensors on any device; torch itself is not needed to hash them.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        digest.update(raw_bytes(_as_array(state[name])))
+    return digest.hexdigest()
+
+
+def _as_array(value: Any) -> np.ndarray:
+    if isinstance(value, np.ndarray) or not hasattr(value, "detach"):
+        return np.asarray(value)
+    tensor = value.detach().cpu().contiguous().reshape(-1)
+    try:
+        return tensor.numpy()
+    except TypeError:  # a dtype that NumPy does not have: only its bytes matter here
+        return tensor.view(tensor.new_empty(0).byte().dtype).numpy()
+
+
+def _dtype_of_code(code: str) -> np.dtype:
+    # older releases of safetensors give torch's name of a dtype, newer ones the file's code
+    return dtype_of(_NAMES.get(code, code))

@@ -1,0 +1,356 @@
+"""Checkpoints: directories that are good or not there, whatever happens to the process that writes them.
+
+    DIR/checkpoints/step-000000012345/
+        policy.safetensors      the policy's state dict
+        optimizer.safetensors   what the optimizers remember
+        arrays.bin              all other arrays, raw, one after the other
+        state.json              everything that is no array, and where each array of arrays.bin is
+        replay-…                segments of a replay buffer; hard links to the previous checkpoint's where unchanged
+        manifest.json           size and SHA-256 of every other file
+
+A checkpoint is made in a temporary directory beside `checkpoints/`, forced to the disk, and renamed. Nothing in it is
+pickled, so nothing in it is ever executed. What the arrays and the JSON mean is known to `backends.sb3_state` alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from legroom.errors import BadInput
+from legroom.training.arrays import (
+    HashedFile,
+    parameters_sha256,
+    read_raw,
+    read_safetensors,
+    write_raw,
+    write_safetensors,
+)
+from legroom.training.durable import (
+    clear_left_over,
+    delete,
+    new_temporary,
+    put_in_place,
+    sync_all,
+    sync_directory,
+)
+from legroom.training.pace import Pace
+
+__all__ = ["Checkpoint", "Checkpoints", "Pace", "checkpoint_paths", "newest_checkpoint", "parameters_sha256"]
+
+FOLDER, MANIFEST, STATE, RAW = "checkpoints", "manifest.json", "state.json", "arrays.bin"
+SAFETENSORS_GROUPS = ("policy", "optimizer")
+VERSION = 1
+_STEP = re.compile(r"step-(\d{12,})")
+_CHUNK = 1 << 20
+
+
+class Checkpoint:
+    """One checkpoint on disk, read when asked.
+
+    Raises:
+        BadInput: its manifest is missing or no manifest; so do the methods where a file is not as written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self.files: dict[str, dict[str, Any]] = _manifest(self.path)
+        self._state: dict[str, Any] | None = None
+
+    @property
+    def step(self) -> int:
+        """How many environment steps had been made."""
+        return _step_of(self.path) or 0
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Everything that is no array."""
+        return self._read_state()["data"]
+
+    def tensors(self, group: str) -> dict[str, np.ndarray]:
+        """Return the arrays whose names begin with `group/`, by the rest of their names."""
+        if group in SAFETENSORS_GROUPS:
+            name = f"{group}.safetensors"
+            return read_safetensors(self.path / name) if name in self.files else {}
+        prefix = f"{group}/"
+        index = {name: entry for name, entry in self._read_state()["arrays"].items() if name.startswith(prefix)}
+        return {name.removeprefix(prefix): array for name, array in read_raw(self.path / RAW, index).items()}
+
+    def file(self, name: str) -> Path:
+        """Return the path of a further file of the checkpoint."""
+        if name not in self.files:
+            raise BadInput(f"has no file {name}", path=self.path, hint="use an earlier checkpoint")
+        return self.path / name
+
+    def verify(self, *, contents: bool = True) -> None:
+        """Compare every file with the manifest.
+
+        Args:
+            contents: hash what is in them; otherwise only their sizes are compared.
+
+        Raises:
+            BadInput: says which file is not as written.
+        """
+        for name, entry in self.files.items():
+            path = self.path / name
+            try:
+                size = path.stat().st_size
+                found = _sha256(path) if contents and size == entry["bytes"] else ""
+            except OSError as error:
+                raise BadInput(f"{name} cannot be read: {error.strerror}", path=self.path) from error
+            if size != entry["bytes"]:
+                raise BadInput(f"{name} has {size:,} bytes instead of {entry['bytes']:,}", path=self.path)
+            if contents and found != entry["sha256"]:
+                raise BadInput(f"{name} is not as written (SHA-256)", path=self.path)
+
+    def _read_state(self) -> dict[str, Any]:
+        if self._state is None:
+            try:
+                content = json.loads((self.path / STATE).read_bytes())
+                self._state = {"data": content["data"], "arrays": content["arrays"]}
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise BadInput(f"{STATE} cannot be read: {error}", path=self.path) from error
+        return self._state
+
+
+class Checkpoints:
+    """The checkpoints of one run: written one after the other, the last few kept.
+
+    Args:
+        directory: of the run; what processes that are gone were about to write there is cleared away.
+        keep: how many good ones stay.
+    """
+
+    def __init__(self, directory: Path, keep: int = 3) -> None:
+        self.directory, self.keep = Path(directory), max(1, keep)
+        self.folder = self.directory / FOLDER
+        self.damaged: list[tuple[Path, str]] = []
+        self._newest: Checkpoint | None = None  # written or verified by us
+        if self.directory.is_dir():
+            clear_left_over(self.directory)
+
+    def write(
+        self,
+        step: int,
+        tensors: Mapping[str, np.ndarray],
+        data: Mapping[str, Any],
+        *,
+        link: Mapping[str, Path] | None = None,
+        files: Mapping[str, Callable[[Path], None]] | None = None,
+    ) -> Path:
+        """Write a checkpoint, delete the ones that are too many, and return its path.
+
+        Args:
+            tensors: arrays by `group/name`.
+            data: all else, as JSON.
+            link: further files that an earlier checkpoint has already: their names and paths.
+            files: further files: their names, and what writes each to a path.
+
+        Raises:
+            BadInput: it cannot be written; the earlier ones are as they were.
+        """
+        path = self.folder / f"step-{step:012d}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            temporary = new_temporary(self.directory)
+            try:
+                self._fill(temporary, step, tensors, data, link or {}, files or {})
+                put_in_place(temporary, path)
+            except BaseException:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
+        except OSError as error:
+            raise BadInput(
+                f"the checkpoint of step {step:,} cannot be written: {error.strerror or error}",
+                path=self.folder,
+                hint="make room; the earlier checkpoints are still good",
+            ) from error
+        self._newest = Checkpoint(path)
+        self._prune(step)
+        return path
+
+    def latest(self) -> Checkpoint | None:
+        """Return the last good checkpoint, every byte of it verified; `damaged` lists those passed over."""
+        self._newest, self.damaged = _newest_good(self.directory)
+        return self._newest
+
+    def newest_path(self) -> Path | None:
+        """Return the path of the last one that this object has written or verified."""
+        return self._newest.path if self._newest else None
+
+    def all(self) -> list[Checkpoint]:
+        """Return all good checkpoints, oldest first, every byte verified."""
+        good = []
+        for path in checkpoint_paths(self.directory):
+            checkpoint, _ = _verified(path)
+            if checkpoint is not None:
+                good.append(checkpoint)
+        return good
+
+    def _fill(
+        self,
+        folder: Path,
+        step: int,
+        tensors: Mapping[str, np.ndarray],
+        data: Mapping[str, Any],
+        link: Mapping[str, Path],
+        files: Mapping[str, Callable[[Path], None]],
+    ) -> None:
+        manifest: dict[str, dict[str, Any]] = {}
+        groups: dict[str, dict[str, np.ndarray]] = {group: {} for group in SAFETENSORS_GROUPS}
+        others: dict[str, np.ndarray] = {}
+        for name, array in tensors.items():
+            group, _, rest = name.partition("/")
+            if group in groups:
+                groups[group][rest] = array
+            else:
+                others[name] = array
+        for group, members in groups.items():
+            if members:
+                with _Entry(folder, f"{group}.safetensors", manifest) as file:
+                    write_safetensors(file, members)
+        with _Entry(folder, RAW, manifest) as file:
+            index = write_raw(file, others)
+        with _Entry(folder, STATE, manifest) as file:
+            file.write(json.dumps({"legroom": VERSION, "step": step, "data": data, "arrays": index}).encode())
+        for name, write in files.items():
+            write(folder / name)
+            manifest[name] = {"bytes": (folder / name).stat().st_size, "sha256": _sha256(folder / name)}
+        new = list(manifest)
+        for name, source in link.items():
+            if not _link(source, folder / name):
+                new.append(name)
+            manifest[name] = self._known(source) or {
+                "bytes": (folder / name).stat().st_size,
+                "sha256": _sha256(folder / name),
+            }
+        text = json.dumps({"legroom": VERSION, "step": step, "files": manifest}, indent=1)
+        (folder / MANIFEST).write_text(text)
+        sync_all([folder / name for name in (*new, MANIFEST)])
+        sync_directory(folder)
+
+    def _known(self, source: Path) -> dict[str, Any] | None:
+        """Return the manifest's entry of a file we have written or verified ourselves: it need not be hashed again."""
+        if self._newest is not None and source.parent == self._newest.path:
+            return self._newest.files.get(source.name)
+        return None
+
+    def _prune(self, step: int) -> None:
+        """Delete earlier checkpoints beyond the last `keep` good ones, and damaged ones; never the one of `step`."""
+        known_bad = {path for path, _ in self.damaged}
+        room = self.keep - 1
+        for path in reversed(checkpoint_paths(self.directory)):
+            if path not in known_bad:
+                if (_step_of(path) or 0) >= step:
+                    continue
+                checkpoint, _ = _verified(path, contents=False)
+                if checkpoint is not None and room > 0:
+                    room -= 1
+                    continue
+            elif _step_of(path) == step:  # it has just been written anew
+                continue
+            delete(path, self.directory)
+        self.damaged = []
+
+
+def checkpoint_paths(directory: Path) -> list[Path]:
+    """Return the checkpoints of a run, good or not, by ascending step."""
+    folder = directory / FOLDER
+    paths = [path for path in folder.iterdir() if _step_of(path) is not None] if folder.is_dir() else []
+    return sorted(paths, key=lambda path: _step_of(path) or 0)
+
+
+def newest_checkpoint(directory: Path) -> Checkpoint | None:
+    """Return a run's last good checkpoint, or the one that `directory` itself is; only reads.
+
+    Raises:
+        BadInput: `directory` is itself a checkpoint, and a damaged one.
+    """
+    if _step_of(directory) is not None and (directory / MANIFEST).exists():
+        checkpoint = Checkpoint(directory)
+        checkpoint.verify()
+        return checkpoint
+    return _newest_good(directory)[0]
+
+
+def _newest_good(directory: Path) -> tuple[Checkpoint | None, list[tuple[Path, str]]]:
+    damaged: list[tuple[Path, str]] = []
+    for path in reversed(checkpoint_paths(directory)):
+        checkpoint, reason = _verified(path)
+        if checkpoint is not None:
+            return checkpoint, damaged
+        damaged.append((path, reason))
+    return None, damaged
+
+
+def _verified(path: Path, *, contents: bool = True) -> tuple[Checkpoint | None, str]:
+    """Return the checkpoint if it is good, and otherwise what is wrong with it."""
+    try:
+        checkpoint = Checkpoint(path)
+        checkpoint.verify(contents=contents)
+    except BadInput as error:
+        return None, error.message
+    return checkpoint, ""
+
+
+def _manifest(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        content = json.loads((path / MANIFEST).read_bytes())
+        files, step = content["files"], content["step"]
+        plain = all(
+            Path(name).name == name and isinstance(entry["bytes"], int) and isinstance(entry["sha256"], str)
+            for name, entry in files.items()
+        )
+    except OSError as error:
+        raise BadInput(f"{MANIFEST} cannot be read: {error.strerror}", path=path) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadInput(f"{MANIFEST} is damaged", path=path) from error
+    if not plain or STATE not in files or step != _step_of(path):
+        raise BadInput(f"{MANIFEST} is not of this checkpoint", path=path)
+    return files
+
+
+def _step_of(path: Path) -> int | None:
+    match = _STEP.fullmatch(path.name)
+    return int(match[1]) if match else None
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Give a file a second name, or copy it where that cannot be; return whether it was linked."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        return False
+    return True
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+class _Entry:
+    """A new file of a checkpoint, and its entry in the manifest."""
+
+    def __init__(self, folder: Path, name: str, manifest: dict[str, dict[str, Any]]) -> None:
+        self._file = (folder / name).open("wb")
+        self._hashed, self._name, self._manifest = HashedFile(self._file), name, manifest
+
+    def __enter__(self) -> HashedFile:
+        return self._hashed
+
+    def __exit__(self, *exc: object) -> None:
+        self._file.close()
+        self._manifest[self._name] = {"bytes": self._hashed.nbytes, "sha256": self._hashed.sha256}

@@ -1,0 +1,52 @@
+"""When the next checkpoint is due: as often as possible, for at most a given share of the time.
+
+What a checkpoint costs depends on the networks, the environments' states and the disk, so it is measured, not guessed.
+The bill is kept over the whole run: one is due whenever what was spent and what the next one will cost stay within it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+SHARE = 0.02  # of the training's time, for writing checkpoints
+
+
+class Pace:
+    """Decides from the measured cost of earlier checkpoints whether one is due.
+
+    Args:
+        fraction: the largest share of the time that writing may take; the very first one is always due.
+        clock: seconds that only go up.
+    """
+
+    def __init__(self, fraction: float = SHARE, clock: Callable[[], float] = time.monotonic) -> None:
+        self.fraction, self._clock = fraction, clock
+        self._began = clock()
+        self.spent_s = 0.0
+        self.last_seconds = 0.0
+        self.written_at_step: int | None = None  # set it to a checkpoint's step when going on from that
+
+    def is_due(self, step: int, every: int | None = None) -> bool:
+        """Return whether a checkpoint should be written now.
+
+        Args:
+            every: environment steps between checkpoints; where given, time plays no part.
+        """
+        if step == self.written_at_step:
+            return False
+        if every is not None:
+            return step - (self.written_at_step or 0) >= every
+        if self.last_seconds == 0.0:
+            return True
+        return self.spent_s + self.last_seconds <= self.fraction * (self._clock() - self._began)
+
+    @contextmanager
+    def writing(self, step: int) -> Iterator[None]:
+        """Measure the writing of the checkpoint of this step."""
+        began = self._clock()
+        yield
+        self.last_seconds = self._clock() - began
+        self.spent_s += self.last_seconds
+        self.written_at_step = step

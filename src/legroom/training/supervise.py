@@ -1,0 +1,222 @@
+"""Run the training child, watch its memory, and hear what it says.
+
+The child is a process of its own because what happens in it cannot be trusted to end well: the parent stays small and
+alive when the child is killed for its memory, and knows how far it came. The peak is the largest sum of PSS over the
+child and its workers. Short peaks fall between two samples; the kernel's own high-water mark of the child shows that
+there was one, and how high.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from legroom.model.progress import MemorySample, Progress
+from legroom.probing.tree import tree_memory
+from legroom.training.events import EventLines
+from legroom.training.folder import LOG
+from legroom.training.task import TrainTask
+
+SAMPLE_EVERY_S = 0.2
+SAMPLING_SHARE = 0.05  # reading the memory of many processes takes long; never more than this share of the time
+MOST_SAMPLES = 20_000
+ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+
+# -P and the path as an argument: a json.py in the working directory must not be the child's json.
+_BOOTSTRAP = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from legroom.backends.sb3_train import main; main()"
+)
+
+
+class Display(Protocol):
+    """What shows a training while it goes on."""
+
+    def progress(self, progress: Progress) -> None: ...
+    def memory(self, sample: MemorySample) -> None: ...
+    def say(self, line: str) -> None: ...
+
+
+@dataclass
+class Story:
+    """What one start of the child told, and what was measured meanwhile."""
+
+    exit_code: int | None = None
+    end: dict[str, Any] = field(default_factory=dict)  # its last word: ended, failed, refused or stopped
+    checkpoint_step: int | None = None
+    started_step: int = 0
+    step: int = 0
+    host_peak_nbytes: int = 0
+    gpu_peak_nbytes: int | None = None
+    samples: list[MemorySample] = field(default_factory=list)
+    progress: list[Progress] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+
+def supervise(task: TrainTask, display: Display, *, import_path: list[str]) -> Story:
+    """Run the child to its end, forwarding Ctrl-C, and return its story."""
+    reading, writing = os.pipe()
+    story = Story()
+    with tempfile.TemporaryDirectory(prefix="legroom-train-") as folder, (Path(task.out) / LOG).open("ab") as log:
+        task_file = Path(folder, "task.json")
+        replace(task, events_fd=writing).write(task_file)
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-c", _BOOTSTRAP, json.dumps(import_path), str(task_file)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(writing,),
+            env=child_environment(task),
+            start_new_session=True,  # Ctrl-C reaches the parent alone, which decides what it means
+        )
+        os.close(writing)
+        try:
+            _follow(child, reading, story, display)
+        finally:
+            os.close(reading)
+            _end(child)
+    story.exit_code = child.returncode
+    return story
+
+
+def child_environment(task: TrainTask) -> dict[str, str]:
+    """Return the child's environment: CUDA's allocator is told before torch loads, or it does not listen."""
+    memory = task.run.memory
+    settings = []
+    if memory.expandable_segments is not False:
+        settings.append("expandable_segments:True")
+    if memory.max_split_size_mb is not None:
+        settings.append(f"max_split_size_mb:{memory.max_split_size_mb}")
+    environment = dict(os.environ)
+    if settings and ALLOCATOR not in environment:  # the user's own word counts
+        environment[ALLOCATOR] = ",".join(settings)
+    return environment
+
+
+def _follow(child: subprocess.Popen[bytes], reading: int, story: Story, display: Display) -> None:
+    lines, meter, interrupts = EventLines(), _Meter(child.pid, story, display), 0
+    with _terminated_is_interrupted():
+        while True:
+            try:
+                ready, _, _ = select.select([reading], [], [], meter.wait_s())
+                meter.sample()
+                if not ready:
+                    continue
+                data = os.read(reading, 1 << 16)
+                for event in lines.feed(data):
+                    _hear(event, story, display, meter)
+                if not data:  # it has closed its end: it is over
+                    child.wait()
+                    return
+            except KeyboardInterrupt:
+                interrupts += 1
+                with suppress(ProcessLookupError):
+                    child.send_signal(signal.SIGINT if interrupts < 3 else signal.SIGKILL)
+
+
+def _hear(event: dict[str, Any], story: Story, display: Display, meter: _Meter) -> None:
+    match event["event"]:
+        case "progress":
+            gpu = event.pop("gpu_nbytes", None)
+            meter.gpu_nbytes = gpu if gpu is not None else meter.gpu_nbytes
+            progress = Progress.from_json(event)
+            story.progress.append(progress)
+            if len(story.progress) > MOST_SAMPLES:
+                del story.progress[:-1:2]
+            story.step = progress.timesteps
+            display.progress(progress)
+        case "phase":
+            meter.phase = event["phase"]
+            if story.progress:
+                display.progress(replace(story.progress[-1], phase=event["phase"]))
+        case "say":
+            story.said.append(event["text"])
+            display.say(event["text"])
+        case "checkpoint":
+            story.checkpoint_step = event["step"]
+        case "started":
+            story.started_step = story.step = event["step"]
+            if event["resumed_from"]:
+                story.checkpoint_step = event["resumed_from"]
+        case "stopping":
+            display.say("stopping after this iteration, with a checkpoint; Ctrl-C again stops at once, without one")
+        case "evaluated":
+            display.say(f"evaluated at step {event['step']:,}: reward {event['mean']:.4g} ± {event['spread']:.2g}")
+        case "ended" | "failed" | "refused" | "stopped":
+            story.end = event
+            story.step = event.get("step", story.step)
+            story.gpu_peak_nbytes = event.get("gpu_peak_nbytes")
+
+
+class _Meter:
+    """Samples the memory of the child's tree, and finds peaks between samples."""
+
+    def __init__(self, pid: int, story: Story, display: Display) -> None:
+        self.phase = "start"
+        self.gpu_nbytes: int | None = None
+        self._pid, self._story, self._display = pid, story, display
+        self._began = self._next = time.monotonic()
+        self._rss_peak = 0
+
+    def wait_s(self) -> float:
+        return max(self._next - time.monotonic(), 0.0)
+
+    def sample(self) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        tree = tree_memory(self._pid)
+        own = tree.processes.get(self._pid)
+        if own is not None:
+            nbytes = tree.pss
+            if own.rss_peak > self._rss_peak:  # the child went higher since the last sample than it had ever been
+                self._rss_peak = own.rss_peak
+                nbytes += max(own.rss_peak - own.rss, 0)
+            sample = MemorySample(now - self._began, nbytes, self.gpu_nbytes, self.phase)
+            self._story.samples.append(sample)
+            if len(self._story.samples) > MOST_SAMPLES:  # days of training; the higher of each pair is kept
+                samples = self._story.samples
+                self._story.samples = [max(samples[i : i + 2], key=_host) for i in range(0, len(samples), 2)]
+            self._story.host_peak_nbytes = max(self._story.host_peak_nbytes, nbytes)
+            self._display.memory(sample)
+        spent = time.monotonic() - now
+        self._next = now + max(SAMPLE_EVERY_S, spent / SAMPLING_SHARE)
+
+
+def _host(sample: MemorySample) -> int:
+    return sample.host_nbytes
+
+
+@contextmanager
+def _terminated_is_interrupted() -> Iterator[None]:
+    """Let SIGTERM (a scheduler's way to say stop) do what Ctrl-C does, where signals may be handled at all."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End the child and its workers, which share its session, whatever state they are in."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

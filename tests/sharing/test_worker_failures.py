@@ -1,0 +1,262 @@
+"""Workers and environments that go wrong: said at once, completely, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from worker_envs import Fragile, OwnError, Sleepy, Walk
+
+from legroom import LeanVecEnv
+from legroom.sharing import failures
+from legroom.sharing.failures import EnvFailed, WorkerDied
+
+NOTHING = np.zeros(3, int)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    end = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., LeanVecEnv]]:
+    envs: list[LeanVecEnv] = []
+
+    def start(*arguments: Any, **keywords: Any) -> LeanVecEnv:
+        envs.append(LeanVecEnv(*arguments, **keywords))
+        envs[-1].reset()
+        return envs[-1]
+
+    yield start
+    for env in envs:
+        env.close()
+
+
+def pids(env: LeanVecEnv) -> list[int]:
+    return [worker.pid for worker in env._crew.workers]
+
+
+def test_a_killed_worker_is_named_at_the_next_step(opened: Any) -> None:
+    env = opened([Walk] * 3)
+    victim = pids(env)[1]
+    os.kill(victim, signal.SIGKILL)
+    began = time.monotonic()
+    with pytest.raises(WorkerDied, match=rf"worker of env 1, pid {victim}, was killed by SIGKILL") as told:
+        for _ in range(3):
+            env.step(NOTHING)
+    assert time.monotonic() - began < 1
+    assert told.value.envs == (1,)
+    assert (told.value.pid, told.value.signal_name, told.value.code) == (victim, "SIGKILL", None)
+    assert "OOM" not in str(told.value)
+    began = time.monotonic()
+    env.close()
+    assert time.monotonic() - began < 2.5
+
+
+def test_a_worker_killed_while_others_are_waited_for_is_named_within_a_second(opened: Any) -> None:
+    env = opened([Sleepy] * 3)
+    env.step_async(np.array([3, 3, 3]))
+    victim = pids(env)[2]
+    os.kill(victim, signal.SIGTERM)
+    began = time.monotonic()
+    with pytest.raises(WorkerDied, match=rf"env 2, pid {victim}, was killed by SIGTERM"):
+        env.step_wait()
+    assert time.monotonic() - began < 1
+    began = time.monotonic()
+    with pytest.warns(UserWarning, match="env 0, env 1 did not close within 2 s"):
+        env.close()  # two workers sleep on
+    assert time.monotonic() - began < 3
+    assert not any(map(is_running, pids(env)))
+
+
+def test_the_OOM_killer_is_suspected_only_when_its_counter_rose(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rises, suspected in ((0, False), (1, True)):
+        monkeypatch.setattr("legroom.sharing.process.oom_kills", lambda: 4)
+        env = opened([Walk])
+        monkeypatch.setattr("legroom.sharing.process.oom_kills", lambda rises=rises: 4 + rises)
+        os.kill(pids(env)[0], signal.SIGKILL)
+        with pytest.raises(WorkerDied) as told:
+            env.step(NOTHING[:1])
+        assert ("probably the OOM killer" in str(told.value)) == suspected == told.value.oom_killed
+
+
+@pytest.mark.parametrize(
+    ("lines", "files"),
+    [
+        ("0::/job", {"sys/fs/cgroup/job/memory.events": "low 0\noom 9\noom_kill 5\noom_group_kill 0\n"}),
+        ("4:memory:/job", {"sys/fs/cgroup/memory/job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"}),
+        ("0::/", {"proc/vmstat": "nr_free_pages 77\noom_kill 5\n"}),
+    ],
+    ids=["v2", "v1", "no cgroup"],
+)  # fmt: skip
+def test_where_the_count_of_killed_processes_stands(tmp_path: Path, lines: str, files: dict[str, str]) -> None:
+    for name, text in {"proc/self/cgroup": lines, "sys/fs/cgroup/cgroup.controllers": "memory\n", **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert failures.oom_kills(tmp_path) == 5
+    assert failures.oom_kills(tmp_path / "nothing here") == 0
+
+
+def test_a_worker_that_exits_leaves_its_code_and_last_words(opened: Any) -> None:
+    env = opened([Walk, partial(Fragile, "exit")], envs_per_worker=2)
+    with pytest.raises(WorkerDied, match=r"(?s)envs 0 to 1, pid \d+, ended with exit code 3.*about to leave") as told:
+        for _ in range(9):
+            env.step(NOTHING[:2])
+    assert told.value.code == 3
+
+
+def test_a_crash_in_native_code_leaves_its_python_stack(opened: Any) -> None:
+    class Crashing(Walk):
+        def step(self, action: Any) -> Any:
+            import ctypes
+
+            ctypes.string_at(0)
+
+    env = opened([Crashing])
+    with pytest.raises(WorkerDied, match=r"(?s)SIGSEGV.*in step"):
+        env.step(NOTHING[:1])
+
+
+def test_an_exception_arrives_as_itself_with_place_and_traceback(opened: Any) -> None:
+    env = opened([Walk, Walk, partial(Fragile, "own")], envs_per_worker=2)
+    with pytest.raises(OwnError) as told:
+        for _ in range(9):
+            env.step(NOTHING)
+    assert told.value.args == ("the fifth step", 5)
+    cause = told.value.__cause__
+    assert isinstance(cause, EnvFailed)
+    assert (cause.env, cause.step) == (2, 5)
+    printed = "".join(traceback.format_exception(told.value))
+    assert "worker_envs.py" in printed
+    assert 'raise OwnError("the fifth step", 5)' in printed
+    env.reset()  # the workers are still there
+    env.step(NOTHING)
+
+
+def test_an_exception_that_cannot_travel_is_told_all_the_same(opened: Any) -> None:
+    env = opened([partial(Fragile, "unpicklable")])
+    with pytest.raises(EnvFailed, match=r"(?s)env 0 at its step 5.*Unpicklable: the fifth step"):
+        for _ in range(9):
+            env.step(NOTHING[:1])
+    env = opened([partial(Fragile, "info")])
+    with pytest.raises(TypeError, match="cannot pickle 'generator' object"):
+        for _ in range(9):
+            env.step(NOTHING[:1])
+
+
+def test_exceptions_of_methods_and_of_making(opened: Any) -> None:
+    env = opened([Walk] * 2, envs_per_worker=2)
+    with pytest.raises(OwnError) as told:
+        env.env_method("fail", "as asked", indices=1)
+    assert told.value.__cause__.env == 1  # type: ignore[union-attr]
+    env.step(NOTHING[:2])
+    with pytest.raises(ZeroDivisionError):
+        LeanVecEnv([lambda: 1 / 0])  # type: ignore[list-item, return-value]
+
+
+def test_an_interrupted_wait_leaves_a_usable_environment(opened: Any) -> None:
+    env = opened([Walk] * 2)
+    env.step_async(NOTHING[:2])  # and the trainer is interrupted before it waits
+    assert env.get_attr("time") == [1, 1]
+    env.step(NOTHING[:2])
+    assert env.get_attr("time") == [2, 2]
+
+
+def test_ctrl_c_is_for_the_trainer(opened: Any) -> None:
+    env = opened([Walk])
+    os.kill(pids(env)[0], signal.SIGINT)
+    env.step(NOTHING[:1])
+    assert os.getsid(pids(env)[0]) != os.getsid(0)
+
+
+PARENT = """
+import sys, threading, time
+import legroom, numpy as np
+sys.path.insert(0, {tests!r})
+from worker_envs import Walk
+
+class Stuck(Walk):
+    def step(self, action):
+        time.sleep(60)
+
+def start():
+    global env
+    env = legroom.LeanVecEnv([Walk, Stuck])
+    env.reset()
+    env.step_async(np.zeros(2, int))  # one worker waits, the other one is in a step
+
+{start}
+print(*(worker.pid for worker in env._crew.workers), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    "start", ["start()", "thread = threading.Thread(target=start); thread.start(); thread.join()"], ids=["main", "thread"]
+)
+def test_no_worker_outlives_a_killed_trainer(start: str) -> None:
+    script = PARENT.format(tests=str(Path(__file__).parent), start=start)
+    trainer = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    try:
+        assert trainer.stdout is not None
+        workers = [int(pid) for pid in trainer.stdout.readline().split()]
+        assert len(workers) == 2
+        time.sleep(0.3)
+        assert all(map(is_running, workers))  # also where the thread that started them has ended
+    finally:
+        trainer.kill()
+        trainer.wait()
+    assert wait_until(lambda: not any(map(is_running, workers)), 2)
+
+
+def test_a_forgotten_environment_takes_its_workers_along() -> None:
+    env = LeanVecEnv([Walk] * 2)
+    workers = pids(env)
+    del env
+    assert wait_until(lambda: not any(map(is_running, workers)), 3)
+
+
+def test_environments_close_themselves(tmp_path: Path) -> None:
+    class Closing(Walk):
+        def close(self) -> None:
+            (tmp_path / "closed").write_text("yes")
+
+    env = LeanVecEnv([lambda: gym.wrappers.TimeLimit(Closing(), 5)])
+    env.close()
+    assert (tmp_path / "closed").read_text() == "yes"
+
+
+def test_nothing_is_left_open_or_in_shared_memory() -> None:
+    def state() -> tuple[int, set[str]]:
+        names = {path.name for path in Path("/dev/shm").iterdir()} if Path("/dev/shm").exists() else set()
+        return len(os.listdir("/proc/self/fd")), names  # noqa: PTH208
+
+    LeanVecEnv([Walk]).close()
+    before = state()
+    env = LeanVecEnv([Walk] * 2)
+    env.reset()
+    env.close()
+    del env  # the memory is there as long as somebody may hold an observation
+    assert state()[0] == before[0]
+    assert state()[1] <= before[1]

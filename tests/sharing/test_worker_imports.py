@@ -1,0 +1,151 @@
+"""What a worker imports and costs: no torch, no main script; and who is to blame when torch comes in."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3.common.monitor import Monitor
+from worker_envs import Telling, Walk
+
+from legroom import LeanVecEnv
+from legroom.probing.tree import process_memory
+
+MB = 1_000_000
+
+
+def run_script(text: str, folder: Path) -> str:
+    file = folder / "train_script.py"
+    file.write_text(textwrap.dedent(text))
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_worker_has_numpy_and_gymnasium_and_costs_less_than_30_MB() -> None:
+    env = LeanVecEnv([Telling] * 2)
+    env.reset()
+    env.step(np.zeros(2, int))
+    heavy = {"torch", "stable_baselines3", "sb3_contrib", "pandas", "matplotlib", "scipy", "jax", "tensorflow"}
+    assert not heavy & set(env.env_method("loaded")[0])
+    for worker in env._crew.workers:
+        memory = process_memory(worker.pid)
+        assert memory is not None
+        assert memory.uss < 30 * MB
+    env.close()
+
+
+def test_a_script_without_main_guard_is_not_run_again_and_its_torch_stays_out(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("import gymnasium\nclass Board(gymnasium.Wrapper): pass\n")
+    said = run_script(
+        """
+        import sys
+        import torch
+        import gymnasium as gym
+        import legroom
+        import numpy as np
+        from beside import Board
+
+        print("the script runs")
+        SIZE = 3
+
+        class Own(gym.Env):
+            observation_space = gym.spaces.Box(0, 1, (SIZE,))
+            action_space = gym.spaces.Discrete(2)
+            def reset(self, **arguments):
+                return np.full(SIZE, 0.5), {"kind": Kind(2)}
+            def step(self, action):
+                print("a step")
+                return np.full(SIZE, 0.25), 1.0, False, False, {"kind": Kind(3)}
+            def has_torch(self):
+                return "torch" in sys.modules
+
+        class Kind:
+            def __init__(self, value):
+                self.value = value
+
+        gym.register("Own-v0", entry_point=Own)
+        number = 4
+        env = legroom.LeanVecEnv([lambda: Board(Own()), lambda: gym.make("Own-v0")])
+        env.reset()
+        infos = env.step(np.zeros(2, int))[3]
+        print("kinds", [isinstance(info["kind"], Kind) and info["kind"].value for info in infos])
+        print("torch", env.env_method("has_torch"))
+        """,
+        tmp_path,
+    )
+    assert said.count("the script runs") == 1
+    assert said.count("a step") == 2  # what environments print is seen
+    assert "kinds [3, 3]" in said
+    assert "torch [False, False]" in said
+    assert "not free of torch" not in said
+
+
+def test_SB3s_Monitor_is_named_as_the_way_torch_came_in() -> None:
+    with pytest.warns(UserWarning, match="which stable_baselines3.common.monitor imports; leave SB3's Monitor out") as told:
+        env = LeanVecEnv([lambda: Monitor(Walk())] * 2, envs_per_worker=2)
+    assert told[0].filename == __file__
+    env.reset()
+    infos = [info for _ in range(20) for info in env.step(np.zeros(2, int))[3]]
+    assert any("episode" in info for info in infos)
+    env.close()
+
+
+@pytest.fixture
+def light_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package called torch that workers import in no time, and a module that imports it."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("def tensor(value): return value\n")
+    (tmp_path / "helper.py").write_text("from worker_envs import Walk\nimport torch\nclass Env(Walk): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("light_torch")
+def test_modules_functions_and_closures_that_import_torch_are_named() -> None:
+    def by_function() -> Walk:
+        import torch  # noqa: F401
+
+        return Walk()
+
+    by_module = importlib.import_module("helper").Env
+    for function, named in (
+        (by_module, r"imported by helper \(.*helper.py:2\)$"),
+        (by_function, r"imported by test_worker_imports \(.*test_worker_imports.py:\d+\)$"),
+        (lambda: Walk(limit=int(torch.tensor(5))), "it refers to torch itself"),
+    ):
+        with pytest.warns(UserWarning, match=named) as told:
+            LeanVecEnv([function] * 2).close()
+        assert len(told) == 1
+
+
+@pytest.mark.usefixtures("light_torch")
+def test_torch_imported_later_is_named_too() -> None:
+    class Late(Walk):
+        def step(self, action: Any) -> Any:
+            import torch  # noqa: F401
+
+            return super().step(action)
+
+    env = LeanVecEnv([Late])
+    env.reset()
+    with pytest.warns(UserWarning, match="torch was imported by"):
+        env.step(np.zeros(1, int))
+    env.close()
+
+
+def test_one_thread_per_worker_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    for given, expected in ((None, ("1", "1")), ("2", ("2", None))):
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        if given is not None:
+            monkeypatch.setenv("OMP_NUM_THREADS", given)
+        env = LeanVecEnv([Telling])
+        assert env.env_method("variables") == [expected]
+        env.close()
