@@ -22,7 +22,7 @@ ALLOWED = {
     "training": {"probing"},
     "fitting": {"predicting"},
     "rendering": set(),
-    "workloads": {"api"},
+    "workloads": {"api", "probing.cache"},
     "api": {"predicting"},
     "cli": {"reading", "probing", "predicting", "fitting", "rendering", "workloads", "training"},
 }

@@ -85,8 +85,7 @@ def _drift() -> OrnsteinUhlenbeckActionNoise:
 CASES: dict[str, tuple[Any, int, int]] = {
     "ppo": (lambda: _model(PPO, **ON, n_epochs=2), 320, 128),
     "ppo_schedules": (
-        lambda: _model(PPO, **ON, n_epochs=2, learning_rate=lambda left: 1e-3 * left, clip_range=lambda left: 0.2 * left),
-        320, 128,
+        lambda: _model(PPO, **ON, learning_rate=lambda left: 1e-3 * left, clip_range=lambda left: 0.2 * left), 320, 128,
     ),
     "ppo_wrapped": (
         lambda: _model(PPO, VecNormalize(VecFrameStack(VecMonitor(envs()), 3)), **ON, n_epochs=2), 320, 128,

@@ -1,4 +1,4 @@
-"""A block model that cannot be is refused when it is made, and one that is made cannot be changed behind anyone's back."""
+"""A block model that cannot be is refused when it is made, and nobody can change one behind another's back."""
 
 from __future__ import annotations
 

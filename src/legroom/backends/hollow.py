@@ -129,7 +129,7 @@ def hollow_rollout(base: Any, plan: Sizes, parts: Sizes) -> type:
 
 
 def hollow_replay(base: Any, plan: Sizes, parts: Sizes) -> type:
-    """Return SB3's replay buffer class `base` with nothing in it; every sample is of the size asked for, or in parts."""
+    """Return SB3's replay buffer class `base` with nothing in it; samples are of the size asked for, or in `parts`."""
 
     class HollowReplay(_ToDevice, base):
         observations: Any

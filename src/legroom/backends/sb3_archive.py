@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -128,9 +129,14 @@ def import_sb3(
     temporary = new_temporary(directory.absolute().parent)
     step = model.num_timesteps
     kept = {"iteration": 0, "why_not_exact": IMPORTED_WHY}
-    Checkpoints(temporary).write(step, state.tensors, {**state.data, "legroom": kept})
-    (temporary / IMPORTED).write_text(json.dumps(run.model_dump(), indent=2) + "\n")
-    put_in_place(temporary, directory.absolute())
+    try:
+        Checkpoints(temporary).write(step, state.tensors, {**state.data, "legroom": kept})
+        (temporary / IMPORTED).write_text(json.dumps(run.model_dump(), indent=2) + "\n")
+        put_in_place(temporary, directory.absolute())
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror}", path=directory) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     return Imported(directory, found.name, step, parameters_sha256(policy_arrays(model)))
 
 
@@ -260,6 +266,8 @@ def _telltale(described: Mapping[str, Any]) -> str | None:
     for part, name in _MODULES:
         if part in module:
             return name
+    if described.get("policy_delay") == 1 and described.get("target_noise_clip") == 0.0:
+        return "DDPG"  # which SB3 makes of TD3
     return next((name for key, name in _TELLTALE if key in described), None)
 
 

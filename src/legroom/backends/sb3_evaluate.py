@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,11 +58,12 @@ class Evaluator:
             if self._env is None:
                 made = make_vec_env(self._run, n_envs=spec.n_envs, workers=spec.workers, training=False)
                 self._env = self._model._wrap_env(made, monitor_wrapper=False)
-            if self._model.get_vec_normalize_env() is not None:
-                sync_envs_normalization(self._model.get_env(), self._env)
+            training_env = self._model.get_env()
+            if training_env is not None and self._model.get_vec_normalize_env() is not None:
+                sync_envs_normalization(training_env, self._env)
             self._env.seed((self._run.seed or 0) + SEED_AWAY)
             masked = algorithm_of(self._run).masked and is_masking_supported(self._env)
-            judge = evaluate_masked if masked else evaluate_policy
+            judge: Any = evaluate_masked if masked else evaluate_policy
             mean, spread = judge(self._model, self._env, n_eval_episodes=spec.episodes, warn=False)
         return float(mean), float(spread)
 

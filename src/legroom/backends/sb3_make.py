@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -44,8 +45,10 @@ def make_vec_env(run: Run, *, n_envs: int | None = None, workers: str | None = N
         training: False: statistics of VecNormalize are used and not updated, rewards stay as they are.
     """
     spec = run.env
+    if spec.id is None:
+        raise BadInput("the run names no environment", path=run.source, hint="set env.id")
     kwargs = spec.kwargs if spec.grid is None else {"grid": spec.grid} | spec.kwargs
-    env_fns = [partial(make_env, spec.id, kwargs, spec.wrappers)] * (n_envs or spec.n_envs)
+    env_fns: list[Callable[[], Any]] = [partial(make_env, spec.id, kwargs, spec.wrappers)] * (n_envs or spec.n_envs)
     match workers or spec.workers:
         case "light":
             env: VecEnv = LeanVecEnv(env_fns, envs_per_worker=spec.envs_per_worker)

@@ -1,9 +1,9 @@
 """When computing a gradient in pieces is exact: the size of the pieces, and the networks for which it is not.
 
 The gradient of a mean over a minibatch is the sum of its pieces' gradients, as long as a sample's output does not
-depend on which other samples pass through the network with it. Batch normalisation breaks that, and so does everything that
-draws random numbers or keeps a memory in a forward pass. The usual layers are refused by name when a model is built;
-whatever else does it shows in the first piece of an update, before anything is learned from it.
+depend on which other samples pass through the network with it. Batch normalisation breaks that, and so does everything
+that draws random numbers or keeps a memory in a forward pass. The usual layers are refused by name when a model is
+built; whatever else does it shows in the first piece of an update, before anything is learned from it.
 """
 
 from __future__ import annotations

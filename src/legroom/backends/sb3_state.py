@@ -37,7 +37,8 @@ from legroom.training.checkpoint import Checkpoint
 from legroom.training.trees import NotPlain, put_together, take_apart
 
 __all__ = [
-    "State", "capture", "continue_learning", "policy_arrays", "restore", "restore_learned", "restore_log", "saved_spaces",
+    "State", "capture", "continue_learning", "policy_arrays", "restore", "restore_learned", "restore_log",
+    "saved_spaces",
 ]  # fmt: skip
 
 # Algorithms whose whole state is known. Others are saved as far as SB3 says what their state is.

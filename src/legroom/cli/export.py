@@ -34,8 +34,6 @@ def run(
         say(dumps({"legroom": 1, **facts, "nbytes": exported.nbytes, "notes": exported.notes}, indent=2))
         return
     size = format_size(exported.nbytes)
-    say(
-        f"{exported.path}: {exported.algorithm} after {exported.step:,} steps, {size}; {exported.algorithm}.load reads it"
-    )
+    say(f"{exported.path}: {exported.algorithm} after {exported.step:,} steps, {size}")
     for note in exported.notes:
         say(f"note: {note}")

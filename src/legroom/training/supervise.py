@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from legroom.model.progress import MemorySample, Progress
+from legroom.model.progress import MemorySample, Progress, TrainingPhase
 from legroom.probing.tree import tree_memory
 from legroom.training.events import EventLines
 from legroom.training.folder import LOG
@@ -162,7 +162,7 @@ class _Meter:
     """Samples the memory of the child's tree, and finds peaks between samples."""
 
     def __init__(self, pid: int, story: Story, display: Display) -> None:
-        self.phase = "start"
+        self.phase: TrainingPhase = "start"
         self.gpu_nbytes: int | None = None
         self._pid, self._story, self._display = pid, story, display
         self._began = self._next = time.monotonic()

@@ -47,6 +47,8 @@ def put_together(node: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         case "$scalar":
             dtype, value = node[marked]
             return np.dtype(dtype).type(value)
+        case "$item":
+            return arrays[node[marked]][()]
         case "$bytes":
             return arrays[node[marked]].tobytes()
         case "$tuple":
@@ -60,7 +62,7 @@ def _apart(tree: Any, prefix: str, arrays: dict[str, np.ndarray], where: str) ->
     if isinstance(tree, np.generic):  # before float: NumPy's float64 is one
         if tree.dtype.kind in "biuf" and tree.dtype.itemsize <= 8:
             return {"$scalar": [tree.dtype.str, tree.item()]}
-        tree = np.asarray(tree)
+        return {"$item": _add(np.asarray(tree), prefix, arrays)}
     if tree is None or isinstance(tree, bool | int | float | str):
         return tree
     if isinstance(tree, np.ndarray):

@@ -103,7 +103,7 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         self._horizon = None if horizon is None else _whole("horizon", horizon)
         self._reward_scale = None if reward_scale is None else _positive("reward_scale", reward_scale, "dollars")
         self._invalid_penalty = float(invalid_penalty)
-        self._within, self._new_geology, self._copy = within, bool(new_geology), bool(copy)
+        self._within, self.new_geology, self._copy = within, bool(new_geology), bool(copy)
         self.economics = Economics.of(economics)
         self.render_mode = render_mode
         self._first_seed = seed
@@ -142,10 +142,10 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         self._values = deposit.values.reshape(-1)
         self._scene = Scene(deposit.ground, deposit.destination.reshape(-1) + np.float32(1), self.days_per_block)
         self._columns = Columns(surface, limits)
-        self._start()
+        self.restart()
 
-    def _start(self) -> None:
-        """Begin an episode of the present deposit."""
+    def restart(self) -> None:
+        """Fill the pit again, in the present deposit, without looking."""
         self._columns.reset()
         self._digging = Digging(self.blocks_to_mine)
         self._steps, self._npv = 0, 0.0
@@ -156,11 +156,11 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         """Fill the pit again, or go to another deposit, and return the observation."""
         super().reset(seed=self._first_seed if seed is None else seed)
         self._first_seed = None
-        if self._new_geology:
+        if self.new_geology:
             self._draw_geology()
         else:
-            self._start()
-        return self._observe(), {}
+            self.restart()
+        return self.observe(), {}
 
     def _draw_geology(self) -> None:
         while True:  # a deposit in which nothing pays is no mine
@@ -178,7 +178,7 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Mine the topmost block of column `action`."""
         result = self.mine(int(action))
-        return self._observe(), *result
+        return self.observe(), *result
 
     def mine(self, action: int) -> tuple[float, bool, bool, dict[str, Any]]:
         """Do what `step` does without looking: return reward, terminated, truncated and info."""
@@ -207,7 +207,8 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
     def _summary(self) -> dict[str, Any]:
         return {"npv": self._npv, "blocks": self._digging.count, "days": self._digging.count * self.days_per_block}
 
-    def _observe(self) -> NDArray[np.float32]:
+    def observe(self) -> NDArray[np.float32]:
+        """Return the observation of the present state."""
         if not self._slots:
             self._slots = [Slot(np.empty(self._scene.shape, np.float32))]
             self._turn = 0
@@ -225,7 +226,7 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         """
         check_slots(slots, self._scene.shape)
         self._slots, self._turn, self._copy = [Slot(array) for array in slots], 0, False
-        self._observe()
+        self.observe()
 
     def write_to(self, index: int) -> None:
         """Say which slot the next reset or step brings up to date; the others stay as they are meanwhile."""
@@ -253,7 +254,7 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         Raises:
             BadInput: a state of another deposit or grid.
         """
-        if self._new_geology and state["geology"] is not None and state["geology"] != self._geology:
+        if self.new_geology and state["geology"] is not None and state["geology"] != self._geology:
             self._use(self._generate(state["geology"]))
         self._geology = state["geology"]
         cells = np.asarray(state["cells"], np.int32)

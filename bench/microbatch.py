@@ -1,0 +1,197 @@
+"""Exact micro-batching: how far parameters are from SB3's, what an update then takes, and whether that was predicted.
+
+Memory: PPO with SB3's CNN on stacks of four colour frames, 256 samples per minibatch, as a process of its own; its peak
+(PSS, sampled from outside) is set beside what `predict` said before. Time is that of `train()`, relative to SB3's own on
+the same rollout, the median of its rounds. Parameters: one whole `train()` of ten epochs (DQN: 40 gradient steps).
+
+    python -m bench.microbatch
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+from bench.accuracy import box, discrete, spec
+from bench.results import write_section
+from legroom.probing.tree import PeakSampler
+
+MB = 1e6
+SIZES = (None, 64, 16, 4)
+ROUNDS = 3
+DIFFERENCE_LIMIT, BAND_LIMIT = 1e-6, 0.08
+COMMAND = "python -m bench.microbatch"
+
+
+def pixels(micro_batch: int | None, storage: str) -> dict[str, Any]:
+    """Return the run whose memory is looked at."""
+    run = spec(
+        "PPO", box(144, 160, 12, dtype="uint8"), discrete(6), ROUNDS * 512, "CnnPolicy", n_steps=128, batch_size=256,
+        n_epochs=1, env_n_envs=4,
+    )  # fmt: skip
+    return run | {"memory": {"micro_batch": micro_batch, "rollout": storage}}
+
+
+def train(run: dict[str, Any]) -> None:
+    """Train it and print the seconds of each update: the body of the measured process."""
+    import stable_baselines3
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    import legroom
+    from bench.accuracy_envs import SmallEnv
+    from legroom.backends.sb3_microbatch import with_micro_batch
+
+    micro_batch, storage = run["memory"]["micro_batch"], run["memory"]["rollout"]
+    seconds = []
+    algorithm: Any = stable_baselines3.PPO if micro_batch is None else with_micro_batch(
+        stable_baselines3.PPO, micro_batch
+    )  # fmt: skip
+
+    class Timed(algorithm):
+        def train(self) -> None:
+            began = time.perf_counter()
+            super().train()
+            seconds.append(time.perf_counter() - began)
+
+    spaces = run["env"]["spaces"]
+    env = DummyVecEnv([lambda: SmallEnv(spaces["observation"], spaces["action"])] * run["env"]["n_envs"])
+    lean = {"rollout_buffer_class": legroom.LeanRolloutBuffer} if storage == "lean" else {}
+    Timed(run["policy"]["name"], env, device="cpu", seed=1, **run["hyperparams"], **lean).learn(run["total_timesteps"])
+    print(json.dumps(seconds))
+
+
+def measure(run: dict[str, Any]) -> tuple[int, float]:
+    """Return the peak of a process that trains it, and the median seconds of an update."""
+    child = subprocess.Popen(_command("--train", run), stdout=subprocess.PIPE, text=True, env=_environment())
+    with PeakSampler(child.pid) as sampler:
+        output, _ = child.communicate()
+    if child.returncode:
+        raise RuntimeError(f"training failed with exit code {child.returncode}")
+    return sampler.peak.pss, statistics.median(json.loads(output.splitlines()[-1]))
+
+
+def predict(run: dict[str, Any]) -> tuple[int, int, int]:
+    """Return what is predicted for it, and the band."""
+    ask = [sys.executable, "-m", "bench.accuracy", "--predict", json.dumps(run)]
+    asked = subprocess.run(ask, capture_output=True, text=True, check=True, env=_environment())
+    predicted, low, high = json.loads(asked.stdout.splitlines()[-1])
+    return predicted, low, high
+
+
+def differ() -> None:
+    """Print the norm-relative difference of parameters, by algorithm and micro-batch: a process of its own."""
+    import numpy as np
+    import torch
+    from sb3_contrib import MaskablePPO
+    from stable_baselines3 import DQN, PPO
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    import legroom
+    from bench.accuracy_envs import SmallEnv
+    from legroom.backends.sb3_microbatch import with_micro_batch
+
+    class Noisy(SmallEnv):
+        """Observations and rewards that no network learns by heart."""
+
+        def _observe(self, space: Any) -> Any:
+            if space.dtype == np.uint8:
+                return self.np_random.integers(0, 256, space.shape, np.uint8)
+            return self.np_random.uniform(-1, 1, space.shape).astype(np.float32)
+
+        def step(self, action: Any) -> Any:
+            observation, _, *rest = super().step(action)
+            return observation, float(self.np_random.normal() + 0.1 * action), *rest
+
+    image, vector = box(84, 84, 4, dtype="uint8"), box(20)
+    ppo = dict(n_steps=64, batch_size=64, n_epochs=10)
+    dqn = dict(buffer_size=200, learning_starts=128, batch_size=32, train_freq=64, gradient_steps=40)
+    cases: list[tuple[Any, str, Any, dict[str, Any], int]] = [
+        (PPO, "MlpPolicy", vector, ppo, 128),
+        (PPO, "CnnPolicy", image, ppo, 128),
+        (PPO, "CnnPolicy", image, ppo | {"rollout_buffer_class": legroom.LeanRolloutBuffer}, 128),
+        (MaskablePPO, "CnnPolicy", image, ppo, 128),
+        (DQN, "CnnPolicy", image, dqn, 192),
+    ]
+
+    def parameters(algorithm: Any, policy: str, space: Any, kwargs: dict[str, Any], steps: int) -> torch.Tensor:
+        env = DummyVecEnv([lambda: Noisy(space, discrete(6))] * 2)
+        model = algorithm(policy, env, device="cpu", seed=3, **kwargs)
+        model.learn(steps)
+        return torch.cat([p.detach().double().flatten() for p in model.policy.parameters()])
+
+    for algorithm, policy, space, kwargs, steps in cases:
+        storage = "lean" if "rollout_buffer_class" in kwargs else "plain"
+        whole = parameters(algorithm, policy, space, kwargs, steps)
+        for size in (1, 3, 8) if policy == "MlpPolicy" else (3, 8):
+            pieces = parameters(with_micro_batch(algorithm, size), policy, space, kwargs, steps)
+            name = f"{algorithm.__name__}, {policy}, {storage}"
+            print(json.dumps([name, size, float((pieces - whole).norm() / whole.norm())]), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="exact micro-batching: parameters, memory, prediction")
+    parser.add_argument("--train", help=argparse.SUPPRESS)
+    parser.add_argument("--differ", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.train:
+        train(json.loads(options.train))
+        return 0
+    if options.differ:
+        differ()
+        return 0
+    return 0 if compare_parameters() & compare_memory() else 1
+
+
+def compare_parameters() -> bool:
+    """Write the first table and return whether all differences are within the limit."""
+    asked = subprocess.run(
+        [sys.executable, "-m", "bench.microbatch", "--differ"], stdout=subprocess.PIPE, text=True, check=True,
+        env=_environment(),
+    )  # fmt: skip
+    found = [json.loads(line) for line in asked.stdout.splitlines()]
+    rows = [[name, size, f"{by:.1e}", f"{DIFFERENCE_LIMIT:.0e}"] for name, size, by in found]
+    write_section(
+        "Micro-batches: parameters after one train(), relative to SB3's", ["algorithm", "micro_batch", "‖θ−θ′‖/‖θ‖",
+        "required"], rows, COMMAND,
+    )  # fmt: skip
+    return all(by <= DIFFERENCE_LIMIT for _, _, by in found)
+
+
+def compare_memory() -> bool:
+    """Write the second table and return whether memory falls with the size and was predicted."""
+    rows, good = [], True
+    for storage in ("plain", "lean"):
+        peaks, whole_s = [], 0.0
+        for size in SIZES:
+            run = pixels(size, storage)
+            predicted, low, high = predict(run)
+            measured, seconds = measure(run)
+            whole_s = whole_s or seconds
+            error, inside = (predicted - measured) / measured, low <= measured <= high
+            good &= inside and abs(error) <= BAND_LIMIT and all(measured < before for before in peaks)
+            peaks.append(measured)
+            sizes = [f"{n / MB:,.0f}" for n in (predicted, low, high, measured)]
+            name = f"{storage}, {'256 (SB3)' if size is None else f'{size} of 256'}"
+            rows.append([name, *sizes, f"{error:+.1%}", "yes" if inside else "NO", f"{seconds / whole_s:.2f}"])
+            print(*rows[-1], sep="  ", flush=True)
+    columns = ["samples at a time (MB)", "predicted", "low", "high", "measured", "error", "in band", "time of train()"]
+    write_section("Micro-batches: peak of a PPO process with a CNN", columns, rows, COMMAND)
+    return good
+
+
+def _command(option: str, run: dict[str, Any]) -> list[str]:
+    return [sys.executable, "-m", "bench.microbatch", option, json.dumps(run)]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""`legroom train` from the outside: what it writes, how it refuses, how it stops and goes on, what a crash says."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+RUN = """
+legroom: 1
+algo: PPO
+env: {{id: "bench.kills_env:Drift", n_envs: 2, workers: {workers}}}
+hyperparams: {{n_steps: 32, batch_size: 16, n_epochs: 2}}
+total_timesteps: 640
+"""
+CRASHING = '''
+from bench.kills_env import Drift
+
+
+class Crashing(Drift):
+    """Raises in its hundredth step."""
+
+    taken = 0
+
+    def step(self, action):
+        Crashing.taken += 1
+        if Crashing.taken == 100:
+            raise RuntimeError("the pump has run dry")
+        return super().step(action)
+'''
+
+
+def legroom(*arguments: object, cwd: Path = ROOT, **options) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "legroom.cli.main", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240, check=False, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> tuple[Path, Path, subprocess.CompletedProcess[str]]:
+    folder = tmp_path_factory.mktemp("train")
+    run = folder / "run.yaml"
+    run.write_text(RUN.format(workers="subproc"))
+    return run, folder / "out", legroom("train", run, "--out", folder / "out", "--seed", 7, "--checkpoint-every", 64)
+
+
+def test_a_training_leaves_what_the_contract_says(trained):
+    _, out, done = trained
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads((out / "outcome.json").read_text())
+    assert outcome["legroom"] == 1 and outcome["status"] == "finished" and outcome["timesteps"] == 640
+    assert len(outcome["parameters_sha256"]) == 64 and outcome["resume"] == "exact"
+    assert outcome["attempts"] == [{"reason": "start", "knobs": {"env.workers": "light"}}]
+    host = outcome["peaks"]["host"]
+    assert 150e6 < host["measured"] < 600e6 and 150e6 < host["predicted"] < 600e6 and outcome["peaks"]["gpu"] is None
+    assert "reward_mean" in outcome["score"]
+    assert (out / "memory.svg").read_text().count("<svg") == 1 and (out / "reward.png").stat().st_size > 1000
+    rows = (out / "progress.csv").read_text().splitlines()
+    assert rows[0].startswith("time/total_timesteps") and len(rows) == 11  # 640 steps in iterations of 64
+    assert [path.name for path in sorted((out / "checkpoints").iterdir())] == [
+        f"step-{step:012d}" for step in (512, 576, 640)
+    ]
+    assert "finished after 640 steps" in done.stdout and "predicted" in done.stdout
+
+
+def test_resuming_a_finished_run_changes_nothing(trained):
+    run, out, _ = trained
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    done = legroom("train", run, "--out", out, "--resume")
+    assert done.returncode == 0 and "is finished (640 steps)" in done.stdout
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+
+
+def test_what_is_there_is_not_overwritten(trained):
+    run, out, _ = trained
+    done = legroom("train", run, "--out", out)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "is not empty" in done.stderr and "--resume" in done.stderr
+
+
+def test_a_resume_with_another_network_is_refused(trained):
+    run, out, _ = trained
+    done = legroom("train", run, "--out", out, "--resume", "--timesteps", 700, "--set", "policy.kwargs.net_arch=[8]")
+    assert done.returncode == 2 and "was begun with another policy" in done.stderr
+
+
+def test_interrupted_and_resumed_ends_with_the_same_parameters(trained, tmp_path):
+    run, out, _ = trained
+    whole = json.loads((out / "outcome.json").read_text())
+    for number in (1, 2):
+        command = [sys.executable, "-m", "legroom.cli.main", "train", run, "--out", tmp_path / "out", "--resume"]
+        command += ["--seed", "7"] if number == 1 else []
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(
+            list(map(str, command)), cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
+        )
+        if number == 1:
+            rows, deadline = tmp_path / "out/progress.csv", time.monotonic() + 120
+            while time.monotonic() < deadline and (not rows.exists() or len(rows.read_text().splitlines()) < 3):
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+        outcome = json.loads((tmp_path / "out/outcome.json").read_text())
+        if number == 1:
+            assert process.returncode == 130, said
+            assert "no good checkpoint" in said and outcome["status"] == "stopped" and outcome["timesteps"] < 640
+    assert process.returncode == 0 and outcome["status"] == "finished"
+    assert [attempt["reason"] for attempt in outcome["attempts"]] == ["start", "resume"]
+    assert outcome["parameters_sha256"] == whole["parameters_sha256"]
+    steps = [int(row.partition(",")[0]) for row in (tmp_path / "out/progress.csv").read_text().splitlines()[1:]]
+    assert steps == list(range(64, 641, 64))
+
+
+def test_an_environment_that_raises_says_where_and_how_to_go_on(tmp_path):
+    (tmp_path / "crashing.py").write_text(CRASHING)
+    run = tmp_path / "run.yaml"
+    run.write_text(RUN.format(workers="dummy").replace("bench.kills_env:Drift", "crashing:Crashing"))
+    done = legroom("train", run, "--out", tmp_path / "out", "--plain", "--checkpoint-every", 1)
+    assert done.returncode == 4
+    assert "Traceback" in done.stderr and "RuntimeError: the pump has run dry" in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert "at step 98" in last and "resume from step 64" in last  # the second env's hundredth: 49 whole steps before
+    assert json.loads((tmp_path / "out/outcome.json").read_text())["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--resume"], "--out DIR"),
+        (["--device", "tpu", "--out", "x"], "cpu, cuda or auto"),
+        (["--device", "cuda", "--out", "x"], "no GPU"),
+        (["--data", "nothing.csv", "--out", "x"], "no such file"),
+        (["--set", "memory.bf16=true", "--out", "x"], "bf16"),
+        (["--set", "memory.micro_batch=4", "--set", "algo=A2C", "--out", "x"], "micro"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, arguments, words):
+    run = tmp_path / "run.yaml"
+    run.write_text(RUN.format(workers="dummy"))
+    done = legroom("train", run, "--plain", *arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr.strip().splitlines()[-1] and "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
+
+
+def test_a_run_that_does_not_fit_exits_1_with_the_command(tmp_path):
+    run = tmp_path / "run.yaml"
+    run.write_text(RUN.format(workers="dummy"))
+    done = legroom("train", run, "--out", tmp_path / "out", "--ram", "200MB")
+    assert done.returncode == 1 and "needs" in done.stderr and not (tmp_path / "out").exists()

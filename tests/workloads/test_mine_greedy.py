@@ -1,0 +1,217 @@
+"""Greedy schedules can be dug, are worth what they say, and stay under the bound that nested pits prove."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+
+from legroom.errors import BadInput
+from legroom.workloads.mine.coarser import resample
+from legroom.workloads.mine.deposit import sample
+from legroom.workloads.mine.economics import block_values
+from legroom.workloads.mine.greedy import Ground, best_greedy, running_npv, schedules
+from legroom.workloads.mine.nested import nested_pits, npv_bound
+from legroom.workloads.mine.pit import ultimate_pit
+
+NAMES = {"exposed", "benches", "cones", "shells", "shell cones"}
+
+
+def dig(values, order, start=None) -> list[float]:
+    """Dig column after column, refusing what may not be dug; return the value of each block."""
+    nx, ny, nz = values.shape
+    depths = np.zeros((nx, ny), int) if start is None else np.array(start)
+    got = []
+    for column in order:
+        x, y = divmod(int(column), ny)
+        depth = depths[x, y]
+        assert depth < nz
+        assert (depths[max(x - 1, 0) : x + 2, max(y - 1, 0) : y + 2] >= depth).all()
+        got.append(float(values[x, y, depth]))
+        depths[x, y] += 1
+    return got
+
+
+def factors(count, rate=0.01):
+    return (1 + rate) ** -np.arange(1.0, count + 1)
+
+
+@pytest.fixture(scope="module")
+def ultra_light():
+    values, _ = block_values(resample(sample(), (20, 20, 10)))
+    return values, ultimate_pit(values)
+
+
+def test_two_hills_by_hand():
+    # two columns apart from each other: 5 in the open on the left; 20 under a waste of 2 on the right
+    values = np.zeros((5, 1, 2)) - 100
+    values[0, 0, 0] = 5
+    values[4, 0, :] = [-2, 20]
+    values[3, 0, 0] = -2
+    pit = ultimate_pit(values)
+    assert np.argwhere(pit).tolist() == [[0, 0, 0], [3, 0, 0], [4, 0, 0], [4, 0, 1]]
+    halves = 0.5 ** np.arange(4)
+    ground = Ground.of(values, pit)
+    npvs = {name: float(running_npv(ground, order, halves).max()) for name, order in schedules(ground)}
+    assert npvs["exposed"] == 5 - 2 / 2 - 2 / 4 + 20 / 8
+    npv, order, name = best_greedy(values, pit, halves)
+    assert (npv, name) == (6.0, "exposed")  # the others come to the same; the right hill first would bring -2 - 1 + 5
+    assert order.tolist()[0] == 0
+
+
+def test_a_schedule_stops_where_going_on_would_lose():
+    values = np.array([[[10.0, -4.0, 5.0]]])
+    pit = ultimate_pit(values)
+    assert pit.all()
+    npv, order, _ = best_greedy(values, pit, [1.0, 0.5, 0.1])  # -4 * 0.5 + 5 * 0.1 < 0
+    assert (npv, order.tolist()) == (10.0, [0])
+    npv, order, _ = best_greedy(values, pit, [1.0, 0.9, 0.8])
+    assert npv == pytest.approx(10 - 3.6 + 4)
+    assert order.tolist() == [0, 0, 0]
+
+
+def test_nothing_is_dug_after_the_last_factor_and_nothing_where_all_loses():
+    values = np.ones((2, 2, 2))
+    npv, order, _ = best_greedy(values, ultimate_pit(values), [1.0, 0.5, 0.25])
+    assert (npv, len(order)) == (1.75, 3)
+    values = -np.ones((2, 2, 2))
+    npv, order, name = best_greedy(values, ultimate_pit(values), np.ones(8))
+    assert (npv, order.tolist(), name) == (0.0, [], "nothing")
+
+
+def test_every_schedule_can_be_dug_and_is_worth_what_it_says(ultra_light):
+    values, pit = ultra_light
+    ground = Ground.of(values, pit)
+    discount = factors(int(pit.sum()), 0.003)
+    seen = set()
+    for name, order in schedules(ground):
+        got = dig(values, order)
+        assert len(order) <= pit.sum()
+        assert sum(got) == pytest.approx(values[pit].sum()), name  # the smallest best pit: all of it is needed
+        assert np.cumsum(got * discount) == pytest.approx(running_npv(ground, order, discount)), name
+        seen.add(name)
+    assert seen == NAMES
+
+
+def test_the_best_is_the_best_and_under_the_bound(ultra_light):
+    values, pit = ultra_light
+    discount = factors(int(pit.sum()), 0.003)
+    npv, order, name = best_greedy(values, pit, discount)
+    ground = Ground.of(values, pit)
+    each = {name: running_npv(ground, order, discount).max() for name, order in schedules(ground)}
+    assert npv == pytest.approx(max(each.values()))
+    assert each[name] == max(each.values())
+    assert npv == pytest.approx((np.array(dig(values, order)) * discount[: len(order)]).sum())
+    bound = npv_bound(nested_pits(values, pit), discount)
+    assert 0.8 * bound < npv <= bound <= values[pit].sum()
+    assert each["exposed"] < npv  # the rules do differ
+
+
+def test_air_over_the_ground_is_not_dug():
+    rng = np.random.default_rng(3)
+    values = rng.normal(-1, 4, (6, 6, 5))
+    start = rng.integers(0, 3, (6, 6))
+    values[np.arange(5) < start[:, :, None]] = 0
+    pit = ultimate_pit(values)
+    ground = Ground.of(values, pit, start)
+    for name, order in schedules(ground):
+        got = dig(values, order, start)
+        assert len(got) <= ground.inside.sum(), name
+        assert sum(got) == pytest.approx(values[pit].sum()), name
+    npv, order, _ = best_greedy(values, pit, factors(200), start=start)
+    assert npv == pytest.approx((dig(values, order, start) * factors(200)[: len(order)]).sum())
+
+
+def test_a_pit_that_cannot_be_dug_is_refused():
+    pit = np.zeros((3, 3, 2), bool)
+    pit[1, 1, :] = True
+    with pytest.raises(BadInput, match="the nine above"):
+        best_greedy(np.ones((3, 3, 2)), pit, np.ones(3))
+    with pytest.raises(BadInput, match="values"):
+        best_greedy(np.ones((3, 3, 2)), np.ones((3, 3, 1), bool), np.ones(3))
+
+
+def test_a_column_dug_too_deep_is_refused():
+    ground = Ground.of(np.ones((2, 2, 2)), np.ones((2, 2, 2), bool))
+    with pytest.raises(BadInput, match="digs column 0 deeper than its 2 blocks"):
+        running_npv(ground, [0, 1, 2, 3, 0, 0], np.ones(6))
+
+
+# ---- nested pits
+
+
+def test_nested_pits_by_hand():
+    # three columns apart from each other: 9 in the open; 8 under 2 blocks of -1 at the edge; 3 under a waste of 1
+    values = np.full((7, 1, 2), -1000.0)
+    values[0, 0, 0] = 9
+    values[6, 0, :] = [-1, 8]
+    values[5, 0, 0] = -1
+    values[3, 0, :] = [1, -1000]
+    pits = nested_pits(values)
+    # per block: 9 (one block), then (8 - 2) / 3 = 2, then 1
+    assert pits.sizes.tolist() == [1, 4, 5]
+    assert pits.values.tolist() == [9, 15, 16]
+    assert pits.shells[:, 0, 0].tolist() == [1, 0, 0, 3, 0, 2, 2]
+    # two blocks hold at most 9 + 2, on the line from the first pit to the second
+    assert pits.most_within([1, 2, 4, 5, 100]).tolist() == pytest.approx([9, 11, 15, 16, 16])
+
+
+def every_schedule_best(values, discount) -> float:
+    """The largest NPV of all schedules there are, by trying them all."""
+    nx, ny, nz = values.shape
+
+    @cache
+    def best(depths, dug):
+        most = 0.0
+        for x, y in product(range(nx), range(ny)):
+            depth = depths[x * ny + y]
+            around = [
+                depths[i * ny + j] for i in (x - 1, x, x + 1) for j in (y - 1, y, y + 1) if 0 <= i < nx and 0 <= j < ny
+            ]
+            if depth < nz and min(around) >= depth and dug < len(discount):
+                after = (*depths[: x * ny + y], depth + 1, *depths[x * ny + y + 1 :])
+                most = max(most, values[x, y, depth] * discount[dug] + best(after, dug + 1))
+        return most
+
+    return best((0,) * (nx * ny), 0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_schedule_at_all_exceeds_the_bound(seed):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(0.3, 3, (3, 2, 2))
+    values[:, :, 0] -= 2
+    discount = factors(12, 0.1)
+    best = every_schedule_best(values, discount)
+    pits = nested_pits(values, shells=1000)
+    assert best <= npv_bound(pits, discount) + 1e-9
+    assert best_greedy(values, ultimate_pit(values), discount)[0] <= best + 1e-9
+
+
+def test_coarse_shells_give_a_bound_that_still_holds(ultra_light):
+    values, pit = ultra_light
+    discount = factors(int(pit.sum()), 0.003)
+    bounds = [npv_bound(nested_pits(values, pit, shells=shells), discount) for shells in (2, 5, 40, 400)]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[0] <= 1.05 * bounds[-1]
+
+
+def test_pits_lie_in_each_other_and_in_the_ultimate_one(ultra_light):
+    values, pit = ultra_light
+    pits = nested_pits(values, pit)
+    assert ((pits.shells > 0) == pit).all()
+    slopes = np.diff(pits.values, prepend=0) / np.diff(pits.sizes, prepend=0)
+    assert (np.diff(slopes) < 0).all()  # the money gets thinner outwards
+    for number in range(1, len(pits.sizes) + 1):
+        inner = (pits.shells > 0) & (pits.shells <= number)
+        assert inner.sum() == pits.sizes[number - 1]
+        Ground.of(values, inner)  # can be dug by itself
+
+
+def test_factors_that_grow_prove_nothing(ultra_light):
+    pits = nested_pits(*ultra_light)
+    for bad in ([0.5, 0.6], [0.5, -0.1], [np.nan], [[1.0]]):
+        with pytest.raises(BadInput, match="discount factors"):
+            npv_bound(pits, bad)

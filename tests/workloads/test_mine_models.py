@@ -1,0 +1,54 @@
+"""A run file names its deposit, and the deposit is there: generated, from CSV, on any grid."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from legroom.errors import BadInput
+from legroom.workloads.mine.csv_file import write_csv
+from legroom.workloads.mine.deposit import generate, sample
+from legroom.workloads.mine.files import data_files
+from legroom.workloads.mine.models import load_model
+
+
+@pytest.mark.parametrize("grid", [None, (50, 50, 30), [20, 20, 10], (10, 10, 5)])
+def test_the_sample_comes_on_every_grid_of_the_runs(grid):
+    model = load_model("sample", grid)
+    assert model.shape == tuple(grid or (49, 71, 58))
+    whole = sample()
+    assert model.column("ton").sum(dtype=float) == pytest.approx(whole.column("ton").sum(dtype=float), rel=1e-6)
+    assert [n * size for n, size in zip(model.shape, model.size_m, strict=True)] == pytest.approx([980, 1420, 870])
+
+
+def test_a_csv_file_by_its_path(tmp_path):
+    model = generate((4, 3, 5), 1)
+    write_csv(model, tmp_path / "pit.csv")
+    assert np.array_equal(load_model(tmp_path / "pit.csv").channels, model.channels)
+    assert load_model(str(tmp_path / "pit.csv"), (2, 3, 5)).shape == (2, 3, 5)
+    assert data_files(tmp_path / "pit.csv") == [tmp_path / "pit.csv"]
+    assert data_files("sample") == []
+
+
+def test_what_is_not_there_is_said_in_one_line(tmp_path):
+    with pytest.raises(
+        BadInput, match=r"there is no block model 'simple' \(sample, a CSV file, or a MineLib instance\)"
+    ):
+        load_model("simple")
+    with pytest.raises(BadInput, match="is a directory"):
+        load_model(tmp_path)
+    with pytest.raises(BadInput, match="grid 0x1x1"):
+        load_model("sample", (0, 1, 1))
+    for odd in ("", ".", "/", "\0"):
+        with pytest.raises(BadInput):
+            load_model(odd)
+
+
+def test_reading_a_deposit_does_not_bring_scipy_into_a_worker():
+    code = "import sys; from legroom.workloads.mine.models import load_model; load_model('sample', (4, 4, 4))"
+    heavy = "print([name for name in ('scipy', 'torch', 'gymnasium', 'pandas') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", f"{code}; {heavy}"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
