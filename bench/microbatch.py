@@ -1,8 +1,8 @@
 """Exact micro-batching: how far parameters are from SB3's, what an update then takes, and whether that was predicted.
 
 Memory: PPO with SB3's CNN on stacks of four colour frames, 256 samples per minibatch, as a process of its own; its peak
-(PSS, sampled from outside) is set beside what `predict` said before. Time is that of `train()`, relative to SB3's own on
-the same rollout, the median of its rounds. Parameters: one whole `train()` of ten epochs (DQN: 40 gradient steps).
+(PSS, sampled from outside) is set beside what `predict` said before. Time is that of `train()`, relative to SB3's own,
+the median of its rounds. Parameters: one whole `train()` of ten epochs (DQN: 40 gradient steps).
 
     python -m bench.microbatch
 """
@@ -32,7 +32,7 @@ COMMAND = "python -m bench.microbatch"
 def pixels(micro_batch: int | None, storage: str) -> dict[str, Any]:
     """Return the run whose memory is looked at."""
     run = spec(
-        "PPO", box(144, 160, 12, dtype="uint8"), discrete(6), ROUNDS * 512, "CnnPolicy", n_steps=128, batch_size=256,
+        "PPO", box(84, 84, 12, dtype="uint8"), discrete(6), ROUNDS * 512, "CnnPolicy", n_steps=128, batch_size=256,
         n_epochs=1, env_n_envs=4,
     )  # fmt: skip
     return run | {"memory": {"micro_batch": micro_batch, "rollout": storage}}

@@ -20,7 +20,8 @@ class Walk(gymnasium.Env):
 
     Args:
         limit: steps after which an episode is cut off, counted here so that no wrapper is needed.
-        height: 0 for a vector observation, else that of a picture of 36 x 36.
+        picture: shows a picture of 36 x 36 instead of four numbers.
+        part: what is shown is a part of a Dict.
     """
 
     def __init__(self, discrete: bool = True, limit: int = 17, picture: bool = False, part: bool = False) -> None:
@@ -47,14 +48,6 @@ class Walk(gymnasium.Env):
     def action_masks(self) -> np.ndarray:
         return np.array([True, self.place[0] > -1, True, self.place[1] > -1])
 
-    def get_state(self) -> dict[str, Any]:
-        random = self.np_random.bit_generator.state
-        return {"place": self.place, "target": self.target, "steps": self.steps, "random": random}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self.place, self.target, self.steps = np.array(state["place"]), np.array(state["target"]), state["steps"]
-        self.np_random.bit_generator.state = state["random"]
-
     def _observe(self) -> Any:
         shown: Any = np.concatenate([self.place, self.target]).astype(np.float32).clip(-9, 9)
         if self.picture:
@@ -64,12 +57,22 @@ class Walk(gymnasium.Env):
         return {"a": shown, "b": self.steps % 3} if self.part else shown
 
 
+class Remembered(Walk):
+    """The walk, offering its state; its random numbers are legroom's to keep."""
+
+    def get_state(self) -> dict[str, Any]:
+        return {"place": self.place, "target": self.target, "steps": self.steps}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.place, self.target, self.steps = state["place"], state["target"], state["steps"]
+
+
 def envs(n_envs: int = 2, **kwargs: Any) -> DummyVecEnv:
-    return DummyVecEnv([lambda: Walk(**kwargs) for _ in range(n_envs)])
+    return DummyVecEnv([lambda: Remembered(**kwargs) for _ in range(n_envs)])
 
 
 ON = {"n_steps": 32, "batch_size": 16}
-OFF = {"buffer_size": 300, "learning_starts": 40, "batch_size": 16}
+OFF = {"buffer_size": 300, "learning_starts": 40, "batch_size": 16, "train_freq": 4}
 
 
 def _model(algorithm: Any, vec_env: Any = None, policy: str = "MlpPolicy", **arguments: Any) -> Any:
@@ -83,38 +86,41 @@ def _drift() -> OrnsteinUhlenbeckActionNoise:
 
 # name -> (makes a fresh model, steps in all, steps after which it is interrupted)
 CASES: dict[str, tuple[Any, int, int]] = {
-    "ppo": (lambda: _model(PPO, **ON, n_epochs=2), 320, 128),
+    "ppo": (lambda: _model(PPO, **ON, n_epochs=2), 256, 128),
     "ppo_schedules": (
-        lambda: _model(PPO, **ON, learning_rate=lambda left: 1e-3 * left, clip_range=lambda left: 0.2 * left), 320, 128,
+        lambda: _model(
+            PPO, **ON, n_epochs=1, learning_rate=lambda left: 1e-3 * left, clip_range=lambda left: 0.2 * left
+        ),
+        256, 128,
     ),
     "ppo_wrapped": (
-        lambda: _model(PPO, VecNormalize(VecFrameStack(VecMonitor(envs()), 3)), **ON, n_epochs=2), 320, 128,
+        lambda: _model(PPO, VecNormalize(VecFrameStack(VecMonitor(envs()), 3)), **ON, n_epochs=1), 256, 128,
     ),
     "ppo_dict": (
-        lambda: _model(PPO, VecNormalize(envs(part=True), norm_obs_keys=["a"]), "MultiInputPolicy", **ON), 320, 128,
+        lambda: _model(PPO, VecNormalize(envs(part=True), norm_obs_keys=["a"]), "MultiInputPolicy", **ON, n_epochs=1),
+        256, 128,
     ),
-    "ppo_sde": (lambda: _model(PPO, envs(discrete=False), **ON, use_sde=True, sde_sample_freq=5), 320, 128),
-    "maskable": (lambda: _model(MaskablePPO, **ON, n_epochs=2), 320, 128),
-    "a2c": (lambda: _model(A2C), 300, 130),
-    "trpo": (lambda: _model(TRPO, **ON), 256, 128),
-    "dqn": (lambda: _model(DQN, **OFF, target_update_interval=50, train_freq=2), 900, 440),
+    "ppo_sde": (lambda: _model(PPO, envs(discrete=False), **ON, n_epochs=1, use_sde=True, sde_sample_freq=5), 256, 128),
+    "maskable": (lambda: _model(MaskablePPO, **ON, n_epochs=1), 256, 128),
+    "a2c": (lambda: _model(A2C), 200, 110),
+    "trpo": (lambda: _model(TRPO, **ON, n_critic_updates=1), 256, 128),
+    "dqn": (lambda: _model(DQN, **OFF, target_update_interval=50), 600, 440),
     "dqn_one_array": (
         lambda: _model(DQN, **OFF, optimize_memory_usage=True,
-                       replay_buffer_kwargs={"handle_timeout_termination": False}), 900, 440,
+                       replay_buffer_kwargs={"handle_timeout_termination": False}), 600, 440,
     ),
-    "dqn_n_steps": (lambda: _model(DQN, envs(1), **OFF, n_steps=3), 500, 240),
-    "dqn_dict": (lambda: _model(DQN, envs(part=True), "MultiInputPolicy", **OFF), 500, 240),
-    "dqn_lean": (
-        lambda: _model(DQN, envs(picture=True), **OFF, replay_buffer_class=LeanReplayBuffer, train_freq=8), 1200, 840,
-    ),
-    "dqn_normalized": (lambda: _model(DQN, VecNormalize(envs()), **OFF), 400, 200),
-    "qrdqn": (lambda: _model(QRDQN, **OFF), 300, 160),
-    "sac": (lambda: _model(SAC, envs(discrete=False), **OFF), 300, 160),
-    "sac_sde": (lambda: _model(SAC, envs(discrete=False), **OFF, use_sde=True), 300, 160),
-    "td3": (lambda: _model(TD3, envs(discrete=False), **OFF, action_noise=_drift()), 300, 160),
+    "dqn_n_steps": (lambda: _model(DQN, envs(1), **OFF, n_steps=3), 400, 240),
+    "dqn_dict": (lambda: _model(DQN, envs(part=True), "MultiInputPolicy", **OFF), 400, 240),
+    "dqn_lean": (lambda: _model(DQN, envs(picture=True), **OFF, replay_buffer_class=LeanReplayBuffer), 1000, 840),
+    "dqn_normalized": (lambda: _model(DQN, VecNormalize(envs()), **OFF), 300, 200),
+    "qrdqn": (lambda: _model(QRDQN, **OFF), 200, 120),
+    "sac": (lambda: _model(SAC, envs(discrete=False), **OFF), 200, 120),
+    "sac_sde": (lambda: _model(SAC, envs(discrete=False), **OFF, use_sde=True), 160, 100),
+    "td3": (lambda: _model(TD3, envs(discrete=False), **OFF, action_noise=_drift()), 200, 120),
     "td3_episodes": (
-        lambda: _model(TD3, envs(1, discrete=False), **OFF, action_noise=_drift(), train_freq=(1, "episode")), 300, 160,
+        lambda: _model(TD3, envs(1, discrete=False), **{**OFF, "train_freq": (1, "episode")}, action_noise=_drift()),
+        200, 120,
     ),
-    "tqc": (lambda: _model(TQC, envs(discrete=False), **OFF), 200, 120),
-    "crossq": (lambda: _model(CrossQ, envs(discrete=False), **OFF), 200, 120),
+    "tqc": (lambda: _model(TQC, envs(discrete=False), **OFF), 120, 80),
+    "crossq": (lambda: _model(CrossQ, envs(discrete=False), **OFF), 120, 80),
 }  # fmt: skip

@@ -37,34 +37,36 @@ def test_weights_are_the_only_state():
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_checkpointing_gives_the_same_gradients_bit_for_bit(size):
-    gradients = []
+def test_checkpointing_gives_the_same_gradients(size):
+    features, gradients = [], []
     for checkpointing in (False, True):
         net = build(size, checkpointing=checkpointing)
-        net(observations()).square().sum().backward()
+        features.append(net(observations(10)))
+        features[-1].square().sum().backward()
         gradients.append([parameter.grad for parameter in net.parameters()])
-    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
-    assert all(gradient.abs().sum() > 0 for gradient in gradients[0][:2])
+    torch.testing.assert_close(*features, rtol=1e-5, atol=1e-6)
+    for plain, again in zip(*gradients, strict=True):
+        assert (plain - again).norm() <= 1e-6 * plain.norm()
+        assert plain.norm() > 0
 
 
-def kept_nbytes(net):
-    """Return what autograd keeps of a forward pass, besides parameters and observations."""
-    known = {parameter.data_ptr() for parameter in net.parameters()}
-    raw, kept = observations(), {}
+def test_checkpointing_keeps_nothing_between_the_observation_and_the_pooled_cells():
+    kept = {}
+    for checkpointing in (False, True):
+        net, raw = build("full", checkpointing=checkpointing), observations(8)
+        known = {raw.data_ptr(), *(parameter.data_ptr() for parameter in net.parameters())}
+        seen = {}
 
-    def pack(tensor):
-        if tensor.data_ptr() not in known | {raw.data_ptr()}:
-            kept[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
+        def pack(tensor, known=known, seen=seen):
+            if tensor.data_ptr() not in known:
+                seen[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        features = net(raw)
-    del features
-    return sum(kept.values())
-
-
-def test_checkpointing_keeps_less():
-    assert kept_nbytes(build("full", checkpointing=True)) < 0.6 * kept_nbytes(build("full"))
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            features = net(raw)
+        kept[checkpointing] = max(seen.values())
+        del features
+    assert kept == {False: 8 * 32 * (9 * 8 * 7) * 4, True: 8 * 128 * 4**3 * 4}
 
 
 def test_other_observations_are_taken_as_they_are():

@@ -36,10 +36,10 @@ from legroom.catalog import load
 from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm, algorithm_names, find_algorithm
 from legroom.model.run import MemorySpec, Run
+from legroom.training.archives import IMPORTED, RUN, check_export, check_import
 from legroom.training.checkpoint import Checkpoints, newest_checkpoint, parameters_sha256
 from legroom.training.durable import new_temporary, put_in_place, sync_directory
 
-RUN, IMPORTED = "run.json", "imported.json"
 LARGEST_PLAIN_BUFFER = 4 << 30  # bytes; PPO.load allocates it, whatever the model is loaded for
 IMPORTED_WHY = "imported from an archive, which holds no environments"
 
@@ -84,11 +84,8 @@ def export_sb3(directory: Path, archive: Path, *, force: bool = False) -> Export
         BadInput: there is no good checkpoint, the archive exists (and not `force`), or the run's classes are not found.
     """
     directory, archive = Path(directory), Path(archive)
-    if archive.exists() and not force:
-        raise BadInput("is there already", path=archive, hint="--force writes over it")
-    if archive.is_dir() or not archive.absolute().parent.is_dir():
-        raise BadInput("is no place for a file", path=archive, hint="give a file name in a directory that exists")
-    checkpoint = newest_checkpoint(directory) if directory.is_dir() else None
+    check_export(directory, archive, force=force)
+    checkpoint = newest_checkpoint(directory)
     if checkpoint is None:
         raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
     run = _run_of(checkpoint.path.parent.parent)
@@ -116,9 +113,7 @@ def import_sb3(
         BadInput: it is not trusted, no such archive, cannot be loaded, or the folder is in use.
     """
     archive, directory = Path(archive), Path(directory)
-    if not trust:
-        raise BadInput("loading it runs what it says", path=archive, hint="--trust, if you know who made it")
-    _check_folder(directory, force)
+    check_import(archive, directory, trust=trust, force=force)
     described = _describe(archive)
     found = _algorithm(archive, described, algorithm)
     model = _load(archive, found, described)
@@ -212,20 +207,6 @@ def _save(model: BaseAlgorithm, archive: Path) -> None:
     finally:
         new.unlink(missing_ok=True)
     sync_directory(archive.absolute().parent)
-
-
-def _check_folder(directory: Path, force: bool) -> None:
-    if not directory.exists():
-        return
-    if not directory.is_dir():
-        raise BadInput("is a file", path=directory, hint="give a directory")
-    entries = {entry.name for entry in directory.iterdir()}
-    if not entries:
-        return
-    if not force:
-        raise BadInput("is not empty", path=directory, hint="--force replaces the run in it")
-    if not entries & {RUN, IMPORTED, "checkpoints"}:
-        raise BadInput("is not the folder of a run, and is left alone", path=directory, hint="give another directory")
 
 
 def _describe(archive: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import typer
 from legroom import training
 from legroom.cli import options
 from legroom.rendering.console import say
+from legroom.training.archives import check_export
 from legroom.units import format_size
 
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
@@ -28,6 +29,7 @@ def run(
     legroom export runs/first model.zip
     legroom export runs/first/checkpoints/step-000000012288 model.zip --force
     """
+    check_export(directory, archive, force=force)  # before torch is imported
     exported = training.export_sb3(directory, archive, force=force)
     if json:
         facts = {"archive": str(exported.path), "algo": exported.algorithm, "timesteps": exported.step}

@@ -12,6 +12,7 @@ from legroom import training
 from legroom.cli import options
 from legroom.cli.export import Force
 from legroom.rendering.console import say
+from legroom.training.archives import check_import
 
 
 def run(
@@ -30,6 +31,7 @@ def run(
     legroom import model.zip runs/old --trust
     legroom train run.yaml --resume --out runs/old --timesteps 2000000
     """
+    check_import(archive, directory, trust=trust, force=force)  # before torch is imported
     imported = training.import_sb3(archive, directory, trust, force=force, algorithm=algo)
     if json:
         facts = {"out": str(imported.path), "algo": imported.algorithm, "timesteps": imported.step}

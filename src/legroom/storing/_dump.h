@@ -81,7 +81,7 @@ static int check_record(store *s, version v, uint32_t size, const marks *m) {
 /* Checks what all versions stand for. More changes in a row than any store writes would make reading slow. */
 static int check_records(store *s) {
     marks m = {.bytes = s->n_arenas * (ARENA_BYTES / s->unit / 8)};
-    if (!(m.begins = take_zeroed(2 * m.bytes, 1))) return NO_MEMORY;
+    if (!(m.begins = map_bytes(2 * m.bytes + 1))) return NO_MEMORY;     /* one more, as there may be no arenas */
     m.checked = m.begins + m.bytes;
     memset(s->pair, 0, s->page_bytes);      /* what patches are tried on */
     int problem = mark_records(s, m.begins);
@@ -96,7 +96,7 @@ static int check_records(store *s) {
             }
         }
     }
-    free(m.begins);
+    unmap_bytes(m.begins, 2 * m.bytes + 1);
     return problem;
 }
 

@@ -104,12 +104,10 @@ def _period_edges(years: float) -> list[float]:
     return [number * length for number in range(math.ceil(years / length - 1e-9) + 1)]
 
 
-def _colours(edges: list[float]) -> tuple[ListedColormap, BoundaryNorm]:
+def _colours(edges: list[float]) -> tuple[Colormap, BoundaryNorm]:
     count = len(edges) - 1
     shades = colormaps["viridis"](np.linspace(0.0, 0.95, count))
-    colours = ListedColormap(list(shades))
-    colours.set_bad(NEVER_MINED)
-    return colours, BoundaryNorm(edges, count)
+    return ListedColormap(list(shades)).with_extremes(bad=NEVER_MINED), BoundaryNorm(edges, count)
 
 
 def _spread(most: int) -> list[int]:
@@ -146,7 +144,8 @@ def _sections(
     deep = min(_depth(years) + 1, nz)  # a bench of what stays in the ground is enough
     across = [(f"{(y + 0.5) * size_m[1]:,.0f} m north, looking north", "east, m", years[:, y, :deep], nx * size_m[0])
               for y in _spread_over(np.any(years, axis=(0, 2)))]  # fmt: skip
-    middle = _spread_over(np.any(years, axis=(1, 2)))[VIEWS // 2 :][0]
+    columns = _spread_over(np.any(years, axis=(1, 2)))
+    middle = columns[len(columns) // 2]
     name = f"{(middle + 0.5) * size_m[0]:,.0f} m east, looking west"
     cuts = [*across, (name, "north, m", years[middle, :, :deep], ny * size_m[1])]
     widths = [width for *_, width in cuts]

@@ -1,0 +1,129 @@
+"""Worker processes side by side: LeanVecEnv, SB3's SubprocVecEnv, gymnasium's AsyncVectorEnv, PufferLib.
+
+Steps per second are compared as ratios: in one process LeanVecEnv and a rival take turns, and the median of the ratios
+of neighbouring turns counts (`bench.workers_child`). The environments cost nothing but their observations, so what is
+compared is the vectorisation. AsyncVectorEnv is measured as it comes, which copies observations (`copy=True`), and with
+`copy=False`, which hands out one live array: with SB3 that would store every observation a step late.
+
+Memory is that of processes started by a script that imports torch and SB3: a worker's private bytes (USS), and what
+the whole tree grew by per environment (PSS: shared memory is in it).
+
+    python -m bench.workers [--only "1 KB,mine"] [--pufferlib PYTHON]
+
+PufferLib wants packages of its own; PYTHON is an interpreter that can import it and everything that this bench
+imports. 2.x and 3.0.0 download files while they are built, so where there is no network only 1.0.1 installs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.results import write_section
+from bench.workers_child import CASES, LIBRARIES
+
+MB = 1e6
+TIMEOUT_S = 180
+REQUIRED_RATIO = {"1 KB": 1.0, "13.7 MB": 2.0, "13.7 MB in place": 2.0, "mine": 2.0}  # against SubprocVecEnv
+REQUIRED_PRIVATE = 30 * MB  # over the environment's own; the 1 KB environment has next to nothing
+FIGURES = ["figure", "required", "measured", "verdict"]
+RACES = ["observation", "rival", "LeanVecEnv steps/s", "rival steps/s", "ratio", "lowest … highest"]
+WEIGHTS = ["observation", "library", "private per worker", "private per env", "whole tree per env", "processes"]
+COMMAND = "python -m bench.workers"
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description="Worker processes, side by side.")
+    parser.add_argument("--only", help=f"cases, separated by commas, of {', '.join(CASES)}")
+    parser.add_argument("--pufferlib", metavar="PYTHON", help="an interpreter that can import pufferlib")
+    options = parser.parse_args(arguments)
+    names = options.only.split(",") if options.only else list(CASES)
+    rivals = [name for name in LIBRARIES if not name.startswith("LeanVecEnv")]
+    interpreters = {"PufferLib": options.pufferlib or sys.executable}
+    races = {(case, rival): _child("race", case, rival, interpreters) for case in names for rival in rivals}
+    weights = {(case, name): _child("weigh", case, name, interpreters) for case in names for name in LIBRARIES}
+    rows, failed = _figures(races, weights)
+    with tempfile.TemporaryDirectory(prefix="legroom-bench-") as folder:
+        target = {"path": Path(folder) / "RESULTS.md"} if options.only else {}
+        write_section("Workers: figures", FIGURES, rows, COMMAND, **target)
+        print()
+        write_section("Workers: steps per second", RACES, _race_rows(races), COMMAND, **target)
+        print()
+        write_section("Workers: memory", WEIGHTS, _weight_rows(weights), COMMAND, **target)
+    return 1 if failed else 0
+
+
+def _child(mode: str, case: str, library: str, interpreters: dict[str, str]) -> dict[str, Any]:
+    command = [interpreters.get(library, sys.executable), "-m", "bench.workers_child", mode, case, library]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    print(f"{mode} {case}: {library} …", flush=True)
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        cwd=Path(__file__).parent.parent, start_new_session=True,
+    )  # fmt: skip
+    try:
+        out, err = child.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, 9)  # with whatever it started
+        child.communicate()
+        return {"failed": f"took longer than {TIMEOUT_S} s"}
+    if child.returncode:
+        return {"failed": (err.strip().splitlines() or [f"exit code {child.returncode}"])[-1][:100]}
+    return json.loads(out.splitlines()[-1])
+
+
+def _figures(races: dict[Any, Any], weights: dict[Any, Any]) -> tuple[list[list[str]], bool]:
+    rows, failed = [], False
+    for case, required in REQUIRED_RATIO.items():
+        measured = races.get((case, "SubprocVecEnv"))
+        if measured is not None:
+            good = measured.get("ratio", 0.0) >= required
+            said = measured.get("failed") or f"{measured['ratio']:.1f}×"
+            rows.append([f"steps/s ÷ SubprocVecEnv's, {case}", f"≥ {required:g}×", said, _verdict(good)])
+            failed |= not good
+    weight = weights.get(("1 KB", "LeanVecEnv"))
+    if weight is not None:
+        good = weight.get("private", float("inf")) <= REQUIRED_PRIVATE
+        said = weight.get("failed") or f"{weight['private'] / MB:.1f} MB"
+        rows.append(["private memory of a worker", f"≤ {REQUIRED_PRIVATE / MB:.0f} MB", said, _verdict(good)])
+        failed |= not good
+    return rows, failed
+
+
+def _race_rows(races: dict[Any, Any]) -> list[list[str]]:
+    return [
+        [case, rival, "", result["failed"], "", ""]
+        if "failed" in result
+        else [
+            case, rival, f"{result['ours']:,.0f}", f"{result['rival']:,.0f}", f"{result['ratio']:.1f}×",
+            f"{result['low']:.1f} … {result['high']:.1f}",
+        ]
+        for (case, rival), result in races.items()
+    ]  # fmt: skip
+
+
+def _weight_rows(weights: dict[Any, Any]) -> list[list[str]]:
+    return [
+        [case, library, result["failed"], "", "", ""]
+        if "failed" in result
+        else [
+            case, library, *(f"{result[key] / MB:,.1f} MB" for key in ("private", "private per env", "tree per env")),
+            str(result["processes"]),
+        ]
+        for (case, library), result in weights.items()
+    ]  # fmt: skip
+
+
+def _verdict(good: bool) -> str:
+    return "met" if good else "MISSED"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,44 @@
+"""What is checked before an archive of SB3's is written or read: a refusal need not wait for torch to be imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from legroom.errors import BadInput
+
+RUN, IMPORTED = "run.json", "imported.json"
+
+
+def check_export(directory: Path, archive: Path, *, force: bool) -> None:
+    """Refuse to export from what is no directory, to what is no file, or over a file that is there.
+
+    Raises:
+        BadInput: says which.
+    """
+    if not directory.is_dir():
+        raise BadInput("no such directory", path=directory, hint="legroom train RUN --out DIR makes one")
+    if archive.exists() and not force:
+        raise BadInput("is there already", path=archive, hint="--force writes over it")
+    if archive.is_dir() or not archive.absolute().parent.is_dir():
+        raise BadInput("is no place for a file", path=archive, hint="give a file name in a directory that exists")
+
+
+def check_import(archive: Path, directory: Path, *, trust: bool, force: bool) -> None:
+    """Refuse to load what is not trusted, and to replace what is not a run.
+
+    Raises:
+        BadInput: says what is wrong.
+    """
+    if not trust:
+        raise BadInput("loading it runs what it says", path=archive, hint="--trust, if you know who made it")
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise BadInput("is a file", path=directory, hint="give a directory")
+    entries = {entry.name for entry in directory.iterdir()}
+    if not entries:
+        return
+    if not force:
+        raise BadInput("is not empty", path=directory, hint="--force replaces the run in it")
+    if not entries & {RUN, IMPORTED, "checkpoints"}:
+        raise BadInput("is not the folder of a run, and is left alone", path=directory, hint="give another directory")
