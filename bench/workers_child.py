@@ -1,6 +1,6 @@
 """One measurement of `bench.workers` in a process of its own; prints JSON.
 
-    python -m bench.workers_child race CASE RIVAL     LeanVecEnv and a rival take turns: steps per second of both
+    python -m bench.workers_child race CASE RIVAL     LeanVecEnv and a rival take turns
     python -m bench.workers_child weigh CASE LIBRARY  memory of the workers of one library
 
 The imports at the top are those of a training script, as a user's would be.
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -27,10 +28,10 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 
 import legroom
 from bench import workers_envs
-from legroom.probing.tree import process_memory, tree_memory
+from legroom.probing.tree import descendants, process_memory, tree_memory
 
 N_ENVS = 4
-ROUNDS = 9
+ROUNDS = 5
 ROUND_S = 0.4
 MINE_SHAPE = (17, 49, 71, 58)
 
@@ -56,13 +57,12 @@ def _puffer(fns: list[Callable[[], gym.Env]]) -> Any:
     import pufferlib.emulation
     import pufferlib.vector
 
-    creators = [partial(pufferlib.emulation.GymnasiumPufferEnv, env_creator=fn) for fn in fns]
+    creator = partial(pufferlib.emulation.GymnasiumPufferEnv, env_creator=fns[0])
     # its workers wait by spinning, so more of them than cores would keep each other from working
     workers = min(len(fns), max((os.cpu_count() or 2) - 1, 1))
     return pufferlib.vector.make(
-        creators, env_args=[[]] * len(fns), env_kwargs=[{}] * len(fns), backend=pufferlib.vector.Multiprocessing,
-        num_envs=len(fns), num_workers=workers,
-    )  # fmt: skip
+        creator, backend=pufferlib.vector.Multiprocessing, num_envs=len(fns), num_workers=workers
+    )
 
 
 LIBRARIES: dict[str, Callable[[list[Callable[[], gym.Env]]], Any]] = {
@@ -75,39 +75,43 @@ LIBRARIES: dict[str, Callable[[list[Callable[[], gym.Env]]], Any]] = {
 }
 
 
+class Racer:
+    """A vector environment and its processes."""
+
+    def __init__(self, library: str, case: Case) -> None:
+        before = set(descendants(os.getpid()))
+        self.env = LIBRARIES[library]([case.make] * case.n_envs)
+        self.n_envs = case.n_envs
+        self.pids = [os.getpid(), *sorted(set(descendants(os.getpid())) - before)]
+        self.env.reset()
+        self.run(0.3)  # caches and pages
+
+    def run(self, seconds: float) -> tuple[float, float]:
+        """Return environment steps per second, and microseconds of processor time per environment step."""
+        actions = np.zeros(self.n_envs, dtype=np.int64)
+        steps, began, cpu = 0, time.perf_counter(), self._cpu_s()
+        while (passed := time.perf_counter() - began) < seconds:
+            for _ in range(4):
+                self.env.step(actions)
+            steps += 4 * self.n_envs
+        return steps / passed, (self._cpu_s() - cpu) / steps * 1e6
+
+    def _cpu_s(self) -> float:
+        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in self.pids) / 1e9
+
+
 def race(case: Case, rival: str) -> dict[str, Any]:
-    """Return the median steps per second of both, and the median of the ratios of neighbouring rounds."""
-    envs = [LIBRARIES[name]([case.make] * case.n_envs) for name in ("LeanVecEnv", rival)]
-    rates: list[list[float]] = [[], []]
+    """Return steps per second and processor time of both, round by round."""
+    racers = [Racer(name, case) for name in ("LeanVecEnv", rival)]
+    rounds: list[list[tuple[float, float]]] = [[], []]
     try:
-        for env in envs:
-            env.reset()
-            _rate(env, case.n_envs, 0.3)  # caches and pages
         for number in range(ROUNDS):
             for which in (0, 1) if number % 2 else (1, 0):
-                rates[which].append(_rate(envs[which], case.n_envs, ROUND_S))
+                rounds[which].append(racers[which].run(ROUND_S))
     finally:
-        for env in envs:
-            env.close()
-    ratios = [mine / its for mine, its in zip(*rates, strict=True)]
-    return {
-        "ours": statistics.median(rates[0]),
-        "rival": statistics.median(rates[1]),
-        "ratio": statistics.median(ratios),
-        "low": min(ratios),
-        "high": max(ratios),
-    }
-
-
-def _rate(env: Any, n_envs: int, seconds: float) -> float:
-    """Return environment steps per second."""
-    actions = np.zeros(n_envs, dtype=np.int64)
-    steps, began = 0, time.perf_counter()
-    while (passed := time.perf_counter() - began) < seconds:
-        for _ in range(4):
-            env.step(actions)
-        steps += 4
-    return steps * n_envs / passed
+        for racer in racers:
+            racer.env.close()
+    return {"ours": rounds[0], "rival": rounds[1]}
 
 
 def weigh(case: Case, library: str) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from legroom.training.checkpoint import Checkpoints, newest_checkpoint, paramete
 from legroom.training.durable import new_temporary, put_in_place, sync_directory
 
 LARGEST_PLAIN_BUFFER = 4 << 30  # bytes; PPO.load allocates it, whatever the model is loaded for
+_BUFFER_ARGUMENTS = ("_buffer_class", "_buffer_kwargs")
 IMPORTED_WHY = "imported from an archive, which holds no environments"
 
 # A hyperparameter that only this algorithm has, of those that share their policies' classes; the first that fits.
@@ -169,15 +170,9 @@ def _build(run: Run, observation: spaces.Space, action: spaces.Space, n_envs: in
         setattr(model, size, wanted)
         rows = wanted * (n_envs if size == "n_steps" else 2)
         if rows * _nbytes(observation) > LARGEST_PLAIN_BUFFER:
-            setattr(
-                model,
-                f"{storage}_buffer_class",
-                load(f"storing.Lean{'Maskable' * algorithm.masked}{storage.title()}Buffer"),
-            )
+            lean = f"storing.Lean{'Maskable' if algorithm.masked else ''}{storage.title()}Buffer"
+            setattr(model, f"{storage}_buffer_class", load(lean))
     return model
-
-
-_BUFFER_ARGUMENTS = ("_buffer_class", "_buffer_kwargs")
 
 
 def _buffer(algorithm: Algorithm) -> tuple[str, str]:

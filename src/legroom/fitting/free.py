@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from legroom.model.evidence import Evidence
+from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
 from legroom.model.stored import may_store_leanly, storage_said, stores_leanly
 from legroom.predicting.lean import slowdown
@@ -27,8 +28,8 @@ def with_free_savings(run: Run, evidence: Evidence) -> Run:
 
 def with_lean_storage(run: Run) -> Run:
     """Return the run with lean storage, unless it says otherwise."""
-    memory = {"rollout": run.memory.rollout or "lean", "replay": run.memory.replay or "lean"}
-    return run.replace(memory=run.memory.model_copy(update=memory))
+    kind = "rollout" if algorithm_of(run).family == "on-policy" else "replay"
+    return run.replace(memory=run.memory.model_copy(update={kind: getattr(run.memory, kind) or "lean"}))
 
 
 def lean_price(run: Run, evidence: Evidence) -> Price | None:

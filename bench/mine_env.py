@@ -1,0 +1,163 @@
+"""How fast the mine is at its full size, 49x71x58 blocks and 13.7 MB per observation, and what it takes in a worker.
+
+Steps are those of an agent that digs at random among what is allowed, so mines and masks are real ones; choosing the
+column is not timed, asking for the mask is. Copies are timed against bare `np.copyto` of the same 13.7 MB into memory
+that is already there, in turns, because nothing that hands out copies can be faster. Memory is measured in a fresh
+process that imports the environment and nothing else: private bytes (USS) before the first, after it, and per further
+one.
+
+    python -m bench.mine_env [--to FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.results import RESULTS, write_section
+from legroom.probing.tree import process_memory
+from legroom.workloads.mine import MineEnv
+
+STEPS = 5_000  # per turn
+COPIES = 100
+TURNS = 7
+MB = 1e6
+REQUIRED = {"dynamics": 5_000, "in place": 2_000, "copies": 0.8}
+COLUMNS = ["figure", "required", "measured", "verdict"]
+ENVS = 4
+
+
+class Digger:
+    """Digs at random and adds up how long the environment takes."""
+
+    def __init__(self, env: MineEnv) -> None:
+        self.env, self._rng = env, np.random.default_rng(0)
+        env.reset()
+
+    def steps_per_second(self, step: Callable[[Any], Any], count: int) -> float:
+        """Return how many steps with mask `step` makes per second."""
+        spent, mask = 0.0, self.env.action_masks()
+        for _ in range(count):
+            action = int(self._rng.choice(np.flatnonzero(mask)))
+            began = time.perf_counter()
+            step(action)
+            mask = self.env.action_masks()
+            spent += time.perf_counter() - began
+            if not mask.any():
+                self.env.reset()
+                mask = self.env.action_masks()
+        return count / spent
+
+
+def copies_per_second(env: MineEnv, count: int) -> float:
+    """Return how many observations per second bare memcpy would allow."""
+    source = env.observe()
+    target = np.empty_like(source)
+    target[...] = 0  # pages that exist
+    began = time.perf_counter()
+    for _ in range(count):
+        np.copyto(target, source)
+    return count / (time.perf_counter() - began)
+
+
+def speeds() -> dict[str, Any]:
+    """Return the median over turns of steps per second, and of the ratio of copies to memcpy."""
+    live, copying = Digger(MineEnv(copy=False)), Digger(MineEnv())
+    dynamics, in_place, copies, ratios, resets = [], [], [], [], []
+    for _ in range(TURNS):
+        dynamics.append(live.steps_per_second(live.env.mine, STEPS))
+        in_place.append(live.steps_per_second(live.env.step, STEPS))
+        bare = copies_per_second(live.env, COPIES)
+        copies.append(copying.steps_per_second(copying.env.step, COPIES))
+        ratios.append(copies[-1] / statistics.mean([bare, copies_per_second(live.env, COPIES)]))
+        began = time.perf_counter()
+        live.env.reset()
+        resets.append(time.perf_counter() - began)
+    return {
+        "dynamics": statistics.median(dynamics),
+        "in place": statistics.median(in_place),
+        "copies": statistics.median(copies),
+        "ratio": statistics.median(ratios),
+        "reset_ms": 1000 * statistics.median(resets),
+    }
+
+
+def weigh() -> dict[str, float]:
+    """Return the private bytes of this process before, with one and with more environments on shared slots."""
+    private = [_private()]
+    kept = []
+    for number in range(1, ENVS + 1):
+        env = MineEnv()
+        # mapped and shared between processes as in a worker, so that the slots do not count as private
+        slots = [_shared(env.observation_space.shape) for _ in range(2)]
+        env.bind_observation(slots)
+        digger = Digger(env)
+        digger.steps_per_second(env.step, 2_000)
+        kept.append((env, slots))
+        if number in (1, ENVS):
+            private.append(_private())
+    heavy = [name for name in ("torch", "scipy", "stable_baselines3") if name in sys.modules]
+    slots_nbytes = sum(array.nbytes for _, slots in kept for array in slots)
+    return {
+        "import": private[0],
+        "first": private[1] - private[0] - slots_nbytes / ENVS,
+        "further": (private[2] - private[1]) / (ENVS - 1) - slots_nbytes / ENVS,
+        "heavy": len(heavy),
+    }
+
+
+def _private() -> float:
+    memory = process_memory("self")
+    assert memory is not None
+    return float(memory.uss)
+
+
+def _shared(shape: tuple[int, ...]) -> np.ndarray:
+    """Return an array that counts as this process's own here, since nobody else maps it; `weigh` takes it off again."""
+    return np.zeros(shape, np.float32)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description="Speed and memory of the mine at its full size.")
+    parser.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
+    parser.add_argument("--weigh", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    MineEnv()  # prepared now, so that neither half of the bench does it
+    if options.weigh:
+        print(json.dumps(weigh()))
+        return 0
+    speed = speeds()
+    child = [sys.executable, "-m", "bench.mine_env", "--weigh"]
+    weight = json.loads(subprocess.run(child, capture_output=True, text=True, check=True).stdout)
+    rows, failed = [], False
+    for figure, required, measured, text in (
+        ("dynamics with mask, steps/s", REQUIRED["dynamics"], speed["dynamics"], "{:,.0f}"),
+        ("observation in place (copy=False), steps/s", REQUIRED["in place"], speed["in place"], "{:,.0f}"),
+        ("with copies, share of what memcpy alone allows", REQUIRED["copies"], speed["ratio"], "{:.2f}"),
+    ):
+        good = measured >= required
+        failed |= not good
+        rows.append([figure, text.format(required), text.format(measured), "yes" if good else "NO"])
+    for figure, text in (
+        ("with copies, steps/s", f"{speed['copies']:,.0f}"),
+        ("reset after some thousand blocks, observation in place", f"{speed['reset_ms']:.2f} ms"),
+        ("private memory of a process that has imported the env", f"{weight['import'] / MB:.1f} MB"),
+        ("the first env on bound slots, without the slots", f"{weight['first'] / MB:+.1f} MB"),
+        ("each further env", f"{weight['further'] / MB:+.1f} MB"),
+    ):
+        rows.append([figure, "", text, ""])
+    write_section("Mine: speed and memory at 49x71x58", COLUMNS, rows, "python -m bench.mine_env", path=options.to)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
