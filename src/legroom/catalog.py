@@ -35,13 +35,15 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "storing.LeanReplayBuffer": ("legroom.storing.replay:LeanReplayBuffer", "sb3", "stable-baselines3"),
     "storing.LeanDictReplayBuffer": ("legroom.storing.replay:LeanDictReplayBuffer", "sb3", "stable-baselines3"),
     "sharing.LeanVecEnv": ("legroom.sharing.vec_env:LeanVecEnv", "sb3", "stable-baselines3"),
+    "sb3.export": ("legroom.backends.sb3_archive:export_sb3", "sb3", "stable-baselines3"),
+    "sb3.import": ("legroom.backends.sb3_archive:import_sb3", "sb3", "stable-baselines3"),
     "sb3.MemoryCallback": ("legroom.backends.sb3_callback:MemoryCallback", "sb3", "stable-baselines3"),
 }
 # fmt: on
 
 _EXTRA_PACKAGES = {
     "torch", "gymnasium", "stable_baselines3", "sb3_contrib", "cloudpickle", "jax", "brax", "mujoco", "ray", "pyboy",
-    "rasterio", "scipy", "matplotlib", "pynvml", "starlette", "uvicorn",
+    "rasterio", "scipy", "matplotlib", "safetensors", "pynvml", "starlette", "uvicorn",
 }  # fmt: skip
 
 

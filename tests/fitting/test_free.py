@@ -54,4 +54,6 @@ def test_where_it_cannot_be_it_has_no_price():
 
 def test_it_can_be_had_at_its_price():
     memory = with_lean_storage(make()).memory
-    assert (memory.rollout, memory.replay) == ("lean", "lean")
+    assert (memory.rollout, memory.replay) == ("lean", None)
+    memory = with_lean_storage(make("DQN")).memory
+    assert (memory.rollout, memory.replay) == (None, "lean")

@@ -22,9 +22,9 @@ def measured_items(model: BaseAlgorithm, env: VecEnv) -> dict[str, int]:
     for prefix, buffer in (("rollout", "rollout_buffer"), ("replay", "replay_buffer")):
         if getattr(model, buffer, None) is not None:
             items |= _observations(prefix, getattr(model, buffer))
-    parameters = list(model.policy.parameters())
     place = "gpu" if model.device.type == "cuda" else "network"
-    items[f"{place}.weights"] = _nbytes(p for p in parameters if p.requires_grad)
+    trained = [p for optimizer in _optimizers(model) for group in optimizer.param_groups for p in group["params"]]
+    items[f"{place}.weights"] = _nbytes(trained)  # target networks are an item of their own
     states = [
         value for optimizer in _optimizers(model) for state in optimizer.state.values() for value in state.values()
     ]

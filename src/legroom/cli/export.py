@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from legroom import training
+from legroom.catalog import load
 from legroom.cli import options
 from legroom.rendering.console import say
 from legroom.training.archives import check_export
@@ -30,7 +30,7 @@ def run(
     legroom export runs/first/checkpoints/step-000000012288 model.zip --force
     """
     check_export(directory, archive, force=force)  # before torch is imported
-    exported = training.export_sb3(directory, archive, force=force)
+    exported = load("sb3.export")(directory, archive, force=force)
     if json:
         facts = {"archive": str(exported.path), "algo": exported.algorithm, "timesteps": exported.step}
         say(dumps({"legroom": 1, **facts, "nbytes": exported.nbytes, "notes": exported.notes}, indent=2))

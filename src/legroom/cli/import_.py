@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from legroom import training
+from legroom.catalog import load
 from legroom.cli import options
 from legroom.cli.export import Force
 from legroom.rendering.console import say
@@ -32,7 +32,7 @@ def run(
     legroom train run.yaml --resume --out runs/old --timesteps 2000000
     """
     check_import(archive, directory, trust=trust, force=force)  # before torch is imported
-    imported = training.import_sb3(archive, directory, trust, force=force, algorithm=algo)
+    imported = load("sb3.import")(archive, directory, trust, force=force, algorithm=algo)
     if json:
         facts = {"out": str(imported.path), "algo": imported.algorithm, "timesteps": imported.step}
         facts |= {"resume": "approximate", "parameters_sha256": imported.parameters_sha256}
