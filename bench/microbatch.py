@@ -47,7 +47,7 @@ def train(run: dict[str, Any]) -> None:
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     import legroom
-    from bench.accuracy_envs import SmallEnv
+    from bench.microbatch_envs import Noisy
     from legroom.backends.sb3_microbatch import with_micro_batch
 
     micro_batch, storage = run["memory"]["micro_batch"], run["memory"]["rollout"]
@@ -63,7 +63,7 @@ def train(run: dict[str, Any]) -> None:
             seconds.append(time.perf_counter() - began)
 
     spaces = run["env"]["spaces"]
-    env = DummyVecEnv([lambda: SmallEnv(spaces["observation"], spaces["action"])] * run["env"]["n_envs"])
+    env = DummyVecEnv([lambda: Noisy(spaces["observation"], spaces["action"])] * run["env"]["n_envs"])
     lean = {"rollout_buffer_class": legroom.LeanRolloutBuffer} if storage == "lean" else {}
     Timed(run["policy"]["name"], env, device="cpu", seed=1, **run["hyperparams"], **lean).learn(run["total_timesteps"])
     print(json.dumps(seconds))
@@ -89,27 +89,14 @@ def predict(run: dict[str, Any]) -> tuple[int, int, int]:
 
 def differ() -> None:
     """Print the norm-relative difference of parameters, by algorithm and micro-batch: a process of its own."""
-    import numpy as np
     import torch
     from sb3_contrib import MaskablePPO
     from stable_baselines3 import DQN, PPO
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     import legroom
-    from bench.accuracy_envs import SmallEnv
+    from bench.microbatch_envs import Noisy
     from legroom.backends.sb3_microbatch import with_micro_batch
-
-    class Noisy(SmallEnv):
-        """Observations and rewards that no network learns by heart."""
-
-        def _observe(self, space: Any) -> Any:
-            if space.dtype == np.uint8:
-                return self.np_random.integers(0, 256, space.shape, np.uint8)
-            return self.np_random.uniform(-1, 1, space.shape).astype(np.float32)
-
-        def step(self, action: Any) -> Any:
-            observation, _, *rest = super().step(action)
-            return observation, float(self.np_random.normal() + 0.1 * action), *rest
 
     image, vector = box(84, 84, 4, dtype="uint8"), box(20)
     ppo = dict(n_steps=64, batch_size=64, n_epochs=10)

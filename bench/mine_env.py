@@ -2,9 +2,9 @@
 
 Steps are those of an agent that digs at random among what is allowed, so mines and masks are real ones; choosing the
 column is not timed, asking for the mask is. Copies are timed against bare `np.copyto` of the same 13.7 MB into memory
-that is already there, in turns, because nothing that hands out copies can be faster. Memory is measured in a fresh
-process that imports the environment and nothing else: private bytes (USS) before the first, after it, and per further
-one.
+that is already there, in turns, because nothing that hands out copies can be faster. Time is the processor's, so that
+other work on the machine does not count. Memory is measured in a fresh process that imports the environment and nothing
+else: the bytes that it wrote itself.
 
     python -m bench.mine_env [--to FILE]
 """

@@ -1,10 +1,11 @@
 """Worker processes side by side: LeanVecEnv, SB3's SubprocVecEnv, gymnasium's AsyncVectorEnv, PufferLib.
 
-Steps per second are compared as ratios: in one process LeanVecEnv and a rival take turns, in several such processes, and the
-median of the ratios of neighbouring turns counts (`bench.workers_child`). On a busy machine it depends on luck who gets
-a core; processor time per step, of trainer and workers together, does not. The environments cost nothing but their observations, so what is
-compared is the vectorisation. AsyncVectorEnv is measured as it comes, which copies observations (`copy=True`), and with
-`copy=False`, which hands out one live array: with SB3 that would store every observation a step late.
+Steps per second are compared as ratios: in one process LeanVecEnv and a rival take turns, in several such processes,
+and the median of the ratios of neighbouring turns counts (`bench.workers_child`). On a busy machine it depends on luck
+who gets a core; processor time per step, of trainer and workers together, does not. The environments cost nothing but
+their observations, so what is compared is the vectorisation. AsyncVectorEnv is measured as it comes, which copies
+observations (`copy=True`), and with `copy=False`, which hands out one live array: with SB3 that would store every
+observation a step late.
 
 Memory is that of processes started by a script that imports torch and SB3: a worker's private bytes (USS), and what
 the whole tree grew by per environment (PSS: shared memory is in it).
@@ -37,7 +38,15 @@ PROCESSES = 3
 REQUIRED_RATIO = {"1 KB": 1.0, "13.7 MB": 2.0, "13.7 MB in place": 2.0, "mine": 2.0}  # against SubprocVecEnv
 REQUIRED_PRIVATE = 30 * MB  # over the environment's own; the 1 KB environment has next to nothing
 FIGURES = ["figure", "required", "measured", "verdict"]
-RACES = ["observation", "rival", "LeanVecEnv steps/s", "rival steps/s", "ratio", "quartiles", "CPU per step, ours ÷ rival"]
+RACES = [
+    "observation",
+    "rival",
+    "LeanVecEnv steps/s",
+    "rival steps/s",
+    "ratio",
+    "quartiles",
+    "CPU per step, ours ÷ rival",
+]
 WEIGHTS = ["observation", "library", "private per worker", "private per env", "whole tree per env", "processes"]
 COMMAND = "python -m bench.workers"
 
@@ -124,7 +133,7 @@ def _race_rows(races: dict[Any, Any]) -> list[list[str]]:
         if "failed" in result
         else [
             case, rival, f"{result['ours']:,.0f}", f"{result['rival']:,.0f}", f"{result['ratio']:.1f}×",
-            result["quartiles"], f"{result['cpu']:.2f}",
+            result["quartiles"], f"{result['cpu']:.2f} of rival's",
         ]
         for (case, rival), result in races.items()
     ]  # fmt: skip

@@ -14,7 +14,7 @@ CELLS = 8  # how many numbers of the observation a step changes
 
 
 class Still(gym.Env):
-    """An observation that a step changes in a few places; it is handed out as it is, and whoever needs a copy makes one."""
+    """An observation that a step changes in a few places; whoever needs a copy of it makes one."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str, limit: int) -> None:
         self.observation_space = spaces.Box(0, 100, shape, dtype)

@@ -127,7 +127,7 @@ def test_the_state_of_another_chain_is_refused() -> None:
     limited, bare = wrappers.TimeLimit(Walk(), 5), Walk()
     limited.reset()
     bare.reset()
-    with pytest.raises(BadInput, match="TimeLimit of worker_envs.Walk, and the environment is worker_envs.Walk"):
+    with pytest.raises(BadInput, match=r"TimeLimit of worker_envs.Walk, and the environment is worker_envs.Walk"):
         restore(bare, capture(limited) or {})
 
 

@@ -17,6 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack,
 from worker_envs import InPlace, Walk
 
 from legroom import LeanReplayBuffer, LeanVecEnv, lean
+from legroom.workloads.mine.env import MineEnv
 
 SMALL = {"net_arch": [8]}
 
@@ -48,17 +49,20 @@ def as_it_is(env: VecEnv) -> VecEnv:
 
 
 CASES: dict[str, tuple[Callable[..., Any], Callable[[VecEnv], VecEnv], Callable[[], Any], int, int]] = {
-    "PPO": (ppo, as_it_is, Walk, 3, 1),
-    "PPO, envs share workers": (ppo, as_it_is, Walk, 3, 2),
+    "PPO": (ppo, as_it_is, Walk, 2, 1),
+    "PPO, envs share workers": (ppo, as_it_is, Walk, 4, 3),
     "PPO, stacked and normalized": (ppo, stacked_and_normalized, Walk, 2, 2),
-    "PPO, dict": (partial(ppo, policy="MultiInputPolicy"), as_it_is, partial(Walk, "small dict"), 2, 1),
-    "PPO, in place": (ppo, as_it_is, InPlace, 2, 1),
+    "PPO, dict": (partial(ppo, policy="MultiInputPolicy"), as_it_is, partial(Walk, "small dict"), 2, 2),
+    "PPO, in place": (ppo, as_it_is, InPlace, 2, 2),
     "PPO, in place, lean storage": (partial(ppo, make=partial(lean, PPO)), as_it_is, InPlace, 2, 1),
     "MaskablePPO": (partial(ppo, make=MaskablePPO), as_it_is, Walk, 2, 2),
+    "MaskablePPO, the mine": (
+        partial(ppo, make=MaskablePPO), as_it_is, partial(MineEnv, grid=[8, 8, 4], horizon=20), 2, 2,
+    ),
     "DQN": (dqn, as_it_is, Walk, 2, 1),
     "DQN, normalized": (dqn, VecNormalize, Walk, 2, 2),
     "DQN, in place, lean storage": (partial(dqn, replay_buffer_class=LeanReplayBuffer), as_it_is, InPlace, 2, 2),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -19,6 +19,7 @@ import pytest
 from worker_envs import Fragile, OwnError, Sleepy, Walk
 
 from legroom import LeanVecEnv
+from legroom.errors import BadInput
 from legroom.sharing import failures
 from legroom.sharing.failures import EnvFailed, WorkerDied
 
@@ -105,7 +106,7 @@ def test_the_OOM_killer_is_suspected_only_when_its_counter_rose(opened: Any, mon
     ("lines", "files"),
     [
         ("0::/job", {"sys/fs/cgroup/job/memory.events": "low 0\noom 9\noom_kill 5\noom_group_kill 0\n"}),
-        ("4:memory:/job", {"sys/fs/cgroup/memory/job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"}),
+        ("4:memory:/job", {"sys/fs/cgroup/memory/job/memory.oom_control": "under_oom 0\noom_kill 5\n"}),
         ("0::/", {"proc/vmstat": "nr_free_pages 77\noom_kill 5\n"}),
     ],
     ids=["v2", "v1", "no cgroup"],
@@ -176,54 +177,55 @@ def test_exceptions_of_methods_and_of_making(opened: Any) -> None:
 
 
 def test_an_interrupted_wait_leaves_a_usable_environment(opened: Any) -> None:
-    env = opened([Walk] * 2)
+    env = opened([partial(Fragile, "never")] * 2)
     env.step_async(NOTHING[:2])  # and the trainer is interrupted before it waits
-    assert env.get_attr("time") == [1, 1]
     env.step(NOTHING[:2])
     assert env.get_attr("time") == [2, 2]
+    env.step_async(NOTHING[:2])  # or asks for something in between
+    assert env.get_attr("time") == [3, 3]
+    assert [info.get("time") for info in env.step_wait()[3]] == [3, 3]
+    with pytest.raises(BadInput, match="without step_async"):
+        env.step_wait()
 
 
 def test_ctrl_c_is_for_the_trainer(opened: Any) -> None:
     env = opened([Walk])
     os.kill(pids(env)[0], signal.SIGINT)
     env.step(NOTHING[:1])
-    assert os.getsid(pids(env)[0]) != os.getsid(0)
+    assert os.getpgid(pids(env)[0]) != os.getpgid(0)  # the terminal signals a group
 
 
-PARENT = """
+TRAINER = """
 import sys, threading, time
 import legroom, numpy as np
 sys.path.insert(0, {tests!r})
-from worker_envs import Walk
+from worker_envs import Sleepy
 
-class Stuck(Walk):
-    def step(self, action):
-        time.sleep(60)
+envs = []
 
 def start():
-    global env
-    env = legroom.LeanVecEnv([Walk, Stuck])
-    env.reset()
-    env.step_async(np.zeros(2, int))  # one worker waits, the other one is in a step
+    envs.append(legroom.LeanVecEnv([Sleepy] * 2))
+    envs[-1].reset()
+    envs[-1].step_async(np.array([0, 3]))  # one worker waits, the other one is in a step
 
-{start}
-print(*(worker.pid for worker in env._crew.workers), flush=True)
+start()
+thread = threading.Thread(target=start)
+thread.start()
+thread.join()
+print(*(worker.pid for env in envs for worker in env._crew.workers), flush=True)
 time.sleep(60)
 """
 
 
-@pytest.mark.parametrize(
-    "start", ["start()", "thread = threading.Thread(target=start); thread.start(); thread.join()"], ids=["main", "thread"]
-)
-def test_no_worker_outlives_a_killed_trainer(start: str) -> None:
-    script = PARENT.format(tests=str(Path(__file__).parent), start=start)
+def test_no_worker_outlives_a_killed_trainer() -> None:
+    script = TRAINER.format(tests=str(Path(__file__).parent))
     trainer = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     try:
         assert trainer.stdout is not None
         workers = [int(pid) for pid in trainer.stdout.readline().split()]
-        assert len(workers) == 2
-        time.sleep(0.3)
-        assert all(map(is_running, workers))  # also where the thread that started them has ended
+        assert len(workers) == 4
+        time.sleep(0.2)
+        assert all(map(is_running, workers))  # also those whose starting thread has ended
     finally:
         trainer.kill()
         trainer.wait()

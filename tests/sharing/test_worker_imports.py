@@ -89,7 +89,8 @@ def test_a_script_without_main_guard_is_not_run_again_and_its_torch_stays_out(tm
 
 
 def test_SB3s_Monitor_is_named_as_the_way_torch_came_in() -> None:
-    with pytest.warns(UserWarning, match="which stable_baselines3.common.monitor imports; leave SB3's Monitor out") as told:
+    named = r"which stable_baselines3\.common\.monitor imports; leave SB3's Monitor out"
+    with pytest.warns(UserWarning, match=named) as told:
         env = LeanVecEnv([lambda: Monitor(Walk())] * 2, envs_per_worker=2)
     assert told[0].filename == __file__
     env.reset()

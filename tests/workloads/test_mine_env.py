@@ -16,6 +16,13 @@ from legroom.workloads.mine.env import MineEnv
 from legroom.workloads.mine.precedence import close_upwards, depths_of
 
 
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 def deposit(shape=(3, 3, 2), seed=0, **columns):
     """Return a small random deposit; `columns` are set as given."""
     rng = np.random.default_rng(seed)

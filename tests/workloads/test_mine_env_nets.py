@@ -54,12 +54,13 @@ def test_checkpointing_keeps_nothing_between_the_observation_and_the_pooled_cell
     kept = {}
     for checkpointing in (False, True):
         net, raw = build("full", checkpointing=checkpointing), observations(8)
-        known = {raw.data_ptr(), *(parameter.data_ptr() for parameter in net.parameters())}
+        known = {tensor.untyped_storage().data_ptr() for tensor in (raw, *net.parameters())}
         seen = {}
 
         def pack(tensor, known=known, seen=seen):
-            if tensor.data_ptr() not in known:
-                seen[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in known:
+                seen[storage.data_ptr()] = storage.nbytes()
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):

@@ -34,6 +34,7 @@ class Crew:
     def __init__(self, n_envs: int, envs_per_worker: int) -> None:
         self._owner_pid = os.getpid()
         self._noted: set[str] = set()
+        self._answered: dict[WorkerProcess, Answer | None] = {}  # steps whose answers came in between
         self.closed = False
         self.shared = anonymous_file("legroom-observations")
         self.workers: list[WorkerProcess] = []
@@ -65,18 +66,32 @@ class Crew:
         if self.closed:
             raise BadInput("the LeanVecEnv is closed")
         for worker, message in messages.items():
-            if worker.awaited:  # an interrupted wait has left a reply behind
-                worker.receive(self.look_around)
+            if worker.awaited:  # it is in a step; its answer is kept for whoever waits for the step
+                self._answered[worker] = worker.receive(self.look_around)
             worker.send(message)
 
+    def settle(self) -> None:
+        """Let the steps that are under way come to their end, and forget them.
+
+        Raises:
+            WorkerDied: one of the workers is gone.
+        """
+        for worker in self.workers:
+            if worker.awaited:
+                worker.receive(self.look_around)
+        self._answered.clear()
+
     def receive(self, workers: Iterable[WorkerProcess]) -> list[Answer | None]:
-        """Wait for the replies of these workers.
+        """Wait for the replies of these workers; one that has nothing to answer counts as quiet.
 
         Raises:
             WorkerDied: one of the workers is gone, one of these or another.
             Exception: the first environment's exception, of those that had one.
         """
-        answers = [worker.receive(self.look_around) for worker in workers]
+        answers = [
+            worker.receive(self.look_around) if worker.awaited else self._answered.pop(worker, None)
+            for worker in workers
+        ]
         if any(answers):
             self._warn([answer for answer in answers if answer])
             for answer in answers:

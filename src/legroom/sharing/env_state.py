@@ -68,7 +68,10 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     f"{_ATARI}StickyActionEnv": ("_sticky_action",),
     f"{_ATARI}EpisodicLifeEnv": ("lives", "was_real_done"),
     f"{_ATARI}MaxAndSkipEnv": ("_obs_buffer",),
-    **{f"{_ATARI}{name}": () for name in ("NoopResetEnv", "FireResetEnv", "ClipRewardEnv", "WarpFrame", "AtariWrapper")},
+    **{
+        f"{_ATARI}{name}": ()
+        for name in ("NoopResetEnv", "FireResetEnv", "ClipRewardEnv", "WarpFrame", "AtariWrapper")
+    },
 }  # fmt: skip
 
 # Moments on a clock that another process does not share: kept as the time that has passed since.
@@ -172,8 +175,8 @@ def _since(name: str, value: Any) -> Any:
 
 def _get(link: Any, path: str) -> Any:
     for name in path.split("."):
-        if not hasattr(link, name):
-            raise _Unknown(f"{_name(type(link))} has no attribute {name}")  # another release of the library: the table does not fit it
+        if not hasattr(link, name):  # another release of the library: the table does not fit it
+            raise _Unknown(f"{_name(type(link))} has no attribute {name}")
         link = getattr(link, name)
     return link
 

@@ -28,6 +28,7 @@ SLOTS = 2
 TERMINAL = SLOTS  # the place after the slots: last observations of episodes
 ALIGNMENT = 64  # a cache line; also the largest alignment that NumPy's loops profit from
 LARGEST_ITEM = 8  # room per number of an action, whatever dtype the trainer sends
+NUMBERS = "biufc"  # kinds of dtypes that one process can read in another one's memory
 KEEP_TERMINAL_BELOW = 1 << 20  # giving back fewer pages than that costs more than it frees
 
 Key = str | int | None
@@ -64,7 +65,7 @@ def leaves_of(space: spaces.Space) -> tuple[Leaf, ...]:
 
 def _leaf(key: Key, space: spaces.Space) -> Leaf:
     dtype = None if space.dtype is None else np.dtype(space.dtype)
-    if space.shape is None or dtype is None or dtype.hasobject or dtype.kind in "US":
+    if space.shape is None or dtype is None or dtype.kind not in NUMBERS:
         where = "" if key is None else f" at {key!r}"
         hint = "flatten it, for example with gymnasium.wrappers.FlattenObservation"
         raise BadInput(f"observations of the space {space}{where} are no arrays of a fixed shape", hint=hint)
@@ -135,9 +136,9 @@ class Slots:
         self.places = [self._place(place) for place in range(SLOTS + 1)]
 
     def actions(self, dtype: str, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Return the action array `[n_envs, *shape]`, None where that is larger than the room for it."""
+        """Return the action array `[n_envs, *shape]`, None for one that is too large or not of plain numbers."""
         array_nbytes = self.layout.n_envs * math.prod(shape) * np.dtype(dtype).itemsize
-        if array_nbytes > self.layout.action_nbytes or np.dtype(dtype).hasobject:
+        if array_nbytes > self.layout.action_nbytes or np.dtype(dtype).kind not in NUMBERS:
             return None
         return self._array(self.layout.action_offset, (self.layout.n_envs, *shape), dtype)
 

@@ -81,18 +81,19 @@ class LeanVecEnv(VecEnv):
     def _build(self, env_fns: Sequence[Callable[[], gym.Env]], monitor: bool) -> tuple[gym.Space, gym.Space]:
         """Have the environments made, all workers at once, and return their common spaces."""
         registered = _registered_here()
-        messages = {}
         for worker in self._crew.workers:
             # in one pickle, so that data that several functions refer to is there once
             pickled = cloudpickle.dumps([env_fns[index] for index in worker.envs], protocol=pickle.HIGHEST_PROTOCOL)
-            messages[worker] = pack_request("build", worker.envs[0], monitor, registered, pickled)
-        described = [each for answer in self._crew.ask(messages) for each in answer.value]
+            self._crew.send({worker: pack_request("build", worker.envs[0], monitor, registered, pickled)})
+        answers = self._crew.receive(self._crew.workers)
+        described = [each for answer in answers if answer for each in answer.value]
         for index, spaces in enumerate(described):
             if spaces != described[0]:
                 raise BadInput(f"env {index} has the spaces {spaces}, env 0 has {described[0]}: they must be equal")
         return self._crew.ask({self._crew.workers[0]: pack_request("spaces")})[0].value
 
     def reset(self) -> VecEnvObs:
+        self._crew.settle()
         self.waiting = False
         self._slot = 1 - self._slot
         messages = {}
@@ -109,10 +110,12 @@ class LeanVecEnv(VecEnv):
     def step_async(self, actions: np.ndarray) -> None:
         if len(actions) != self.num_envs:
             raise BadInput(f"{len(actions)} actions for {self.num_envs} environments")
+        if self.waiting:  # an interrupted wait has left a step behind
+            self._crew.settle()
         self._slot = 1 - self._slot
         if self._share(actions):
             message = STEP_INTO[self._slot]
-            self._crew.send({worker: message for worker in self._crew.workers})
+            self._crew.send(dict.fromkeys(self._crew.workers, message))
         else:
             given = {
                 worker: pack_request("step", self._slot, {index: actions[index] for index in worker.envs})
@@ -123,7 +126,10 @@ class LeanVecEnv(VecEnv):
 
     def _share(self, actions: np.ndarray) -> bool:
         """Put the actions into shared memory, in their own dtype; return whether they are such that they can be."""
-        actions = np.asarray(actions)
+        try:
+            actions = np.asarray(actions)
+        except ValueError:  # such as tuples of arrays of several shapes
+            return False
         mine = self._actions
         if mine is None or mine.dtype != actions.dtype or mine.shape != actions.shape:
             self._actions = mine = self._slots.actions(actions.dtype.str, actions.shape[1:])
@@ -134,6 +140,8 @@ class LeanVecEnv(VecEnv):
         return True
 
     def step_wait(self) -> VecEnvStepReturn:
+        if not self.waiting:
+            raise BadInput("step_wait() without step_async()")
         answers = self._crew.receive(self._crew.workers)
         self.waiting = False
         dones = self._slots.dones.copy()
@@ -190,7 +198,7 @@ class LeanVecEnv(VecEnv):
 
     def _ask_all(self, name: str, *arguments: Any) -> None:
         message = pack_request(name, *arguments)
-        self._crew.ask({worker: message for worker in self._crew.workers})
+        self._crew.ask(dict.fromkeys(self._crew.workers, message))
 
     def _ask_envs(self, indices: VecEnvIndices, name: str, *arguments: Any) -> list[Any]:
         """Ask these environments and return what each answers, in the order of `indices`."""

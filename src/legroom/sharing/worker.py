@@ -154,7 +154,9 @@ class _Worker:
             hosted.attach(self._slots)
 
     def _set_actions(self, dtype: str, shape: tuple[int, ...]) -> None:
-        self._actions = self._slots.actions(dtype, shape)
+        actions = self._slots.actions(dtype, shape)
+        assert actions is not None  # the trainer asked the same before
+        self._actions = actions
 
     def _reset(self, slot: int, seeds: dict[int, Any], options: dict[int, Any]) -> Answer:
         resets = {each.index: each.reset(slot, seeds[each.index], options[each.index]) for each in self._turns(seeds)}
@@ -195,7 +197,9 @@ class _Worker:
         return [hosted.env.has_wrapper_attr(name) for hosted in self._turns(indices)]
 
     def _set_attr(self, indices: list[int], name: str, value: Any) -> list[None]:
-        return [setattr(hosted.given, name, value) for hosted in self._turns(indices)]
+        for hosted in self._turns(indices):
+            setattr(hosted.given, name, value)
+        return [None] * len(indices)
 
     def _env_method(self, indices: list[int], name: str, arguments: Any, keywords: Any) -> list[Any]:
         return [hosted.env.get_wrapper_attr(name)(*arguments, **keywords) for hosted in self._turns(indices)]

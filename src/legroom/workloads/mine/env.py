@@ -36,7 +36,7 @@ from legroom.workloads.mine.spaces import UniformBox
 
 WITHIN = ("pit", "grid")
 STEPS_PER_BLOCK = 10  # an agent that keeps choosing forbidden columns is cut off after so many steps per block
-PIT_VALUE_IN_REWARDS = 100.0
+PIT_VALUE_IN_REWARDS = 10.0
 EPISODE_SEEDS = 2**31
 
 
@@ -56,12 +56,13 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         data: a block model file to use instead.
         grid: blocks along x, y, z to which the deposit is brought; None or "data": its own.
         economics: prices that differ from the defaults of `Economics`, by name.
-        mining_rate: tonnes that the fleet moves per day, ore and waste. The default suits pits of about a billion
-            tonnes by Taylor's rule (an ore body of T tonnes is mined in some 0.2 * T**0.25 years).
+        mining_rate: tonnes that the fleet moves per day, ore and waste. At the default, pits of half a billion to a
+            billion tonnes live for ten to twenty years, as copper mines of that size do.
         horizon: blocks after which planning ends; None: all that may be mined.
         within: "pit" or "grid", see above.
-        reward_scale: dollars per unit of reward; None: a hundredth of the pit's undiscounted value, so that an
-            episode's return is the net present value as a percentage of that bound.
+        reward_scale: dollars per unit of reward; None: a tenth of the pit's undiscounted value, so that an episode's
+            return is between 0 and 10, the tenths of that bound which the schedule keeps after discounting. A network
+            that learns such returns beside the policy neither drowns it in its loss nor has to grow first.
         new_geology: every episode digs another deposit of the same grid, generated, drawn from the env's random
             numbers.
         copy: False returns one live array from every step, which the next step changes! SB3 stores an observation only
@@ -73,6 +74,8 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  gymnasium's
+    score = "legroom.workloads.mine.score:score_policy"  # who judges a policy of this environment,
+    picture = "legroom.workloads.mine.pictures:draw"  # and who draws its `last_episode`; by name, since both are heavy
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         grid: Sequence[int] | str | None = None,
         data: str | None = None,
         economics: Economics | Mapping[str, Any] | None = None,
-        mining_rate: float = 100_000.0,
+        mining_rate: float = 150_000.0,
         horizon: int | None = None,
         within: str = "pit",
         reward_scale: float | None = None,

@@ -24,6 +24,7 @@ Predict = Callable[[NDArray[np.float32], NDArray[np.bool_]], Any]  # the column 
 RANDOM_EPISODES = 20
 # A pit of 60,000 blocks takes seconds per episode, and the mean of so many random choices hardly varies.
 RANDOM_BLOCKS = 200_000
+STEPS_TO_JUDGE = 20  # after which the speed of a policy is known
 
 
 def score_policy(
@@ -32,7 +33,7 @@ def score_policy(
     episodes: int = 1,
     seed: int = 0,
     *,
-    patience_s: float | None = None,
+    time_limit_s: float | None = None,
 ) -> dict[str, float]:
     """Return the four figures of a policy, keys as above.
 
@@ -42,19 +43,19 @@ def score_policy(
         env_kwargs: of the MineEnv that the policy was trained for.
         episodes: of the agent, whose mean counts; a deterministic policy in a fixed deposit needs one.
         seed: of the deposits where each episode has its own, and of the random schedules.
-        patience_s: give the agent up after so many seconds and leave its figure out: a large network takes hours to
+        time_limit_s: leave the agent's figure out if its episodes would take longer: a large network takes hours to
             dig a large pit.
 
     Raises:
         BadInput: arguments that the environment refuses.
     """
     env = MineEnv(**{**(env_kwargs or {}), "copy": False})
-    rng, deadline = np.random.default_rng(seed), None if patience_s is None else time.monotonic() + patience_s
+    rng = np.random.default_rng(seed)
     bounds: dict[str, list[float]] = {"pit_value_usd": [], "greedy_npv_usd": [], "random_npv_usd": []}
     agent: list[float | None] = []
     for number in range(episodes):
         env.reset(seed=seed if number == 0 else None)
-        agent.append(policy_npv(env, predict, deadline=deadline))
+        agent.append(policy_npv(env, predict, time_limit_s=None if time_limit_s is None else time_limit_s / episodes))
         if number == 0 or env.new_geology:
             for name, figure in zip(bounds, (pit_value(env), greedy_npv(env), random_npv(env, rng)), strict=True):
                 bounds[name].append(figure)
@@ -84,18 +85,22 @@ def random_npv(env: MineEnv, rng: np.random.Generator, episodes: int | None = No
     return float(np.mean([npv for npv in npvs if npv is not None]))
 
 
-def policy_npv(env: MineEnv, predict: Predict, *, look: bool = True, deadline: float | None = None) -> float | None:
-    """Return the net present value of one episode of a policy in the present deposit, in $, None after the deadline.
+def policy_npv(env: MineEnv, predict: Predict, *, look: bool = True, time_limit_s: float | None = None) -> float | None:
+    """Return the net present value of one episode of a policy in the present deposit, in $.
 
     Args:
         look: False: the policy does not look at the observation, which is then not kept up to date.
-        deadline: on `time.monotonic`.
+        time_limit_s: return None as soon as it is clear that the episode would take longer.
     """
     env.restart()
-    unseen = np.empty(0, np.float32)
-    while deadline is None or time.monotonic() < deadline:
+    unseen, began, steps = np.empty(0, np.float32), time.monotonic(), 0
+    while True:
         action = predict(env.observe() if look else unseen, env.action_masks())
         _, terminated, truncated, info = env.mine(int(action))
         if terminated or truncated:
             return float(info["npv"])
-    return None
+        steps += 1
+        if time_limit_s is not None and steps >= STEPS_TO_JUDGE:
+            spent = time.monotonic() - began
+            if spent * env.blocks_to_mine / steps > time_limit_s:
+                return None
