@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -17,6 +20,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack,
 from worker_envs import InPlace, Walk
 
 from legroom import LeanReplayBuffer, LeanVecEnv, lean
+from legroom.sharing.failures import WorkerDied
 from legroom.workloads.mine.env import MineEnv
 
 SMALL = {"net_arch": [8]}
@@ -94,3 +98,20 @@ def test_evaluation_sees_whole_episodes_and_does_not_warn(recwarn: pytest.Warnin
     assert all(0 < length <= 5 for length in lengths)
     env.close()
     assert not [warning for warning in recwarn if "Monitor" in str(warning.message)]
+
+
+def test_a_worker_killed_in_the_middle_of_training_ends_it_at_once() -> None:
+    env = LeanVecEnv([Walk] * 2)
+    killed: list[float] = []
+
+    def kill(variables: dict[str, Any], _: Any) -> bool:
+        if variables["self"].num_timesteps == 20:
+            os.kill(env._crew.workers[1].pid, signal.SIGKILL)
+            killed.append(time.monotonic())
+        return True
+
+    with pytest.raises(WorkerDied, match="env 1"):
+        ppo(env).learn(1000, callback=kill)
+    assert time.monotonic() - killed[0] < 1
+    env.close()
+    assert time.monotonic() - killed[0] < 4

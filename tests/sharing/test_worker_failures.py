@@ -188,6 +188,35 @@ def test_an_interrupted_wait_leaves_a_usable_environment(opened: Any) -> None:
         env.step_wait()
 
 
+def test_interruptions_at_any_moment_leave_a_usable_environment(opened: Any) -> None:
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(*_: Any) -> None:
+        raise Interrupted
+
+    env = opened([partial(Fragile, "never")] * 2)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    rng = np.random.default_rng(0)
+    interrupted = 0
+    try:
+        for _ in range(150):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, float(rng.uniform(1e-5, 2e-3)))
+                while True:
+                    env.step(NOTHING[:2])
+                    env.env_method("add", 1, 2)
+            except Interrupted:
+                interrupted += 1
+            assert env.env_method("add", 3, 4) == [7, 7]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert interrupted == 150
+    seen = env.reset()
+    states = env.env_method("get_state")
+    np.testing.assert_array_equal(seen, [state["links"][1]["state"]["position"].astype("float32") for state in states])
+
+
 def test_ctrl_c_is_for_the_trainer(opened: Any) -> None:
     env = opened([Walk])
     os.kill(pids(env)[0], signal.SIGINT)

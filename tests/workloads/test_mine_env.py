@@ -325,8 +325,10 @@ def test_a_state_of_another_deposit_is_refused():
     big, small = MineEnv(deposit((6, 5, 4), seed=1)), MineEnv(deposit((3, 3, 2)))
     big.reset()
     play(big, np.random.default_rng(0), 30)
-    with pytest.raises(BadInput, match="another deposit"):
+    with pytest.raises(BadInput, match="not one of this deposit"):
         small.set_state(big.get_state())
+    with pytest.raises(BadInput, match="not one of this deposit"):
+        big.set_state({})
 
 
 def test_new_geology_is_another_deposit_in_each_episode_and_the_same_for_the_same_seed():
@@ -388,6 +390,8 @@ def test_the_horizon_ends_the_episode():
         ({"new_geology": True}, "new_geology"),
         ({"grid": [2, 2, 2]}, "grid"),
         ({"render_mode": "human"}, "render_mode"),
+        ({"data": "model.csv"}, "data"),
+        ({"invalid_penalty": "much"}, "invalid_penalty"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(kwargs, said):

@@ -63,10 +63,9 @@ class Crew:
             BadInput: they were closed.
             WorkerDied: one of them is gone.
         """
-        if self.closed:
-            raise BadInput("the LeanVecEnv is closed")
+        self._check_open()
         for worker, message in messages.items():
-            if worker.awaited:  # it is in a step; its answer is kept for whoever waits for the step
+            if not worker.is_free:  # it is in a step; its answer is kept for whoever waits for the step
                 self._answered[worker] = worker.receive(self.look_around)
             worker.send(message)
 
@@ -74,10 +73,12 @@ class Crew:
         """Let the steps that are under way come to their end, and forget them.
 
         Raises:
+            BadInput: they were closed.
             WorkerDied: one of the workers is gone.
         """
+        self._check_open()
         for worker in self.workers:
-            if worker.awaited:
+            if not worker.is_free:
                 worker.receive(self.look_around)
         self._answered.clear()
 
@@ -98,6 +99,10 @@ class Crew:
                 if answer and answer.failure:
                     raise_failure(answer.failure)
         return answers
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise BadInput("the LeanVecEnv is closed")
 
     def look_around(self) -> None:
         """Raise for a worker that died while another one is being waited for."""

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from legroom.sharing.failures import WorkerDied, oom_kills
-from legroom.sharing.messages import ANSWER, LENGTH, QUIET, READ_NBYTES, Answer, write_all
+from legroom.sharing.messages import ANSWER, LENGTH, QUIET, READ_NBYTES, Answer, pack_request, write_all
 from legroom.sharing.slots import anonymous_file
 
 LOOK_AROUND_MS = 250  # how often a trainer that waits looks whether a worker died
@@ -38,6 +38,7 @@ class WorkerProcess:
     def __init__(self, envs: Sequence[int], shared: int) -> None:
         self.envs = envs
         self.awaited = False
+        self._unsure = False  # where in the conversation we are
         self._received = bytearray()
         self._kills_before = oom_kills()
         self._words = anonymous_file("legroom-last-words")
@@ -59,6 +60,9 @@ class WorkerProcess:
                 [sys.executable, "-P", "-c", _BOOTSTRAP, path, json.dumps(task)],
                 stdin=subprocess.DEVNULL, pass_fds=tuple(fds.values()), env=_environment(), process_group=0,
             )  # fmt: skip
+        except BaseException:
+            self.forget()
+            raise
         finally:
             for fd in (child_commands, child_replies, child_life):
                 os.close(fd)
@@ -66,20 +70,32 @@ class WorkerProcess:
         self._poll = select.poll()
         self._poll.register(self._replies, select.POLLIN)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is left to be received."""
+        return not (self.awaited or self._unsure)
+
     def send(self, message: bytes) -> None:
         """Send a message.
 
         Raises:
             WorkerDied: nobody is there to read it.
         """
+        if self._commands < 0:
+            raise self.obituary()
         try:
+            self.awaited = True
             write_all(self._commands, message)
         except BrokenPipeError:
             raise self.obituary() from None
-        self.awaited = True
+        except BaseException:  # Ctrl-C: perhaps before, perhaps after
+            self._unsure = True
+            if len(message) > READ_NBYTES:
+                self.let_go()  # perhaps half of it, which nothing can mend
+            raise
 
     def receive(self, look_around: Callable[[], None]) -> Answer | None:
-        """Wait for the reply to what was sent; None for a step that has nothing to say.
+        """Wait for the reply to what was sent; None for a step that has nothing to say, or after an interrupted wait.
 
         Args:
             look_around: called now and then while waiting; raises where waiting has become pointless.
@@ -87,18 +103,36 @@ class WorkerProcess:
         Raises:
             WorkerDied: there will be no reply.
         """
-        received = self._received  # kept between calls: Ctrl-C may interrupt this anywhere
-        while not self._is_complete():
-            if not self._poll.poll(LOOK_AROUND_MS):
-                look_around()
-                continue
-            piece = os.read(self._replies, READ_NBYTES)
-            if not piece:
-                raise self.obituary()
-            received += piece
-        self.awaited = False
-        reply, self._received = received, bytearray()
+        if self._unsure:
+            self._find_together(look_around)
+            return None
+        try:
+            while not self._is_complete():
+                self._read(look_around)
+            reply, self._received = self._received, bytearray()
+            self.awaited = False
+        except BaseException:
+            self._unsure = True  # Ctrl-C may have come between reading something and keeping it
+            raise
         return None if reply[:1] == QUIET else pickle.loads(memoryview(reply)[1 + LENGTH.size :])
+
+    def _find_together(self, look_around: Callable[[], None]) -> None:
+        """Have the worker say a word that nobody else says, and forget everything before it."""
+        word = os.urandom(32)
+        self.send(pack_request("say", word))
+        while not self._received.endswith(word):
+            self._read(look_around)
+        self._received = bytearray()
+        self.awaited = self._unsure = False
+
+    def _read(self, look_around: Callable[[], None]) -> None:
+        if not self._poll.poll(LOOK_AROUND_MS):
+            look_around()
+            return
+        piece = os.read(self._replies, READ_NBYTES)
+        if not piece:
+            raise self.obituary()
+        self._received += piece
 
     def _is_complete(self) -> bool:
         received, header = self._received, 1 + LENGTH.size
@@ -112,7 +146,7 @@ class WorkerProcess:
     def obituary(self) -> WorkerDied:
         """Return what there is to say about this worker's end."""
         try:
-            code = self._process.wait(1.0)
+            code = self._process.wait(0.5)
         except subprocess.TimeoutExpired:  # it closed its pipes and lives on: of no use any more
             self.kill()
             code = self._process.wait()

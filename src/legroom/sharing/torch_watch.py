@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 
 WATCHED = "torch"
-UNPICKLERS = ("cloudpickle", "pickle", "legroom")  # an import from here was asked for by a pickle
+UNPICKLERS = ("cloudpickle", "pickle", "legroom.sharing")  # an import from here was asked for by a pickle
 
 
 class TorchWatch(MetaPathFinder):
@@ -47,7 +47,7 @@ def _describe(frame: FrameType | None) -> str:
     first = next((name for name in reversed(asked_for) if name and name != WATCHED), "")
     importer = importers[0]
     module = importer.f_globals.get("__name__", "?")
-    if module.partition(".")[0] in UNPICKLERS and not module.startswith("legroom.workloads"):
+    if module.startswith(UNPICKLERS):
         return "torch was imported by what the env function carries along: it refers to torch itself"
     note = f"torch was imported by {module} ({importer.f_code.co_filename}:{importer.f_lineno})"
     if first and first != module:

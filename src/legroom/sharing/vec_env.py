@@ -1,4 +1,4 @@
-"""An SB3 VecEnv whose worker processes need no torch: 21 MB each instead of 168, and observations without a copy.
+"""An SB3 VecEnv whose worker processes need no torch: 23 MB each instead of 164, and observations without a copy.
 
     env = legroom.LeanVecEnv([lambda: gym.make("CartPole-v1") for _ in range(8)], envs_per_worker=2)
 
@@ -7,7 +7,8 @@ the reason for its speed: observations are returned as views of shared memory. E
 and is overwritten by the one after that, which is all that SB3's algorithms, wrappers and buffers need. Code that keeps
 observations for longer copies them, or asks for `copy_observations=True`.
 
-Mirrors `DummyVecEnv` and `SubprocVecEnv` of stable-baselines3 2.9.
+Figures of `python -m bench.workers`, 2026-11, CPU build of torch. Mirrors `DummyVecEnv` and `SubprocVecEnv` of
+stable-baselines3 2.9.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class LeanVecEnv(VecEnv):
         monitor: bool = True,
         copy_observations: bool = False,
     ) -> None:
+        env_fns = list(env_fns)
         if not env_fns or envs_per_worker < 1:
             raise BadInput(f"{len(env_fns)} environments, {envs_per_worker} per worker: both must be at least 1")
         self.waiting = False
@@ -132,10 +134,12 @@ class LeanVecEnv(VecEnv):
             return False
         mine = self._actions
         if mine is None or mine.dtype != actions.dtype or mine.shape != actions.shape:
-            self._actions = mine = self._slots.actions(actions.dtype.str, actions.shape[1:])
+            mine = self._slots.actions(actions.dtype.str, actions.shape[1:])
             if mine is None:
                 return False
+            self._actions = None  # an interruption must not leave workers that read them otherwise
             self._ask_all("actions", actions.dtype.str, actions.shape[1:])
+            self._actions = mine
         mine[...] = actions
         return True
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import gymnasium as gym
@@ -38,6 +39,7 @@ WITHIN = ("pit", "grid")
 STEPS_PER_BLOCK = 10  # an agent that keeps choosing forbidden columns is cut off after so many steps per block
 PIT_VALUE_IN_REWARDS = 10.0
 EPISODE_SEEDS = 2**31
+DEPOSITS_TRIED = 100
 
 
 class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
@@ -105,7 +107,7 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         self._mining_rate = _positive("mining_rate", mining_rate, "tonnes per day")
         self._horizon = None if horizon is None else _whole("horizon", horizon)
         self._reward_scale = None if reward_scale is None else _positive("reward_scale", reward_scale, "dollars")
-        self._invalid_penalty = float(invalid_penalty)
+        self._invalid_penalty = _at_least_0("invalid_penalty", invalid_penalty)
         self._within, self.new_geology, self._copy = within, bool(new_geology), bool(copy)
         self.economics = Economics.of(economics)
         self.render_mode = render_mode
@@ -122,8 +124,8 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
 
     def _find(self, model: str | BlockModel, data: str | None, grid: Sequence[int] | str | None) -> Prepared:
         if isinstance(model, BlockModel):
-            if grid not in (None, "data"):
-                raise BadInput("grid and a BlockModel were both given", hint="aggregate the model first")
+            if data is not None or grid not in (None, "data"):
+                raise BadInput("a BlockModel is used as it is", hint="leave out data and grid")
             return prepare(model, self.economics)
         if isinstance(grid, str) and grid != "data":
             raise BadInput(f"grid {grid!r}", hint="three numbers of blocks, as [20, 20, 10], or data")
@@ -143,7 +145,7 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         self.discount_factors = self.economics.discount_factors(self.blocks_to_mine, self.days_per_block)
         self.reward_scale = self._reward_scale or _default_scale(deposit)
         self._values = deposit.values.reshape(-1)
-        self._scene = Scene(deposit.ground, deposit.destination.reshape(-1) + np.float32(1), self.days_per_block)
+        self._scene = Scene(deposit.ground, deposit.seen_destination, self.days_per_block)
         self._columns = Columns(surface, limits)
         self.restart()
 
@@ -166,12 +168,11 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         return self.observe(), {}
 
     def _draw_geology(self) -> None:
-        while True:  # a deposit in which nothing pays is no mine
+        for _ in range(DEPOSITS_TRIED):  # one in which nothing pays is no mine
             self._geology = int(self.np_random.integers(EPISODE_SEEDS))
-            try:
+            with suppress(BadInput):
                 return self._use(self._generate(self._geology))
-            except BadInput:
-                continue
+        raise BadInput(f"in {DEPOSITS_TRIED} deposits no block pays at these prices", hint="within: grid mines them")
 
     def _generate(self, geology: int) -> Prepared:
         from legroom.workloads.mine.deposit import generate  # only where episodes differ
@@ -257,21 +258,18 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         Raises:
             BadInput: a state of another deposit or grid.
         """
-        if self.new_geology and state["geology"] is not None and state["geology"] != self._geology:
-            self._use(self._generate(state["geology"]))
-        self._geology = state["geology"]
-        cells = np.asarray(state["cells"], np.int32)
-        nz = self.prepared.shape[2]
-        self._columns.reset()
-        if len(cells) > self.blocks_to_mine or (len(cells) and not 0 <= cells.min() <= cells.max() < self._values.size):
-            raise BadInput("the state to continue from belongs to another deposit")
-        dug = np.bincount(cells // nz, minlength=self._columns.depths.size).astype(np.int32)
-        self._columns.set(self._columns.depths + dug.reshape(self._columns.shape))
-        self._digging = Digging.of(cells, self.blocks_to_mine)
-        self._steps, self._npv = int(state["steps"]), float(state["npv"])
-        self._first_seed = state["first_seed"]
-        self.np_random.bit_generator.state = state["rng"]
-        self._last = None if state["last_cells"] is None else (state["last_cells"], state["last_npv"])
+        try:
+            cells, geology = np.asarray(state["cells"], np.int32), state["geology"]
+            if self.new_geology and geology is not None and geology != self._geology:
+                self._use(self._generate(geology))
+            self._columns.set_dug(cells // self.prepared.shape[2])
+            self._digging = Digging.of(cells, self.blocks_to_mine)
+            self._steps, self._npv, self._geology = int(state["steps"]), float(state["npv"]), geology
+            self._first_seed = state["first_seed"]
+            self.np_random.bit_generator.state = state["rng"]
+            self._last = None if state["last_cells"] is None else (state["last_cells"], state["last_npv"])
+        except (KeyError, ValueError, TypeError) as problem:
+            raise BadInput(f"the state to continue from is not one of this deposit: {problem}") from None
         for slot in self._slots:
             slot.show(self._scene, self._digging)
 
@@ -321,6 +319,12 @@ def _default_scale(deposit: Prepared) -> float:
 def _positive(name: str, value: Any, unit: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         raise BadInput(f"{name} is {value!r}", hint=f"a number of {unit} over 0")
+    return float(value)
+
+
+def _at_least_0(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise BadInput(f"{name} is {value!r}", hint="a number, 0 or more")
     return float(value)
 
 

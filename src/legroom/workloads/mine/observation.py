@@ -45,7 +45,13 @@ class Digging:
 
     @classmethod
     def of(cls, cells: Cells, capacity: int) -> Digging:
-        """Return a digging that has come as far as `cells`."""
+        """Return a digging that has come as far as `cells`.
+
+        Raises:
+            ValueError: more blocks than that.
+        """
+        if len(cells) > capacity:
+            raise ValueError(f"{len(cells)} blocks where only {capacity} are to be mined")
         digging = cls(capacity)
         digging._cells[: len(cells)] = cells
         digging.count = len(cells)

@@ -70,6 +70,18 @@ class Columns:
         self.depths[...] = depths
         self._mask[...] = diggable(self._depths, self._limits)
 
+    def set_dug(self, columns: NDArray[np.int32]) -> None:
+        """Put the columns to where they are after digging these, x * ny + y, in any order.
+
+        Raises:
+            ValueError: columns that do not exist, or end before.
+        """
+        dug = np.bincount(columns, minlength=self._start.size)
+        depths = self._start + dug.reshape(self.shape).astype(np.int32)
+        if (depths > np.maximum(self._limits[1:-1, 1:-1], self._start)).any():
+            raise ValueError("a column is dug deeper than it may be")
+        self.set(depths)
+
     def reset(self) -> None:
         """Fill the pit."""
         self.set(self._start)

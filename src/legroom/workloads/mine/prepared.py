@@ -24,7 +24,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,11 @@ class Prepared:
     def pit(self) -> NDArray[np.bool_]:
         """The blocks of the ultimate pit, [nx, ny, nz]."""
         return self.ground[UPL] > 0
+
+    @cached_property
+    def seen_destination(self) -> NDArray[np.float32]:
+        """What the destination channel shows of a mined block, [nx * ny * nz]: 1 dump, 2 mill."""
+        return self.destination.reshape(-1) + np.float32(1)
 
     def surface(self) -> Depths:
         """Return the depth at which each column's ground begins, [nx, ny]: blocks without tonnes over it are air."""
