@@ -61,16 +61,18 @@ def main(arguments: Sequence[str]) -> int:
     names = options.only.split(",") if options.only else list(CASES)
     rivals = [name for name in LIBRARIES if not name.startswith("LeanVecEnv")]
     interpreters = {"PufferLib": options.pufferlib or sys.executable}
+    command = f"{COMMAND} --pufferlib PYTHON" if options.pufferlib else COMMAND
+    puffer = _puffer_name(interpreters["PufferLib"])
     races = {(case, rival): _race(case, rival, interpreters) for case in names for rival in rivals}
     weights = {(case, name): _child("weigh", case, name, interpreters) for case in names for name in LIBRARIES}
     rows, failed = _figures(races, weights)
     with tempfile.TemporaryDirectory(prefix="legroom-bench-") as folder:
         target = {"path": Path(folder) / "RESULTS.md"} if options.only else {}
-        write_section("Workers: figures", FIGURES, rows, COMMAND, **target)
+        write_section("Workers: figures", FIGURES, rows, command, **target)
         print()
-        write_section("Workers: steps per second", RACES, _race_rows(races), COMMAND, **target)
+        write_section("Workers: steps per second", RACES, _race_rows(races, puffer), command, **target)
         print()
-        write_section("Workers: memory", WEIGHTS, _weight_rows(weights), COMMAND, **target)
+        write_section("Workers: memory", WEIGHTS, _weight_rows(weights, puffer), command, **target)
     return 1 if failed else 0
 
 
@@ -130,28 +132,40 @@ def _figures(races: dict[Any, Any], weights: dict[Any, Any]) -> tuple[list[list[
     return rows, failed
 
 
-def _race_rows(races: dict[Any, Any]) -> list[list[str]]:
+def _puffer_name(python: str) -> str:
+    """Return the name with the version that an interpreter has."""
+    ask = "from importlib.metadata import version; print(version('pufferlib'))"
+    done = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=False)
+    return f"PufferLib {done.stdout.strip()}" if done.returncode == 0 else "PufferLib, not installed"
+
+
+def _race_rows(races: dict[Any, Any], puffer: str) -> list[list[str]]:
     return [
-        [case, rival, "", result["failed"], "", "", ""]
+        [case, _named(rival, puffer), "", result["failed"], "", "", ""]
         if "failed" in result
         else [
-            case, rival, f"{result['ours']:,.0f}", f"{result['rival']:,.0f}", f"{result['ratio']:.1f}×",
+            case, _named(rival, puffer), f"{result['ours']:,.0f}", f"{result['rival']:,.0f}", f"{result['ratio']:.1f}×",
             result["quartiles"], f"{result['cpu']:.2f} of rival's",
         ]
         for (case, rival), result in races.items()
     ]  # fmt: skip
 
 
-def _weight_rows(weights: dict[Any, Any]) -> list[list[str]]:
+def _weight_rows(weights: dict[Any, Any], puffer: str) -> list[list[str]]:
     return [
-        [case, library, result["failed"], "", "", ""]
+        [case, _named(library, puffer), result["failed"], "", "", ""]
         if "failed" in result
         else [
-            case, library, *(f"{result[key] / MB:,.1f} MB" for key in ("private", "private per env", "tree per env")),
+            case, _named(library, puffer),
+            *(f"{result[key] / MB:,.1f} MB" for key in ("private", "private per env", "tree per env")),
             str(result["processes"]),
         ]
         for (case, library), result in weights.items()
     ]  # fmt: skip
+
+
+def _named(library: str, puffer: str) -> str:
+    return puffer if library == "PufferLib" else library
 
 
 def _verdict(good: bool) -> str:

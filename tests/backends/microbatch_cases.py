@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.torch_layers import CombinedExtractor, NatureCNN
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 VECTOR = spaces.Box(-1, 1, (5,), np.float32)
@@ -50,11 +51,32 @@ def envs(observation=VECTOR, action=None, n_envs=2):
     return DummyVecEnv([lambda: Noise(copy.deepcopy(observation), action)] * n_envs)
 
 
-def trained(algorithm, env, timesteps, policy_kwargs=None, **kwargs):
+class DoubleCnn(NatureCNN):
+    """SB3's CNN for a policy of double precision."""
+
+    def forward(self, observations):
+        return super().forward(observations.double())
+
+
+class DoubleCombined(CombinedExtractor):
+    """SB3's extractor for dicts, likewise."""
+
+    def forward(self, observations):
+        return super().forward({key: part.double() for key, part in observations.items()})
+
+
+DOUBLE = {"CnnPolicy": DoubleCnn, "MultiInputPolicy": DoubleCombined}
+
+
+def trained(algorithm, env, timesteps, policy_kwargs=None, double=False, **kwargs):
     """Return the model after `timesteps`, everything seeded."""
     policy = policy_for(env.observation_space)
-    policy_kwargs = TINY[policy] | (policy_kwargs or {})
+    policy_kwargs = {**TINY[policy], **(policy_kwargs or {})}
+    if double:
+        policy_kwargs["features_extractor_class"] = DOUBLE[policy]
     model = algorithm(policy, env, seed=7, device="cpu", policy_kwargs=policy_kwargs, **kwargs)
+    if double:
+        model.policy.double()
     model.learn(timesteps)
     return model
 

@@ -72,6 +72,22 @@ def test_ppo_on_images_and_dicts(observation, buffer):
 
 
 @pytest.mark.parametrize(
+    ("algorithm", "observation", "kwargs"),
+    [
+        (PPO, IMAGE, PPO_KW),
+        (PPO, MIXED, PPO_KW | dict(rollout_buffer_class=legroom.LeanRolloutBuffer)),
+        (MaskablePPO, IMAGE, PPO_KW),
+        (DQN, IMAGE, DQN_KW | dict(replay_buffer_class=legroom.LeanReplayBuffer)),
+    ],
+    ids=["ppo", "ppo on dicts", "maskable", "dqn"],
+)
+def test_in_double_precision_only_the_last_digits_differ(algorithm, observation, kwargs):
+    # single precision allows what a unit on the wrong side of zero does to a gradient; a wrong mean would still show
+    sb3, ours = pair(algorithm, 3, lambda: envs(observation), 64, double=True, **kwargs)
+    assert 0 < difference(sb3, ours) <= 1e-13
+
+
+@pytest.mark.parametrize(
     ("action", "kwargs"),
     [
         (None, dict(clip_range_vf=0.1, ent_coef=0.02)),

@@ -121,6 +121,8 @@ class Trainer:
         continue_learning(self.model, total, reporter, log_interval=self._log_interval())
         finished = self.step >= total
         self._checkpoint()
+        if self.pictures is not None:
+            self.pictures.draw("final.png")
         self.events.send(
             "ended",
             status="finished" if finished else "stopped",
