@@ -55,7 +55,7 @@ _V2 = _Files(("memory.max", "memory.high"), "memory.current", "inactive_file")
 
 def read_cgroup(root: Path = Path("/")) -> CgroupMemory | None:
     """Return the memory limit this process lives under, None when there is none."""
-    levels = [level for files, folder, mount in _own_cgroups(root) for level in _levels(files, folder, mount)]
+    levels = [level for files, folder, mount in own_cgroups(root) for level in _levels(files, folder, mount)]
     if not levels:
         return None
     tightest = min(levels, key=lambda level: level.limit)
@@ -75,7 +75,7 @@ def _levels(files: _Files, folder: Path, mount: Path) -> Iterator[CgroupMemory]:
             return
 
 
-def _own_cgroups(root: Path) -> Iterator[tuple[_Files, Path, Path]]:
+def own_cgroups(root: Path) -> Iterator[tuple[_Files, Path, Path]]:
     """Yield (file names, own directory, mount point) of each hierarchy that may account this process' memory.
 
     In a hybrid set-up only one of them has the memory controller; the other has no limit files and yields no level.

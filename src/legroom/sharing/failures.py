@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from legroom.errors import EXIT_TRAINING_FAILED, LegroomError
-from legroom.probing.cgroup import _own_cgroups
+from legroom.probing.cgroup import own_cgroups
 from legroom.sharing.messages import Failure
 
 ROOT = Path("/")
@@ -76,7 +76,7 @@ def raise_failure(failure: Failure) -> None:
 
 def oom_kills(root: Path = ROOT) -> int:
     """Return how many processes the kernel has killed for memory in this process' cgroup, 0 where it does not tell."""
-    counts = (_count(folder / name) for _, folder, _ in _own_cgroups(root) for name in COUNTERS)
+    counts = (_count(folder / name) for _, folder, _ in own_cgroups(root) for name in COUNTERS)
     return max((count for count in counts if count is not None), default=_count(root / "proc/vmstat") or 0)
 
 
