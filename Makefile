@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-native lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram bench-speed clean
+.PHONY: demo test test-native lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
+  bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -27,7 +28,8 @@ lint: $(STAMP)  ## style, types, and the direction of imports
 test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with every allocation failing in turn
 	sh tests/native.sh $(BIN)/python
 
-bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases  ## everything that takes longer; writes bench/RESULTS.md
+bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases bench-workers bench-microbatch \
+  bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
@@ -48,6 +50,28 @@ bench-storage:  ## memory and speed of lean storage beside SB3, sb3-extra-buffer
 
 bench-storage-cases: $(STAMP)  ## more than 100,000 generated sequences through lean storage
 	$(BIN)/python -m bench.storage_cases
+
+bench-workers: $(STAMP)  ## worker processes beside SubprocVecEnv, AsyncVectorEnv and, where it is, PufferLib
+	$(BIN)/python -m bench.workers
+
+bench-microbatch: $(STAMP)  ## micro-batches: how exact, how much memory, predicted against measured
+	$(BIN)/python -m bench.microbatch
+
+bench-throughput: $(STAMP)  ## whole PPO trainings with the savings, against SB3's own
+	$(BIN)/python -m bench.throughput
+
+bench-kills: $(STAMP)  ## kill -9 at 100 random moments of a training, resumed each time
+	$(BIN)/python -m bench.kills
+
+bench-mine: $(STAMP)  ## the mine: speed of the environment, reading, pit and greedy schedules
+	$(BIN)/python -m bench.mine_env
+	$(BIN)/python -m bench.mine_pit
+
+bench-mine-full: $(STAMP)  ## the run that died at 105 GiB: whole rollout, real grid, measured peak (half an hour)
+	OMP_NUM_THREADS=2 $(BIN)/python -m bench.mine_full
+
+bench-mine-learns: $(STAMP)  ## mine:ultra_light trained with three seeds (an hour)
+	$(BIN)/python -m bench.mine_learns
 
 clean:
 	rm -rf $(VENV) .venv-storage build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -2,7 +2,7 @@
 
 Memory: PPO with SB3's CNN on stacks of four colour frames, 256 samples per minibatch, as a process of its own; its peak
 (PSS, sampled from outside) is set beside what `predict` said before. Time is that of `train()`, relative to SB3's own,
-the median of its rounds. Parameters: one whole `train()` of ten epochs (DQN: 40 gradient steps),
+the median of its rounds. Parameters: one whole `train()` of ten epochs (DQN: ten gradient steps),
 beside what SB3 itself differs by when its sums are split over two threads. A sum in another order is another number;
 where it puts a unit of a ReLU network on the other side of zero, that sample's gradient through the unit changes as a
 whole, and Adam follows. So the larger network is compared in double precision, and in single precision only shown.
@@ -109,12 +109,13 @@ def differ() -> None:
     vector, small, large = box(20), box(36, 36, 4, dtype="uint8"), box(84, 84, 4, dtype="uint8")
     ppo = dict(n_steps=64, batch_size=64, n_epochs=10)
     lean = ppo | {"rollout_buffer_class": legroom.LeanRolloutBuffer}
-    dqn = dict(buffer_size=200, learning_starts=128, batch_size=32, train_freq=64, gradient_steps=40)
+    dqn = dict(buffer_size=200, learning_starts=128, batch_size=32, train_freq=64, gradient_steps=10)
     cases: list[tuple[str, Any, Any, dict[str, Any], bool]] = [
         ("PPO, MLP", PPO, vector, ppo, False),
         ("PPO, CNN 36×36", PPO, small, ppo, False),
         ("PPO, CNN 36×36, lean storage", PPO, small, lean, False),
         ("MaskablePPO, CNN 36×36", MaskablePPO, small, ppo, False),
+        ("DQN, MLP", DQN, vector, dqn, False),
         ("DQN, CNN 36×36", DQN, small, dqn, False),
         ("PPO, CNN 84×84, double precision", PPO, large, ppo, True),
         ("MaskablePPO, CNN 84×84, double precision", MaskablePPO, large, ppo, True),
@@ -123,6 +124,14 @@ def differ() -> None:
         ("DQN, CNN 84×84", DQN, large, dqn, False),
     ]
 
+    def on_two_threads(algorithm: Any) -> Any:
+        def train(self: Any, *args: Any, **kwargs: Any) -> None:
+            torch.set_num_threads(2)
+            algorithm.train(self, *args, **kwargs)
+            torch.set_num_threads(1)
+
+        return type(algorithm.__name__, (algorithm,), {"train": train})
+
     def parameters(algorithm: Any, space: Any, kwargs: dict[str, Any], double: bool) -> torch.Tensor:
         env = DummyVecEnv([lambda: Noisy(space, discrete(6))] * 2)
         net = dict(features_extractor_class=DoubleCnn) if double else {}
@@ -130,15 +139,14 @@ def differ() -> None:
         model = algorithm(policy, env, device="cpu", seed=3, policy_kwargs=net, **kwargs)
         if double:
             model.policy.double()
-        model.learn(192 if algorithm is DQN or issubclass(algorithm, DQN) else 128)
+        model.learn(192 if issubclass(algorithm, DQN) else 128)
         return torch.cat([p.detach().double().flatten() for p in model.policy.parameters()])
 
+    torch.set_num_threads(1)
     for name, algorithm, space, kwargs, double in cases:
-        torch.set_num_threads(1)
         sb3 = parameters(algorithm, space, kwargs, double)
-        found = [parameters(with_micro_batch(algorithm, size), space, kwargs, double) for size in (3, 8)]
-        torch.set_num_threads(2)
-        found.append(parameters(algorithm, space, kwargs, double))
+        others = (with_micro_batch(algorithm, 3), with_micro_batch(algorithm, 8), on_two_threads(algorithm))
+        found = [parameters(other, space, kwargs, double) for other in others]
         print(json.dumps([name, *(float((each - sb3).norm() / sb3.norm()) for each in found)]), flush=True)
 
 

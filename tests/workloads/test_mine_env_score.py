@@ -69,7 +69,7 @@ def test_new_geology_is_scored_deposit_by_deposit():
 
 
 def test_an_agent_too_slow_to_wait_for_is_left_out():
-    assert tuple(score_policy(lambda _, mask: np.argmax(mask), KWARGS, time_limit_s=0.0)) == MONEY[:3]
+    assert score_policy(lambda _, mask: np.argmax(mask), KWARGS, time_limit_s=0.0) == {}
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------

@@ -43,8 +43,8 @@ def score_policy(
         env_kwargs: of the MineEnv that the policy was trained for.
         episodes: of the agent, whose mean counts; a deterministic policy in a fixed deposit needs one.
         seed: of the deposits where each episode has its own, and of the random schedules.
-        time_limit_s: leave the agent's figure out if its episodes would take longer: a large network takes hours to
-            dig a large pit.
+        time_limit_s: return nothing if the agent's episodes would take longer: a large network takes hours to dig a
+            large pit, and without its figure the others say nothing.
 
     Raises:
         BadInput: arguments that the environment refuses.
@@ -52,16 +52,18 @@ def score_policy(
     env = MineEnv(**{**(env_kwargs or {}), "copy": False})
     rng = np.random.default_rng(seed)
     bounds: dict[str, list[float]] = {"pit_value_usd": [], "greedy_npv_usd": [], "random_npv_usd": []}
-    agent: list[float | None] = []
+    agent: list[float] = []
     for number in range(episodes):
         env.reset(seed=seed if number == 0 else None)
-        agent.append(policy_npv(env, predict, time_limit_s=None if time_limit_s is None else time_limit_s / episodes))
+        npv = policy_npv(env, predict, time_limit_s=None if time_limit_s is None else time_limit_s / episodes)
+        if npv is None:
+            return {}
+        agent.append(npv)
         if number == 0 or env.new_geology:
             for name, figure in zip(bounds, (pit_value(env), greedy_npv(env), random_npv(env, rng)), strict=True):
                 bounds[name].append(figure)
     scored = {name: float(np.mean(figures)) for name, figures in bounds.items()}
-    finished = [npv for npv in agent if npv is not None]
-    return scored | ({"agent_npv_usd": float(np.mean(finished))} if len(finished) == episodes else {})
+    return scored | {"agent_npv_usd": float(np.mean(agent))}
 
 
 def pit_value(env: MineEnv) -> float:
