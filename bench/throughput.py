@@ -1,7 +1,7 @@
 """Steps per second of whole PPO trainings: with lean storage and light workers, against SB3's own, side by side.
 
 Each training runs in a process of its own, collects and learns; the first iteration warms up and does not count. The
-two kinds take turns, so that a busy moment of the machine hits both; the ratio of a turn counts, and the median of them.
+two kinds take turns, so that a busy moment hits both; the ratio of a turn counts, and the median of them.
 
     python -m bench.throughput [TURNS]
 """

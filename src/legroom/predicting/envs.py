@@ -48,7 +48,8 @@ def envs_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     yield from instance_items("env", run, evidence, envs, place)
 
     bounds = bounds_nbytes(observation)
-    yield Item("env.space bounds", bounds, place, "low, high and two masks per Box, in every instance", count=envs)
+    if evidence.env_nbytes is None or run.env.nbytes is not None:  # else they were measured with the instance
+        yield Item("env.space bounds", bounds, place, "low, high and two masks per Box, in every instance", count=envs)
     in_trainer = wrapper_bounds_nbytes(run) + (bounds if in_worker else 0)
     yield Item("env.space bounds in the trainer", in_trainer, Place.HOST, "those of wrappers and of the vector env")
     yield from in_flight_items("env", run, run.env.workers, envs, n_workers(run))

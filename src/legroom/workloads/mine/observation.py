@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +105,7 @@ class Slot:
             self._write(scene, owed, np.arange(self._shown + 1, digging.count + 1) * scene.days_per_block)
         self._shown = digging.count
 
-    def _write(self, scene: Scene, cells: Cells | np.int32, days: NDArray[np.float64] | float) -> None:
+    def _write(self, scene: Scene, cells: Cells | np.int32, days: NDArray[np.floating[Any]] | float) -> None:
         mined, day, destination = self._changing
         mined[cells] = 1
         day[cells] = days

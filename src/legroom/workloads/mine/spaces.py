@@ -26,7 +26,7 @@ class UniformBox(Box):
         rest = {"_np_random": self._np_random}  # so that a space that was seeded stays so
         return UniformBox, (float(self.low.flat[0]), float(self.high.flat[0]), self._shape), rest
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Any) -> None:
         self.__dict__.update(state)
 
     def __eq__(self, other: object) -> bool:
