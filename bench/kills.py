@@ -1,6 +1,6 @@
 """kill -9 at random moments of a training: is every checkpoint readable, and does every resume end the same?
 
-A short training is killed, resumed and killed again, at moments drawn evenly over its time; the trainer and its workers
+A short training is killed, resumed and killed again, at random moments of every attempt; the trainer and its workers
 die together, as in a power cut. When it has ended its parameters must be those of the uninterrupted training, to the
 bit; then the next one begins, until there were enough kills.
 
@@ -32,6 +32,7 @@ from legroom.training.task import TrainTask
 
 KILLS = 100
 LONGEST_S = 300.0
+ATTEMPTS = 4
 
 
 @dataclass
@@ -112,7 +113,8 @@ def measure(run: Run, kills: int, folder: Path, seed: int = 1) -> Tally:
         end: dict = {}
         resume = False
         while not end:
-            wish = moments.uniform(0, seconds) if tally.kills < kills else None
+            # a part of the whole, so that a training is killed several times on its way, early and late in it
+            wish = moments.uniform(0, seconds / ATTEMPTS) if tally.kills < kills else None
             end, phase = follow(*start(run, out, resume=resume), wish)
             if end:
                 break
