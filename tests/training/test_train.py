@@ -67,7 +67,8 @@ def test_a_training_leaves_what_the_contract_says(trained):
     assert [path.name for path in sorted((out / "checkpoints").iterdir())] == [
         f"step-{step:012d}" for step in (512, 576, 640)
     ]
-    assert "finished after 640 steps" in done.stdout and "predicted" in done.stdout
+    said = " ".join(done.stdout.split())  # wherever lines end
+    assert "finished after 640 steps" in said and "predicted" in said
 
 
 def test_resuming_a_finished_run_changes_nothing(trained):
@@ -105,7 +106,7 @@ def test_interrupted_and_resumed_ends_with_the_same_parameters(trained, tmp_path
             rows, deadline = tmp_path / "out/progress.csv", time.monotonic() + 120
             while time.monotonic() < deadline and (not rows.exists() or len(rows.read_text().splitlines()) < 3):
                 time.sleep(0.01)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGTERM)  # does what Ctrl-C does; that is ignored where the tests run with nohup
         _, said = process.communicate(timeout=120)
         outcome = json.loads((tmp_path / "out/outcome.json").read_text())
         if number == 1:

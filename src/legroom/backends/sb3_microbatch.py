@@ -5,9 +5,10 @@
 What autograd keeps for the backward pass is most of an update's memory and grows with the samples in one pass, so eight
 samples at a time need about an eighth. Unlike a smaller batch_size it does not change what is learned: the gradient is
 that of the whole minibatch (`sb3_microbatch_exact` says when), but for the order of its sums. In double precision a
-whole `train()` ends within 1e-15 of SB3's; in single precision mostly within 1e-7. Large ReLU networks magnify any
-rounding, once a unit ends up on the other side of zero: there the difference is what SB3 with one thread has from SB3
-with two (`bench/microbatch.py` shows both). It costs time only where small passes use the processor badly.
+whole `train()` ends within 1e-15 of SB3's; in single precision mostly within 1e-6. Large ReLU networks may exceed that:
+once rounding puts a unit on the other side of zero, later steps magnify it, as they do when SB3 itself uses another
+number of threads (`bench/microbatch.py` shows both, and by how much). It costs time only where small passes use the
+processor badly.
 
 Only an algorithm whose `train` is mirrored here can have it. A2C's batch is its rollout of a few steps; SAC's and TD3's
 updates are several coupled losses.

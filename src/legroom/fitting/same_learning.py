@@ -12,10 +12,8 @@ from legroom.fitting.free import with_lean_storage
 from legroom.model.facts import algorithm_of
 from legroom.model.footprint import Footprint
 from legroom.model.run import Run
-from legroom.model.stored import batch_samples, may_store_leanly, storage_said
+from legroom.model.stored import MICRO_BATCHED, batch_samples, may_store_leanly, storage_said
 from legroom.model.verdict import Budget, fits
-
-MICRO_BATCHED = ("PPO", "MaskablePPO", "DQN")
 
 
 def fit_same_learning(run: Run, budget: Budget, predict: Callable[[Run], Footprint]) -> tuple[Run, Footprint] | None:
