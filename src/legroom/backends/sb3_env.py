@@ -29,6 +29,7 @@ from legroom.model.evidence import EnvLook, Growth, LeanProbe, LeanTimes
 from legroom.model.facts import algorithm_of, n_workers
 from legroom.model.run import Run, Spaces
 from legroom.model.stored import batch_samples, may_store_leanly, normalizes_observations
+from legroom.probing.import_path import import_path
 
 TIMEOUT_S = 60.0
 PROBE_TIMEOUT_S = 15.0
@@ -133,7 +134,7 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
             task_file.write_text(json.dumps(task | {"answer": str(answer_file)}))
         except (TypeError, ValueError) as wrong:
             raise BadInput(f"env.kwargs of {run.env.id!r} are no plain data: {wrong}", path=run.source) from wrong
-        code = _run_child(_import_path(run), task_file, log_file, timeout_s)
+        code = _run_child(import_path(run), task_file, log_file, timeout_s)
         with suppress(OSError, ValueError):
             # whatever happened after the answer (a step or a close() that hangs) does not matter any more
             fate = ""
@@ -167,16 +168,6 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
             os.killpg(child.pid, signal.SIGKILL)  # start_new_session made its id the group's
     child.kill()
     child.wait()
-
-
-def _import_path(run: Run) -> list[str]:
-    """Return the child's sys.path: modules beside the run file, then the working directory, then ours."""
-    file = run.source or ""
-    while file and not Path(file).is_file():
-        file = file.rpartition(":")[0]  # `ppo.yml:ALE/Pong-v5` is an entry of a file
-    here = str(Path.cwd())
-    beside = str(Path(file).absolute().parent) if file else here
-    return [beside, here, *(entry or here for entry in sys.path)]
 
 
 def _epitaph(run: Run, code: int | None, log_file: Path, timeout_s: float) -> str:

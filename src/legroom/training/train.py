@@ -6,10 +6,8 @@ Everything that can be refused is refused before the first step: a folder that i
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from legroom.errors import (
@@ -21,6 +19,7 @@ from legroom.errors import (
 )
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome
 from legroom.model.run import Run
+from legroom.probing.import_path import import_path
 from legroom.training.folder import OUTCOME, Predicted, RunFolder
 from legroom.training.supervise import Display, Story, supervise
 from legroom.training.task import TrainTask
@@ -97,16 +96,6 @@ def is_finished(folder: RunFolder, total_timesteps: int | None) -> bool:
     """Return whether the training in the folder has reached the total."""
     outcome = folder.outcome()
     return outcome is not None and outcome.status == "finished" and outcome.timesteps >= (total_timesteps or 0)
-
-
-def import_path(run: Run) -> list[str]:
-    """Return the child's sys.path: modules beside the run file, then the working directory, then ours."""
-    file = run.source or ""
-    while file and not Path(file).is_file():
-        file = file.rpartition(":")[0]  # `ppo.yml:ALE/Pong-v5` is an entry of a file
-    here = str(Path.cwd())
-    beside = str(Path(file).absolute().parent) if file else here
-    return [beside, here, *(entry or here for entry in sys.path)]
 
 
 def turned_knobs(asked: Run, trained: Run) -> dict[str, Any]:
