@@ -20,11 +20,15 @@ ALLOWED = {
     "storing": set(),
     "sharing": {"probing"},
     "training": {"probing"},
-    "fitting": {"predicting"},
+    "fitting": {"predicting", "probing", "workloads.registry"},
+    "checking": {"reading", "predicting", "probing"},
+    "explaining": set(),
     "rendering": set(),
     "workloads": {"api", "probing.cache"},
     "api": {"predicting"},
-    "cli": {"reading", "probing", "predicting", "fitting", "rendering", "workloads", "training"},
+    "cli": {
+        "reading", "probing", "predicting", "fitting", "checking", "explaining", "rendering", "workloads", "training",
+    },  # fmt: skip
 }
 HEAVY = {
     "torch",

@@ -18,13 +18,15 @@ from legroom.cli import options
 from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.fitting.free import with_free_savings
-from legroom.fitting.same_learning import fit_same_learning
+from legroom.fitting.predictor import Predictor
+from legroom.fitting.search import fit as make_fit
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
+from legroom.model.plan import PRICES
 from legroom.model.progress import Progress
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
-from legroom.predicting.predict import add_up, choose_device, gather
+from legroom.predicting.predict import choose_device
 from legroom.probing import probe
 from legroom.reading import read
 from legroom.rendering.console import say, status
@@ -55,23 +57,28 @@ def run(
     checkpoint_every: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Steps between checkpoints; default: by time.")
     ] = None,
+    fit: Annotated[bool, typer.Option("--fit", help="Make it fit first, as legroom fit does.")] = False,
     ram: options.Ram = None,
     vram: options.Vram = None,
+    reserve: options.Reserve = "0%",
     like: options.Like = None,
     settings: options.Settings = None,
     json: options.Json = False,
 ) -> int:
     """Train a run, with every saving that costs nothing; checkpoints, logs and charts go to --out.
 
-    Exit code 1: it does not fit (says the command that does). 4: the training failed. 130: stopped, checkpoint written.
+    Exit code 1: it does not fit (--fit makes it). 4: the training failed. 130: stopped, checkpoint written.
 
     \b
     legroom train mine:ultra_light
+    legroom train mine:full --fit --ram 3GiB
     legroom train mine:full --timesteps 8192 --set memory.micro_batch=8
     legroom train run.yaml --out runs/first --seed 1
     legroom train run.yaml --out runs/first --resume --timesteps 2000000
     legroom train ppo.yml:CartPole-v1 --plain
     """
+    if fit and plain:
+        raise BadInput("--plain trains as the library does it, --fit does not", hint="give one of them")
     if resume and out is None:
         raise BadInput("--resume goes on in a folder", hint="--out DIR says which")
     written = read(target, overrides=split_settings(settings or []), like=like)
@@ -85,8 +92,8 @@ def run(
     training = _resumed(asked, folder) if resume else None
     if training is None:
         machine = probe()
-        budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve="0%")
-        fitted = _fitted(asked, machine, budget, plain=plain, quiet=json)
+        budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
+        fitted = _fitted(asked, machine, budget, plain=plain, fit_first=fit, quiet=json)
         if fitted is None:
             return EXIT_FINDINGS
         trained, footprint = fitted
@@ -145,49 +152,62 @@ def _resumed(asked: Run, folder: RunFolder) -> Training | None:
     return Training(asked, run, folder, device, predicted)
 
 
-def _fitted(asked: Run, machine: Machine, budget: Budget, *, plain: bool, quiet: bool) -> tuple[Run, Footprint] | None:
+def _fitted(
+    asked: Run, machine: Machine, budget: Budget, *, plain: bool, fit_first: bool, quiet: bool
+) -> tuple[Run, Footprint] | None:
     """Return the run as it will be trained and its footprint; None when it does not fit and no change was agreed to."""
     if asked.device == "cuda" and not machine.gpus:
         raise BadInput("--device cuda: this machine shows no GPU", path=asked.source, hint="--device cpu")
-    where = choose_device(asked, machine)
-
-    def look(one: Run) -> tuple[Run, Any]:
-        return gather(one, machine, device=where, probe_env=not plain)
-
     with status(f"predicting {asked.name}", show=not quiet):
-        known, evidence = look(asked)
+        predictor = Predictor(asked, machine, device=choose_device(asked, machine), probe_env=not plain)
+        known, evidence = predictor.run, predictor.evidence(predictor.run)
         chosen = known if plain else with_free_savings(known, evidence)
-        footprint = add_up(chosen, evidence)
+        footprint = predictor.footprint(chosen)
     if fits(footprint, budget) is not False:
         return chosen, footprint
-    with status(f"{asked.name} does not fit; looking for a way that learns the same", show=not quiet):
-        offer = fit_same_learning(chosen, budget, lambda one: add_up(*look(one)))
-    place, peak, have = "host", footprint.host, budget.ram or 0
-    if footprint.gpu is not None and peak.high <= have:
-        place, peak, have = "GPU", footprint.gpu, budget.vram or 0
-    head = f"{asked.name} needs {format_size(peak.high)} of {place} memory and {format_size(have)} are there"
-    if offer is None:
-        sys.stderr.write(f"legroom: {head}; a smaller n_steps, batch_size or n_envs changes what is learned\n")
+    with status(f"{asked.name} does not fit; looking for a way", show=not quiet):
+        plan = make_fit(chosen, budget, predictor, allow=PRICES if fit_first else ("free", "slower"))
+    head = _shortage(asked, footprint, budget)
+    if not plan.fits:
+        if fit_first:
+            least = " and ".join(f"{format_size(n)} on the {place}" for place, n in plan.needed.items())
+            _tell(f"{head}; with every knob turned it still needs {least}")
+        else:
+            _tell(f"{head}; no way that learns the same makes it fit")
+            _tell(f"{_command()} --fit trains what does fit, and says what changes")
         return None
-    fitted, smaller = offer
-    knobs = turned_knobs(chosen, fitted)
-    sys.stderr.write(
-        f"legroom: {head}; with {_words(knobs)} it needs {format_size(smaller.host.high)}, same learning\n"
-    )
+    knobs = turned_knobs(chosen, plan.run)
+    if fit_first:
+        _tell(f"{head}; fitted with {_words(knobs)}: {format_size(plan.after.host.high)}")
+        for turn in plan.turns:
+            if turn.price == "changes-learning":
+                _tell(f"changes what is learned: {turn.name} {turn.changes[0].before} -> {turn.changes[0].after}")
+        return plan.run, plan.after
+    _tell(f"{head}; with {_words(knobs)} it needs {format_size(plan.after.host.high)}, same learning")
     if sys.stdin.isatty() and sys.stderr.isatty() and not quiet and typer.confirm("Train so?", default=True, err=True):
-        return fitted, smaller
-    sys.stderr.write(f"legroom: {_command(knobs)}\n")
+        return plan.run, plan.after
+    _tell(f"{_command()} --fit")
     return None
+
+
+def _shortage(asked: Run, footprint: Footprint, budget: Budget) -> str:
+    place, peak, have = "host", footprint.host, budget.ram or 0
+    if footprint.gpu is not None and peak.high <= budget.usable(have):
+        place, peak, have = "GPU", footprint.gpu, budget.vram or 0
+    return f"{asked.name} needs {format_size(peak.high)} of {place} memory and {format_size(have)} are there"
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"legroom: {line}\n")
 
 
 def _words(knobs: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in knobs.items() if value is not None)
 
 
-def _command(knobs: dict[str, Any]) -> str:
-    """Return the command that was given, with the knobs turned."""
-    turned = [part for name, value in knobs.items() if value is not None for part in ("--set", f"{name}={value}")]
-    return shlex.join(["legroom", *sys.argv[1:], *turned])
+def _command() -> str:
+    """Return the command that was given."""
+    return shlex.join(["legroom", *sys.argv[1:]])
 
 
 def _train(training: Training, target: str, json: bool) -> int:

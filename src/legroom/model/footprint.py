@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from legroom.model.finding import Finding
@@ -108,10 +108,16 @@ class Footprint:
     def _live(self, phase: Phase, places: tuple[Place, ...]) -> list[Item]:
         return [item for item in self.items if phase in item.phases and item.place in places]
 
-    def _peak(self, places: tuple[Place, ...]) -> Peak:
-        phase = max(Phase, key=lambda p: self.at(p, places))
-        live = self._live(phase, places)
+    def band(self, phase: Phase, places: Iterable[Place] = HOST_PLACES) -> Peak:
+        """Return what `places` hold during `phase`, with the band the truth is expected in."""
+        live = self._live(phase, tuple(places))
         nbytes = sum(item.total for item in live)
         # Workers are alike, so an error repeats `count` times; different items err independently.
         error = math.isqrt(sum((item.count * item.error) ** 2 for item in live))
         return Peak(nbytes, max(0, nbytes - error), nbytes + error, phase)
+
+    def _peak(self, places: tuple[Place, ...]) -> Peak:
+        bands = [self.band(phase, places) for phase in Phase]
+        peak = max(bands, key=lambda band: band.nbytes)
+        # a smaller phase that is less certain may turn out to be the larger one
+        return replace(peak, high=max(band.high for band in bands))

@@ -63,12 +63,16 @@ def actions_nbytes(action: Leaf, *, replay: bool) -> int:
     return math.prod(action.shape) * DTYPES[dtype]
 
 
+def rollout_samples(run: Run) -> int:
+    """Return the transitions in one rollout of an on-policy run, all environments together."""
+    return int(hyper(run, "n_steps") or 1) * run.env.n_envs
+
+
 def batch_samples(run: Run) -> int:
     """Return the transitions in one gradient step: the minibatch, or the whole rollout where the algorithm has none."""
     size = hyper(run, "batch_size")
-    rows = hyper(run, "n_steps")
     if algorithm_of(run).family == "on-policy":
-        whole = int(rows or 1) * run.env.n_envs
+        whole = rollout_samples(run)
         return whole if size is None or algorithm_of(run).name == "TRPO" else min(int(size), whole)
     return int(size) if size else 1
 
@@ -89,7 +93,7 @@ def iterations(run: Run) -> float:
     """Return how many rollouts an on-policy run collects; infinite when its length is not said."""
     if run.total_timesteps is None:
         return math.inf
-    return math.ceil(run.total_timesteps / (int(hyper(run, "n_steps") or 1) * run.env.n_envs))
+    return math.ceil(run.total_timesteps / rollout_samples(run))
 
 
 def written_rows(run: Run, ring: int) -> int:

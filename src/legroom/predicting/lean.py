@@ -17,7 +17,8 @@ from legroom.model.evidence import Evidence, Growth, LeanProbe
 from legroom.model.facts import algorithm_of, hyper, replay_rows, rollout_rows
 from legroom.model.footprint import Known
 from legroom.model.run import Run
-from legroom.model.stored import batch_samples, observation_nbytes, pass_samples
+from legroom.model.spaces import DTYPES
+from legroom.model.stored import batch_samples, observation_leaves, observation_nbytes, pass_samples, written_rows
 from legroom.units import format_size
 
 # Observations up to these sizes are kept in plain arrays: storing.column.PLAIN_UP_TO and storing.ring.PLAIN_UP_TO.
@@ -116,6 +117,22 @@ def lean_replay(run: Run, evidence: Evidence, key: str, nbytes: int, rows: int) 
     most = beside + records + error + _not_full(growth, newest + error / segments)
     bound = _bound(run, nbytes, int((rows + 2 * passed) * envs + 2 * episodes.high), segments=math.ceil(segments) + 1)
     return _between(beside + records - error, beside + records, most, bound, _why(growth, probe))
+
+
+def stored_nbytes(run: Run, evidence: Evidence) -> int:
+    """Return the most that observations in lean storage are counted with: the upper ends of all their parts."""
+    rollout, ring = rollout_rows(run), replay_rows(run)
+    counted = 0
+    for key, (elements, dtype) in observation_leaves(run).items():
+        nbytes = elements * DTYPES[dtype]
+        if is_kept_plainly(run, nbytes):
+            continue
+        if rollout is not None:
+            found = lean_rollout(run, evidence, key, nbytes)
+        else:
+            found = lean_replay(run, evidence, key, nbytes, written_rows(run, ring or 1))
+        counted += found.nbytes + found.error
+    return min(counted, run.memory.max_bytes or counted)
 
 
 def count_episodes(run: Run, probe: LeanProbe, rows: int) -> Episodes:

@@ -14,6 +14,7 @@ stable_baselines3/common/buffers.py, and `HerReplayBuffer`, release 2.9.2.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from legroom.model.evidence import Evidence
 from legroom.model.facts import hyper, replay_rows, spaces_of
@@ -23,6 +24,7 @@ from legroom.model.spaces import DTYPES
 from legroom.model.stored import FLOAT32, actions_nbytes, is_sb3, observation_leaves, stores_leanly, written_rows
 from legroom.predicting.lean import is_kept_plainly, lean_replay
 from legroom.predicting.rollout import FILLED, OBSERVATIONS
+from legroom.predicting.spill import within_limit
 
 NEXT = "next_"
 FLAGS = ("dones", "timeouts")  # float32 each as the rewards, whatever the environment returns
@@ -42,6 +44,7 @@ def replay_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         held = f"the run ends after {rows:,} of {ring:,} rows x {run.env.n_envs:,} envs"
     first = run.env.n_envs * sum(fields.values())
     yield Item("replay.at start", first, Place.HOST, "the first row: pages are resident once written", (Phase.START,))
+    stored = []
     for name, each in fields.items():
         observations = OBSERVATIONS in name
         if stores_leanly(run) and observations and not is_kept_plainly(run, each):
@@ -50,9 +53,11 @@ def replay_items(run: Run, evidence: Evidence) -> Iterator[Item]:
             key = name.removeprefix(OBSERVATIONS).strip("[]")
             found = lean_replay(run, evidence, key, each, rows)
             why = f"{held}: {found.why}"
-            yield Item(f"replay.{name}", found.nbytes, Place.HOST, why, FILLED, known=found.known, error=found.error)
+            item = Item(f"replay.{name}", found.nbytes, Place.HOST, why, FILLED, known=found.known)
+            stored.append(replace(item, error=found.error))
         else:
             yield Item(f"replay.{name}", slots * each, Place.HOST, f"{held} x {each:,} B", FILLED)
+    yield from within_limit(run, stored)
 
 
 def replay_fields(run: Run) -> dict[str, int]:

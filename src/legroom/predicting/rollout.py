@@ -15,6 +15,7 @@ recurrent buffers of sb3-contrib 2.9.0.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from legroom.model.evidence import Evidence
 from legroom.model.facts import algorithm_of, mask_size, rollout_rows, spaces_of
@@ -31,6 +32,7 @@ from legroom.model.stored import (
     stores_leanly,
 )
 from legroom.predicting.lean import is_kept_plainly, lean_rollout
+from legroom.predicting.spill import within_limit
 
 SCALARS = 6  # rewards, returns, episode_starts, values, log_probs, advantages: float32 each
 COPIED_SCALARS = ("values", "log_probs", "advantages", "returns")  # rewards and episode starts stay as they are
@@ -48,15 +50,16 @@ def rollout_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     fields = _fields(run, evidence)
     slots = rows * run.env.n_envs
     shape = f"{rows:,} steps x {run.env.n_envs:,} envs"
+    stored = []
     for name, each in list(fields.items()):
         if stores_leanly(run) and name.startswith(OBSERVATIONS) and not is_kept_plainly(run, each):
             del fields[name]  # minibatches are decoded straight from the store, there is nothing to flatten
             found = lean_rollout(run, evidence, _key(name), each)
-            yield Item(
-                f"rollout.{name}", found.nbytes, Place.HOST, found.why, FILLED, known=found.known, error=found.error
-            )
+            item = Item(f"rollout.{name}", found.nbytes, Place.HOST, found.why, FILLED, known=found.known)
+            stored.append(replace(item, error=found.error))
         else:
             yield Item(f"rollout.{name}", slots * each, Place.HOST, f"{shape} x {each:,} B", FILLED)
+    yield from within_limit(run, stored)
     name, largest = max(_copied(fields).items(), key=lambda field: field[1])
     if run.env.n_envs > 1 and rows > 1:
         why = f"RolloutBuffer.get copies field after field before the first minibatch; {name} is the largest"

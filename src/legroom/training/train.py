@@ -101,7 +101,7 @@ def is_finished(folder: RunFolder, total_timesteps: int | None) -> bool:
 def turned_knobs(asked: Run, trained: Run) -> dict[str, Any]:
     """Return the settings in which the trained run differs from the one asked for, by their names in the run file."""
     knobs = {}
-    for part in ("memory", "env", "hyperparams"):
+    for part in ("memory", "env", "policy", "hyperparams"):
         before, after = _settings(getattr(asked, part)), _settings(getattr(trained, part))
         for key, value in after.items():
             if before.get(key) != value and key != "spaces":

@@ -31,6 +31,15 @@ WORKLOADS: tuple[Workload, ...] = (
         "robot", "default", ("quick", "default", "production", "gpu_8gb", "gpu_12gb", "gpu_16gb", "gpu_24gb")
     ),
 )  # fmt: skip
+# The sizes that extractors of the workloads come in, largest first, as the arguments that make them.
+EXTRACTOR_SIZES: dict[str, tuple[dict[str, object], ...]] = {
+    "legroom.workloads.mine:Cnn3d": ({"size": "full"}, {"size": "small"}, {"size": "tiny"}),
+    "legroom.workloads.fire:FireNet": (
+        {"attention": False},
+        {"attention": False, "multi_scale": False},
+        {"attention": False, "multi_scale": False, "residual": False},
+    ),
+}
 _BY_NAME = {workload.name: workload for workload in WORKLOADS}
 
 

@@ -1,0 +1,276 @@
+"""fit(run, budget) -> Plan: turns knobs in order of price, as little as needed, and proves the result by predicting it.
+
+Greedy within a price: the knob that takes most off what is over the budget is turned first, only as far as needed; if
+all of it does not suffice, it stays and the next one follows. Once the run fits, every turned knob is tried again with
+less, the dearest first, because a later one may have made it unnecessary. When greed ends without a fit, every
+combination of knobs at rest and fully turned is tried before anyone is told that nothing fits.
+
+What is over the budget is summed over phases: two phases that are both too large need two knobs, and a peak alone would
+not show what the first one bought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from legroom.errors import BadInput
+from legroom.fitting.knobs import KNOBS, Knob
+from legroom.fitting.predictor import Predictor
+from legroom.fitting.repairs import breaks_rules, repaired
+from legroom.fitting.settings import differences, with_changes, with_settings
+from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
+from legroom.model.plan import PRICES, Change, Plan, Price, Turn
+from legroom.model.run import Run
+from legroom.model.stored import is_sb3, stores_leanly
+from legroom.model.verdict import Budget, fits
+from legroom.predicting.lean import stored_nbytes
+
+WORTH_TURNING = 1e-4  # of the budget: less is noise of the prediction
+MOST_COMBINATIONS = 4_096
+
+
+@dataclass(frozen=True)
+class Step:
+    """A knob on its way: what it changed of the run before it."""
+
+    knob: Knob
+    price: Price
+    changes: tuple[Change, ...]
+
+
+def fit(run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Price] = PRICES) -> Plan:
+    """Return the plan that makes the run fit with as little as needed, or says what would be needed.
+
+    Args:
+        run: with its spaces, as `predictor.run`.
+        allow: the prices that may be paid.
+
+    Raises:
+        BadInput: the run breaks a rule of its library that no knob mends, or the GPU's size is not known.
+    """
+    if predictor.device == "cuda" and budget.vram is None:
+        raise BadInput("the GPU's memory is not known", hint="--vram 8GiB, or --gpu NAME")
+    mended, repairs = repaired(run)
+    search = _Search(budget, predictor)
+    fitted, steps = search.cheapest(mended, allow)
+    needed: dict[str, int] = {}
+    if not search.fits(fitted):
+        tried, others = search.exhaust(mended, allow)
+        if search.over(tried) < search.over(fitted) - WORTH_TURNING:
+            fitted, steps = tried, others
+        if not search.fits(fitted):
+            needed = _needs(predictor.footprint(fitted))
+    if search.fits(fitted):
+        steps = search.loosened(mended, steps)
+        fitted = _replayed(mended, steps)
+        fitted, steps = _with_storage_limit(fitted, steps, predictor)
+    before = predictor.footprint(run)
+    turns = _turns(run, repairs, steps, predictor)
+    after = predictor.footprint(fitted)
+    return Plan(run, fitted, before, after, budget, search.fits(fitted), turns, needed, _uncounted(fitted, predictor))
+
+
+class _Search:
+    """One budget, one predictor, and what has been found out with them."""
+
+    def __init__(self, budget: Budget, predictor: Predictor) -> None:
+        self.budget, self.predictor = budget, predictor
+
+    def fits(self, run: Run) -> bool:
+        return fits(self.predictor.footprint(run), self.budget) is True
+
+    def over(self, run: Run) -> float:
+        """Return by how much the run exceeds the budget: in budgets, all phases together."""
+        return excess(self.predictor.footprint(run), self.budget)
+
+    def cheapest(self, run: Run, allow: Collection[Price]) -> tuple[Run, list[Step]]:
+        """Return the run with knobs turned by greed, cheapest price first, until it fits or none helps."""
+        steps: list[Step] = []
+        for price in PRICES:
+            if price not in allow:
+                continue
+            left = list(KNOBS)
+            while not self.fits(run):
+                step = self._best(run, price, left)
+                if step is None:
+                    break
+                left = [knob for knob in left if knob is not step.knob]
+                steps.append(step)
+                run = with_changes(run, step.changes)
+            if self.fits(run):
+                break
+        return run, steps
+
+    def _best(self, run: Run, price: Price, knobs: Sequence[Knob]) -> Step | None:
+        """Return the knob of this price that buys most, turned as little as needed; None where none buys anything."""
+        ladders = {}
+        for knob in knobs:
+            if knob.price_for(run, self.predictor.evidence(run)) == price:
+                ladder = self._rungs(knob, run)
+                if ladder:
+                    ladders[knob] = ladder
+        self.predictor.prepare(ladder[-1] for ladder in ladders.values())
+        now = self.over(run)
+        bought = {knob: now - self.over(ladder[-1]) for knob, ladder in ladders.items()}
+        if not bought or max(bought.values()) <= WORTH_TURNING:
+            return None
+        knob = max(bought, key=lambda each: bought[each])
+        return Step(knob, price, differences(run, self._least(ladders[knob])))
+
+    def _rungs(self, knob: Knob, run: Run) -> list[Run]:
+        """Return the knob's settings that the library accepts."""
+        return [each for each in knob.ladder(run, self.predictor.evidence(run)) if not breaks_rules(each)]
+
+    def _least(self, ladder: Sequence[Run]) -> Run:
+        """Return the first setting that fits, by bisection; the one that comes nearest where none does."""
+        self.predictor.prepare(ladder)
+        if not self.fits(ladder[-1]):
+            return min(ladder, key=self.over)
+        low, high = 0, len(ladder) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self.fits(ladder[middle]):
+                high = middle
+            else:
+                low = middle + 1
+        return ladder[high]
+
+    def loosened(self, run: Run, steps: list[Step]) -> list[Step]:
+        """Return the steps with each taken back as far as the others allow, the dearest first."""
+        kept = list(steps)
+        for step in sorted(steps, key=lambda each: PRICES.index(each.price), reverse=True):
+            at = kept.index(step)
+            others = [*kept[:at], *kept[at + 1 :]]
+            without = _replayed(run, others)
+            if self.fits(without) and not breaks_rules(without):
+                kept = others
+                continue
+            kept = self._looser(run, kept, at)
+        return kept
+
+    def _looser(self, run: Run, steps: list[Step], at: int) -> list[Step]:
+        """Return the steps with the one at this place turned only as far as the others need it to be."""
+        before = _replayed(run, steps[:at])
+        tries = []
+        for rung in self._rungs(steps[at].knob, before):
+            changes = differences(before, rung)
+            if changes == steps[at].changes:
+                break
+            tries.append([*steps[:at], replace(steps[at], changes=changes), *steps[at + 1 :]])
+        self.predictor.prepare(_replayed(run, each) for each in tries)
+        for each in tries:
+            variant = _replayed(run, each)
+            if self.fits(variant) and not breaks_rules(variant):
+                return each
+        return steps
+
+    def exhaust(self, run: Run, allow: Collection[Price]) -> tuple[Run, list[Step]]:
+        """Return the first fit among all combinations of knobs at rest and fully turned, else the nearest to one."""
+        useful = [knob for knob in KNOBS if self._price(knob, run) in allow]
+        found: list[tuple[Run, list[Step]]] = [(run, [])]
+        for knob in useful:
+            for variant, steps in list(found):
+                ladder = self._rungs(knob, variant)
+                if ladder and len(found) < MOST_COMBINATIONS:
+                    step = Step(knob, self._price(knob, variant), differences(variant, ladder[-1]))
+                    found.append((ladder[-1], [*steps, step]))
+            found = self._promising(found)
+        return min(found, key=lambda each: (self.over(each[0]), len(each[1])))
+
+    def _promising(self, found: list[tuple[Run, list[Step]]]) -> list[tuple[Run, list[Step]]]:
+        """Return the combinations that no other one beats in every phase of every place."""
+        if self.predictor.mode != "arithmetic":
+            self.predictor.prepare(run for run, _ in found)
+        scored = [(_highs(self.predictor.footprint(run)), run, steps) for run, steps in found]
+        kept: list[tuple[tuple[int, ...], Run, list[Step]]] = []
+        for highs, run, steps in sorted(scored, key=lambda each: (sum(each[0]), len(each[2]))):
+            if not any(all(a <= b for a, b in zip(other, highs, strict=True)) for other, _, _ in kept):
+                kept.append((highs, run, steps))
+        return [(run, steps) for _, run, steps in kept]
+
+    def _price(self, knob: Knob, run: Run) -> Price:
+        return knob.price_for(run, self.predictor.evidence(run))
+
+
+def excess(footprint: Footprint, budget: Budget) -> float:
+    """Return what is over the budget, summed over phases and places, in budgets."""
+    over = 0.0
+    for places, limit in ((HOST_PLACES, budget.ram), ((Place.GPU,), budget.vram)):
+        if limit is not None:
+            usable = max(budget.usable(limit), 1)
+            highs = (footprint.band(phase, places).high for phase in Phase)
+            over += sum(max(high - usable, 0) for high in highs) / usable
+    return over
+
+
+def _highs(footprint: Footprint) -> tuple[int, ...]:
+    return tuple(footprint.band(phase, places).high for places in (HOST_PLACES, (Place.GPU,)) for phase in Phase)
+
+
+def _replayed(run: Run, steps: Sequence[Step]) -> Run:
+    for step in steps:
+        run = with_changes(run, step.changes)
+    return run
+
+
+def _needs(footprint: Footprint) -> dict[str, int]:
+    gpu = {"gpu": footprint.gpu.high} if footprint.gpu is not None else {}
+    return {"host": footprint.host.high, **gpu}
+
+
+def _with_storage_limit(run: Run, steps: list[Step], predictor: Predictor) -> tuple[Run, list[Step]]:
+    """Return the run with a limit for its lean storage, and the step that turned it on with that limit along."""
+    limited = relimited(run, predictor)
+    along = differences(run, limited)
+    for at, step in enumerate(steps):
+        if along and step.changes[0].key in ("memory.rollout", "memory.replay"):
+            return limited, [*steps[:at], replace(step, changes=(*step.changes, *along)), *steps[at + 1 :]]
+    return limited, steps
+
+
+def relimited(run: Run, predictor: Predictor) -> Run:
+    """Return the run with what is counted for lean storage as its limit: where a probe was wrong, it spills."""
+    if not is_sb3(run) or not stores_leanly(run) or run.memory.max_bytes is not None:
+        return run
+    counted = stored_nbytes(run, predictor.evidence(run))
+    return with_settings(run, memory={"max_bytes": counted}) if counted else run
+
+
+def unlimited(run: Run, predictor: Predictor) -> Run:
+    """Return the run without a limit that only guards what was counted, and does not make it spill."""
+    if not is_sb3(run) or not stores_leanly(run) or run.memory.max_bytes is None:
+        return run
+    without = with_settings(run, memory={"max_bytes": None})
+    return without if stored_nbytes(without, predictor.evidence(run)) <= run.memory.max_bytes else run
+
+
+def _turns(
+    asked: Run, repairs: Sequence[tuple[tuple[Change, ...], str]], steps: Sequence[Step], predictor: Predictor
+) -> tuple[Turn, ...]:
+    turns, run, before = [], asked, predictor.footprint(asked)
+    mending = [(changes, "changes-learning", say) for changes, say in repairs]
+    turning = [(step.changes, step.price, step.knob.say) for step in steps]
+    for changes, price, say in (*mending, *turning):
+        run = with_changes(run, changes)
+        after = predictor.footprint(run)
+        turns.append(Turn(changes, price, say, _all(before) - _all(after), after))  # type: ignore[arg-type]
+        before = after
+    return tuple(turns)
+
+
+def _all(footprint: Footprint) -> int:
+    # the upper ends, since those have to be inside the budget
+    return footprint.host.high + (footprint.gpu.high if footprint.gpu is not None else 0)
+
+
+def _uncounted(run: Run, predictor: Predictor) -> tuple[str, ...]:
+    """Return what could be had for nothing besides, though no prediction counts it."""
+    evidence = predictor.evidence(run)
+    names = [
+        f"{knob.key} ({knob.say})"
+        for knob in KNOBS
+        if knob.key in ("memory.expandable_segments", "memory.xla_preallocate")
+        and any(True for _ in knob.ladder(run, evidence))
+    ]
+    return (f"free besides, not counted: {'; '.join(names)}",) if names else ()

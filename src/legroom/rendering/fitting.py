@@ -1,0 +1,175 @@
+"""Plans for people and for programs: what was turned, what it bought, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from json import dumps
+from typing import Any
+
+from legroom.model.footprint import Footprint, Peak, Phase, Place
+from legroom.model.plan import Change, Plan, Turn
+from legroom.model.verdict import Budget
+from legroom.rendering.layout import Part, Styled, Table
+from legroom.units import format_size
+
+PRICE_STYLES = {"free": "green", "slower": "yellow", "changes-learning": "red"}
+
+
+def plan_json(plan: Plan, **more: Any) -> str:
+    """Return the plan as JSON; `more` are further keys."""
+    return dumps(plan_data(plan) | more, indent=2)
+
+
+def plan_data(plan: Plan) -> dict[str, Any]:
+    """Return the plan as plain data, as the contract has it."""
+    return {
+        "legroom": 1,
+        "fits": plan.fits,
+        "budget": {"ram": plan.budget.ram, "vram": plan.budget.vram, "reserve": plan.budget.reserve},
+        "before": peaks_data(plan.before),
+        "after": peaks_data(plan.after),
+        "knobs": [_turn_data(turn) for turn in plan.turns],
+        "run": plan.run.model_dump(exclude_defaults=True),
+        "needed": dict(plan.needed) or None,
+        "notes": [*plan.notes, *plan.after.notes],
+    }
+
+
+def peaks_data(footprint: Footprint) -> dict[str, Any]:
+    """Return the peaks of host and GPU with their bands."""
+    gpu = footprint.gpu
+    return {
+        "host": _peak_data(footprint.host),
+        "gpu": None if gpu is None else _peak_data(gpu),
+        "disk": max(footprint.band(phase, (Place.DISK,)).nbytes for phase in Phase),
+    }
+
+
+def _peak_data(peak: Peak) -> dict[str, Any]:
+    return {"peak": peak.nbytes, "band": [peak.low, peak.high], "phase": peak.phase.value}
+
+
+def _turn_data(turn: Turn) -> dict[str, Any]:
+    first, *others = turn.changes
+    return {
+        "name": turn.name,
+        "from": _plain(first.before),
+        "to": _plain(first.after),
+        "price": turn.price,
+        "saved": turn.saved,
+        "say": turn.say,
+        "with": {each.key: {"from": _plain(each.before), "to": _plain(each.after)} for each in others},
+    }
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump()
+    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+def plan_text(plan: Plan) -> Iterator[Part]:
+    """Yield the plan: from what, knob by knob, to what, and the verdict."""
+    yield Styled(f"{plan.asked.name}: {plan.asked.algo} on {plan.after.device}", "bold")
+    yield f"as it is: {_peaks(plan.before)}"
+    yield ""
+    if plan.turns:
+        yield _turn_table(plan)
+        yield ""
+        for turn in plan.turns:
+            yield f"  {turn.name}: {turn.say}"
+        yield ""
+    yield from _verdict(plan)
+
+
+def _turn_table(plan: Plan) -> Table:
+    gpu = plan.after.gpu is not None
+    table = Table(
+        ["knob", "from", "to", "price", "saved", "host peak", *(["GPU peak"] if gpu else [])], "llllrr" + "r" * gpu
+    )
+    for turn in plan.turns:
+        for number, change in enumerate(_shown(turn.changes)):
+            cells = [change.key, _short(change.key, change.before), _short(change.key, change.after)]
+            if number:
+                table.add(*cells, style="dim")
+                continue
+            after = [format_size(turn.after.host.nbytes)]
+            if turn.after.gpu is not None:
+                after.append(format_size(turn.after.gpu.nbytes))
+            table.add(*cells, Styled(turn.price, PRICE_STYLES[turn.price]), _saved(turn.saved), *after)
+    return table
+
+
+def _shown(changes: Sequence[Change]) -> list[Change]:
+    shown = [change for change in changes if change.key != "env.spaces"]
+    return shown or list(changes[:1])
+
+
+def _short(key: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if key == "memory.max_bytes":
+        return format_size(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = (
+        f"{value:,}"
+        if isinstance(value, int)
+        else "×".join(map(str, value))
+        if isinstance(value, tuple)
+        else str(value)
+    )
+    return text if len(text) <= 24 else text[:23] + "…"
+
+
+def _saved(nbytes: int) -> str:
+    return format_size(nbytes) if nbytes >= 0 else f"uses {format_size(-nbytes)}"
+
+
+def _verdict(plan: Plan) -> Iterator[Part]:
+    yield f"then:     {_peaks(plan.after)}"
+    disk = max(plan.after.band(phase, (Place.DISK,)).high for phase in Phase)
+    if disk:
+        yield f"on disk:  up to {format_size(disk)} of stored observations"
+    for note in (*plan.notes, *plan.after.notes):
+        if note:
+            yield Styled(f"note: {note}", "dim")
+    if plan.fits:
+        dearest = max((turn.price for turn in plan.turns), key=list(PRICE_STYLES).index, default=None)
+        means = {
+            None: "nothing had to be turned",
+            "free": "the same results, bit for bit, and no slower",
+            "slower": "the same learning; it takes longer",
+            "changes-learning": "it learns something else: see the knobs in red",
+        }[dearest]
+        yield Styled(f"fits {_budget(plan)}: {means}", "green")
+        return
+    needs = " and ".join(f"{format_size(nbytes)} of {_PLACES[place]}" for place, nbytes in plan.needed.items())
+    yield Styled(
+        f"does not fit {_budget(plan)}: with every knob turned as far as it goes it still needs {needs}", "bold red"
+    )
+
+
+_PLACES = {"host": "RAM", "gpu": "GPU memory"}
+
+
+def _budget(plan: Plan) -> str:
+    return budget_text(plan.budget, gpu=plan.after.gpu is not None)
+
+
+def budget_text(budget: Budget, *, gpu: bool) -> str:
+    """Return the budget in words."""
+    parts = [f"{format_size(budget.ram)} of RAM"] if budget.ram is not None else []
+    if gpu and budget.vram is not None:
+        parts.append(f"{format_size(budget.vram)} of GPU memory")
+    kept = f", {budget.reserve:.0%} of them kept free" if budget.reserve else ""
+    return " and ".join(parts) + kept
+
+
+def _peaks(footprint: Footprint) -> str:
+    text = f"host {_peak(footprint.host)}"
+    return text if footprint.gpu is None else f"{text}; GPU {_peak(footprint.gpu)}"
+
+
+def _peak(peak: Peak) -> str:
+    return f"{format_size(peak.nbytes)} (between {format_size(peak.low)} and {format_size(peak.high)})"
