@@ -25,6 +25,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
 from legroom.backends.gym_spaces import to_gymnasium
 from legroom.backends.hollow import Sizes, StubVecEnv, hollow_replay, hollow_rollout
 from legroom.backends.objects import LIVE, resolve_object
+from legroom.backends.sb3_checkpointing import OWN_ARGUMENT, has_own
+from legroom.backends.sb3_knobs import with_knobs
 from legroom.backends.sb3_microbatch import with_micro_batch
 from legroom.errors import BadInput, Untraceable
 from legroom.model.facts import algorithm_of, hyper, spaces_of
@@ -57,6 +59,7 @@ def build_model(
     algorithm_class: Any = getattr(package, algorithm.name)
     if pass_samples(run) < batch_samples(run):
         algorithm_class = with_micro_batch(algorithm_class, pass_samples(run))
+    algorithm_class = with_knobs(algorithm_class, run)
     arguments = {k: _schedule(k, v) for k, v in run.hyperparams.items() if k not in _HOST_ONLY}
     with importable(run), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -105,6 +108,9 @@ def policy_arguments(run: Run) -> dict[str, Any]:
         arguments["features_extractor_kwargs"] = {
             key: _resolve(key, value) for key, value in run.policy.features_extractor_kwargs.items()
         }
+    if run.memory.activation_checkpointing and has_own(arguments.get("features_extractor_class")):
+        given = arguments.get("features_extractor_kwargs") or {}
+        arguments["features_extractor_kwargs"] = {**given, OWN_ARGUMENT: True}
     return arguments
 
 

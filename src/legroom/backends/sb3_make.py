@@ -6,7 +6,6 @@ only: environments are somebody else's code.
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +22,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 
 from legroom.backends.env_make import make_env
 from legroom.backends.sb3_build import find_object, policy_arguments
+from legroom.backends.sb3_knobs import with_knobs
 from legroom.backends.sb3_microbatch import with_micro_batch
 from legroom.errors import BadInput
 from legroom.model.facts import algorithm_of
@@ -32,7 +32,7 @@ from legroom.sharing.vec_env import LeanVecEnv
 from legroom.storing.lean import lean
 
 # Knobs that the file may name and training cannot turn yet; better refused than silently not done.
-_NOT_YET = ("bf16", "shared_data", "xla_preallocate")
+_NOT_YET = ("shared_data", "xla_preallocate")
 _NOISES = {"normal": NormalActionNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckActionNoise}
 _BUFFER_CLASSES = ("rollout_buffer_class", "replay_buffer_class")
 
@@ -91,8 +91,9 @@ def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:
             raise BadInput(f"memory.{knob} cannot be trained with yet", path=run.source, hint="leave it out")
     if run.memory.micro_batch is not None:
         algorithm_class = with_micro_batch(algorithm_class, run.memory.micro_batch)
+    algorithm_class = with_knobs(algorithm_class, run)
     arguments = {
-        "policy_kwargs": _policy_arguments(run),
+        "policy_kwargs": policy_arguments(run),
         "device": device,
         "seed": run.seed,
         **{key: _argument(run, key, value, env) for key, value in run.hyperparams.items()},
@@ -108,23 +109,6 @@ def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:
             return algorithm_class(policy, env, **arguments)
         except (AssertionError, TypeError, ValueError) as refused:
             raise BadInput(f"{algorithm.name} cannot be built: {refused}", path=run.source) from refused
-
-
-def _policy_arguments(run: Run) -> dict[str, Any]:
-    arguments = policy_arguments(run)
-    if run.memory.foreach is not None:
-        arguments["optimizer_kwargs"] = {**arguments.get("optimizer_kwargs", {}), "foreach": run.memory.foreach}
-    if run.memory.activation_checkpointing:
-        extractor = arguments.get("features_extractor_class")
-        if extractor is None or "checkpointing" not in inspect.signature(extractor.__init__).parameters:
-            raise BadInput(
-                "memory.activation_checkpointing: the policy's features extractor has no argument `checkpointing`",
-                path=run.source,
-                hint="legroom.workloads.mine:Cnn3d shows one that has",
-            )
-        given = arguments.get("features_extractor_kwargs") or {}
-        arguments["features_extractor_kwargs"] = {**given, "checkpointing": True}
-    return arguments
 
 
 def _argument(run: Run, key: str, value: Any, env: VecEnv) -> Any:

@@ -29,6 +29,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from legroom.backends import sb3_microbatch
 from legroom.backends.event_chunks import repeat, shorten
 from legroom.backends.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
+from legroom.backends.sb3_bf16 import autocast_as_on
 from legroom.backends.sb3_build import build_model, importable
 from legroom.errors import Untraceable
 from legroom.model.evidence import Event, NetTrace
@@ -71,6 +72,8 @@ def trace_run(
         stack.enter_context(importable(run))
         if on_cuda:
             stack.enter_context(foreach_as_on_cuda(optimizers=run.memory.foreach is not False))
+        if run.memory.bf16:
+            stack.enter_context(autocast_as_on(device))
         Distribution.set_default_validate_args(checks if validate_args is None else validate_args)
         stack.callback(Distribution.set_default_validate_args, checks)
         try:

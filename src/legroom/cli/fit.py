@@ -20,7 +20,7 @@ from legroom.fitting.search import fit
 from legroom.fitting.tiers import tiers as plan_tiers
 from legroom.model.files import write_whole
 from legroom.model.machine import Machine
-from legroom.model.plan import Plan
+from legroom.model.plan import PRICES, Plan
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.probing import probe
@@ -94,7 +94,8 @@ def run(
     _write(plan, output)
     say(plan_json(plan) if json else plan_text(plan))
     if not json and plan.fits:
-        say(_next_step(target, plan, output))
+        given = {"--ram": ram, "--vram": vram, "--reserve": reserve if budget.reserve else None}
+        say(_next_step(target, plan, output, [part for name, text in given.items() if text for part in (name, text)]))
     return EXIT_GOOD if plan.fits else EXIT_FINDINGS
 
 
@@ -125,7 +126,7 @@ def _recommend(
         shown = plan
         if chosen is not None:
             predictor = predictors[chosen.run.name]
-            shown = fit(predictor.run, budget, predictor, allow=("free",))
+            shown = fit(predictor.run, budget, predictor, allow=PRICES[:1])
     _write(shown, output)
     if json:
         say(recommendation_json(named, chosen, plan, shown))
@@ -143,12 +144,12 @@ def _write(plan: Plan, output: Path | None) -> None:
         raise BadInput(f"cannot be written: {error.strerror}", path=output, hint="-o FILE") from None
 
 
-def _next_step(target: str, plan: Plan, output: Path | None) -> str:
+def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[str]) -> str:
     if output is not None:
         return f"written to {output}; train it with: legroom train {shlex.quote(str(output))}"
     if not plan.turns:
         return f"train it with: legroom train {shlex.quote(target)}"
-    return f"train it so with: legroom train {shlex.quote(target)} --fit (or write it with -o fitted.yaml)"
+    return f"train it so with: {shlex.join(['legroom', 'train', target, '--fit', *budget])} (or keep it with -o FILE)"
 
 
 def _sizes(text: str | None) -> list[float]:

@@ -15,7 +15,10 @@ from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, LegroomE
 # Each module defines `run`, the command's function. Only the module of the command that is called is imported.
 COMMANDS = {
     "predict": "legroom.cli.predict",
+    "fit": "legroom.cli.fit",
     "train": "legroom.cli.train",
+    "check": "legroom.cli.check",
+    "explain": "legroom.cli.explain",
     "export": "legroom.cli.export",
     "import": "legroom.cli.import_",
     "machine": "legroom.cli.machine",

@@ -57,11 +57,14 @@ def fit(run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Pri
     needed: dict[str, int] = {}
     if not search.fits(fitted):
         tried, others = search.exhaust(mended, allow)
-        if search.over(tried) < search.over(fitted) - WORTH_TURNING:
+        if search.fits(tried) or search.over(tried) < search.over(fitted) - WORTH_TURNING:
             fitted, steps = tried, others
         if not search.fits(fitted):
             needed = _needs(predictor.footprint(fitted))
     if search.fits(fitted):
+        unmended = _replayed(run, steps)
+        if repairs and not breaks_rules(unmended) and search.fits(unmended):
+            mended, repairs = run, []  # a knob has changed what was to be mended
         steps = search.loosened(mended, steps)
         fitted = _replayed(mended, steps)
         fitted, steps = _with_storage_limit(fitted, steps, predictor)
@@ -169,7 +172,7 @@ class _Search:
         """Return the first fit among all combinations of knobs at rest and fully turned, else the nearest to one."""
         useful = [knob for knob in KNOBS if self._price(knob, run) in allow]
         found: list[tuple[Run, list[Step]]] = [(run, [])]
-        for knob in useful:
+        for knob in (*useful, *useful):  # twice: what one knob leaves may let an earlier one go further
             for variant, steps in list(found):
                 ladder = self._rungs(knob, variant)
                 if ladder and len(found) < MOST_COMBINATIONS:
@@ -265,7 +268,7 @@ def _all(footprint: Footprint) -> int:
 
 
 def _uncounted(run: Run, predictor: Predictor) -> tuple[str, ...]:
-    """Return what could be had for nothing besides, though no prediction counts it."""
+    """Return what could be had for nothing besides, though it was not needed or no prediction counts it."""
     evidence = predictor.evidence(run)
     names = [
         f"{knob.key} ({knob.say})"
@@ -273,4 +276,4 @@ def _uncounted(run: Run, predictor: Predictor) -> tuple[str, ...]:
         if knob.key in ("memory.expandable_segments", "memory.xla_preallocate")
         and any(True for _ in knob.ladder(run, evidence))
     ]
-    return (f"free besides, not counted: {'; '.join(names)}",) if names else ()
+    return (f"free besides: {'; '.join(names)}",) if names else ()

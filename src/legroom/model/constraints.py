@@ -6,6 +6,7 @@ mirrors one assertion of the library it names, so that the user meets a sentence
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from legroom.model.algorithms import ALGORITHMS
@@ -13,6 +14,7 @@ from legroom.model.facts import algorithm_of, hyper, spaces_of
 from legroom.model.finding import Finding
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DictSpace
+from legroom.model.stored import MICRO_BATCHED
 
 # What each SB3 algorithm takes as actions; `supported_action_spaces` in stable-baselines3 2.9.2 and sb3-contrib 2.9.
 _ACTIONS = {
@@ -49,12 +51,37 @@ def brax_rules(run: Run) -> Iterator[Finding]:
 
 def nearest_minibatches(batch: int, minibatches: int, envs: int) -> int:
     """Return the number of minibatches closest to `minibatches` that brax accepts; the larger of two as close."""
-    from math import gcd
+    return nearest_multiple(minibatches, envs // math.gcd(envs, batch))
 
-    step = envs // gcd(envs, batch)
-    below = minibatches // step * step
+
+def nearest_batch(batch: int, minibatches: int, envs: int) -> int:
+    """Return the batch size closest to `batch` that brax accepts; the larger of two as close."""
+    return nearest_multiple(batch, envs // math.gcd(envs, minibatches))
+
+
+def nearest_envs(batch: int, minibatches: int, envs: int) -> int:
+    """Return the number of environments closest to `envs` that brax accepts; the smaller of two as close."""
+    product = batch * minibatches
+    divisors = {d for i in range(1, math.isqrt(product) + 1) if product % i == 0 for d in (i, product // i)}
+    return min(divisors, key=lambda d: (abs(d - envs), d))
+
+
+def nearest_multiple(number: int, step: int) -> int:
+    """Return the positive multiple of `step` closest to `number`; the larger of two as close."""
+    below = number // step * step
     above = below + step
-    return above if below == 0 or above - minibatches <= minibatches - below else below
+    return above if below == 0 or above - number <= number - below else below
+
+
+def device_rule(run: Run, devices: int) -> Iterator[Finding]:
+    """`num_envs % device_count == 0`, asserted by both of brax's algorithms; a run alone does not say the devices."""
+    if run.backend == "brax" and run.env.n_envs % devices:
+        better = nearest_multiple(run.env.n_envs, devices)
+        yield Finding(
+            "LR010", "brax-devices", "error",
+            f"brax asserts num_envs % device_count == 0; {run.env.n_envs:,} environments are no multiple of "
+            f"{devices} devices", hint=f"num_envs {better}", path=run.source, fix={"env.n_envs": better},
+        )  # fmt: skip
 
 
 def space_rules(run: Run) -> Iterator[Finding]:
@@ -128,12 +155,51 @@ def replay_rules(run: Run) -> Iterator[Finding]:
 
 
 def no_effect(run: Run) -> Iterator[Finding]:
-    """Keys that another algorithm of the backend takes and this one does not."""
+    """Settings that nothing reads in such a run."""
+    for _, message, hint in keys_without_effect(run):
+        yield Finding("LR009", "no-effect", "warning", message, hint=hint, path=run.source)
+
+
+def keys_without_effect(run: Run) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Yield (key path, what is wrong, the way out) for keys of another algorithm, backend or kind of buffer."""
     algorithm = algorithm_of(run)
     for key in run.hyperparams:
-        if key not in algorithm.keys:
+        if key not in algorithm.keys and run.backend != "rllib":
             takers = [a.name for a in ALGORITHMS if a.backend == algorithm.backend and key in a.defaults]
-            yield Finding(
-                "LR009", "no-effect", "warning", f"{key} has no effect with {algorithm.name}",
-                hint=f"it belongs to {', '.join(takers)}" if takers else "remove it", path=run.source,
-            )  # fmt: skip
+            hint = f"it belongs to {', '.join(takers)}" if takers else "remove it"
+            yield ("hyperparams", key), f"{key} has no effect with {algorithm.name}", hint
+    yield from _memory_without_effect(run)
+    if run.checkpoint and run.checkpoint.replay_buffer and algorithm.family != "off-policy":
+        yield (
+            ("checkpoint", "replay_buffer"),
+            f"saving the replay buffer has no effect with {algorithm.name}, which has none: it neither costs memory "
+            "nor time",
+            "leave it out",
+        )
+    if run.env.start_method and run.env.workers == "dummy":
+        yield ("env", "start_method"), "start_method has no effect with workers: dummy, which start no process", ""
+    if run.env.envs_per_worker > 1 and run.env.workers != "light":
+        hint = "workers: light"
+        yield ("env", "envs_per_worker"), f"envs_per_worker has no effect with workers: {run.env.workers}", hint
+
+
+def _memory_without_effect(run: Run) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    algorithm, memory = algorithm_of(run), run.memory
+    on_sb3 = run.backend == "sb3"
+    for knob, family in (("rollout", "on-policy"), ("replay", "off-policy")):
+        if getattr(memory, knob) is not None and (algorithm.family != family or not on_sb3):
+            where = algorithm.name if on_sb3 else f"{algorithm.name} on {run.backend}"
+            yield ("memory", knob), f"memory.{knob} has no effect with {where}, which has no such buffer", ""
+    if memory.micro_batch is not None and (algorithm.name not in MICRO_BATCHED or not on_sb3):
+        hint = f"only {', '.join(MICRO_BATCHED)} on SB3 update in pieces"
+        yield ("memory", "micro_batch"), f"memory.micro_batch has no effect with {algorithm.name}", hint
+    stored = {"on-policy": memory.rollout, "off-policy": memory.replay}.get(algorithm.family)
+    for knob in ("max_bytes", "spill_dir"):
+        if getattr(memory, knob) is not None and on_sb3 and stored == "plain":
+            yield ("memory", knob), f"memory.{knob} has no effect on plain storage: only lean storage spills", ""
+    if memory.xla_preallocate is not None and run.backend != "brax":
+        yield ("memory", "xla_preallocate"), f"memory.xla_preallocate has no effect with backend {run.backend}", ""
+    if run.backend == "brax":
+        for knob in ("expandable_segments", "max_split_size_mb", "empty_cache_every", "foreach"):
+            if getattr(memory, knob) is not None:
+                yield ("memory", knob), f"memory.{knob} is PyTorch's and has no effect with backend brax", ""

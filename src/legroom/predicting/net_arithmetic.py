@@ -1,9 +1,9 @@
 """Estimate networks and updates of an SB3 run from shapes alone: no torch, nothing imported that the run names.
 
-Parameters are exact (a test counts the real ones). Activations follow from what autograd keeps: a convolution or linear
-layer keeps its input, a ReLU or Tanh its output, so every layer's activated output is kept once; an image is kept as
-the float32 it is converted to. What lives only for a moment (gradients of activations, an optimizer's temporaries) is
-estimated, which is why tracing is the better way where torch is installed.
+Parameters are exact (a test counts the real ones). Activations follow from what autograd keeps (`net_shapes`). What
+lives only for a moment (gradients of activations, an optimizer's temporaries) is estimated, which is why tracing is the
+better way where torch is installed. With activation checkpointing or bfloat16 the estimate is an upper one: it says
+more than a trace would rather than less.
 
 Mirrors common/policies.py, common/torch_layers.py and the policies of stable-baselines3 2.9.2 and sb3-contrib 2.9.0.
 """
@@ -11,8 +11,8 @@ Mirrors common/policies.py, common/torch_layers.py and the policies of stable-ba
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from legroom.model.evidence import NetTrace
@@ -21,53 +21,29 @@ from legroom.model.footprint import Known, Phase
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Space
 from legroom.model.stored import FLOAT32, normalizes_observations, observation_nbytes, pass_samples
+from legroom.predicting.net_shapes import (
+    KNOWN_EXTRACTORS,
+    Net,
+    flatten,
+    flattened,
+    image_shape,
+    last,
+    linear,
+    lstm,
+    mlp,
+    nature_cnn,
+    norms,
+)
 
-NATURE_CNN = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0))  # out channels, kernel, stride, padding
-
-# The mine's extractor: size -> (convolutions, pool, features). Each convolution is followed by a ReLU, then
-# AdaptiveAvgPool3d(pool), Flatten, Linear(features), ReLU.
-_CNN3D = {
-    "full": (((32, 3, 1, 1), (64, 3, 2, 1), (128, 3, 2, 1)), 4, 512),
-    "small": (((16, 3, 1, 1), (32, 3, 2, 1), (64, 3, 2, 1)), 4, 256),
-    "tiny": (((8, 5, 2, 2), (16, 5, 2, 2)), 1, 64),
-}
+BFLOAT16 = 2
+REDUCTION = 4 << 20  # partial sums of a bias' gradient over a large batch, on a card (`backends.cuda_reduce`)
 # Q networks without a head of their own: the extractor's features are the values.
 HEADLESS = ("legroom.workloads.fire:CellPolicy",)
 
 # Relative error of the estimated transients; `bench/accuracy.py --mode arithmetic` shows what it is in real runs.
 TRANSIENT_ERROR = 0.15
 UNKNOWN_ERROR = 0.3
-
-
-@dataclass(frozen=True)
-class Net:
-    """Part of a network, in scalars (per sample where it is not parameters).
-
-    Args:
-        kept: kept for backward.
-        widest: the widest output that has a gradient.
-        features: the output.
-        converted: observations that are converted to float32 before anything else happens.
-        convolved: in- and output of the largest convolution; operators take their scratch one after the other.
-    """
-
-    parameters: int = 0
-    kept: int = 0
-    widest: int = 0
-    features: int = 0
-    converted: int = 0
-    convolved: int = 0
-
-    def then(self, other: Net) -> Net:
-        """Return this part followed by, or beside, another whose features are the result."""
-        return Net(
-            self.parameters + other.parameters,
-            self.kept + other.kept,
-            max(self.widest, other.widest),
-            other.features,
-            max(self.converted, other.converted),
-            max(self.convolved, other.convolved),
-        )
+KNOBS_ERROR = 0.25  # with activation checkpointing or bfloat16; `python -m bench.knobs gpu`
 
 
 @dataclass(frozen=True)
@@ -84,13 +60,7 @@ def estimate_net(run: Run, device: Literal["cpu", "cuda"]) -> NetTrace:
     """Return what networks, optimizer and one update take, estimated from the run's shapes."""
     networks, note = _networks(run)
     batch = pass_samples(run)
-    batch_nbytes = batch * _sample_nbytes(run)
-    activations = FLOAT32 * networks.step.kept * batch
-    # Backward holds the gradients of one layer's output and input. An image is first converted and then divided by 255:
-    # both arrays exist before any activation does. Adam needs a second copy of its largest tensor.
-    step = networks.step
-    per_sample = max(2 * step.widest, 2 * step.converted - step.kept)
-    temporaries = max(FLOAT32 * per_sample * batch, FLOAT32 * networks.trained // 2)
+    activations, temporaries = _update(run, networks, device)
     acting = run.env.n_envs * FLOAT32 * 2 * max(networks.forward.widest, networks.forward.converted)
     return NetTrace(
         device=device,
@@ -101,12 +71,81 @@ def estimate_net(run: Run, device: Literal["cpu", "cuda"]) -> NetTrace:
         optimizer=int(FLOAT32 * networks.trained * _optimizer_copies(run)),
         transient={
             Phase.COLLECT: {"temporaries": acting},
-            Phase.UPDATE: {"batch": batch_nbytes, "activations": activations, "temporaries": temporaries},
+            Phase.UPDATE: {
+                "batch": batch * _sample_nbytes(run), "activations": activations, "temporaries": temporaries
+            },
         },
         known=Known.ARITHMETIC,
-        error=UNKNOWN_ERROR if note else TRANSIENT_ERROR,
+        error=UNKNOWN_ERROR if note else KNOBS_ERROR if _is_turned(run) else TRANSIENT_ERROR,
         note=note,
-    )
+    )  # fmt: skip
+
+
+def _is_turned(run: Run) -> bool:
+    return bool(run.memory.activation_checkpointing or run.memory.bf16)
+
+
+def _update(run: Run, networks: Networks, device: Literal["cpu", "cuda"]) -> tuple[int, int]:
+    """Return the bytes of activations and temporaries at the peak of an update."""
+    step, batch = networks.step, pass_samples(run)
+    if not _is_turned(run):
+        activations = FLOAT32 * step.kept * batch
+        # Backward holds the gradients of one layer's output and input. An image is first converted and then divided by
+        # 255: both arrays exist before any activation does.
+        per_sample = max(2 * step.widest, 2 * step.converted - step.kept)
+        return activations, max(FLOAT32 * per_sample * batch, _optimizer_step(run, networks, device, activations))
+    return _turned_update(run, networks, device)
+
+
+def _turned_update(run: Run, networks: Networks, device: Literal["cpu", "cuda"]) -> tuple[int, int]:
+    """Return the same with activation checkpointing or bfloat16: the largest of the moments an update goes through."""
+    step, batch = networks.step, pass_samples(run)
+    each = _scalar_nbytes(run, step, device)
+    kept, widest, weights, again = step.kept, step.widest, step.parameters, 0
+    if run.memory.activation_checkpointing:
+        kept, widest = step.kept - step.inside, step.widest_outside
+        for part in step.again:
+            # recomputed, with two gradients; the weights' gradients are added up piece by piece, in copies
+            found = int(each * (part.kept + 2 * part.widest) * part.at_once(batch)) + 2 * FLOAT32 * part.parameters
+            weights -= part.parameters
+            again = max(again, found)
+    activations = int(each * kept * batch)
+    beyond = [int(each * 2 * widest * batch), again]
+    if run.memory.bf16:
+        activations += (BFLOAT16 * step.cast + FLOAT32 * step.handed_out) * batch + BFLOAT16 * max(weights, 0)
+        beyond.append(FLOAT32 * step.converted * batch)  # in float32 until the extractor is done
+    alone = [
+        2 * FLOAT32 * step.converted * batch,  # converted, then divided
+        batch * _sample_nbytes(run),  # the minibatch before, still referenced while this one is made
+    ]
+    if algorithm_of(run).family == "off-policy":
+        alone.append(int(each * 2 * step.widest * batch))  # the target's forward pass: all samples, nothing kept
+    temporaries = max(*beyond, *(nbytes - activations for nbytes in alone))
+    if device == "cuda":
+        temporaries += REDUCTION
+    return activations, max(temporaries, _optimizer_step(run, networks, device, activations))
+
+
+def _scalar_nbytes(run: Run, step: Net, device: Literal["cpu", "cuda"]) -> float:
+    """Return the bytes that one kept scalar takes; cards keep what goes into a normalisation in both precisions."""
+    if not run.memory.bf16:
+        return FLOAT32
+    return BFLOAT16 + FLOAT32 * 0.7 if step.normed and device == "cuda" else BFLOAT16
+
+
+def _optimizer_step(run: Run, networks: Networks, device: Literal["cpu", "cuda"], activations: int) -> int:
+    """Return by how much the optimizer's step exceeds the activations, which are gone when it is made.
+
+    Adam computes the root of its second moment into a new array: of all parameters at once in its multi-tensor form,
+    torch's default on a card only; else of one parameter after the other, twice. Where no knob is turned, half a copy
+    of the parameters stands for either; it is what real runs showed (`bench/accuracy.py --mode arithmetic`).
+    """
+    usual = FLOAT32 * networks.trained // 2
+    single = run.memory.foreach is False or (device == "cpu" and not run.memory.foreach)
+    if not _is_turned(run) and (device == "cpu" or not single):
+        return usual
+    beyond = max(FLOAT32 * (2 * networks.step.largest if single else networks.trained) - activations, 0)
+    return beyond if _is_turned(run) else min(beyond, usual)
 
 
 def convolved_nbytes(run: Run) -> int:
@@ -131,8 +170,8 @@ def _networks(run: Run) -> tuple[Networks, str]:
             _, action = spaces_of(run)
             linear = run.policy.name == "LinearPolicy"  # which also leaves out the bias
             arch = run.policy.kwargs.get("net_arch", [] if linear else [64, 64])
-            net = extractor.then(_mlp(extractor.features, arch))
-            out = _linear(_last(arch, extractor.features), _action_outputs(action))
+            net = extractor.then(mlp(extractor.features, arch))
+            out = linear(last(arch, extractor.features), _action_outputs(action))
             bias = out.features if linear else 0
             return Networks(net.parameters + out.parameters - bias, 0, Net(), net), note
     return _actor_critic(run, extractor), note
@@ -155,19 +194,19 @@ def _actor_critic(run: Run, extractor: Net) -> Networks:
         hidden, layers = int(kwargs.get("lstm_hidden_size", 256)), int(kwargs.get("n_lstm_layers", 1))
         lstms = 1 if kwargs.get("shared_lstm") or not kwargs.get("enable_critic_lstm", True) else 2
         for _ in range(lstms):
-            features = features.then(_lstm(width, hidden, layers))
+            features = features.then(lstm(width, hidden, layers))
         if lstms == 1 and not kwargs.get("shared_lstm"):
-            features = features.then(_linear(width, hidden))  # the critic's own linear layer instead of an LSTM
+            features = features.then(linear(width, hidden))  # the critic's own linear layer instead of an LSTM
         width = hidden
-    towers = _mlp(width, pi).then(_mlp(width, vf))
+    towers = mlp(width, pi).then(mlp(width, vf))
     outputs = _action_outputs(action)
-    heads = _linear(_last(pi, width), outputs).then(_linear(_last(vf, width), 1))
+    heads = linear(last(pi, width), outputs).then(linear(last(vf, width), 1))
     net = features.then(towers).then(heads)
     spread = 0
     if isinstance(action, BoxSpace):
         spread = outputs
         if hyper(run, "use_sde"):
-            latent = _last(pi, width)
+            latent = last(pi, width)
             spread = latent * (outputs if kwargs.get("full_std", True) else 1)
     return Networks(net.parameters + spread, 0, net, net)
 
@@ -181,7 +220,7 @@ def _q_networks(run: Run, extractor: Net) -> Networks:
         arch = [] if _is_nature_cnn(run) else [64, 64]
     quantiles = int(run.policy.kwargs.get("n_quantiles", 200)) if algorithm_of(run).name == "QRDQN" else 1
     outputs = _action_outputs(action) * quantiles
-    net = extractor.then(_mlp(extractor.features, arch)).then(_linear(_last(arch, extractor.features), outputs))
+    net = extractor.then(mlp(extractor.features, arch, outputs))
     return Networks(net.parameters, net.parameters, net, net)
 
 
@@ -199,22 +238,23 @@ def _actor_critics(run: Run, extractor: Net) -> Networks:
     pi, qf = (arch.get("pi", []), arch.get("qf", [])) if isinstance(arch, dict) else (arch, arch)
     dims, width = _action_outputs(action), extractor.features
     shared = bool(kwargs.get("share_features_extractor", False))
-    body = _mlp(width, pi)
+    body = mlp(width, pi)
     deterministic = name in ("TD3", "DDPG")
-    head = _linear(_last(pi, width), dims)
+    head = linear(last(pi, width), dims)
     spread = 0 if deterministic else head.parameters
     if spread and hyper(run, "use_sde"):  # a matrix of its own instead of a layer with bias
-        spread = _last(pi, width) * (dims if kwargs.get("full_std", True) else 1)
+        spread = last(pi, width) * (dims if kwargs.get("full_std", True) else 1)
     actor = extractor.then(body).then(head).then(Net(spread, dims, dims, dims))
     outputs = int(kwargs.get("n_quantiles", 25)) if name == "TQC" else 1
-    critic = _mlp(width + dims, qf).then(_linear(_last(qf, width + dims), outputs))
+    critic = mlp(width + dims, qf, outputs)
     n_critics = int(kwargs.get("n_critics", 1 if name == "DDPG" else 2))
     critics = Net(features=1) if shared else extractor
     for _ in range(n_critics):
         critics = critics.then(critic)
     if name == "CrossQ" and kwargs.get("batch_norm", True):  # scale and bias before every layer
-        actor = actor.then(_norms([width, *pi]))
-        critics = critics.then(_norms([width + dims, *qf] * n_critics))
+        actor = actor.then(norms([width, *pi]))
+        critics = critics.then(norms([width + dims, *qf] * n_critics))
+        actor, critics = (replace(net, inside=0, again=(), widest_outside=net.widest) for net in (actor, critics))
     trained = actor.parameters + critics.parameters
     if deterministic:
         targets = trained  # actor and critics
@@ -233,15 +273,15 @@ def _extractor(run: Run) -> tuple[Net, str]:
     if named is None and isinstance(observation, DictSpace):
         return _combined(run, observation), ""
     if named is None and run.policy.name.startswith("Cnn"):
-        return _nature_cnn(_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
+        return nature_cnn(image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
     if named is None:
-        return _flatten(observation), ""
+        return flatten(observation), ""
     if str(named) in KNOWN_EXTRACTORS and isinstance(observation, BoxSpace):
         return KNOWN_EXTRACTORS[str(named)](observation, _extractor_kwargs(run)), ""
     if str(named).rpartition(":")[2].rpartition(".")[2] == "NatureCNN":
-        return _nature_cnn(_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
+        return nature_cnn(image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
     features = int(_extractor_kwargs(run).get("features_dim", 512))
-    elements = _flattened(observation)
+    elements = flattened(observation)
     note = f"the layers of {named} are not known without importing it and are not counted (use --mode trace)"
     return Net(0, elements + features, features, features, elements), note
 
@@ -262,128 +302,14 @@ def _combined(run: Run, observation: DictSpace) -> Net:
     net, features = Net(), 0
     for space in observation.spaces.values():
         if is_image(space) and not normalizes_observations(run):
-            part = _nature_cnn(_shape(space), size)
+            part = nature_cnn(image_shape(space), size)
         else:
-            part = _flatten(space)
+            part = flatten(space)
         net, features = net.then(part), features + part.features
     # th.cat makes one more array of all features
     widest = max(net.widest, features)
-    return Net(net.parameters, net.kept + features, widest, features, net.converted, net.convolved)
-
-
-def _nature_cnn(shape: tuple[int, ...], features: int) -> Net:
-    return _convolutions(shape, NATURE_CNN, None, features, True)
-
-
-def _convolutions(
-    shape: tuple[int, ...],
-    layers: tuple[tuple[int, int, int, int], ...],
-    pool: int | None,
-    features: int,
-    convert: bool,
-) -> Net:
-    """Return convolutions over all axes but the first, each with a ReLU, then pool, flatten, linear and ReLU."""
-    channels, *size = shape
-    parameters, elements = 0, math.prod(shape)
-    converted = elements if convert else 0
-    kept, widest, convolved = converted, 0, 0
-    for out, kernel, stride, padding in layers:
-        size = [max((n + 2 * padding - kernel) // stride + 1, 1) for n in size]
-        parameters += channels * out * kernel ** len(size) + out
-        before, channels, elements = elements, out, out * math.prod(size)
-        kept, widest, convolved = kept + elements, max(widest, elements), max(convolved, before + elements)
-    if pool is not None:
-        elements = channels * pool ** len(size)
-        kept += elements
-    linear = _linear(elements, features)
-    return Net(parameters + linear.parameters, kept + features, widest, features, converted, convolved)
-
-
-def _cnn3d(observation: BoxSpace, kwargs: Mapping[str, Any]) -> Net:
-    layers, pool, features = _CNN3D.get(str(kwargs.get("size", "full")), _CNN3D["full"])
-    return _convolutions(observation.shape, layers, pool, features, observation.dtype != "float32")
-
-
-def _fire_net(observation: BoxSpace, kwargs: Mapping[str, Any]) -> Net:
-    """`FireNet` of the fire workload: same-size convolutions (inputs, outputs, kernel), and what autograd keeps.
-
-    `kept` counts feature maps: the inputs of convolutions and of group normalisations, and the outputs of activations.
-    """
-    channels, height, width = observation.shape
-    residual, scales, attention = (bool(kwargs.get(key, True)) for key in ("residual", "multi_scale", "attention"))
-    if not (residual or scales or attention):
-        layers = [(channels, 32, 3), (32, 64, 3), (64, 64, 3), (64, 1, 1)]
-        kept, norms, wide = channels + 32 + 64 + 64, 0, 64
-    else:
-        wide = 128
-        layers = [(channels, wide, 3), (wide, wide, 3), (wide, 1, 1)]
-        kept, norms = channels + 4 * wide, 1
-        if scales:
-            layers += [(wide, wide // 2, kernel) for kernel in (3, 5, 7)] + [(3 * wide // 2, wide, 1)]
-            kept += 3 * wide // 2 + wide
-        if residual:
-            layers += [(wide, wide, 3)] * 16
-            kept, norms = kept + 8 * 4 * wide, norms + 16
-        if attention:
-            layers += [(wide, wide // 8, 1), (wide // 8, wide, 1), (wide, 1, 7)]
-            kept += 2 * wide
-    cells = height * width
-    parameters = sum(i * o * kernel**2 + o for i, o, kernel in layers) + norms * 2 * wide
-    return Net(parameters, kept * cells, wide * cells, cells, convolved=2 * wide * cells)
-
-
-# Extractors of the shipped workloads, by the name a run file gives them.
-KNOWN_EXTRACTORS: Mapping[str, Callable[[BoxSpace, Mapping[str, Any]], Net]] = {
-    "legroom.workloads.mine:Cnn3d": _cnn3d,
-    "legroom.workloads.fire:FireNet": _fire_net,
-}
-
-
-def _flatten(space: Space) -> Net:
-    width = _flattened(space)
-    # A float32 box is used as it is; anything else is converted or one-hot encoded into a new array.
-    converted = 0 if isinstance(space, BoxSpace) and space.dtype == "float32" else width
-    return Net(0, converted, 0, width, converted)
-
-
-def _flattened(space: Space) -> int:
-    match space.type:
-        case "discrete":
-            return space.n
-        case "multidiscrete":
-            return sum(space.nvec)
-        case "dict":
-            return sum(_flattened(sub) for sub in space.spaces.values())
-    return math.prod(space.shape)
-
-
-def _mlp(width: int, layers: Any) -> Net:
-    net = Net(features=width)
-    for out in layers:
-        linear = _linear(net.features, int(out))
-        net = net.then(linear)
-    return net
-
-
-def _linear(width: int, out: int) -> Net:
-    return Net(width * out + out, out, out, out)
-
-
-def _norms(widths: Any) -> Net:
-    return Net(2 * sum(widths), 2 * sum(widths), max(widths), 1)  # input and normalised input are kept
-
-
-def _lstm(width: int, hidden: int, layers: int) -> Net:
-    parameters = sum(4 * hidden * ((width if layer == 0 else hidden) + hidden + 2) for layer in range(layers))
-    return Net(parameters, 6 * hidden * layers, 4 * hidden, hidden)  # four gates, cell and output are kept
-
-
-def _last(layers: Any, width: int) -> int:
-    return int(layers[-1]) if len(layers) else width
-
-
-def _shape(space: Space) -> tuple[int, ...]:
-    return space.shape if isinstance(space, BoxSpace) and len(space.shape) > 1 else (1, _flattened(space))
+    outside = max(net.widest_outside, features)
+    return replace(net, kept=net.kept + features, widest=widest, widest_outside=outside, features=features)
 
 
 def _action_outputs(action: Space) -> int:

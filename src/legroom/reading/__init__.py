@@ -22,7 +22,7 @@ from legroom.reading.files import is_directory, is_file, read_text
 from legroom.reading.yamls import Lines
 from legroom.workloads.registry import WORKLOADS, find_workload, run_files, run_names
 
-__all__ = ["override_names", "read", "read_all", "run_from_dict"]
+__all__ = ["override_names", "read", "read_all", "read_loosely", "run_from_dict"]
 
 Overrides = Sequence[tuple[str, str]]
 
@@ -34,6 +34,7 @@ MODULES = {
     "script": "legroom.reading.script",
     "checks": "legroom.reading.validating",
     "names": "legroom.reading.naming",
+    "loosely": "legroom.reading.loosely",
 }
 _FILE_SUFFIXES = (".yaml", ".yml", ".py", ".json")
 
@@ -69,6 +70,15 @@ def read_all(target: str, *, overrides: Overrides = (), like: str | None = None)
     if shipped and not overrides and like is None:
         return [_trusted(draft) for draft in shipped]
     return [_checked(_based(draft, like), overrides) for draft in shipped or _from_target(target, overrides)]
+
+
+def read_loosely(target: str, *, overrides: Overrides = (), like: str | None = None) -> Any:
+    """Return what there is to say about `target` even where something in it is wrong: a `loosely.Loose`.
+
+    Raises:
+        BadInput: there is no such run, it is not YAML or not Python, or nothing in it is of a training.
+    """
+    return _load("loosely").read_loosely(target, overrides=overrides, like=like)
 
 
 def run_from_dict(data: Any, *, path: str | None = None, lines: Lines | None = None, overrides: Overrides = ()) -> Run:

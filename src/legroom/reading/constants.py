@@ -67,7 +67,7 @@ def drafts(text: str, path: str) -> list[Draft]:
     Raises:
         BadInput: it is not Python, or has no constant that a run file has a place for.
     """
-    draft = Draft(Path(path).stem, path, settle=settle)
+    draft = Draft(Path(path).stem, path, settle=settle, finish=finish)
     values: dict[str, Any] = {}
     for name, node, line in _assignments(parse_module(text, path)):
         place = NAMES.get(name.lower())
@@ -86,6 +86,22 @@ def drafts(text: str, path: str) -> list[Draft]:
         raise BadInput("holds no training run and no constant of one", path=path, hint=hint)
     draft.data.setdefault("env", {})
     return [draft]
+
+
+def named_values(text: str, path: str) -> Iterator[tuple[str, Any, int]]:
+    """Yield (name, value, line) of every constant of a module whose value can be known.
+
+    Raises:
+        BadInput: it is not Python.
+    """
+    values: dict[str, Any] = {}
+    for name, node, line in _assignments(parse_module(text, path)):
+        try:
+            values[name] = _folded(name, node, values)
+        except Unfoldable:
+            values.pop(name, None)
+        else:
+            yield name, plain(values[name]), line
 
 
 def zoo_entries(text: str, path: str) -> dict[str, Any] | None:
@@ -125,16 +141,25 @@ def settle(draft: Draft, given: Collection[Key]) -> None:
     if missing:
         hint = f"use --like RUN, such as --like gameboy:default, or {' '.join(missing.values())}"
         raise BadInput(f"its constants do not say {' and '.join(missing)}", path=draft.path, hint=hint)
+    finish(draft, given)
+
+
+def finish(draft: Draft, given: Collection[Key]) -> None:
+    """Give each constant its meaning, now that the algorithm is known."""
+    data = draft.data
     length = data.get("hyperparams", {}).pop(EPISODE, None)
     algorithm = find_algorithm(str(data.get("backend", "sb3")), str(data["algo"]))
     if length is not None and algorithm is not None:
         place: Key = ("hyperparams", "n_steps") if algorithm.family == "on-policy" else ("env", "episode_steps")
         if place not in given and place not in draft.lines:  # a module that has N_STEPS too means the episode
             draft.put(place, length, draft.lines.get(("hyperparams", EPISODE)))
+        elif ("env", "episode_steps") not in given and isinstance(length, int):
+            draft.put(("env", "episode_steps"), length, draft.lines.get(("hyperparams", EPISODE)))
     envs = get(data, ("env", "n_envs"), 1)
     for part, key in PER_ENV:
         value = get(data, (part, key))
-        if (part, key) in draft.lines and (part, key) not in given and isinstance(value, int) and isinstance(envs, int):
+        written = (part, key) in draft.lines and (part, key) not in given and (part, key) not in draft.settled
+        if written and isinstance(value, int) and isinstance(envs, int):
             data[part][key] = value * envs
 
 

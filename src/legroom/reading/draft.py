@@ -22,6 +22,9 @@ class Draft:
             An override may still give them; one that memory depends on is an error otherwise.
         settle: the reader's last word, once the base run and the overrides are laid over the draft; it is told which
             keys the overrides have set.
+        settled: keys that already mean what a run file means, whatever kind of file they stand in.
+        base: the script whose run the constants are laid on.
+        finish: the part of `settle` that refuses nothing, for those who want to know what can be known.
     """
 
     name: str
@@ -30,6 +33,9 @@ class Draft:
     lines: dict[Key, int] = field(default_factory=dict)
     unknown: dict[Key, tuple[int | None, str]] = field(default_factory=dict)
     settle: Callable[[Draft, Collection[Key]], None] | None = None
+    finish: Callable[[Draft, Collection[Key]], None] | None = None
+    settled: set[Key] = field(default_factory=set)
+    base: str | None = None
 
     def put(self, key: Key, value: Any, line: int | None = None) -> None:
         """Set `key` (a path) to `value`, making the mappings on the way."""

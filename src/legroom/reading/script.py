@@ -113,8 +113,8 @@ class _Reader:
         self.path = path
         self.folder = Path(path).parent
         self.models: dict[int, Model] = {}  # by the id of the call's node: a call in a loop is one model
-        self.evals: list[tuple[Env, dict[str, Any]]] = []
-        self.checkpoints: list[dict[str, Any]] = []
+        self.evals: list[tuple[Env, dict[str, Any], int]] = []  # with the line of the call
+        self.checkpoints: list[tuple[dict[str, Any], int]] = []
         self.makers: list[Maker] = []
         self.visited: set[int] = set()
         self.modules: dict[str, Module | None] = {}
@@ -591,10 +591,10 @@ class _Reader:
         if name == "EvalCallback":
             env = args[0] if args else kwargs.get("eval_env")
             if isinstance(env, Env):
-                self.evals.append((env, kwargs))
+                self.evals.append((env, kwargs, node.lineno))
             return unknown
         if name == "CheckpointCallback":
-            self.checkpoints.append({"save_freq": args[0], **kwargs} if args else kwargs)
+            self.checkpoints.append(({"save_freq": args[0], **kwargs} if args else kwargs, node.lineno))
             return unknown
         inner = args[0] if args else kwargs.get("env", kwargs.get("venv"))
         if isinstance(inner, Env):
@@ -709,7 +709,7 @@ class _Reader:
 
     def describe_callbacks(self, draft: Draft, envs: int, line: int) -> None:
         if self.evals:
-            env, kwargs = self.evals[0]
+            env, kwargs, line = self.evals[0]
             self.place(draft, ("eval", "n_envs"), env.n_envs, line)
             draft.put(("eval", "workers"), env.workers, line)
             every, episodes = kwargs.get("eval_freq"), kwargs.get("n_eval_episodes")
@@ -718,10 +718,11 @@ class _Reader:
             if isinstance(episodes, int):
                 draft.put(("eval", "episodes"), episodes, line)
         if self.checkpoints:
-            every = self.checkpoints[0].get("save_freq")
+            kwargs, line = self.checkpoints[0]
+            every = kwargs.get("save_freq")
             if isinstance(every, int) and every > 0:
                 draft.put(("checkpoint", "every"), every * envs, line)
-            if self.checkpoints[0].get("save_replay_buffer") is True:
+            if kwargs.get("save_replay_buffer") is True:
                 draft.put(("checkpoint", "replay_buffer"), True, line)
 
 

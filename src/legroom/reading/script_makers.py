@@ -23,9 +23,7 @@ class Caller(Protocol):
 
 def _make(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
     name = args[0] if args else kwargs.pop("id", None)
-    own = {
-        k: v for k, v in kwargs.items() if k not in ("render_mode", "disable_env_checker", "max_episode_steps", "**")
-    }
+    own = {k: v for k, v in kwargs.items() if k not in ("render_mode", "disable_env_checker", "**")}
     return Env(id=name, kwargs=own) if isinstance(name, str) else None
 
 

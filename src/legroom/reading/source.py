@@ -10,6 +10,7 @@ import ast
 import operator
 import warnings
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from legroom.errors import BadInput
@@ -58,6 +59,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=4)  # several readers look at one file in turn; none of them changes the tree
 def parse_module(text: str, path: str | None = None) -> ast.Module:
     """Return the syntax tree of `text`.
 

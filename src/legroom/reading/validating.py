@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from legroom.errors import BadInput
@@ -22,6 +23,7 @@ from legroom.reading.naming import EXTRACTORS, MOVED, PARTS, did_you_mean, hyper
 from legroom.reading.yamls import Key, Lines, parse_value
 from legroom.units import LARGEST
 
+MOST_PROBLEMS = 50  # of one run; what is wrong in more places is no run
 BACKENDS = ("sb3", "brax", "rllib")
 # Keys that hold whole numbers (or lists of them): pydantic would take `true` for 1 there.
 WHOLE_NUMBERS = frozenset({
@@ -84,10 +86,85 @@ def run_from_draft(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> R
     check.find_spaces()
     if draft.settle is not None:
         draft.settle(draft, check.given.keys())
-    check.algorithm()
-    check.hyperparams()
-    check.layers()
-    return check.run()
+    return check.validated()
+
+
+@dataclass(frozen=True)
+class LooseRun:
+    """A run as far as it can be had from a draft in which something may be wrong or not known.
+
+    Args:
+        run: None where so much is wrong that there is none.
+        algo_known: False where nobody says the algorithm; the run then has PPO in its place.
+        unknown: keys whose value in `run` is a default since the real one is invalid or needs execution.
+        problems: what is wrong, each at its line.
+        base: the script whose run a module of constants was laid on.
+    """
+
+    run: Run | None
+    name: str
+    lines: dict[Key, int]
+    algo_known: bool = True
+    unknown: frozenset[Key] = frozenset()
+    problems: tuple[BadInput, ...] = ()
+    base: str | None = None
+
+
+def run_loosely(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> LooseRun:
+    """Return the run of a draft, with every wrong value replaced by the default and written down. Uses the draft up.
+
+    Raises:
+        BadInput: an override is wrong.
+    """
+    check = _Check(draft)
+    problems: list[BadInput] = []
+    unknown: set[Key] = set()
+    algo_known = True
+    try:
+        check.keys_are_words()
+        check.apply(overrides)
+        check.move_aliases()
+        unknown |= {
+            key for key in draft.unknown if not any(key[: len(a)] == a or a[: len(key)] == key for a in check.given)
+        }
+        check.find_spaces()
+        if draft.settle is not None:
+            algo_known = bool(draft.data.get("algo"))
+            if algo_known and draft.finish is not None:
+                draft.finish(draft, check.given.keys())
+            draft.data.setdefault("algo", "PPO")
+    except KeyProblem as error:
+        return LooseRun(None, draft.name, dict(draft.lines), problems=(error,))
+    for _ in range(MOST_PROBLEMS):
+        try:
+            run = check.validated()
+        except KeyProblem as error:
+            problems.append(error)
+            if not _removed(draft.data, error.key):
+                break
+            unknown.add(error.key)
+        else:
+            return LooseRun(
+                run, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems), draft.base
+            )
+    return LooseRun(None, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems))
+
+
+def _removed(data: dict[str, Any], key: Key) -> bool:
+    """Take the nested `key` out of `data`; return whether it was there and the run can do without it."""
+    inside = get(data, key[:-1]) if key else None
+    if key in (("algo",), ("env",)) or not isinstance(inside, dict) or key[-1] not in inside:
+        return len(key) > 1 and _removed(data, key[:-1])
+    del inside[key[-1]]
+    return True
+
+
+class KeyProblem(BadInput):
+    """What is wrong with one key of the file; `key` is its path, empty where the whole file is meant."""
+
+    def __init__(self, key: Key, message: str, *, hint: str, path: str | None, line: int | None) -> None:
+        super().__init__(message, hint=hint, path=path, line=line)
+        self.key = key
 
 
 class _Check:
@@ -107,7 +184,7 @@ class _Check:
         for at, text in self.given.items():
             if at[: len(key)] == key and len(key) > 0:
                 raise BadInput(f"{text}: {message}", hint=hint)
-        raise BadInput(message, path=self.draft.path, line=self._line(key), hint=hint)
+        raise KeyProblem(key, message, path=self.draft.path, line=self._line(key), hint=hint)
 
     def _line(self, key: Key) -> int | None:
         for depth in range(len(key), 0, -1):
@@ -204,6 +281,13 @@ class _Check:
         env["spaces"] = {"observation": known.observation, "action": known.action}
         if known.episode_steps is not None:
             env.setdefault("episode_steps", known.episode_steps)
+
+    def validated(self) -> Run:
+        """Return the Run; may be asked again once a key it refused is gone."""
+        self.algorithm()
+        self.hyperparams()
+        self.layers()
+        return self.run()
 
     def algorithm(self) -> None:
         algo = self.data.get("algo")
