@@ -1,0 +1,98 @@
+"""Run something under a hard memory limit: a cgroup where one can be made, else a watchdog on the tree's PSS.
+
+A cgroup kills at the byte, counts shared memory and the kernel's own, and leaves out library pages that somebody else
+read first; PSS counts those too, so the peak of both is reported and both have to be inside.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from legroom.probing.tree import descendants, tree_memory
+
+ROOTS = (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup"))
+LIMITS = {"memory.limit_in_bytes": "memory.max_usage_in_bytes", "memory.max": "memory.peak"}
+EVERY_S = 0.03
+
+
+@dataclass(frozen=True)
+class Limited:
+    """How it ended: exit code (negative: the signal), peaks in bytes, and whether the limit killed it."""
+
+    exit_code: int
+    pss_peak: int
+    cgroup_peak: int | None
+    killed_by_limit: bool
+    seconds: float
+
+
+@contextmanager
+def cgroup(limit: int) -> Iterator[Path | None]:
+    """Make a cgroup with this memory limit; None where that is not allowed."""
+    made = None
+    for root in ROOTS:
+        group = root / f"legroom-bench-{os.getpid()}"
+        try:
+            group.mkdir()
+            name = next(name for name in LIMITS if (group / name).exists())
+            (group / name).write_text(str(limit))
+            made = group
+            break
+        except (OSError, StopIteration):
+            with suppress(OSError):
+                group.rmdir()
+    try:
+        yield made
+    finally:
+        if made is not None:
+            for _ in range(50):
+                with suppress(OSError):
+                    made.rmdir()
+                    break
+                time.sleep(0.1)
+
+
+def run_limited(command: Sequence[str], limit: int, *, longest_s: float, **popen: object) -> Limited:
+    """Run the command in a session of its own, inside the limit, to its end or until it is killed."""
+    began = time.monotonic()
+    with cgroup(limit) as group:
+        into = f"echo $$ > {group}/cgroup.procs && " if group else ""
+        child = subprocess.Popen(
+            ["sh", "-c", f'{into}exec "$@"', "sh", *command],
+            start_new_session=True,
+            **popen,  # type: ignore[call-overload]
+        )
+        peak, killed = 0, False
+        try:
+            while child.poll() is None:
+                pss = tree_memory(child.pid).pss
+                peak = max(peak, pss)
+                killed = killed or (group is None and pss > limit)
+                if killed or time.monotonic() - began > longest_s:
+                    break
+                time.sleep(EVERY_S)
+        finally:
+            for pid in {child.pid, *descendants(child.pid)}:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            child.wait()
+        highest = None
+        if group is not None:
+            highest = next(int((group / name).read_text()) for name in LIMITS.values() if (group / name).exists())
+            killed = _oom_kills(group) > 0
+        return Limited(child.returncode, peak, highest, killed, time.monotonic() - began)
+
+
+def _oom_kills(group: Path) -> int:
+    for name in ("memory.oom_control", "memory.events"):
+        if (group / name).exists():
+            fields = dict(line.split() for line in (group / name).read_text().splitlines())
+            return int(fields.get("oom_kill", 0))
+    return 0

@@ -1,0 +1,39 @@
+"""`legroom explain [FILE|-]`: what a log or a traceback says ran out, and what helps."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from legroom.cli import options
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from legroom.explaining import explain_file, explain_stream
+from legroom.rendering.console import say
+from legroom.rendering.explanation import explanation_json, explanation_text
+
+
+def run(
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE|-]", help="A log or traceback; - or nothing: standard input.")
+    ] = "-",
+    json: options.Json = False,
+) -> int:
+    """What a log or traceback says ran out, how much, what most likely allocated it, and what helps.
+
+    Exit code 1: nothing in it is a failure for want of memory that legroom knows.
+
+    \b
+    legroom explain train.log
+    python train.py 2>&1 | legroom explain
+    legroom explain slurm-1234.out --json
+    """
+    if file == "-" and sys.stdin.isatty():
+        raise BadInput("there is no text to explain", hint="legroom explain FILE, or COMMAND 2>&1 | legroom explain")
+    if file != "-" and Path(file).is_dir():
+        raise BadInput("is a folder", path=file, hint="give the log in it")
+    found = explain_stream(sys.stdin.buffer) if file == "-" else explain_file(Path(file))
+    say(explanation_json(found) if json else explanation_text(found))
+    return EXIT_GOOD if found.recognised else EXIT_FINDINGS

@@ -1,0 +1,168 @@
+"""Which knobs help against what ran out, cheapest price first, each with a command to copy.
+
+The prices are those of `legroom fit`: free is bit-equal and no slower, slower is the same mathematics, and the rest
+changes what is learned. `legroom fit` finds out how far to turn them, so its command comes first in the explanation.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from legroom.explaining.causes import Cause
+from legroom.model.explanation import PRICES, Advice, Explanation, Price
+from legroom.units import GIB, MIB, format_size
+
+_GPU_KINDS = ("cuda", "cublas", "jax")
+_LIMITED_KINDS = ("container", "slurm", "ray")  # their capacity is the budget of the host
+_SPILL_ABOVE = 4 * GIB
+_FEW_ENVS = 1
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What advice depends on: the explanation so far, what allocated it, and the name of the run for commands."""
+
+    found: Explanation
+    cause: str
+    run: str
+
+    def turn(self, key: str, value: str, price: Price, say: str) -> Advice:
+        """Return the advice to set one key of the run file."""
+        return Advice(f"{key}={value}", price, say, f"legroom train {self.run} --set {key}={value}")
+
+    def size_of(self, *names: str) -> int | None:
+        """Return the size of the array's axis of that name, where there is one."""
+        return next((d.sizes[0] for d in self.found.dimensions if d.name in names), None)
+
+
+def advise(found: Explanation, cause: Cause | None, script: str | None) -> tuple[tuple[Advice, ...], str]:
+    """Return the advice, cheapest first, and the one command to start with."""
+    case = _Case(found, cause.name if cause else "", shlex.quote(script) if script else "RUN")
+    advice = sorted(_BY_KIND.get(found.kind, _host)(case), key=lambda one: PRICES.index(one.price))
+    return tuple(advice), _start(case)
+
+
+def _start(case: _Case) -> str:
+    found = case.found
+    if found.kind == "checkpoint-corrupt":
+        return f"legroom train {case.run} --out DIR --resume"
+    option, room = "", None
+    if found.kind in _GPU_KINDS and found.capacity:
+        option, room = "--vram", found.capacity - min(found.others or 0, found.capacity)
+    elif found.kind in _LIMITED_KINDS:
+        option, room = "--ram", found.capacity
+    return f"legroom fit {case.run} {option} {_round_down(room)}" if room else f"legroom fit {case.run}"
+
+
+def _host(case: _Case) -> Iterator[Advice]:
+    """Advise on RAM: the buffers first, then what the workers take."""
+    found, cause = case.found, case.cause
+    if cause in ("stack", "space", "data"):
+        yield from _not_buffers(case)
+        return
+    said_nothing = cause not in ("rollout", "flatten", "replay", "sample")
+    if said_nothing or cause in ("rollout", "flatten"):
+        yield case.turn("memory.rollout", "lean", "free", "the rollout in a fraction, bit-equal, no flatten copy")
+    if said_nothing or cause in ("replay", "sample"):
+        yield case.turn("memory.replay", "lean", "free", "the replay in a fraction, bit-equal, next_obs shared")
+    if found.kind != "host-array":
+        yield from _workers(case)
+    yield case.turn("memory.max_bytes", str(_SPILL_ABOVE), "slower", "lean storage goes to disk above 4 GiB")
+    if cause in ("rollout", "flatten"):
+        steps = max((case.size_of("n_steps") or 2048) // 8, 16)
+        yield case.turn("hyperparams.n_steps", str(steps), "changes-learning", "a shorter rollout")
+    if cause in ("replay", "sample"):
+        rows = max((case.size_of("buffer rows", "capacity") or 1_000_000) // 10, 1000)
+        yield case.turn("hyperparams.buffer_size", str(rows), "changes-learning", "a shorter replay buffer")
+    if (case.size_of("n_envs") or 2) > _FEW_ENVS:
+        yield case.turn("env.n_envs", str(_FEW_ENVS), "changes-learning", "fewer environments at once")
+
+
+def _not_buffers(case: _Case) -> Iterator[Advice]:
+    """Advise where the array is an environment's own, or data that it reads."""
+    if case.cause == "data":
+        yield case.turn("memory.shared_data", "true", "free", "one copy of read-only data for all workers")
+    yield from _workers(case)
+    yield case.turn("env.n_envs", str(_FEW_ENVS), "changes-learning", "fewer environments at once")
+
+
+def _gpu(case: _Case) -> Iterator[Advice]:
+    found = case.found
+    if found.others:
+        say = f"they hold {format_size(found.others)}: end them or use another card"
+        yield Advice("other processes", "free", say, "nvidia-smi")
+    if _fragmented(found):
+        yield case.turn("memory.expandable_segments", "true", "free", "segments can grow: no fragments")
+        yield case.turn("memory.empty_cache_every", "1", "slower", "give cached memory back after every update")
+    yield case.turn("memory.micro_batch", "16", "slower", "a minibatch in pieces, the same gradient")
+    yield case.turn("memory.activation_checkpointing", "true", "slower", "recompute activations, do not keep them")
+    if case.cause == "optimizer":
+        yield case.turn("memory.foreach", "false", "slower", "the optimizer goes tensor by tensor")
+    yield case.turn("hyperparams.batch_size", "32", "changes-learning", "a smaller minibatch")
+    yield case.turn("memory.bf16", "true", "changes-learning", "activations in half the bytes")
+
+
+def _fragmented(found: Explanation) -> bool:
+    """Say whether memory lies reserved and unused that would have been enough, or is much."""
+    idle = found.reserved_unallocated or 0
+    return 0 < min(found.requested or idle, 256 * MIB) <= idle
+
+
+def _xla(case: _Case) -> Iterator[Advice]:
+    yield case.turn("memory.xla_preallocate", "false", "free", "XLA takes what it needs, not 75 % of the card at once")
+    yield case.turn("env.n_envs", "512", "changes-learning", "fewer environments: their state is most of it")
+    yield case.turn("hyperparams.batch_size", "128", "changes-learning", "a smaller minibatch")
+
+
+def _mps(case: _Case) -> Iterator[Advice]:
+    yield case.turn("memory.micro_batch", "16", "slower", "a minibatch in pieces, the same gradient")
+    say = "the same memory, without the GPU's limit"
+    yield Advice("device=cpu", "slower", say, f"legroom train {case.run} --device cpu")
+    yield case.turn("hyperparams.batch_size", "32", "changes-learning", "a smaller minibatch")
+
+
+def _shm(case: _Case) -> Iterator[Advice]:
+    say = "a container gets 64 MiB unless it asks for more"
+    yield Advice("docker --shm-size", "free", say, "docker run --shm-size=8g IMAGE")
+    yield from _workers(case)
+    yield case.turn("env.n_envs", "4", "changes-learning", "fewer environments at once")
+
+
+def _workers(case: _Case) -> Iterator[Advice]:
+    yield case.turn("env.workers", "light", "free", "workers without torch: about 18 instead of 284 MB each")
+    yield case.turn("env.envs_per_worker", "4", "slower", "several environments share a worker process")
+
+
+def _processes(case: _Case) -> Iterator[Advice]:
+    """Advise where processes cannot be started: fork, and the page file of Windows."""
+    yield from _workers(case)
+    if case.found.kind == "fork":
+        yield case.turn("env.start_method", "forkserver", "free", "workers start from a small server process")
+    yield case.turn("env.n_envs", "4", "changes-learning", "fewer environments: fewer processes")
+
+
+def _checkpoint(case: _Case) -> Iterator[Advice]:
+    say = "go on from the last whole one; legroom's checkpoints are whole or not there"
+    yield Advice("checkpoint", "free", say, f"legroom train {case.run} --out DIR --resume")
+
+
+_BY_KIND = {
+    "cuda": _gpu,
+    "cublas": _gpu,
+    "jax": _xla,
+    "mps": _mps,
+    "shm": _shm,
+    "pagefile": _processes,
+    "fork": _processes,
+    "checkpoint-corrupt": _checkpoint,
+}  # the rest is about the host's memory
+
+
+def _round_down(nbytes: int) -> str:
+    """Return a size that can be typed and is not above the one given."""
+    tenths = nbytes * 10 // GIB
+    if tenths >= 10:
+        return f"{tenths // 10}GiB" if tenths % 10 == 0 else f"{tenths / 10:.1f}GiB"
+    return f"{max(nbytes // MIB, 1)}MiB"

@@ -1,0 +1,139 @@
+"""The way from a text to an Explanation: clean, read, choose, name, advise.
+
+A file may be of any size. Its end says what ended the run and its beginning what was started, so those are read; only
+where they say nothing is the rest gone through, from the end, in blocks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from legroom.errors import BadInput
+from legroom.explaining.advice import advise
+from legroom.explaining.causes import BY_SHAPE, cause_text, likely_cause
+from legroom.explaining.dimensions import name_dimensions, smaller
+from legroom.explaining.frames import frames_before, script_of
+from legroom.explaining.killed_texts import SIGKILL_CODES, by_signal
+from legroom.explaining.log import Log, decode
+from legroom.explaining.reading import Reading
+from legroom.explaining.registry import RECOGNISERS
+from legroom.model.explanation import Explanation
+
+HEAD_BYTES = 1 << 20
+TAIL_BYTES = 4 << 20
+MOST_BLOCKS = 10  # a few seconds; nobody's failure stands 40 MiB before the end and not in the beginning
+TOGETHER = 3000  # characters between sentences about one failure
+OVERLAP_BYTES = 1 << 16  # a message that lies across two blocks is whole in one of them
+_ALLOCATIONS = {"host-array", "host-allocator", "cuda", "cublas", "mps", "jax"}  # a frame shows what allocated
+UNKNOWN = Explanation(
+    "unknown", False, "Nothing in this text is a failure for want of memory that legroom knows."
+)  # fmt: skip
+
+
+def explain(text: str, exit_code: int | None = None) -> Explanation:
+    """Return what the text says ran out; kind `unknown` where it says nothing of the sort.
+
+    Args:
+        exit_code: how the process ended, where that is known: 137 and -9 mean killed, even without any text.
+    """
+    log = Log.of(text)
+    readings = [found for recogniser in RECOGNISERS for found in recogniser.readings(log)]
+    if exit_code in SIGKILL_CODES:
+        readings.append(by_signal(len(log.text)))
+    return _complete(log, _choose(readings)) if readings else UNKNOWN
+
+
+def explain_file(path: Path) -> Explanation:
+    """Return what a file says ran out, whatever its size.
+
+    Raises:
+        BadInput: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            found = UNKNOWN
+            for begin, end in islice(_blocks(size), MOST_BLOCKS):
+                text = _between(file, begin, end)
+                if end == size and begin > 0:
+                    text = f"{_between(file, 0, min(HEAD_BYTES, begin))}\n{text}"
+                found = explain(text)
+                if found.recognised:
+                    break
+            return found
+    except OSError as error:
+        raise BadInput(error.strerror or str(error), path=path) from None
+
+
+def explain_stream(stream: BinaryIO) -> Explanation:
+    """Return what a stream says ran out; of a long one the beginning and the end are kept."""
+    head = stream.read(HEAD_BYTES)
+    tail: deque[bytes] = deque()
+    kept = dropped = 0
+    while chunk := stream.read(1 << 16):
+        tail.append(chunk)
+        kept += len(chunk)
+        while kept > TAIL_BYTES:
+            gone = tail.popleft()
+            kept, dropped = kept - len(gone), dropped + len(gone)
+    return explain(decode(head + (b"\n" if dropped else b"") + b"".join(tail)))
+
+
+def _choose(readings: list[Reading]) -> Reading:
+    """Return the reading of who knows most, among those the last one.
+
+    One failure is often told in several sentences (`Job 7 exceeded memory limit (A > B)`, `Exceeded job memory limit`):
+    of those that stand together, the one with most numbers.
+    """
+    last = max(readings, key=lambda found: (found.rank, found.place, _numbers(found)))
+    same = [
+        found
+        for found in readings
+        if (found.rank, found.explanation.kind) == (last.rank, last.explanation.kind)
+        and last.place - found.place <= TOGETHER
+    ]
+    return max(same, key=lambda found: (_numbers(found), found.place))
+
+
+def _numbers(found: Reading) -> int:
+    said = found.explanation
+    return sum(v is not None for v in (said.requested, said.capacity, said.free, said.allocated, said.shape))
+
+
+def _complete(log: Log, found: Reading) -> Explanation:
+    """Return the explanation of a reading with its cause, dimensions and advice."""
+    frames = frames_before(log, found.place)
+    said = found.explanation
+    cause, frame = likely_cause(frames) if said.kind in _ALLOCATIONS else (None, None)
+    dimensions = name_dimensions(said.shape, cause.layout if cause else None)
+    if cause is None and dimensions:
+        cause = BY_SHAPE.get(dimensions[0].name)
+    less = smaller(dimensions, said.dtype)
+    said = replace(
+        said,
+        cause=cause_text(cause, frame, frames) if said.kind in _ALLOCATIONS else "",
+        dimensions=dimensions,
+        notes=(*said.notes, less) if less else said.notes,
+    )
+    advice, command = advise(said, cause, script_of(log, found.place, frames))
+    return replace(said, advice=advice, command=command)
+
+
+def _blocks(size: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a file in the order in which they are worth reading."""
+    end = size
+    while end > 0:
+        begin = max(end - TAIL_BYTES, 0)
+        yield begin, end
+        end = 0 if begin == 0 else begin + OVERLAP_BYTES
+
+
+def _between(file: BinaryIO, begin: int, end: int) -> str:
+    file.seek(begin)
+    return decode(file.read(end - begin))

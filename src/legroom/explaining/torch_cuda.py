@@ -1,0 +1,201 @@
+"""Device memory as PyTorch reports it, in every wording since 1.0, and as other GPU libraries do.
+
+    1.0–1.3   (GPU 0; A total capacity; B already allocated; C free; D cached)        D = held and not in use
+    1.4–1.8   (… ; D reserved in total by PyTorch)                                    D = held, in use or not
+    1.9–2.0   the same, `If reserved memory is >> allocated memory try max_split_size_mb`; `E allowed;` under a fraction
+    2.1       GPU 0 has a total capacty of A of which C is free. … Of the allocated memory B is allocated by PyTorch
+    2.2 on    the same, spelt right; other processes; private pools; expandable_segments
+    cudaMallocAsync   Allocation on device 0 would exceed allowed memory. … Currently allocated : B Requested : R …
+
+ROCm says HIP, Intel XPU, Ascend NPU for CUDA, in the same sentences.
+"""
+
+from __future__ import annotations
+
+import re
+
+from legroom.explaining.jax_texts import XLA
+from legroom.explaining.log import Log
+from legroom.explaining.reading import Rank, Reading, Recogniser, reading
+from legroom.explaining.sizes import SIZE, first_size, to_bytes
+from legroom.units import format_size
+
+_DEVICES = ("CUDA", "HIP", "XPU", "NPU", "MUSA", "MLU", "HPU", "PrivateUse1", "OpenCL")
+_DEVICE = rf"(?:{'|'.join(_DEVICES)})"
+_HEAD = re.compile(rf"({_DEVICE}) out of memory", re.IGNORECASE)
+_TRIED = re.compile(rf"[Tt]ried to allocate {SIZE}")
+_OTHERS = re.compile(rf"Process (\d+) has {SIZE} memory in use")
+_RAISED = re.compile(r"(?:Error|Exception|error|ERROR|failed|FAILED|!)[^\n]{0,80}$")
+_CUPY = re.compile(
+    rf"out of memory allocating {SIZE} \(allocated so far: {SIZE}(?:, limit set to: {SIZE})?", re.IGNORECASE
+)
+_NO_ROOM = "GPU memory ran out"
+
+
+def _out_of_memory(log: Log, place: int) -> Reading | None:
+    message = log.message(place)
+    head = _HEAD.match(message)
+    if head is None:
+        return None
+    again = _HEAD.search(message, head.end())
+    message = message[: again.start()] if again else message
+    tried = _TRIED.search(message[:200])
+    if tried is None:
+        return _without_numbers(log, place, head[1])
+    requested = to_bytes(tried[1])
+    capacity = first_size(rf"(?:total capaci?ty of {SIZE})", message) or first_size(rf"{SIZE} total capacity", message)
+    free = _first(message, rf"of which {SIZE} is free", rf"{SIZE} free")
+    allocated = _first(message, rf"{SIZE} is allocated by PyTorch", rf"{SIZE} already allocated")
+    idle = _first(message, rf"{SIZE} is reserved by PyTorch but unallocated", rf"{SIZE} cached")
+    reserved = first_size(rf"{SIZE} reserved in total", message)
+    if idle is None and reserved is not None and allocated is not None:
+        idle = max(reserved - allocated, 0)  # both are rounded, so the difference can come out below nothing
+    return reading(
+        place, Rank.REFUSED, "cuda", _summary(head[1], requested, capacity),
+        requested=requested, capacity=capacity, free=free, allocated=allocated, reserved_unallocated=idle,
+        others=_held_by_others(message, (allocated or 0) + (idle or 0)),
+        notes=tuple(_notes(message, requested, capacity, free, allocated, idle)),
+    )  # fmt: skip
+
+
+def _notes(
+    message: str, requested: int | None, capacity: int | None, free: int | None, allocated: int | None, idle: int | None
+) -> list[str]:
+    notes = []
+    own = first_size(rf"this process has {SIZE} memory in use", message)
+    if own is not None and allocated is not None and idle is not None and own - allocated - idle > 64 << 20:
+        notes.append(f"{format_size(own - allocated - idle)} of this process is CUDA itself and other libraries")
+    if pools := first_size(rf"with {SIZE} allocated in private pools", message):
+        notes.append(f"{format_size(pools)} is in private pools (CUDA graphs)")
+    if allowed := first_size(rf"{SIZE} allowed;", message):
+        notes.append(f"the process may use {format_size(allowed)} only (a memory fraction was set)")
+    if idle and requested and idle >= requested:
+        notes.append(f"fragmented: {format_size(idle)} is reserved and unused, in pieces too small for this")
+    if free and requested and free >= requested:
+        notes.append("more was free than was asked: another process, a quota or fragments took it")
+    if allocated and capacity and allocated > capacity:
+        notes.append("more is allocated than the card has: the Windows driver has spilled into RAM")
+    return notes
+
+
+def _held_by_others(message: str, own: int) -> int | None:
+    """Return what other processes hold.
+
+    Inside a container PyTorch cannot tell its own process from others and lists it among them: where it names none as
+    its own, it is the smallest of those that hold at least what PyTorch has.
+    """
+    sizes = sorted(to_bytes(match[2]) or 0 for match in _OTHERS.finditer(message))
+    if "this process has" not in message and (large := [size for size in sizes if size >= 0.99 * own]):
+        sizes.remove(large[0])
+    return sum(sizes) or None
+
+
+def _without_numbers(log: Log, place: int, device: str) -> Reading | None:
+    """Return a reading where something was raised, not where a sentence merely mentions it."""
+    start = log.text.rfind("\n", 0, place) + 1
+    before, after = log.text[max(start, place - 160) : place], log.text[place : place + 60].split("\n")[0]
+    if before.strip() and not _RAISED.search(before):
+        return None
+    if not before.strip() and not re.match(rf"{_DEVICE} out of memory[.!]?\s*$", after, re.IGNORECASE):
+        return None
+    return reading(place, Rank.SAID, "cuda", f"{_NO_ROOM} ({device.upper()}); how much was asked is not said.")
+
+
+def _async_allocator(log: Log, place: int) -> Reading | None:
+    message = log.message(place, length=900)
+    if "would exceed allowed memory" not in message:
+        return None
+    requested = first_size(rf"Requested\s*:\s*{SIZE}", message)
+    capacity = first_size(rf"Device limit\s*:\s*{SIZE}", message)
+    return reading(
+        place, Rank.REFUSED if requested else Rank.SAID, "cuda", _summary("CUDA", requested, capacity),
+        requested=requested, capacity=capacity,
+        free=first_size(rf"Free \(according to CUDA\)\s*:\s*{SIZE}", message),
+        allocated=first_size(rf"Currently allocated\s*:\s*{SIZE}", message),
+    )  # fmt: skip
+
+
+def _runtime_error(log: Log, place: int) -> Reading | None:
+    """Read what the CUDA runtime, driver and other libraries say without PyTorch's allocator."""
+    line = log.line(place)
+    if XLA.search(line) or "failed to allocate" in line:
+        return None  # the JAX family reads those, with their sizes
+    return reading(
+        place, Rank.SAID, "cuda",
+        f"{_NO_ROOM}: CUDA itself refused, outside PyTorch's allocator; the text does not say how much was asked.",
+        notes=("often the card was full before this process began: look at nvidia-smi",),
+    )  # fmt: skip
+
+
+def _cublas(log: Log, place: int) -> Reading | None:
+    certain = "alloc_failed" in log.low[place : place + 40]
+    return reading(
+        place, Rank.REFUSED if certain else Rank.SAID, "cublas",
+        f"{_NO_ROOM} while cuBLAS made its handle or workspace (8 to 32 MiB outside PyTorch's tensors)."
+        if certain
+        else "cuBLAS could not start: most often because GPU memory is full, sometimes a driver or library mismatch.",
+        certain=certain,
+    )  # fmt: skip
+
+
+def _cudnn(log: Log, place: int) -> Reading | None:
+    certain = "alloc_failed" in log.low[place : place + 40]
+    return reading(
+        place, Rank.SAID, "cuda",
+        f"{_NO_ROOM} while cuDNN asked for the workspace of a convolution."
+        if certain
+        else "cuDNN refused an operation: often because GPU memory is full, sometimes an unsupported tensor.",
+        certain=certain,
+    )  # fmt: skip
+
+
+def _cupy(log: Log, place: int) -> Reading | None:
+    message = log.message(place, length=400)
+    match = _CUPY.match(message)
+    if match is None:
+        return None
+    requested, limit = to_bytes(match[1]), to_bytes(match[3]) if match[3] else None
+    return reading(
+        place, Rank.REFUSED, "cuda", _summary("CUDA", requested, limit),
+        requested=requested, allocated=to_bytes(match[2]), capacity=limit,
+    )  # fmt: skip
+
+
+def _simulator(log: Log, place: int) -> Reading | None:
+    """Read PhysX (Isaac) and Warp, which take device memory beside PyTorch."""
+    requested = first_size(rf"allocate (?:memory )?{SIZE}", log.message(place, length=200))
+    return reading(
+        place, Rank.REFUSED if requested else Rank.SAID, "cuda",
+        "GPU memory ran out: the simulator asked for device memory of its own, beside PyTorch's.", requested=requested,
+    )  # fmt: skip
+
+
+def _summary(device: str, requested: int | None, capacity: int | None) -> str:
+    asked = f": {format_size(requested)} more was asked for" if requested else ""
+    card = f" on a card of {format_size(capacity)}" if capacity else ""
+    name = "" if device.upper() == "CUDA" else f" ({device.upper()})"
+    return f"{_NO_ROOM}{name}{asked}{card}."
+
+
+def _first(text: str, *patterns: str) -> int | None:
+    return next((size for pattern in patterns if (size := first_size(pattern, text)) is not None), None)
+
+
+RECOGNISERS = (
+    Recogniser("torch device memory", tuple(f"{name.lower()} out of memory" for name in _DEVICES), _out_of_memory),
+    Recogniser("torch cudaMallocAsync", ("allocation on device",), _async_allocator),
+    Recogniser(
+        "CUDA runtime",
+        ("cuda error: out of memory", "hip error: out of memory", "cudaerrormemoryallocation", "hiperroroutofmemory",
+         "cuda runtime error (2)", "cuda_error_out_of_memory", "cumemalloc failed: out of memory",
+         "error_out_of_device_memory", "cuda error 2: out of memory", "gym cuda error: out of memory"),
+        _runtime_error,
+    ),
+    Recogniser("cuBLAS", ("cublas_status_alloc_failed", "cublas_status_not_initialized", "hipblas_status_alloc_failed",
+                          "rocblas_status_memory_error"), _cublas),
+    Recogniser("cuDNN", ("cudnn_status_alloc_failed", "cudnn_status_not_supported", "cudnn_status_internal_error",
+                         "unable to find a valid cudnn algorithm", "miopenstatusallocfailed"), _cudnn),
+    Recogniser("cupy", ("out of memory allocating",), _cupy),
+    Recogniser("GPU simulator", ("pxgcudadevicememoryallocator", "failed to allocate memory on device 'cuda",
+                                 "warp error: failed to allocate"), _simulator),
+)  # fmt: skip

@@ -1,0 +1,72 @@
+"""An explanation for a person (what ran out, how much, what allocated it, what helps) and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from legroom.model.explanation import Explanation
+from legroom.rendering.layout import Part, Styled, Table
+from legroom.units import format_size
+
+JSON_VERSION = 1
+MOST_ADVICE = 5
+_FACTS = (
+    ("asked", "requested"), ("capacity", "capacity"), ("free", "free"), ("in use", "allocated"),
+    ("reserved but unused", "reserved_unallocated"), ("other processes", "others"),
+)  # fmt: skip
+_PRICE_STYLE = {"free": "green", "slower": "yellow", "changes-learning": "red"}
+
+
+def explanation_json(found: Explanation) -> str:
+    document = {
+        "legroom": JSON_VERSION,
+        "kind": found.kind,
+        "requested": found.requested,
+        "capacity": found.capacity,
+        "free": found.free,
+        "allocated": found.allocated,
+        "reserved_unallocated": found.reserved_unallocated,
+        "shape": list(found.shape) if found.shape is not None else None,
+        "dtype": found.dtype,
+        "certain": found.certain,
+        "others": found.others,
+        "summary": found.summary,
+        "cause": found.cause or None,
+        "dimensions": [{"name": d.name, "sizes": list(d.sizes)} for d in found.dimensions],
+        "notes": list(found.notes),
+        "command": found.command or None,
+        "advice": [one.as_json() for one in found.advice],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def explanation_text(found: Explanation) -> Iterator[Part]:
+    """Yield the page: at most about twenty lines of 80 columns."""
+    yield Styled(found.summary, "bold" if found.certain else "yellow")
+    if not found.recognised:
+        yield "If it is one, the text around the first error says more than the end: give the whole log."
+        return
+    facts = [f"{name} {format_size(size)}" for name, key in _FACTS if (size := getattr(found, key)) is not None]
+    if facts and len(facts) + (found.requested is None) > 1:  # the summary has said what was asked
+        yield ", ".join(facts)
+    if found.dimensions:
+        yield f"array: {' × '.join(map(str, found.dimensions))}, {found.dtype or 'unknown type'}"
+    elif found.shape:
+        yield f"array: shape ({', '.join(map(str, found.shape))}), {found.dtype or 'unknown type'}"
+    if found.cause:
+        yield f"most likely: {found.cause}"
+    yield from found.notes
+    if found.advice:
+        yield ""
+        yield _advice_table(found)
+    if found.command:
+        yield ""
+        yield Styled(f"start with: {found.command}", "bold")
+
+
+def _advice_table(found: Explanation) -> Table:
+    table = Table(["price", "what to turn", "what it does"], "llw")
+    for one in found.advice[:MOST_ADVICE]:
+        table.add(Styled(one.price, _PRICE_STYLE[one.price]), one.knob, one.say)
+    return table
