@@ -27,8 +27,16 @@ ALLOWED = {
     "workloads": {"api", "probing.cache"},
     "api": {"predicting"},
     "cli": {
-        "reading", "probing", "predicting", "fitting", "checking", "explaining", "rendering", "workloads", "training",
-    },  # fmt: skip
+        "reading",
+        "probing",
+        "predicting",
+        "fitting",
+        "checking",
+        "explaining",
+        "rendering",
+        "workloads",
+        "training",
+    },
 }
 HEAVY = {
     "torch",

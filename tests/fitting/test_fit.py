@@ -1,4 +1,4 @@
-"""What somebody notices whose run does not fit: that the plan holds, turns little, and says truthfully when nothing does."""
+"""What people notice whose run does not fit: the plan holds, turns little, and tells the truth when nothing does."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import random
 
 import pytest
-
 from random_runs import random_budget, random_run
+
 from legroom.errors import BadInput
 from legroom.fitting.grow import grown
 from legroom.fitting.knobs import KNOBS
@@ -89,7 +89,7 @@ def test_no_turned_knob_could_stay_where_it_was(seed: int) -> None:
 
 @pytest.mark.parametrize("name", run_names())
 def test_named_runs_are_fitted_in_order_of_price(name: str) -> None:
-    plan, predictor = planned(read(name), Budget(3 * GIB, None))
+    plan, _predictor = planned(read(name), Budget(3 * GIB, None))
     assert plan.fits
     turns = [turn for turn in plan.turns if turn.name != "hyperparams.num_minibatches"]  # brax's own rule, mended first
     prices = [PRICES.index(turn.price) for turn in turns]

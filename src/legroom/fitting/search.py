@@ -141,11 +141,17 @@ class _Search:
 
     def loosened(self, run: Run, steps: list[Step]) -> list[Step]:
         """Return the steps with each taken back as far as the others allow, the dearest first."""
+        while (looser := self._loosened_once(run, steps)) != steps:  # room that one gives back may free another
+            steps = looser
+        return steps
+
+    def _loosened_once(self, run: Run, steps: list[Step]) -> list[Step]:
         kept = list(steps)
         for step in sorted(steps, key=lambda each: PRICES.index(each.price), reverse=True):
             at = kept.index(step)
             others = [*kept[:at], *kept[at + 1 :]]
             without = _replayed(run, others)
+            self.predictor.prepare([without])
             if self.fits(without) and not breaks_rules(without):
                 kept = others
                 continue

@@ -49,7 +49,7 @@ def read(target: str, *, overrides: Overrides = (), like: str | None = None) -> 
     Raises:
         BadInput: there is no such run, the file holds several, or something in it cannot be.
     """
-    shipped = _shipped(target, single=True)
+    shipped = shipped_drafts(target, single=True)
     if shipped and not overrides and like is None:
         return _trusted(shipped[0])
     drafts = shipped or _from_target(target, overrides)
@@ -57,7 +57,7 @@ def read(target: str, *, overrides: Overrides = (), like: str | None = None) -> 
         names = ", ".join(draft.name for draft in drafts[:6]) + (", ..." if len(drafts) > 6 else "")
         first = drafts[0].name
         raise BadInput(f"holds {len(drafts)} runs: {names}", path=target, hint=f"name one: {target}:{first}")
-    return _checked(_based(drafts[0], like), overrides)
+    return _checked(laid_over(drafts[0], like), overrides)
 
 
 def read_all(target: str, *, overrides: Overrides = (), like: str | None = None) -> list[Run]:
@@ -66,10 +66,10 @@ def read_all(target: str, *, overrides: Overrides = (), like: str | None = None)
     Raises:
         BadInput: there is no such run, or something in one of them cannot be.
     """
-    shipped = _shipped(target, single=False)
+    shipped = shipped_drafts(target, single=False)
     if shipped and not overrides and like is None:
         return [_trusted(draft) for draft in shipped]
-    return [_checked(_based(draft, like), overrides) for draft in shipped or _from_target(target, overrides)]
+    return [_checked(laid_over(draft, like), overrides) for draft in shipped or _from_target(target, overrides)]
 
 
 def read_loosely(target: str, *, overrides: Overrides = (), like: str | None = None) -> Any:
@@ -110,9 +110,9 @@ def _checked(draft: Draft, overrides: Overrides) -> Run:
     return run
 
 
-def _shipped(target: str, *, single: bool) -> list[Draft]:
+def shipped_drafts(target: str, *, single: bool) -> list[Draft]:
     """Return the drafts of a named run or workload; none when `target` is a file or no such run."""
-    if _split(target)[0] is not None:
+    if split_target(target)[0] is not None:
         return []
     workload, _, run = target.partition(":")
     found = find_workload(workload)
@@ -128,13 +128,13 @@ def _trusted(draft: Draft) -> Run:
 
 
 def _from_target(target: str, overrides: Overrides) -> list[Draft]:
-    file, entry = _split(target)
+    file, entry = split_target(target)
     if file is None:
-        raise _no_such_run(target)
+        raise no_such_run(target)
     return _from_file(file, entry, overrides)
 
 
-def _split(target: str) -> tuple[str | None, str | None]:
+def split_target(target: str) -> tuple[str | None, str | None]:
     """Return the existing file that `target` starts with, and the entry after the colon."""
     if is_file(target):
         return target, None
@@ -166,12 +166,12 @@ def _from_file(path: str, entry: str | None, overrides: Overrides) -> list[Draft
     if not set(data) & {"algo", "backend", "legroom", "hyperparams"}:
         brax: Any = _load("brax")
         if brax.is_brax(data):
-            return _without_entry(brax.drafts(data, lines, path), entry, path)
+            return only_entry(brax.drafts(data, lines, path), entry, path)
         zoo: Any = _load("zoo")
         if zoo.is_zoo(data) or zoo.is_saved(data):
             found: list[Draft] = zoo.drafts(data, lines, path, entry=entry, algo=algo)
             return found
-    return _without_entry(native.drafts(data, lines, path), entry, path)
+    return only_entry(native.drafts(data, lines, path), entry, path)
 
 
 def _from_python(text: str, path: str, entry: str | None, algo: str | None) -> list[Draft]:
@@ -184,10 +184,10 @@ def _from_python(text: str, path: str, entry: str | None, algo: str | None) -> l
             in_zoo: list[Draft] = _load("zoo").drafts(entries, {}, path, entry=entry, algo=algo)
             return in_zoo
         found = constants.drafts(text, path)
-    return _without_entry(found, entry, path)
+    return only_entry(found, entry, path)
 
 
-def _without_entry(drafts: list[Draft], entry: str | None, path: str) -> list[Draft]:
+def only_entry(drafts: list[Draft], entry: str | None, path: str) -> list[Draft]:
     """Return the drafts, or the one that `entry` names where a file holds several."""
     if entry is None:
         return drafts
@@ -198,11 +198,11 @@ def _without_entry(drafts: list[Draft], entry: str | None, path: str) -> list[Dr
     raise BadInput(f"no entry {entry!r}", path=path, hint=hint)
 
 
-def _based(draft: Draft, like: str | None) -> Draft:
+def laid_over(draft: Draft, like: str | None) -> Draft:
     """Return the draft on top of the run that `like` names."""
     if like is None:
         return draft
-    bases = _shipped(like, single=True) or _from_target(like, ())
+    bases = shipped_drafts(like, single=True) or _from_target(like, ())
     base = _checked(bases[0], ()).model_dump(exclude_defaults=True)
     for key in ("name", "description", "recommended_for", "source"):
         base.pop(key, None)
@@ -213,7 +213,7 @@ def _based(draft: Draft, like: str | None) -> Draft:
     return draft
 
 
-def _no_such_run(target: str) -> BadInput:
+def no_such_run(target: str) -> BadInput:
     """Return the error for a target that is neither file nor named run, with the nearest name of that kind."""
     head, _, run = target.partition(":")
     if is_directory(target):

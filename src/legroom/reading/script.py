@@ -543,7 +543,9 @@ class _Reader:
         if isinstance(owner, Model):
             if name == "learn":
                 steps = args[0] if args else kwargs.get("total_timesteps")
-                if isinstance(steps, int | float) and not isinstance(steps, bool):
+                if kwargs.get("reset_num_timesteps") is False:  # one call of several, as a rule in a loop
+                    owner.draft.data.pop("total_timesteps", None)
+                elif isinstance(steps, int | float) and not isinstance(steps, bool):
                     owner.draft.put(("total_timesteps",), steps, unknown.line)
             if name == "set_env" and args:
                 owner.env = args[0]

@@ -1,0 +1,167 @@
+"""check(paths) -> list[Checked]: reads each subject once, lets every rule look at it, and sorts what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from legroom.checking.fine import fine
+from legroom.checking.fixing import Fix
+from legroom.checking.ignoring import read_ignored
+from legroom.checking.reading_subject import read_subject
+from legroom.checking.rule import Rule
+from legroom.checking.rules import RULES
+from legroom.checking.subject import Subject
+from legroom.checking.totals import totals
+from legroom.checking.walking import Target, targets
+from legroom.errors import BadInput
+from legroom.model.checked import Checked
+from legroom.model.finding import Finding
+from legroom.model.machine import Machine
+from legroom.model.verdict import Budget
+from legroom.predicting.predict import DeviceName
+from legroom.reading.loosely import expanded
+from legroom.reading.naming import did_you_mean
+
+_ORDER = ("error", "warning", "info")
+MOST_FINE = 3  # runs of a file whose good sides are told; a zoo file has a hundred
+
+
+def check(
+    paths: Sequence[str],
+    *,
+    machine: Machine,
+    budget: Budget,
+    select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    like: str | None = None,
+    overrides: Sequence[tuple[str, str]] = (),
+    device: DeviceName | None = None,
+) -> list[Checked]:
+    """Return what there is to say about each file, those of folders included.
+
+    Args:
+        select, ignore: codes, their beginnings (LR0) or names of rules.
+        like, overrides: what the files do not say, and what is to be assumed instead of what they say.
+
+    Raises:
+        BadInput: a rule is not known, or a named path cannot be read or is nothing of a training.
+    """
+    rules = chosen_rules(select, ignore)
+    found = []
+    named = [name for path in paths for name in expanded(path)]
+    for target in targets(named):
+        try:
+            subject = read_subject(
+                target.name, machine=machine, budget=budget, like=like, overrides=overrides, device=device
+            )
+        except BadInput as error:
+            if not target.found and not _is_other_python(error):
+                raise
+            found += _skipped(target, error)
+            continue
+        if target.found and subject.path.endswith((".yml", ".yaml")) and not subject.runs and not subject.loose:
+            continue  # a folder holds YAML of all kinds
+        found.append(look_at(subject, rules))
+    return found
+
+
+def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:
+    """Return what the rules find in one subject, in the order of its gravity, and what is fine."""
+    ignored = read_ignored(subject.text, python=subject.path.endswith(".py"))
+    several = len(subject.runs) + len(subject.loose) > 1
+    findings: list[Finding] = []
+    fixes: list[Fix] = []
+    seen: set[tuple[str, int | None, str]] = set()
+    said: dict[tuple[str, int | None], int] = {}  # the name of a rule and a line -> which rule said it
+    left_out = 0
+    for number, rule in enumerate(rules):
+        for each in rule.look(subject):
+            finding = rule.finding(each, subject.path)
+            if (finding.code, finding.line, finding.message) in seen:
+                continue  # entries that share their settings by a YAML anchor
+            if said.setdefault((finding.name, finding.line), number) != number:
+                continue  # a run and the call it was read from, each with a rule of that name
+            seen.add((finding.code, finding.line, finding.message))
+            if ignored.covers(finding):
+                left_out += 1
+                continue
+            if several and each.run:
+                finding = replace(finding, message=f"{each.run}: {finding.message}")
+            findings.append(finding)
+            if each.fix is not None:
+                fixes.append(each.fix)
+    findings.sort(key=lambda f: (_ORDER.index(f.severity), f.line or 0, f.code))
+    good = [s for one in subject.runs[:MOST_FINE] for s in fine(subject, one)] if len(subject.runs) <= MOST_FINE else []
+    for one in subject.loose[:1]:
+        good += fine(subject, one, algo_known=False)
+    return Checked(
+        path=subject.path,
+        kind=subject.kind,
+        subject=subject,
+        findings=tuple(findings),
+        fine=tuple(dict.fromkeys(good)),
+        totals=tuple(totals(subject, one) for one in subject.runs),
+        ignored=left_out,
+        fixes=tuple(fixes),
+        note=_note(subject),
+    )
+
+
+def _note(subject: Subject) -> str:
+    if subject.kind == "constants" and not subject.runs:
+        return "its constants do not say the algorithm; --like RUN, such as --like gameboy:default, checks more"
+    return ""
+
+
+def chosen_rules(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tuple[Rule, ...]:
+    """Return the rules that the options leave.
+
+    Raises:
+        BadInput: no rule has such a code or name.
+    """
+    wanted, unwanted = [_matching(text) for text in select], [_matching(text) for text in ignore]
+    codes = {code for match in wanted for code in match} or {rule.code for rule in RULES}
+    codes -= {code for match in unwanted for code in match}
+    return tuple(rule for rule in RULES if rule.code in codes)
+
+
+def find_rule(text: str) -> Rule:
+    """Return the rule of that code or name.
+
+    Raises:
+        BadInput: there is none.
+    """
+    for rule in RULES:
+        if text.upper() == rule.code or text.lower() == rule.name:
+            return rule
+    raise _no_such_rule(text)
+
+
+def _matching(text: str) -> set[str]:
+    found = {r.code for r in RULES if r.code.startswith(text.upper()) or r.name == text.lower()} if text else set()
+    if not found:
+        raise _no_such_rule(text)
+    return found
+
+
+def _no_such_rule(text: str) -> BadInput:
+    names = [*(rule.name for rule in RULES), *(rule.code for rule in RULES)]
+    return BadInput(f"no rule {text!r}", hint=did_you_mean(text, names, "'legroom check --list'"))
+
+
+def _is_other_python(error: BadInput) -> bool:
+    """Return whether the file is sound Python that has nothing to do with a training."""
+    return str(error.path).endswith(".py") and error.message.startswith("holds no training")
+
+
+def _skipped(target: Target, error: BadInput) -> list[Checked]:
+    """Return a note on a Python file of a folder that is broken; what is merely something else is passed over.
+
+    Unless it was named: then it is said that there is nothing to say.
+    """
+    if not target.found:
+        return [Checked(target.name, "skipped", note="nothing of a training in it")]
+    if target.name.endswith(".py") and error.message.startswith("not valid Python"):
+        return [Checked(target.name, "skipped", note=str(error))]
+    return []

@@ -1,0 +1,60 @@
+"""How rules about runs look: run by run, only where what they need is known, and in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from legroom.checking.rule import Found
+from legroom.checking.subject import Key, Subject, SubjectRun
+from legroom.errors import BadInput
+from legroom.units import GIB, format_size
+
+N_ENVS: Key = ("env", "n_envs")
+N_STEPS: Key = ("hyperparams", "n_steps")
+BATCH_SIZE: Key = ("hyperparams", "batch_size")
+ROLLOUT = (N_ENVS, N_STEPS)
+TOTAL: Key = ("total_timesteps",)
+
+LookAtRun = Callable[[Subject, SubjectRun], Iterable[Found]]
+
+
+def per_run(look: LookAtRun, *, needs: Iterable[Key] = (), loose: bool = False) -> Callable[[Subject], Iterator[Found]]:
+    """Return a rule's `look` that goes through the runs of a subject.
+
+    Args:
+        needs: keys the rule cannot do without; a run of which one is not known is passed over.
+        loose: look also at runs of which nobody says the algorithm.
+    """
+    needed = tuple(needs)
+
+    def look_at_all(subject: Subject) -> Iterator[Found]:
+        for one in (*subject.runs, *(subject.loose if loose else ())):
+            if not all(one.knows(*key) for key in needed):
+                continue
+            try:
+                found = list(look(subject, one))
+            except BadInput:  # the spaces are not known, and this rule wanted them
+                continue
+            yield from (replace(each, run=one.run.name) for each in found if each.line is not None or one.base is None)
+
+    return look_at_all
+
+
+def callbacks_are_its_own(subject: Subject) -> bool:
+    """Return whether callbacks of the file are its run's for certain; among several models, nobody knows whose."""
+    return subject.kind != "script" or len(subject.runs) == 1
+
+
+def size(nbytes: float) -> str:
+    """Return a size with two decimals of GiB where they tell sizes of one machine apart: `4.22 GiB`."""
+    return f"{nbytes / GIB:.2f} GiB" if GIB <= nbytes < 100 * GIB else format_size(nbytes)
+
+
+def lean_way(subject: Subject, one: SubjectRun, buffer: str) -> str:
+    """Return how such a file gets lean storage: `memory: {rollout: lean}`, or `legroom.lean(PPO, ...)` in Python."""
+    return f"memory: {{{buffer}: lean}}" if subject.kind == "run" else f"legroom.lean({one.run.algo}, ...)"
+
+
+def plural(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

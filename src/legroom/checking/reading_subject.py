@@ -1,0 +1,109 @@
+"""From a path to a Subject: its runs read loosely, their footprints by arithmetic, its syntax where it is Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from legroom.checking import script as scripts
+from legroom.checking.pins import NAME, pinned_sb3
+from legroom.checking.subject import Key, Subject, SubjectRun
+from legroom.errors import BadInput
+from legroom.model.machine import Machine
+from legroom.model.run import Run
+from legroom.model.verdict import Budget
+from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
+from legroom.reading import read_loosely
+from legroom.reading.loosely import Loose
+from legroom.reading.validating import HARMLESS, HARMLESS_PARTS, LooseRun
+
+
+def read_subject(
+    target: str,
+    *,
+    machine: Machine,
+    budget: Budget,
+    like: str | None = None,
+    overrides: Sequence[tuple[str, str]] = (),
+    device: DeviceName | None = None,
+) -> Subject:
+    """Return the subject that `target`, a file or a named run, is.
+
+    Raises:
+        BadInput: it cannot be read, or nothing in it is of a training.
+    """
+    loose: Loose = read_loosely(target, overrides=overrides, like=like)
+    pin = pinned_sb3(loose.path)
+    versions = machine.versions if pin is None else {**machine.versions, NAME: pin[0]}
+    assumed = replace(machine, versions=versions)
+    problems = list(loose.problems)
+    known: list[SubjectRun] = []
+    guessed: list[SubjectRun] = []
+    for each in loose.runs:
+        if each.run is None or not each.algo_known:
+            problems += each.problems if each.algo_known else ()
+        if each.run is None:
+            continue
+        one = _subject_run(each, each.run, loose.kind, assumed, budget, device)
+        if each.algo_known:
+            known.append(one)
+        elif _looks_like_ppo(one):
+            guessed.append(one)
+    return Subject(
+        path=loose.path,
+        text=loose.text,
+        kind=loose.kind,
+        machine=machine,
+        budget=budget,
+        runs=tuple(known),
+        script=_script(loose),
+        loose=tuple(guessed),
+        problems=tuple(problems),
+        versions=versions,
+    )
+
+
+def _subject_run(
+    loose: LooseRun, run: Run, kind: str, machine: Machine, budget: Budget, device: DeviceName | None
+) -> SubjectRun:
+    lines = {_words(key): line for key, line in loose.lines.items()}
+    unknown = frozenset(_words(key) for key in loose.unknown)
+    if kind != "run":  # only run files have mappings around their keys; elsewhere those are the reader's own
+        lines = {key: line for key, line in lines.items() if not any(k[:-1] == key for k in lines)}
+    one = SubjectRun(run, lines, unknown, problems=loose.problems if loose.algo_known else (), base=loose.base)
+    if not loose.algo_known or any(_matters(key) for key in loose.unknown):
+        return one
+    where = device or _device(run, machine, budget)
+    try:
+        run, evidence = gather(run, machine, mode="arithmetic", device=where)
+        return replace(one, footprint=add_up(run, evidence), evidence=evidence)
+    except BadInput:  # the spaces are not known, or the backend cannot be predicted
+        return one
+
+
+def _looks_like_ppo(one: SubjectRun) -> bool:
+    """Return whether constants without an algorithm have all that minibatches of a rollout are made of."""
+    needed: tuple[Key, ...] = (("env", "n_envs"), ("hyperparams", "n_steps"), ("hyperparams", "batch_size"))
+    return all(one.gives(*key) and one.knows(*key) for key in (*needed, ("hyperparams", "n_epochs")))
+
+
+def _device(run: Run, machine: Machine, budget: Budget) -> DeviceName:
+    """Return where the run would train: a GPU budget alone means cuda."""
+    if run.device == "auto" and budget.vram is not None:
+        return "cuda"
+    return choose_device(run, machine)
+
+
+def _matters(key: tuple[Any, ...]) -> bool:
+    """Return whether memory depends on the key, so that a default in its place would make the footprint wrong."""
+    return key[-1] not in HARMLESS and key[:2] not in HARMLESS_PARTS
+
+
+def _words(key: tuple[Any, ...]) -> Key:
+    return tuple(str(part) for part in key)
+
+
+def _script(loose: Loose) -> Any:
+    read = getattr(scripts, "read_script", None)
+    return read(loose.text, loose.path) if read is not None and loose.path.endswith(".py") else None

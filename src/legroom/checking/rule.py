@@ -1,0 +1,63 @@
+"""A Rule: one thing worth knowing about a run or a script, with what, why, an example and the way out.
+
+A rule's file says everything about it: the page of the documentation is made from its texts, and its `look` is the
+whole of its logic. A rule that cannot be sure stays silent: a false alarm is a defect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from legroom.model.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from legroom.checking.fixing import Fix
+    from legroom.checking.subject import Subject
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a rule saw; the rule's code, name and the file are added by whoever asked it.
+
+    Args:
+        line: 1-based line in the subject's file; None where it is about the file as a whole.
+        severity: instead of the rule's own, where this case is less (or more) grave.
+        fix: the mechanical change, where there is one that is certainly right.
+        run: the name of the run it is about; shown where the file holds several.
+    """
+
+    message: str
+    hint: str = ""
+    line: int | None = None
+    severity: Severity | None = None
+    fix: Fix | None = None
+    run: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule; `what`, `why`, `example` and `remedy` are for people, `look` does the work.
+
+    Args:
+        code: LR and three digits, never reused.
+        name: a kebab-case slug.
+        example: source that the rule finds, as short as it can be.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    what: str
+    why: str
+    example: str
+    remedy: str
+    look: Callable[[Subject], Iterable[Found]]
+
+    def finding(self, found: Found, path: str) -> Finding:
+        """Return the finding as users see it."""
+        return Finding(
+            self.code, self.name, found.severity or self.severity, found.message, found.hint, path, found.line,
+            None if found.fix is None else found.fix.as_json(),
+        )  # fmt: skip

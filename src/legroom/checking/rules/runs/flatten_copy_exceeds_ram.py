@@ -1,0 +1,40 @@
+"""LR012: a rollout that fits, until SB3 copies it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from legroom.checking.looking import ROLLOUT, lean_way, per_run, size
+from legroom.checking.rule import Found, Rule
+from legroom.checking.shares import of_ram, ram_limit, shares
+from legroom.checking.subject import Subject, SubjectRun
+
+
+def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
+    limit = ram_limit(subject)
+    if limit is None or one.footprint is None:
+        return
+    parts = shares(one.footprint, "rollout.")
+    stored = parts.buffer + parts.rest
+    if not parts.flatten or stored > limit or stored + parts.flatten <= limit:
+        return
+    message = (
+        f"the rollout fits as it is stored ({size(parts.buffer)}, {size(stored)} with everything else) but not when "
+        f"SB3 flattens it: RolloutBuffer.get copies the observations, {size(stored + parts.flatten)} at the peak, over "
+        f"{of_ram(subject)}"
+    )
+    hint = f"{lean_way(subject, one, 'rollout')} needs no such copy, nor does a single environment"
+    yield Found(message, hint, one.line("hyperparams", "n_steps") or one.line("algo"))
+
+
+RULE = Rule(
+    code="LR012",
+    name="flatten-copy-exceeds-ram",
+    severity="error",
+    what="The rollout fits into RAM, its copy beside it does not.",
+    why="Before the first minibatch SB3 swaps and flattens the rollout's axes, which copies it: the peak is twice what "
+    "is stored. The run collects a whole rollout and dies at its first update.",
+    example="n_steps: 8192\nn_envs: 2   # of 144×160×12 uint8: 4.22 GiB stored, 8.44 GiB at the peak",
+    remedy="Lean rollout storage, which is read in place; or fewer steps; or one environment, which needs no copy.",
+    look=per_run(look, needs=ROLLOUT),
+)

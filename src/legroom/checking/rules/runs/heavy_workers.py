@@ -1,0 +1,40 @@
+"""LR029: SB3's worker processes, each of which imports PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from legroom.checking.looking import N_ENVS, per_run, size
+from legroom.checking.rule import Found, Rule
+from legroom.checking.subject import Subject, SubjectRun
+from legroom.model.facts import n_workers
+from legroom.model.footprint import Place
+from legroom.predicting.predict import add_up
+
+
+def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
+    run = one.run
+    if subject.kind != "run" or run.backend != "sb3" or run.env.workers != "subproc" or one.footprint is None:
+        return
+    assert one.evidence is not None
+    light = add_up(run.replace(env=run.env.model_copy(update={"workers": "light"})), one.evidence)
+    now, then = (sum(i.total for i in bill.items if i.place is Place.WORKER) for bill in (one.footprint, light))
+    if now <= then:
+        return
+    message = f"{n_workers(run):,} worker processes import PyTorch, which they do not use: {size(now)} together"
+    hint = f"workers: light takes {size(then)}, steps the same environments and gives the same results"
+    yield Found(message, hint, one.line("env", "workers"))
+
+
+RULE = Rule(
+    code="LR029",
+    name="heavy-workers",
+    severity="info",
+    what="A run file with workers: subproc.",
+    why="SB3's SubprocVecEnv unpickles SB3's own classes in each worker, and with them PyTorch: hundreds of "
+    "megabytes per "
+    "process with a CUDA build.",
+    example="env: {n_envs: 100, workers: subproc}",
+    remedy="workers: light.",
+    look=per_run(look, needs=(N_ENVS,)),
+)

@@ -1,0 +1,35 @@
+"""LR004: a policy for another kind of observation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from legroom.checking.locating import value_fix
+from legroom.checking.looking import per_run
+from legroom.checking.rule import Found, Rule
+from legroom.checking.subject import Subject, SubjectRun
+from legroom.model.constraints import space_rules
+
+
+def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
+    if one.run.backend != "sb3":
+        return
+    for finding in space_rules(one.run):
+        if finding.code != "LR004":
+            continue
+        fix = None
+        if finding.fix and subject.kind in ("run", "zoo") and one.gives("policy", "name"):
+            fix = value_fix(subject, one, ("policy", "name"), "MultiInputPolicy", "policy -> MultiInputPolicy")
+        yield Found(finding.message, finding.hint, one.line("policy", "name") or one.line("algo"), fix=fix)
+
+
+RULE = Rule(
+    code="LR004",
+    name="policy-does-not-match",
+    severity="error",
+    what="The policy is made for another kind of observation: a CnnPolicy without an image, an MlpPolicy for a dict.",
+    why="SB3's constructor refuses it.",
+    example="policy: CnnPolicy\nenv: {id: CartPole-v1}   # four numbers, no image",
+    remedy="MlpPolicy for vectors, CnnPolicy for uint8 images, MultiInputPolicy for dicts.",
+    look=per_run(look, needs=(("policy", "name"), ("env", "wrappers"))),
+)

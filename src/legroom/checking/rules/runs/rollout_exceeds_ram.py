@@ -1,0 +1,40 @@
+"""LR013: a rollout that does not fit into RAM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from legroom.checking.looking import ROLLOUT, lean_way, per_run, size
+from legroom.checking.rule import Found, Rule
+from legroom.checking.shares import of_ram, ram_limit, shares
+from legroom.checking.subject import Subject, SubjectRun
+from legroom.model.facts import hyper
+
+
+def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
+    limit = ram_limit(subject)
+    if limit is None or one.footprint is None or one.run.backend != "sb3":
+        return
+    parts = shares(one.footprint, "rollout.")
+    if not parts.buffer or parts.buffer + parts.rest <= limit or parts.rest > limit:
+        return
+    steps, envs = hyper(one.run, "n_steps"), one.run.env.n_envs
+    peak = f" ({size(parts.buffer + parts.flatten)} when flattened)" if parts.flatten else ""
+    message = f"{steps:,} steps × {envs:,} envs are {size(parts.buffer)} of rollout{peak}, over {of_ram(subject)}"
+    most = int(steps * (limit - parts.rest) / (parts.buffer + parts.flatten))
+    hint = lean_way(subject, one, "rollout")
+    if most:
+        hint += f" first; plain arrays have room for n_steps {most:,}"
+    yield Found(message, hint, one.line("hyperparams", "n_steps") or one.line("algo"))
+
+
+RULE = Rule(
+    code="LR013",
+    name="rollout-exceeds-ram",
+    severity="error",
+    what="n_steps × n_envs observations are more than the RAM holds.",
+    why="NumPy refuses the array at once, or the process is killed while the first rollout fills.",
+    example="n_steps: 2048\nn_envs: 4   # of 17×49×71×58 float32: 104.7 GiB",
+    remedy="Lean rollout storage; else fewer steps or environments.",
+    look=per_run(look, needs=ROLLOUT),
+)

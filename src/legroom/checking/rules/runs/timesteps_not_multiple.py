@@ -1,0 +1,34 @@
+"""LR020: a number of steps that is no whole number of iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from legroom.checking.counting import counts_known
+from legroom.checking.looking import TOTAL, per_run
+from legroom.checking.rule import Found, Rule
+from legroom.checking.subject import Subject, SubjectRun
+
+
+def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
+    found, total = counts_known(one), one.run.total_timesteps
+    if found is None or total is None or found.steps is None or found.iterations is None or found.steps == total:
+        return
+    library = "brax" if one.run.backend == "brax" else "SB3"
+    message = (
+        f"{total:,} steps / {found.samples:,} per iteration = {total / found.samples:,.2f}: {library} runs "
+        f"{found.iterations:,} iterations, {found.steps:,} steps"
+    )
+    yield Found(message, "a multiple of the iteration ends where it says", one.line(*TOTAL) or one.line("algo"))
+
+
+RULE = Rule(
+    code="LR020",
+    name="timesteps-not-multiple",
+    severity="info",
+    what="The total is no multiple of an iteration's steps.",
+    why="An iteration is always completed, so more steps run than the number says; brax rounds up per evaluation.",
+    example="total_timesteps: 10_000_000\nn_steps: 8192\nn_envs: 2   # 611 iterations, 10,010,624 steps",
+    remedy="None needed; schedules end at the total all the same.",
+    look=per_run(look, needs=(TOTAL,)),
+)

@@ -1,0 +1,45 @@
+"""LR015: a run that needs more GPU memory than there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from legroom.checking.looking import BATCH_SIZE, per_run, size
+from legroom.checking.rule import Found, Rule
+from legroom.checking.shares import of_vram
+from legroom.checking.subject import Subject, SubjectRun
+from legroom.model.facts import algorithm_of
+from legroom.model.stored import MICRO_BATCHED
+
+
+def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
+    vram = subject.budget.vram
+    gpu = one.footprint.gpu if one.footprint else None
+    if vram is None or gpu is None or gpu.high <= subject.budget.usable(vram):
+        return
+    certain = gpu.low > subject.budget.usable(vram)
+    message = (
+        f"predicted GPU peak {size(gpu.nbytes)} (between {size(gpu.low)} and {size(gpu.high)}) "
+        f"{'is' if certain else 'may be'} over {of_vram(subject)}"
+    )
+    if one.run.backend == "brax":
+        hint = "fewer environments; legroom fit finds how many"
+    elif algorithm_of(one.run).name in MICRO_BATCHED and not one.run.memory.micro_batch:
+        hint = "memory: {micro_batch: ...} gives the same gradient in pieces; legroom fit finds the size"
+    else:
+        hint = "a smaller batch_size or network; legroom fit finds them"
+    yield Found(message, hint, one.line(*BATCH_SIZE) or one.line("algo"), "error" if certain else "warning")
+
+
+RULE = Rule(
+    code="LR015",
+    name="vram-exceeded",
+    severity="error",
+    what="The predicted GPU memory is over the card's.",
+    why="CUDA out of memory, at the first update at the earliest. Activations of a minibatch dominate; weights "
+    "seldom do, "
+    "buffers of SB3 never.",
+    example="batch_size: 2048   # 7.4 GB reserved for a Game Boy's NatureCNN, on a card of 6 GB",
+    remedy="Micro-batches, then a smaller minibatch or network.",
+    look=per_run(look),
+)

@@ -1,0 +1,173 @@
+"""LR050: a callback that is made but never handed to anything."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from legroom.checking.fixing import Fix
+from legroom.checking.rule import Found, Rule
+from legroom.checking.script import Script, argument, has_hidden_arguments
+from legroom.checking.script_sb3 import callback_name, learn_calls
+from legroom.checking.script_scopes import Binding, Scope
+from legroom.checking.subject import Subject
+
+# a list that is only added to is not used
+_ADDING = ("append", "extend", "insert")
+_HIDDEN_USES = ("globals", "locals", "vars", "eval", "exec")
+
+
+def look(subject: Subject) -> Iterable[Found]:
+    script = subject.script
+    if script is None or not any(True for _ in learn_calls(script)):
+        return  # a module that only makes callbacks hands them to others
+    if any(script.qualified(call.func) in _HIDDEN_USES for call in script.calls):
+        return
+    unused = [(scope, binding) for scope in script.scopes.all for binding in _unused(script, scope)]
+    for index, (scope, binding) in enumerate(unused):
+        what = _callback(script, binding.value) or "list of callbacks"
+        names = [b.name for s, b in unused if s is scope]
+        first = index == 0 or unused[index - 1][0] is not scope
+        yield Found(
+            f"{binding.name} ({what}) is created but never handed to learn(), so it never runs",
+            hint=f"learn(..., callback=[..., {binding.name}]), or add it to the CallbackList",
+            line=getattr(binding.node, "lineno", None),
+            fix=_fix(script, scope, binding, names) if first else None,
+        )
+    yield from _dropped(script)
+    yield from _attributes(script)
+
+
+def _unused(script: Script, scope: Scope) -> Iterator[Binding]:
+    """Yield callbacks (and lists of them) bound in `scope` to a name that nobody reads."""
+    if isinstance(scope.node, ast.ClassDef):
+        return
+    for name, bindings in scope.bindings.items():
+        if name.startswith("_") or any(b.kind != "assign" for b in bindings):
+            continue
+        if not all(_callback(script, b.value) or _is_list_of_callbacks(script, b.value) for b in bindings):
+            continue
+        if scope is script.scopes.root and any(_mentions(text, name) for text in script.importers):
+            continue  # another file may import it
+        if not any(_counts(script, use) for use in scope.uses.get(name, ())):
+            yield bindings[-1]
+
+
+def _callback(script: Script, node: ast.expr | None) -> str | None:
+    return callback_name(script, node.func) if isinstance(node, ast.Call) else None
+
+
+def _is_list_of_callbacks(script: Script, node: ast.expr | None) -> bool:
+    """Return whether `node` is a list literal that holds at least one callback and nothing else."""
+    if not isinstance(node, ast.List) or not node.elts:
+        return False
+    for item in node.elts:
+        if isinstance(item, ast.Name):
+            bindings = script.scopes.reaching(item)
+            if len(bindings) != 1 or not _callback(script, bindings[0].value):
+                return False
+        elif not _callback(script, item):
+            return False
+    return True
+
+
+def _counts(script: Script, use: ast.Name) -> bool:
+    """Return whether a load of the name can lead to the callback being run."""
+    parent = script.scopes.parents.get(id(use))
+    if isinstance(parent, ast.Call) and script.qualified(parent.func) == "print":
+        return False
+    if isinstance(parent, ast.Attribute) and parent.attr in _ADDING:
+        return False
+    return not isinstance(parent, ast.Expr)  # a notebook cell that shows it
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", text) is not None
+
+
+def _dropped(script: Script) -> Iterator[Found]:
+    """A callback made as a statement of its own and thrown away at once."""
+    for node in script.nodes:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            what = callback_name(script, node.value.func)
+            if what is not None:
+                yield Found(f"{what} is created and thrown away", "hand it to learn(callback=...)", node.lineno)
+
+
+def _attributes(script: Script) -> Iterator[Found]:
+    """`self.eval_callback = EvalCallback(...)` where the attribute is mentioned nowhere else, here or beside."""
+    for node in script.nodes:
+        if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute)):
+            continue
+        target, what = node.targets[0], _callback(script, node.value)
+        if what is None or not (isinstance(target.value, ast.Name) and target.value.id == "self"):
+            continue
+        cls = script.scopes.class_of(node)
+        learns = cls is not None and any(
+            isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "learn"
+            for n in ast.walk(cls)
+        )
+        mentioned = len(re.findall(rf"\b{re.escape(target.attr)}\b", script.text))
+        if learns and mentioned == 1 and not any(_mentions(text, target.attr) for text in script.importers):
+            yield Found(
+                f"self.{target.attr} ({what}) is created but never handed to learn(), so it never runs",
+                f"learn(..., callback=[..., self.{target.attr}])", node.lineno,
+            )  # fmt: skip
+
+
+def _fix(script: Script, scope: Scope, binding: Binding, names: list[str]) -> Fix | None:
+    """Return the change that hands the callbacks on, where one learn() call of the same scope shows how."""
+    learns = [call for call in learn_calls(script) if script.scopes.scope_of(call) is scope]
+    made_at = getattr(binding.node, "lineno", 0)
+    if len(learns) != 1 or has_hidden_arguments(learns[0]) or learns[0].lineno <= made_at:
+        return None
+    given = argument(learns[0], "callback", 1)
+    target = given
+    if isinstance(given, ast.Name):
+        bindings = script.scopes.reaching(given)
+        if len(bindings) != 1 or bindings[0].kind != "assign":
+            return None
+        target = bindings[0].value
+        if isinstance(target, ast.Call) and callback_name(script, target.func) == "CallbackList":
+            target = argument(target, "callbacks", 0)
+        elif isinstance(target, ast.Call):
+            target = given
+    added = ", ".join(names)
+    if isinstance(target, ast.List) and target.elts and target.lineno > made_at:
+        last = target.elts[-1]
+        return _insert(script, last.end_lineno or last.lineno, last.end_col_offset or 0, f", {added}", added)
+    if isinstance(target, ast.Name) and target is given and _callback(script, bindings[0].value):
+        line, column = target.lineno, script.column(target.lineno, target.col_offset)
+        end = script.column(target.end_lineno or line, target.end_col_offset or 0)
+        return Fix(f"hand {added} to learn()", line, column, line, end, f"[{target.id}, {added}]")
+    arguments = [*learns[0].args, *(k.value for k in learns[0].keywords)]
+    if given is None and arguments:
+        last_argument = max(arguments, key=lambda a: (a.end_lineno or 0, a.end_col_offset or 0))
+        text = f", callback={added if len(names) == 1 else f'[{added}]'}"
+        return _insert(script, last_argument.end_lineno or 0, last_argument.end_col_offset or 0, text, added)
+    return None
+
+
+def _insert(script: Script, line: int, byte_column: int, text: str, added: str) -> Fix:
+    column = script.column(line, byte_column)
+    return Fix(f"hand {added} to learn()", line, column, line, column, text)
+
+
+RULE = Rule(
+    code="LR050",
+    name="callback-not-used",
+    severity="warning",
+    what="A callback is created and bound to a name, and nothing ever receives it.",
+    why=(
+        "SB3 runs only the callbacks that learn() is given. An EvalCallback that is missing from the CallbackList "
+        "evaluates nothing and keeps no best model, and nothing says so."
+    ),
+    example=(
+        "eval_callback = EvalCallback(eval_env)\n"
+        "callback_list = CallbackList([checkpoint_callback])\n"
+        "model.learn(1_000_000, callback=callback_list)\n"
+    ),
+    remedy="Add it: CallbackList([checkpoint_callback, eval_callback]).",
+    look=look,
+)

@@ -1,0 +1,64 @@
+"""LR064: an interval named in steps that is compared with a count of iterations."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+
+from legroom.checking.rule import Found, Rule
+from legroom.checking.script import Script, argument
+from legroom.checking.script_strides import moduli
+from legroom.checking.script_values import integer_of
+from legroom.checking.subject import Subject
+
+_ITERATION = re.compile(r"^(iteration|iter|it|update|epoch|n_iter|i_iter|iter_num|rollout)$", re.I)
+_STEPS = re.compile(r"(time|env|global_?)?_?steps?(_|$)|_timesteps", re.I)
+MANY_ITERATIONS = 10_000  # an RLlib checkpoint every so many iterations is meant in steps
+
+
+def look(subject: Subject) -> Iterable[Found]:
+    script = subject.script
+    if script is None:
+        return
+    for node in script.nodes:
+        if not isinstance(node, ast.If):
+            continue
+        for counter, interval in moduli(node.test):
+            name = _last_name(interval)
+            counts = (
+                isinstance(counter, ast.Name) and _ITERATION.match(counter.id) and _is_loop_variable(script, counter)
+            )
+            if isinstance(counter, ast.Name) and counts and name and _STEPS.search(name):
+                value = integer_of(script, interval)
+                number = f" ({value:,})" if value is not None else ""
+                yield Found(f"{name}{number} is compared with {counter.id}, which counts iterations, not steps",
+                                "count environment steps, or rename the interval", node.lineno)  # fmt: skip
+    for call in script.calls:
+        if (script.qualified(call.func) or "").endswith(("ray.train.CheckpointConfig", "ray.tune.CheckpointConfig",
+                                                         "ray.air.CheckpointConfig")):  # fmt: skip
+            given = argument(call, "checkpoint_frequency")
+            value = integer_of(script, given)
+            if given is not None and value is not None and value >= MANY_ITERATIONS:
+                yield Found(f"checkpoint_frequency {value:,} counts training iterations, not steps",
+                            "a number of train() iterations, such as 10", given.lineno)  # fmt: skip
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _is_loop_variable(script: Script, name: ast.Name) -> bool:
+    return any(binding.kind == "loop" for binding in script.scopes.reaching(name))
+
+
+RULE = Rule(
+    code="LR064",
+    name="interval-in-iterations",
+    severity="info",
+    what="An interval whose name says steps is compared with a counter of iterations.",
+    why="One iteration is a whole rollout. The checkpoint comes n_steps × n_envs times later than its name says.",
+    example="for iteration in range(num_iterations):\n    if iteration % SAVE_EVERY_STEPS == 0: save()\n",
+    remedy="Compare with the step counter, or name the interval after what it counts.",
+    look=look,
+)

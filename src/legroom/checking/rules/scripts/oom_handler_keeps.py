@@ -1,0 +1,72 @@
+"""LR057: freeing GPU memory inside the except block, where the exception still holds the tensors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from legroom.checking.rule import Found, Rule
+from legroom.checking.rules.scripts.oom_handler_misses import memory_handlers
+from legroom.checking.script import Script, dotted
+from legroom.checking.subject import Subject
+
+
+def look(subject: Subject) -> Iterable[Found]:
+    script = subject.script
+    if script is None:
+        return
+    for attempt, handler in memory_handlers(script):
+        inside = [n for statement in handler.body for n in ast.walk(statement)]
+        emptied = [
+            n for n in inside if isinstance(n, ast.Call) and script.qualified(n.func) == "torch.cuda.empty_cache"
+        ]
+        emptied = [call for call in emptied if not _then_raises(script, call)]
+        if not emptied:
+            continue
+        tried = {dotted(n.func) for s in attempt.body for n in ast.walk(s) if isinstance(n, ast.Call)}
+        again = [
+            n for n in inside
+            if isinstance(n, ast.Call) and dotted(n.func) in tried and dotted(n.func) and n.lineno > emptied[0].lineno
+        ]  # fmt: skip
+        known = {"print", "str", "len", "range", "int"}
+        again = [n for n in again if dotted(n.func) not in known and "zero_grad" not in str(dotted(n.func))]
+        if again:
+            yield Found(
+                f"{dotted(again[0].func)}() is tried again inside the except block, where the traceback still holds "
+                "the tensors of the failed attempt: empty_cache() cannot free them",
+                "set a flag in the handler; empty the cache and retry after the try statement",
+                emptied[0].lineno,
+            )
+        else:
+            yield Found(
+                "empty_cache() inside the except block frees nothing that the traceback's frames still hold",
+                "leave the handler first (set a flag), then empty the cache",
+                emptied[0].lineno, severity="info",
+            )  # fmt: skip
+
+
+def _then_raises(script: Script, call: ast.Call) -> bool:
+    """Return whether the block that empties the cache ends by raising: then nothing is tried again."""
+    statement = script.scopes.statement_of(call)
+    parent = script.scopes.parents.get(id(statement))
+    for field in ("body", "orelse"):
+        block = getattr(parent, field, [])
+        if isinstance(block, list) and any(statement is s for s in block):
+            leaves = any(isinstance(n, ast.Continue | ast.Return | ast.Break) for s in block for n in ast.walk(s))
+            return isinstance(block[-1], ast.Raise) and not leaves
+    return False
+
+
+RULE = Rule(
+    code="LR057",
+    name="oom-handler-keeps-tensors",
+    severity="warning",
+    what="A handler for out of memory empties the CUDA cache and tries again inside its except block.",
+    why=(
+        "Until the block is left, the exception's traceback holds the frames of the failed attempt and with them its "
+        "activations. empty_cache() returns only unused memory, so the second attempt has as little room as the first."
+    ),
+    example="except torch.cuda.OutOfMemoryError:\n    torch.cuda.empty_cache()\n    loss = step(batch[:half])\n",
+    remedy="Set a flag in the handler, and free and retry after it.",
+    look=look,
+)

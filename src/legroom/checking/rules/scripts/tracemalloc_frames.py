@@ -1,0 +1,39 @@
+"""LR059: tracemalloc with deep tracebacks around a training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from legroom.checking.rule import Found, Rule
+from legroom.checking.script import argument
+from legroom.checking.script_values import integer_of
+from legroom.checking.subject import Subject
+
+_TRAINING = ("torch", "stable_baselines3", "sb3_contrib", "gymnasium", "gym", "jax")
+
+
+def look(subject: Subject) -> Iterable[Found]:
+    script = subject.script
+    if script is None or not any(script.imports(package) for package in _TRAINING):
+        return
+    for call in script.calls_of("tracemalloc.start"):
+        frames = integer_of(script, argument(call, "nframe", 0))
+        if frames is not None and frames > 1:
+            yield Found(
+                f"tracemalloc keeps {frames} frames per allocation and slows the whole training; it sees Python's "
+                "allocations only, not torch's",
+                "start it for a few hundred steps, after the memory is known to grow",
+                call.lineno,
+            )
+
+
+RULE = Rule(
+    code="LR059",
+    name="tracemalloc-frames",
+    severity="info",
+    what="tracemalloc runs with several frames per allocation during a training.",
+    why="Every allocation stores its traceback: the run is many times slower, and tensors are not seen at all.",
+    example="tracemalloc.start(25)\nmodel.learn(1_000_000)\n",
+    remedy="Measure first whether memory grows at all; trace only then, and briefly.",
+    look=look,
+)

@@ -1,0 +1,179 @@
+"""LR053: loading executes code; files from elsewhere should not be loaded that way."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from legroom.checking.rule import Found, Rule
+from legroom.checking.script import Script, argument
+from legroom.checking.script_envs import library_class
+from legroom.checking.script_sb3 import is_algorithm
+from legroom.checking.script_values import options, settings_of, text_of
+from legroom.checking.subject import Subject
+from legroom.model.finding import Severity
+from legroom.reading.source import Unfoldable
+
+_PICKLES = frozenset({"pickle.load", "pickle.loads", "cloudpickle.load", "cloudpickle.loads", "dill.load", "dill.loads",
+                      "joblib.load", "_pickle.load"})  # fmt: skip
+_DOWNLOADS = frozenset({
+    "huggingface_sb3.load_from_hub", "huggingface_hub.hf_hub_download", "huggingface_hub.snapshot_download",
+    "urllib.request.urlretrieve", "urllib.request.urlopen", "requests.get", "gdown.download", "wget.download",
+    "wandb.restore", "torch.hub.download_url_to_file", "torch.hub.load_state_dict_from_url", "httpx.get",
+})  # fmt: skip
+DEEPEST = 6
+
+
+def look(subject: Subject) -> Iterable[Found]:
+    script = subject.script
+    if script is None:
+        return
+    for call in script.calls:
+        found = _loading(script, call)
+        if found is None:
+            continue
+        what, file = found
+        source = _from_elsewhere(script, file) or _downloaded(script, file)
+        if what == "torch.load":
+            yield from _torch(script, call, source)
+        elif source is not None:
+            yield Found(
+                f"{what} executes code from the file, and the file comes from {source}",
+                "load weights only (safetensors, torch.load(weights_only=True)), or check where the file is from",
+                call.lineno, severity="info" if "command line" in source and _saves(script) else None,
+            )  # fmt: skip
+
+
+def _saves(script: Script) -> bool:
+    """Return whether the script saves models itself: then a path on the command line most likely resumes its own."""
+    for call in script.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("save", "learn", "save_replay_buffer"):
+            return True
+        if script.qualified(call.func) == "torch.save":
+            return True
+    return False
+
+
+def _downloaded(script: Script, node: ast.expr | None) -> str | None:
+    """Return the download that wrote the very path that is loaded."""
+    path = text_of(script, node)
+    for call in script.calls if path is not None else ():
+        name = script.qualified(call.func)
+        if name in _DOWNLOADS:
+            written = [text_of(script, a) for a in (*call.args[1:], *(k.value for k in call.keywords))]
+            if path in written or f"{path}.zip" in written:
+                return f"a download ({str(name).rpartition('.')[2]})"
+    return None
+
+
+def _loading(script: Script, call: ast.Call) -> tuple[str, ast.expr | None] | None:
+    """Return what the call loads with, and the file, if loading can execute code."""
+    name = script.qualified(call.func)
+    if name in _PICKLES:
+        return str(name), argument(call, "file", 0)
+    if name == "torch.load":
+        return "torch.load", argument(call, "f", 0)
+    if name == "numpy.load":
+        allowed = argument(call, "allow_pickle", 2)
+        if isinstance(allowed, ast.Constant) and allowed.value is True:
+            return "numpy.load(allow_pickle=True)", argument(call, "file", 0)
+        return None
+    if not isinstance(call.func, ast.Attribute):
+        return None
+    owner = call.func.value
+    if call.func.attr == "load":
+        algorithm = is_algorithm(script, owner)
+        if algorithm is not None:
+            return f"{algorithm}.load", argument(call, "path", 0)
+        if library_class(script, owner) == "VecNormalize":
+            return "VecNormalize.load", argument(call, "load_path", 0)
+    if call.func.attr == "load_replay_buffer":
+        return "load_replay_buffer", argument(call, "path", 0)
+    return None
+
+
+def _torch(script: Script, call: ast.Call, source: str | None) -> Iterator[Found]:
+    only = argument(call, "weights_only")
+    hint = "torch.load(..., weights_only=True)"
+    if only is None and not any(k.arg is None for k in call.keywords) and source is not None:
+        yield Found(
+            f"torch.load without weights_only, and the file comes from {source}: torch before 2.6 executes code from "
+            "it (since 2.6 the default is weights_only=True)",
+            hint, call.lineno, severity="info",
+        )  # fmt: skip
+    elif isinstance(only, ast.Constant) and only.value is False:
+        severity: Severity = "warning" if source is not None else "info"
+        where = f", and the file comes from {source}" if source is not None else "; load only files you made yourself"
+        yield Found(
+            f"torch.load(weights_only=False) executes code from the file{where}", hint, call.lineno, severity=severity
+        )
+
+
+def _from_elsewhere(script: Script, node: ast.expr | None, depth: int = 0) -> str | None:
+    """Return where a file that the script did not make comes from; None where nothing says so."""
+    if node is None or depth > DEEPEST:
+        return None
+    if isinstance(node, ast.Constant):
+        return "a URL" if isinstance(node.value, str) and node.value.startswith(("http://", "https://")) else None
+    if isinstance(node, ast.Call):
+        name = script.qualified(node.func)
+        if name in _DOWNLOADS:
+            return f"a download ({str(name).rpartition('.')[2]})"
+        if name == "input":
+            return "input()"
+        definition = script.definition(node.func)
+        if definition is not None and isinstance(definition[1], ast.FunctionDef):
+            other, function = definition
+            for part in ast.walk(function):
+                if isinstance(part, ast.Return) and (found := _from_elsewhere(other, part.value, depth + 1)):
+                    return found
+            return None
+    if isinstance(node, ast.Name):
+        return _named(script, node, depth)
+    if isinstance(node, ast.Attribute):
+        if script.qualified(node) == "sys.argv":
+            return "the command line"
+        option = _option(script, node)
+        if option is not None:
+            return option
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr) and (found := _from_elsewhere(script, child, depth + 1)):
+            return found
+    return None
+
+
+def _named(script: Script, name: ast.Name, depth: int) -> str | None:
+    for binding in script.scopes.reaching(name):
+        if binding.kind in ("assign", "with", "augmented") and binding.value is not None:
+            found = _from_elsewhere(script, binding.value, depth + 1)
+            if found is not None:
+                return found
+    return None
+
+
+def _option(script: Script, node: ast.Attribute) -> str | None:
+    """`args.model_path`, if a parser has that option and gives it no default: then the user names the file."""
+    try:
+        owner, fields = settings_of(script, node.value)
+    except Unfoldable:
+        return None
+    default = fields.get(node.attr)
+    if default is None or node.attr not in dict(options(owner)):
+        return None
+    unset = isinstance(default, ast.Constant) and default.value in (None, "")
+    return f"the command line (--{node.attr.replace('_', '-')})" if unset else None
+
+
+RULE = Rule(
+    code="LR053",
+    name="untrusted-load",
+    severity="warning",
+    what="A model, buffer or pickle is loaded from a file that comes from elsewhere.",
+    why=(
+        "PPO.load, load_replay_buffer, VecNormalize.load and pickle.load execute code that the file holds (cloudpickle "
+        "in the archive's data). A downloaded model runs as you."
+    ),
+    example='path = load_from_hub("someone/ppo-agent", "ppo.zip")\nmodel = PPO.load(path)\n',
+    remedy="Load weights only: model.set_parameters from safetensors or torch.load(weights_only=True).",
+    look=look,
+)

@@ -1,0 +1,321 @@
+"""A Script: the facts about one Python file that rules ask for, found by its syntax tree; nothing is executed.
+
+Names are resolved as Python would: through aliases of imports, through modules beside the script and through plain
+renamings, to a qualified name (`stable_baselines3.common.callbacks.EvalCallback`) or to the class or function that the
+script's own folder defines. What can be several things is nothing: every question here answers None then, and the
+rule that asked stays silent.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from legroom.checking.script_scopes import Binding, Scopes
+from legroom.errors import BadInput
+from legroom.reading.files import is_file, read_text
+from legroom.reading.source import parse_module
+
+MOST_MODULES = 40  # beside the script that are followed
+MOST_NEIGHBOURS = 200  # files of the script's folder that are searched for a name
+DEEPEST_ALIAS = 8  # a = b, b = c, ...
+_TRAINING = ("stable_baselines3", "sb3_contrib")
+
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, eq=False)
+class Script:
+    """The tree of a file, and of the modules beside it that it imports, by their name."""
+
+    path: str
+    text: str
+    tree: ast.Module
+    beside: tuple[Script, ...] = ()
+    name: str = "__main__"
+    modules: dict[str, Script] = field(default_factory=dict, repr=False)
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        is_package = Path(self.path).name == "__init__.py"
+        package = self.name if is_package else self.name.rpartition(".")[0]
+        return Scopes(self.tree, package)
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree, outer ones first."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
+    def calls(self) -> tuple[ast.Call, ...]:
+        return tuple(sorted((n for n in self.nodes if isinstance(n, ast.Call)), key=lambda n: (n.lineno, n.col_offset)))
+
+    @cached_property
+    def classes(self) -> tuple[ast.ClassDef, ...]:
+        return tuple(n for n in self.nodes if isinstance(n, ast.ClassDef))
+
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(self.text.splitlines())
+
+    @property
+    def followed(self) -> tuple[Script, ...]:
+        """This script and the modules beside it that it imports."""
+        return (self, *self.beside)
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def qualified(self, node: ast.expr | None, depth: int = 0) -> str | None:
+        """Return the dotted name that `node` stands for with aliases resolved; None for what is no fixed object."""
+        if depth > DEEPEST_ALIAS:
+            return None
+        if isinstance(node, ast.Attribute):
+            base = self.qualified(node.value, depth + 1)
+            return None if base is None else self._through_modules(f"{base}.{node.attr}", depth)
+        if not isinstance(node, ast.Name):
+            return None
+        bindings = self.scopes.reaching(node)
+        if not bindings:
+            return self._from_star(node.id, depth)
+        names = {self._bound_name(binding, depth) for binding in bindings}
+        return names.pop() if len(names) == 1 else None
+
+    def calls_of(self, *names: str) -> Iterator[ast.Call]:
+        """Yield the calls of any of these qualified names, in order."""
+        for call in self.calls:
+            if self.qualified(call.func) in names:
+                yield call
+
+    def imports(self, package: str) -> bool:
+        """Return whether the file imports `package` or something of it, anywhere."""
+        return any(name == package or name.startswith(f"{package}.") for name, _ in self.imported)
+
+    @cached_property
+    def imported(self) -> tuple[tuple[str, ast.stmt], ...]:
+        """(module, statement) of every import."""
+        found: list[tuple[str, ast.stmt]] = []
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                found += [(alias.name, node) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                found.append((self.scopes._module(node), node))
+        return tuple(found)
+
+    def definition(self, node: ast.expr | None, depth: int = 0) -> tuple[Script, Definition] | None:
+        """Return the class or function of this folder that `node` names, and the script that defines it."""
+        if depth > DEEPEST_ALIAS:
+            return None
+        if isinstance(node, ast.Attribute):
+            base = self.qualified(node.value)
+            module = self.modules.get(base) if base else None
+            return module.defined_as(node.attr, depth + 1) if module is not None else None
+        if not isinstance(node, ast.Name):
+            return None
+        bindings = self.scopes.reaching(node)
+        if not bindings:
+            return next((d for d in (self.modules[s].defined_as(node.id, depth + 1)
+                                     for s in self.scopes.root.stars if s in self.modules) if d), None)  # fmt: skip
+        return self._bound_definition(bindings[0], depth) if len(bindings) == 1 else None
+
+    def defined_as(self, name: str, depth: int = 0) -> tuple[Script, Definition] | None:
+        """Return what the module-level `name` of this script defines."""
+        bindings = self.scopes.root.bindings.get(name, [])
+        return self._bound_definition(bindings[0], depth) if len(bindings) == 1 else None
+
+    def bases(self, cls: ast.ClassDef, depth: int = 0) -> set[str]:
+        """Return the qualified names of all library classes that `cls` derives from, through classes of the folder."""
+        found: set[str] = set()
+        for base in cls.bases:
+            own = self.definition(base)
+            if own is not None and isinstance(own[1], ast.ClassDef):
+                if depth < DEEPEST_ALIAS:
+                    found |= own[0].bases(own[1], depth + 1)
+            elif (name := self.qualified(base)) is not None:
+                found.add(name)
+        return found
+
+    def _bound_name(self, binding: Binding, depth: int) -> str | None:
+        if binding.kind == "import":
+            return self._through_modules(binding.target, depth)
+        if binding.kind == "assign" and isinstance(binding.value, ast.Name | ast.Attribute):
+            return self.qualified(binding.value, depth + 1)
+        return None
+
+    def _through_modules(self, name: str, depth: int) -> str | None:
+        """Follow a name of a module beside the script to what that module imported it from."""
+        module, _, last = name.rpartition(".")
+        if module not in self.modules or depth > DEEPEST_ALIAS:
+            return name
+        other = self.modules[module]
+        bindings = other.scopes.root.bindings.get(last, [])
+        if len(bindings) == 1 and bindings[0].kind in ("import", "assign"):
+            return other._bound_name(bindings[0], depth + 1) or name
+        return name
+
+    def _from_star(self, name: str, depth: int) -> str | None:
+        stars = self.scopes.root.stars
+        for module in stars:
+            if module in self.modules and name in self.modules[module].scopes.root.bindings:
+                return self._through_modules(f"{module}.{name}", depth + 1)
+        outside = [module for module in stars if module not in self.modules]
+        if not outside or hasattr(builtins, name):
+            return name
+        # only who exports a name can tell; of several, a training library is what the rules ask about
+        training = [module for module in outside if module.partition(".")[0] in _TRAINING]
+        return f"{(training or outside)[0]}.{name}"
+
+    def _bound_definition(self, binding: Binding, depth: int) -> tuple[Script, Definition] | None:
+        if binding.kind == "definition" and isinstance(binding.node, Definition):
+            return self, binding.node
+        if binding.kind == "import":
+            module, _, last = binding.target.rpartition(".")
+            other = self.modules.get(module)
+            return other.defined_as(last, depth + 1) if other is not None and depth < DEEPEST_ALIAS else None
+        if binding.kind == "assign" and isinstance(binding.value, ast.Name | ast.Attribute):
+            return self.definition(binding.value, depth + 1)
+        return None
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    def column(self, line: int, byte_column: int) -> int:
+        """Return the 0-based column in characters of a column in bytes, as `ast` counts them."""
+        text = self.lines[line - 1] if line <= len(self.lines) else ""
+        return len(text.encode("utf-8")[:byte_column].decode("utf-8", "ignore"))
+
+    def comment(self, line: int) -> str:
+        """Return the comment at the end of `line`, as far as a line alone can tell."""
+        text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+        return text.partition("#")[2]
+
+    @cached_property
+    def importers(self) -> tuple[str, ...]:
+        """The texts of files of the folder that import this one, or import one that does: they see its names."""
+        own = Path(self.path)
+        try:
+            files = sorted(f for f in own.parent.iterdir() if f.suffix in (".py", ".ipynb") and f.name != own.name)
+        except (OSError, ValueError):
+            return ()
+        return tuple(text for _, text in importers_of(own.stem, files[:MOST_NEIGHBOURS]))
+
+
+def importers_of(stem: str, files: list[Path]) -> list[tuple[Path, str]]:
+    """Return (file, text) of those files that import the module `stem`, directly or through one another."""
+    texts = []
+    for file in files:
+        try:
+            texts.append((file, read_text(str(file))))
+        except BadInput:
+            continue  # empty, binary or huge: nothing is imported there
+    found: list[tuple[Path, str]] = []
+    stems = {stem}
+    while stems:
+        names = "|".join(re.escape(name) for name in stems)
+        importing = re.compile(
+            rf"^\W*(?:from\s+[\w.]*\b(?:{names})\s+import|import\s.*\b(?:{names})\b|from\s+[\w.]+\s+import\s.*\b(?:{names})\b)"
+            rf"|[\"'](?:[\w./]*[./])?(?:{names})(?:\.py)?[\"']",  # importlib, runpy, subprocess
+            re.M,
+        )
+        new = [(file, text) for file, text in texts if importing.search(text)]
+        texts = [entry for entry in texts if entry not in new]
+        found += new
+        stems = {file.stem for file, _ in new if file.stem != "__init__"}
+        if any(file.stem == "__init__" for file, _ in new):
+            stems |= {file.parent.name for file, _ in new if file.stem == "__init__"}
+    return found
+
+
+def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
+    """Return the argument of a call by keyword or position; None where it is not given (or hidden in * or **)."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if position is not None and position < len(call.args):
+        before = call.args[: position + 1]
+        if not any(isinstance(a, ast.Starred) for a in before):
+            return call.args[position]
+    return None
+
+
+def has_hidden_arguments(call: ast.Call) -> bool:
+    """Return whether the call passes `*args` or `**kwargs`, so that what is absent may be given all the same."""
+    return any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+
+
+def dotted(node: ast.AST) -> str | None:
+    """Return `self.model.env` as it is written; None for what is no chain of names."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = dotted(node.value)
+        return None if base is None else f"{base}.{node.attr}"
+    return None
+
+
+def read_script(text: str, path: str) -> Script:
+    """Return the facts of a script, with the modules beside it that it imports (at most 40).
+
+    Raises:
+        BadInput: it is not Python, or nested too deeply.
+    """
+    modules: dict[str, Script] = {}
+    main = Script(path, text, parse_module(text, path), modules=modules)
+    try:
+        _follow(main, Path(path).parent, modules)
+        for module in modules.values():
+            _ = module.scopes
+        beside = tuple(modules.values())
+        return Script(path, text, main.tree, beside, modules=modules)
+    except RecursionError:
+        raise BadInput("nested too deeply to follow", path=path, hint="split the expression up") from None
+
+
+def _follow(script: Script, folder: Path, modules: dict[str, Script]) -> None:
+    """Read the modules that `script` imports and that lie in its folder (or the folder's package), and so on."""
+    wanted: list[str] = []
+    for name, statement in script.imported:
+        wanted.append(name)
+        if isinstance(statement, ast.ImportFrom):
+            wanted += [f"{name}.{alias.name}" if name else alias.name for alias in statement.names]
+    for call in script.calls:  # gym.register(..., entry_point="module:Class")
+        entry = argument(call, "entry_point")
+        if isinstance(entry, ast.Constant) and isinstance(entry.value, str):
+            wanted.append(entry.value.partition(":")[0])
+    for name in wanted:
+        file = _file_of(name, folder)
+        if not name or name in modules or file is None or len(modules) >= MOST_MODULES or str(file) == script.path:
+            continue
+        try:
+            text = read_text(str(file))
+            module = Script(str(file), text, parse_module(text, str(file)), name=name, modules=modules)
+        except BadInput:
+            continue  # then nothing of it is known
+        modules[name] = module
+        _follow(module, folder, modules)
+
+
+def _file_of(name: str, folder: Path) -> Path | None:
+    parts = [part for part in name.split(".") if part]
+    if not parts:
+        return None
+    bases = [folder]
+    if parts[0] == folder.resolve().name:  # a script that calls its own package by name
+        bases.append(folder.resolve().parent)
+    for base in bases:
+        for file in (base.joinpath(*parts).with_suffix(".py"), base.joinpath(*parts, "__init__.py")):
+            if is_file(str(file)):
+                return file
+    return None
+
+
+def each_function(cls: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the methods of a class."""
+    for statement in cls.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield statement

@@ -1,0 +1,334 @@
+"""Environments of a script as far as its source describes them: how many, in which processes, made where.
+
+`env` is followed from a name through wrappers (`VecNormalize(env)`), helper functions that return one, and branches
+that agree, to the call that makes it. That call is the environment's identity: two names with the same origin are the
+same object, two calls of one helper are not. Where the call says nothing (a parameter, a helper of another package),
+the assignment itself is the identity.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from legroom.checking.script import Definition, Script, argument, dotted, has_hidden_arguments
+from legroom.checking.script_values import integer_of, passed_arguments, text_of
+from legroom.reading.source import Unfoldable
+
+DEEPEST = 10
+# vec env wrappers whose first argument is the environment
+WRAPPERS = frozenset({
+    "VecNormalize", "VecFrameStack", "VecMonitor", "VecTransposeImage", "VecVideoRecorder", "VecCheckNan",
+    "VecExtractDictObs", "Monitor", "TimeLimit", "RecordEpisodeStatistics", "FlattenObservation", "ActionMasker",
+    "NormalizeObservation", "NormalizeReward", "ClipAction", "RescaleAction", "AtariWrapper", "FrameStackObservation",
+    "RecordVideo", "AtariPreprocessing", "GrayscaleObservation", "ResizeObservation",
+})  # fmt: skip
+PROCESSES = frozenset({"SubprocVecEnv", "AsyncVectorEnv"})
+IN_PLACE = frozenset({"DummyVecEnv", "SyncVectorEnv"})
+_LIBRARIES = ("stable_baselines3", "sb3_contrib", "gymnasium", "gym", "shimmy")
+
+
+@dataclass(frozen=True)
+class EnvFact:
+    """One environment; None is not known.
+
+    Args:
+        origin: the call that makes it or the binding that holds it, its identity.
+        workers: whether each environment has a process of its own.
+        makers: the functions or classes the workers build it with, as expressions.
+        script: where `makers` stand.
+    """
+
+    origin: object
+    n_envs: int | None = None
+    workers: bool | None = None
+    makers: tuple[ast.expr, ...] = ()
+    script: Script | None = None
+
+
+def library_class(script: Script, node: ast.expr | None) -> str | None:
+    """Return the last name of a class of SB3, sb3-contrib or gymnasium that `node` means."""
+    name = script.qualified(node)
+    if name is None or name.partition(".")[0] not in _LIBRARIES or "." not in name:
+        return None
+    return name.rpartition(".")[2]
+
+
+def env_facts(script: Script, node: ast.expr | None, depth: int = 0) -> list[EnvFact]:
+    """Return what `node` can be: one fact per way that leads to it; empty when any way is not known."""
+    if node is None or depth > DEEPEST:
+        return []
+    if isinstance(node, ast.Name):
+        return _named(script, node, depth)
+    if isinstance(node, ast.IfExp):
+        return _all((env_facts(script, node.body, depth + 1), env_facts(script, node.orelse, depth + 1)))
+    if isinstance(node, ast.Attribute):
+        return _attribute(script, node, depth)
+    if isinstance(node, ast.Call):
+        return _called(script, node, depth)
+    return []
+
+
+def n_envs_of(script: Script, node: ast.expr | None) -> int | None:
+    """Return how many environments `node` has, where every way to it agrees."""
+    counts = {fact.n_envs for fact in env_facts(script, node)}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def origins_of(script: Script, node: ast.expr | None) -> frozenset[int]:
+    """Return the identities `node` can have; empty when not known."""
+    return frozenset(id(fact.origin) for fact in env_facts(script, node))
+
+
+def process_vec_envs(script: Script) -> Iterator[tuple[ast.Call, str]]:
+    """Yield the calls that start a process per environment, with the class's name."""
+    for call in script.calls:
+        name = library_class(script, call.func)
+        if name in PROCESSES:
+            yield call, name
+        elif name == "make_vec_env" and library_class(script, argument(call, "vec_env_cls", 6)) in PROCESSES:
+            yield call, "SubprocVecEnv"
+        elif name == "make_vec" and text_of(script, argument(call, "vectorization_mode", 2)) == "async":
+            yield call, "AsyncVectorEnv"
+
+
+def _all(parts: Iterator[list[EnvFact]] | tuple[list[EnvFact], ...]) -> list[EnvFact]:
+    found: list[EnvFact] = []
+    for part in parts:
+        if not part:
+            return []
+        found += part
+    return found
+
+
+def _named(script: Script, name: ast.Name, depth: int) -> list[EnvFact]:
+    bindings = [
+        b for b in script.scopes.reaching(name) if not (isinstance(b.value, ast.Constant) and b.value.value is None)
+    ]
+    parts = []
+    for binding in bindings:
+        known: list[EnvFact] = []
+        if binding.kind == "parameter" and isinstance(binding.node, ast.arg):
+            known = _parameter(script, binding.node, depth)
+        elif binding.kind == "import":
+            module, _, last = binding.target.rpartition(".")
+            other = script.modules.get(module)
+            inner = other.scopes.root.bindings.get(last, []) if other else []
+            if other is not None and len(inner) == 1 and inner[0].kind == "assign":
+                known = env_facts(other, inner[0].value, depth + 1)
+        elif binding.kind == "assign":
+            known = env_facts(script, binding.value, depth + 1)
+        parts.append(known or [EnvFact(binding)])
+    return _all(tuple(parts))
+
+
+def _parameter(script: Script, parameter: ast.arg, depth: int) -> list[EnvFact]:
+    function = script.scopes.function_of(parameter)
+    if function is None or isinstance(function, ast.Lambda):
+        return []
+    try:
+        given = list(passed_arguments(script, function, parameter.arg))
+    except Unfoldable:
+        return []
+    return _all(tuple(env_facts(script, value, depth + 1) for value in given))
+
+
+def _attribute(script: Script, node: ast.Attribute, depth: int) -> list[EnvFact]:
+    """`self.env`, assigned once in its class (later wraps of itself included)."""
+    if not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+        return []
+    cls = script.scopes.class_of(node)
+    if cls is None:
+        return []
+    stores = [
+        statement.value
+        for statement in ast.walk(cls)
+        if isinstance(statement, ast.Assign | ast.AnnAssign)
+        for target in (statement.targets if isinstance(statement, ast.Assign) else [statement.target])
+        if isinstance(target, ast.Attribute) and target.attr == node.attr and isinstance(target.value, ast.Name)
+    ]
+    made = [s for s in stores if s is not None and not (isinstance(s, ast.Constant) and s.value is None)]
+    fresh = [s for s in made if not any(dotted(part) == f"self.{node.attr}" for part in ast.walk(s))]
+    return env_facts(script, fresh[0], depth + 1) or [EnvFact(fresh[0])] if len(fresh) == 1 else []
+
+
+def _called(script: Script, call: ast.Call, depth: int) -> list[EnvFact]:
+    name = library_class(script, call.func)
+    if name in PROCESSES | IN_PLACE:
+        makers = argument(call, "env_fns", 0)
+        count = len_of(script, makers)
+        return [EnvFact(call, count, name in PROCESSES, tuple(_makers(script, makers)), script)]
+    if name == "make_vec_env":
+        return [_make_vec_env(script, call)]
+    if name in WRAPPERS:
+        inner = call.args[0] if call.args else argument(call, "venv") or argument(call, "env")
+        return env_facts(script, inner, depth + 1)
+    if name == "make":
+        return [EnvFact(call, 1, False, (), script)]
+    if name == "make_atari_env":
+        count = integer_of(script, argument(call, "n_envs", 1)) if not has_hidden_arguments(call) else None
+        return [EnvFact(call, count if argument(call, "n_envs", 1) is not None else 1, None, (), script)]
+    definition = script.definition(call.func)
+    if definition is not None:
+        return _own(script, call, definition, depth)
+    return []
+
+
+def _make_vec_env(script: Script, call: ast.Call) -> EnvFact:
+    given = argument(call, "n_envs", 1)
+    count = 1 if given is None and not has_hidden_arguments(call) else integer_of(script, given)
+    kind = argument(call, "vec_env_cls", 6)
+    workers = None if has_hidden_arguments(call) and kind is None else library_class(script, kind) in PROCESSES
+    maker = argument(call, "env_id", 0)
+    return EnvFact(call, count, workers, (maker,) if maker is not None else (), script)
+
+
+def _own(script: Script, call: ast.Call, definition: tuple[Script, Definition], depth: int) -> list[EnvFact]:
+    """A class or function of the folder: an environment class, or a helper that returns an environment.
+
+    The origin is the call, since a helper makes a new environment each time it is called.
+    """
+    other, node = definition
+    if isinstance(node, ast.ClassDef):
+        if any(base.partition(".")[0] in ("gymnasium", "gym") for base in other.bases(node)):
+            inner = env_facts(script, call.args[0], depth + 1) if call.args and len(call.args) == 1 else []
+            return inner or [EnvFact(call, 1, False, (call.func,), script)]
+        return []
+    returns = [n for n in ast.walk(node) if isinstance(n, ast.Return) and other.scopes.function_of(n) is node]
+    if len(returns) != 1 or returns[0].value is None:
+        return []
+    return [replace(fact, origin=call) for fact in env_facts(other, returns[0].value, depth + 1)]
+
+
+def len_of(script: Script, node: ast.expr | None, depth: int = 0) -> int | None:
+    """Return how many items a list of environment makers has: `[f] * 4`, `[f(i) for i in range(4)]`."""
+    if depth > DEEPEST:
+        return None
+    match node:
+        case ast.List() | ast.Tuple() if not any(isinstance(e, ast.Starred) for e in node.elts):
+            return len(node.elts)
+        case ast.BinOp(op=ast.Mult()):
+            for items, times in ((node.left, node.right), (node.right, node.left)):
+                length, count = len_of(script, items, depth + 1), integer_of(script, times)
+                if length is not None and count is not None:
+                    return length * count
+        case ast.ListComp(generators=[one]) if not one.ifs and isinstance(one.iter, ast.Call):
+            bounds = one.iter.args
+            if script.qualified(one.iter.func) == "range" and len(bounds) in (1, 2):
+                numbers = [integer_of(script, b) for b in bounds]
+                if None not in numbers:
+                    return max(0, numbers[-1] - (numbers[0] if len(numbers) == 2 else 0))  # type: ignore[operator]
+        case ast.Name():
+            bindings = script.scopes.reaching(node)
+            home = script.scopes.home(node.id, script.scopes.scope_of(node))
+            uses = home.uses.get(node.id, ()) if home is not None else ()
+            changes = [p for use in uses if isinstance(p := script.scopes.parents.get(id(use)), ast.Attribute)]
+            if len(bindings) == 1 and bindings[0].kind == "assign":
+                length = len_of(script, bindings[0].value, depth + 1)
+                if not changes:
+                    return length
+                if length == 0 and len(changes) == 1:
+                    return _appended(script, changes[0])
+    return None
+
+
+def _appended(script: Script, append: ast.Attribute) -> int | None:
+    """Return how many items `for i in range(n): makers.append(...)` adds."""
+    call = script.scopes.parents.get(id(append))
+    statement = script.scopes.parents.get(id(call)) if isinstance(call, ast.Call) else None
+    loop = script.scopes.parents.get(id(statement)) if isinstance(statement, ast.Expr) else None
+    if (
+        append.attr != "append"
+        or not isinstance(loop, ast.For)
+        or script.scopes.function_of(loop) is not (script.scopes.function_of(append))
+    ):
+        return None
+    around = [a for a in script.scopes.ancestors(loop) if isinstance(a, ast.For | ast.While)]
+    counted = (
+        isinstance(loop.iter, ast.Call) and script.qualified(loop.iter.func) == "range" and len(loop.iter.args) == 1
+    )
+    return integer_of(script, loop.iter.args[0]) if counted and not around else None  # type: ignore[attr-defined]
+
+
+def _makers(script: Script, node: ast.expr | None, depth: int = 0) -> Iterator[ast.expr]:
+    """Yield the expressions that a list of environment makers consists of."""
+    match node:
+        case ast.List() | ast.Tuple():
+            yield from node.elts
+        case ast.BinOp(op=ast.Mult()):
+            yield from _makers(script, node.left, depth + 1)
+        case ast.ListComp():
+            yield node.elt
+        case ast.Name() if depth < DEEPEST:
+            bindings = script.scopes.reaching(node)
+            if len(bindings) == 1 and bindings[0].kind == "assign":
+                yield from _makers(script, bindings[0].value, depth + 1)
+
+
+def worker_classes(script: Script) -> Iterator[tuple[ast.Call, Script, ast.ClassDef]]:
+    """Yield the environment classes of the folder that run in worker processes, with the call that starts them."""
+    for call, _ in process_vec_envs(script):
+        seen: set[int] = set()
+        for fact in env_facts(script, call):
+            for maker in fact.makers:
+                for other, cls in classes_made(script, maker):
+                    if id(cls) not in seen:
+                        seen.add(id(cls))
+                        yield call, other, cls
+
+
+def classes_made(script: Script, maker: ast.expr, depth: int = 0) -> Iterator[tuple[Script, ast.ClassDef]]:
+    """Yield the classes of the folder that an environment maker builds: a class, lambda, function or factory call."""
+    if depth > 4:
+        return
+    if isinstance(maker, ast.Call):
+        definition = script.definition(maker.func)
+        if library_class(script, maker.func) == "make" and maker.args:
+            yield from registered(script, maker.args[0])
+            return
+        if definition is None:
+            inner = [*maker.args, *(k.value for k in maker.keywords)]  # functools.partial(Env, ...), a wrapper
+            for part in inner:
+                if isinstance(part, ast.Name | ast.Attribute | ast.Call | ast.Lambda):
+                    yield from classes_made(script, part, depth + 1)
+            return
+        yield from _classes_of(definition, depth)
+    elif isinstance(maker, ast.Lambda):
+        yield from classes_made(script, maker.body, depth + 1)
+    elif isinstance(maker, ast.Name | ast.Attribute):
+        definition = script.definition(maker)
+        if definition is not None:
+            yield from _classes_of(definition, depth)
+        else:
+            yield from registered(script, maker)
+    else:
+        yield from registered(script, maker)
+
+
+def registered(script: Script, name: ast.expr) -> Iterator[tuple[Script, ast.ClassDef]]:
+    """Yield the class of the folder that `gym.register(id, entry_point="module:Class")` gives this name to."""
+    wanted = text_of(script, name)
+    for call in script.calls if wanted is not None else ():
+        if library_class(script, call.func) == "register" and text_of(script, argument(call, "id", 0)) == wanted:
+            entry = argument(call, "entry_point", 1)
+            module, _, last = (text_of(script, entry) or "").partition(":")
+            found = script.modules[module].defined_as(last) if module in script.modules else script.definition(entry)
+            if found is not None and isinstance(found[1], ast.ClassDef):
+                yield found[0], found[1]
+
+
+def _classes_of(definition: tuple[Script, Definition], depth: int) -> Iterator[tuple[Script, ast.ClassDef]]:
+    other, node = definition
+    if isinstance(node, ast.ClassDef):
+        yield other, node
+        for base in node.bases:
+            inner = other.definition(base)
+            if inner is not None and isinstance(inner[1], ast.ClassDef) and depth < 4:
+                yield from _classes_of(inner, depth + 1)
+        return
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            inner = other.definition(part.func)
+            if inner is not None and inner[1] is not node and depth < 4:
+                yield from _classes_of(inner, depth + 1)

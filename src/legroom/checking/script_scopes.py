@@ -1,0 +1,315 @@
+"""Who binds a name, who uses it, and which binding reaches a use: Python's scoping rules on a syntax tree.
+
+Rules ask "is this object ever used?" and "is it the same object as over there?". Both need names resolved as Python
+does (function scopes, closures, class bodies that closures skip), and the second needs to know which of several
+assignments can be the one that a use sees. Where several can, all are returned, and the caller stays silent unless
+they agree.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["assign", "unpack", "augmented", "parameter", "import", "definition", "loop", "with", "other"]
+Position = tuple[int, int]
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp,
+           ast.GeneratorExp)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """One place that gives a name its value.
+
+    Args:
+        node: the statement, argument or expression that binds.
+        value: the expression that is assigned, where it is one.
+        target: for imports the qualified name, e.g. `stable_baselines3.PPO`.
+    """
+
+    name: str
+    kind: Kind
+    node: ast.AST
+    value: ast.expr | None = None
+    target: str = ""
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, function, class body or comprehension with the names it binds and the uses that mean those."""
+
+    node: ast.AST
+    parent: Scope | None = None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    uses: dict[str, list[ast.Name]] = field(default_factory=dict)
+    elsewhere: dict[str, str] = field(default_factory=dict)  # names declared global or nonlocal here
+    stars: list[str] = field(default_factory=list)  # modules of `from x import *`
+
+    def enclosing(self) -> Iterator[Scope]:
+        """Yield this scope and those around it that its names can come from."""
+        yield self
+        scope = self.parent
+        while scope is not None:
+            if not isinstance(scope.node, ast.ClassDef):
+                yield scope
+            scope = scope.parent
+
+
+class Scopes:
+    """The scopes of one module, and the parents of its nodes.
+
+    Args:
+        package: the dotted package that relative imports start from; "" for a script.
+    """
+
+    def __init__(self, tree: ast.Module, package: str = "") -> None:
+        self.package = package
+        self.root = Scope(tree)
+        self.all: list[Scope] = [self.root]
+        self.parents: dict[int, ast.AST] = {}
+        self._scope_at: dict[int, Scope] = {}
+        self._loads: list[tuple[ast.Name, Scope]] = []
+        for statement in tree.body:
+            self.parents[id(statement)] = tree
+            self._visit(statement, self.root)
+        for name, scope in self._loads:
+            home = self.home(name.id, scope)
+            (home or self.root).uses.setdefault(name.id, []).append(name)
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def scope_of(self, node: ast.AST) -> Scope:
+        """Return the scope that `node` stands in."""
+        return self._scope_at.get(id(node), self.root)
+
+    def home(self, name: str, scope: Scope) -> Scope | None:
+        """Return the scope whose binding `name` means when it is used in `scope`; None for builtins and the like."""
+        if scope.elsewhere.get(name) == "global":
+            return self.root if name in self.root.bindings else None
+        for candidate in scope.enclosing():
+            if name in candidate.bindings and candidate.elsewhere.get(name) is None:
+                return candidate
+        return None
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yield the nodes around `node`, innermost first."""
+        while (parent := self.parents.get(id(node))) is not None:
+            yield parent
+            node = parent
+
+    def statement_of(self, node: ast.AST) -> ast.stmt | None:
+        """Return the innermost statement that `node` is part of."""
+        if isinstance(node, ast.stmt):
+            return node
+        return next((a for a in self.ancestors(node) if isinstance(a, ast.stmt)), None)
+
+    def function_of(self, node: ast.AST) -> FunctionNode | None:
+        """Return the innermost function around `node`."""
+        return next((a for a in self.ancestors(node) if isinstance(a, FunctionNode)), None)
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        """Return the innermost class around `node`."""
+        return next((a for a in self.ancestors(node) if isinstance(a, ast.ClassDef)), None)
+
+    def reaching(self, name: ast.Name) -> list[Binding]:
+        """Return the bindings that the use `name` can see, nearest first; a closure can see all of them."""
+        here = self.scope_of(name)
+        home = self.home(name.id, here)
+        if home is None:
+            return []
+        bindings = home.bindings[name.id]
+        if home is not here and not self._runs_at_once(here, home):
+            return list(reversed(bindings))
+        use_arms, around = dict(self._arms(name)), {id(a) for a in self.ancestors(name)}
+        before: list[Binding] = []
+        later: list[Binding] = []
+        for binding in sorted(bindings, key=lambda b: start(b.node), reverse=True):
+            arms = self._arms(binding.node)
+            if any(isinstance(n, ast.If | ast.Match) and use_arms.get(n, arm) != arm for n, arm in arms):
+                continue  # the other branch of the same `if`
+            own = id(binding.node) in around and binding.kind in ("assign", "augmented", "unpack")  # x = f(x)
+            if start(binding.node) < start(name) and not own:
+                before.append(binding)
+                if all(use_arms.get(node) == arm for node, arm in arms):
+                    if any(isinstance(node, ast.For | ast.While) for node, _ in arms):
+                        later = []  # it runs in every turn, after those
+                    break  # it always runs before the use
+            elif any(isinstance(n, ast.For | ast.While) and n in use_arms for n, _ in arms):
+                later.append(binding)  # of an earlier turn of the loop
+        return before + later
+
+    # -- construction ------------------------------------------------------------------------------------------------
+
+    def _runs_at_once(self, inner: Scope, home: Scope) -> bool:
+        """Return whether `inner` is a comprehension (or several) standing directly in `home`."""
+        scope: Scope | None = inner
+        while scope is not None and scope is not home:
+            if not isinstance(scope.node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+                return False
+            scope = scope.parent
+        return True
+
+    def _arms(self, node: ast.AST) -> list[tuple[ast.AST, str]]:
+        """Return (branching statement, which of its parts) around `node`, up to its scope; main guards do not count."""
+        arms: list[tuple[ast.AST, str]] = []
+        child = node
+        for parent in self.ancestors(node):
+            if isinstance(parent, _SCOPES) and not isinstance(parent, ast.ListComp | ast.GeneratorExp):
+                break
+            if isinstance(parent, ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try) and not is_main_guard(parent):
+                part = next((p for p in ("body", "orelse", "handlers", "finalbody")
+                             if any(child is c for c in getattr(parent, p, ()))), "")  # fmt: skip
+                if part and not (isinstance(parent, ast.Try) and part in ("body", "finalbody")):
+                    arms.append((parent, part))
+            elif isinstance(parent, ast.Match):
+                arms.append((parent, str(parent.cases.index(child)) if child in parent.cases else ""))
+            child = parent
+        return arms
+
+    def _bind(self, scope: Scope, binding: Binding) -> None:
+        declared = scope.elsewhere.get(binding.name)
+        if declared == "global":
+            scope = self.root
+        elif declared == "nonlocal":
+            outer = [s for s in list(scope.enclosing())[1:] if binding.name in s.bindings]
+            scope = outer[0] if outer else scope
+        scope.bindings.setdefault(binding.name, []).append(binding)
+
+    def _visit(self, node: ast.AST, scope: Scope) -> None:
+        self._scope_at[id(node)] = scope
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                self._function(node, scope)
+                return
+            case ast.ClassDef():
+                self._bind(scope, Binding(node.name, "definition", node))
+                self._inner(node, scope, (*node.decorator_list, *node.bases, *node.keywords), node.body)
+                return
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                inner = Scope(node, scope)
+                self.all.append(inner)
+                for child in ast.iter_child_nodes(node):
+                    self.parents[id(child)] = node
+                    self._visit(child, inner)
+                return
+            case ast.comprehension():
+                self._targets(node.target, None, node, scope, "loop")
+            case ast.Global():
+                scope.elsewhere.update(dict.fromkeys(node.names, "global"))
+            case ast.Nonlocal():
+                scope.elsewhere.update(dict.fromkeys(node.names, "nonlocal"))
+            case ast.Assign():
+                for target in node.targets:
+                    self._targets(target, node.value, node, scope, "assign")
+            case ast.AnnAssign(value=ast.expr()):
+                self._targets(node.target, node.value, node, scope, "assign")
+            case ast.NamedExpr():
+                home = next((s for s in scope.enclosing() if isinstance(s.node, FunctionNode | ast.Module)), scope)
+                self._targets(node.target, node.value, node, home, "assign")
+            case ast.AugAssign():
+                self._targets(node.target, node.value, node, scope, "augmented")
+            case ast.For() | ast.AsyncFor():
+                self._targets(node.target, None, node, scope, "loop")
+            case ast.With() | ast.AsyncWith():
+                for item in node.items:
+                    if item.optional_vars is not None:
+                        self._targets(item.optional_vars, item.context_expr, node, scope, "with")
+            case ast.ExceptHandler(name=str() as name):
+                self._bind(scope, Binding(name, "other", node))
+            case ast.MatchAs(name=str() as name) | ast.MatchStar(name=str() as name):
+                self._bind(scope, Binding(name, "other", node))
+            case ast.MatchMapping(rest=str() as name):
+                self._bind(scope, Binding(name, "other", node))
+            case ast.Import():
+                for alias in node.names:
+                    name = alias.asname or alias.name.partition(".")[0]
+                    self._bind(scope, Binding(name, "import", node, target=alias.name if alias.asname else name))
+            case ast.ImportFrom():
+                module = self._module(node)
+                for alias in node.names:
+                    if alias.name == "*":
+                        scope.stars.append(module)
+                    else:
+                        full = f"{module}.{alias.name}" if module else alias.name
+                        self._bind(scope, Binding(alias.asname or alias.name, "import", node, target=full))
+            case ast.Name(ctx=ast.Load()):
+                self._loads.append((node, scope))
+            case ast.Name(ctx=ast.Del()):
+                self._bind(scope, Binding(node.id, "other", node))
+        for child in ast.iter_child_nodes(node):
+            self.parents[id(child)] = node
+            self._visit(child, scope)
+
+    def _module(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.package.split(".") if self.package else []
+        parts = parts[: len(parts) - (node.level - 1)] if node.level > 1 else parts
+        return ".".join([*parts, *([node.module] if node.module else [])])
+
+    def _function(self, node: FunctionNode, scope: Scope) -> None:
+        if not isinstance(node, ast.Lambda):
+            self._bind(scope, Binding(node.name, "definition", node))
+        a = node.args
+        outside: list[ast.AST] = [*a.defaults, *(d for d in a.kw_defaults if d is not None)]
+        parameters = [*a.posonlyargs, *a.args, *a.kwonlyargs, *(p for p in (a.vararg, a.kwarg) if p is not None)]
+        outside += [p.annotation for p in parameters if p.annotation is not None]
+        if not isinstance(node, ast.Lambda):
+            outside += [*node.decorator_list, *([node.returns] if node.returns is not None else [])]
+        self.parents[id(a)] = node
+        inner = self._inner(node, scope, outside, node.body if isinstance(node.body, list) else [node.body], a)
+        for parameter in parameters:
+            self.parents[id(parameter)] = a
+            self._scope_at[id(parameter)] = inner
+
+    def _inner(self, node: ast.AST, scope: Scope, outside: list[ast.AST] | tuple[ast.AST, ...], body: list,
+               arguments: ast.arguments | None = None) -> Scope:  # fmt: skip
+        for part in outside:
+            self.parents[id(part)] = node
+            self._visit(part, scope)
+        inner = Scope(node, scope)
+        self.all.append(inner)
+        if arguments is not None:
+            for parameter in ast.walk(arguments):
+                if isinstance(parameter, ast.arg):
+                    inner.bindings.setdefault(parameter.arg, []).append(Binding(parameter.arg, "parameter", parameter))
+        for part in body:
+            self.parents[id(part)] = node
+            self._visit(part, inner)
+        return inner
+
+    def _targets(self, target: ast.expr, value: ast.expr | None, node: ast.AST, scope: Scope, kind: Kind) -> None:
+        match target:
+            case ast.Name():
+                self._bind(scope, Binding(target.id, kind, node, value))
+            case ast.Tuple() | ast.List():
+                same = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+                starred = any(isinstance(t, ast.Starred) for t in target.elts)
+                for index, part in enumerate(target.elts):
+                    if same and not starred and kind == "assign":
+                        self._targets(part, value.elts[index], node, scope, "assign")  # type: ignore[union-attr]
+                    else:
+                        self._targets(part, None, node, scope, "unpack" if kind == "assign" else kind)
+            case ast.Starred():
+                self._targets(target.value, None, node, scope, "unpack")
+
+
+def start(node: ast.AST) -> Position:
+    """Return where `node` begins, as a sortable position."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def is_main_guard(node: ast.AST) -> bool:
+    """Return whether `node` is `if __name__ == "__main__":`."""
+    if not isinstance(node, ast.If):
+        return False
+    test = node.test
+    if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)):
+        return False
+    sides = (test.left, test.comparators[0])
+    return any(isinstance(s, ast.Name) and s.id == "__name__" for s in sides) and any(
+        isinstance(s, ast.Constant) and s.value == "__main__" for s in sides
+    )

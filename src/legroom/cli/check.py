@@ -1,0 +1,107 @@
+"""`legroom check PATH...`: what is wrong with configurations and scripts, and what only looks so."""
+
+from __future__ import annotations
+
+import json as json_format
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from legroom.checking.check import check, chosen_rules, find_rule
+from legroom.checking.fixing import fix_file
+from legroom.cli import options
+from legroom.cli.overrides import split_settings
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from legroom.model.checked import Checked
+from legroom.probing import probe
+from legroom.reading.files import is_directory, is_file
+from legroom.rendering.checking import check_json, check_text, fixes_text, rule_text, rules_text
+from legroom.rendering.console import say
+
+
+def run(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="PATH...", help="run.yaml, ppo.yml, train.py, a folder, mine:full")
+    ] = None,
+    cpu_only: options.CpuOnly = False,
+    ram: options.Ram = None,
+    vram: options.Vram = None,
+    gpu: options.GpuName = None,
+    reserve: options.Reserve = "0%",
+    select: Annotated[
+        list[str] | None, typer.Option(metavar="RULES", help="Only these rules, by code or name: LR002,no-effect.")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(metavar="RULES", help="All but these rules.")] = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Make the changes that are mechanical, in the files.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --fix: show the changes, make none.")] = False,
+    like: options.Like = None,
+    settings: options.Settings = None,
+    explain_rule: Annotated[
+        str | None, typer.Option("--explain-rule", "--rule", metavar="RULE", help="What a rule finds, and why.")
+    ] = None,
+    list_rules: Annotated[bool, typer.Option("--list", help="List the rules.")] = False,
+    json: options.Json = False,
+) -> int:
+    """What is wrong with a configuration or training script, by priority, and what is fine.
+
+    Nothing is executed: run files, zoo and brax YAML are parsed, Python is read by its syntax tree. Exit code 1: there
+    are errors or warnings. A comment `# legroom: ignore[LR012]` leaves a finding out.
+
+    \b
+    legroom check train.py --ram 32GiB --vram 16GiB
+    legroom check constants.py --like gameboy:default
+    legroom check configs/ --select minibatch-does-not-divide
+    legroom check brax.yaml --fix --dry-run
+    legroom check --explain-rule LR012
+    """
+    if explain_rule is not None or list_rules:
+        say(rule_text(find_rule(explain_rule)) if explain_rule is not None else rules_text(chosen_rules()))
+        return EXIT_GOOD
+    if not paths:
+        raise BadInput("no path given", hint="legroom check train.py")
+    if dry_run and not fix:
+        raise BadInput("--dry-run shows what --fix would change", hint="give both")
+    machine = options.with_gpu(probe(), gpu)
+    where: Any = options.chosen_device(None, cpu_only, wants_gpu=bool(vram or gpu))
+    budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
+    if cpu_only:
+        budget = replace(budget, vram=None, vram_origin="")
+    arguments: dict[str, Any] = {
+        "machine": machine, "budget": budget, "select": _split(select), "ignore": _split(ignore), "like": like,
+        "overrides": split_settings(settings or []), "device": "cpu" if where == "cpu" else None,
+    }  # fmt: skip
+    checked = check(paths, **arguments)
+    made: list[tuple[str, list[Any], str]] = []
+    if fix:
+        _refuse_named_runs(paths)
+        made = [(each.path, *fix_file(each.path, each.fixes, dry_run=dry_run)) for each in checked if each.fixes]
+        if not dry_run and any(fixes for _, fixes, _ in made):
+            checked = check(paths, **arguments)
+    if json:
+        say(json_format.dumps(check_json(checked) | _made_json(made, dry_run), indent=2))
+    else:
+        say([*fixes_text(made, dry_run=dry_run), *check_text(checked, budget)])
+    return EXIT_FINDINGS if _bad(checked) else EXIT_GOOD
+
+
+def _bad(checked: list[Checked]) -> bool:
+    return any(each.bad for each in checked)
+
+
+def _split(texts: list[str] | None) -> list[str]:
+    return [part.strip() for text in texts or [] for part in text.split(",") if part.strip()]
+
+
+def _refuse_named_runs(paths: list[str]) -> None:
+    for path in paths:
+        if not is_file(path) and not is_directory(path) and not is_file(path.rpartition(":")[0]):
+            hint = f"legroom export {path} > run.yaml, and fix that"
+            raise BadInput(f"{path} is a run of legroom's own, which --fix does not change", hint=hint)
+
+
+def _made_json(made: list[tuple[str, list[Any], str]], dry_run: bool) -> dict[str, Any]:
+    if not made:
+        return {}
+    fixes = [{"path": path, **fix.as_json()} for path, all_made, _ in made for fix in all_made]
+    return {"would_fix" if dry_run else "fixed": fixes}

@@ -1,0 +1,67 @@
+"""What a check of one file says: totals of its runs, findings, and what is fine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from legroom.model.finding import Finding
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The sums of one run, against what there is; None where it cannot be said.
+
+    Args:
+        samples: environment steps per iteration: rollout length x environments, or what brax collects per update.
+        steps: environment steps that really run; whole iterations are.
+        updates: gradient steps per iteration.
+        stored: bytes of the rollout or replay buffer; `flattened` with the copy that SB3 makes of it.
+        host, host_high, gpu, gpu_high: predicted peaks by arithmetic and the upper ends of their bands.
+    """
+
+    name: str
+    title: str
+    n_envs: int | None = None
+    samples: int | None = None
+    iterations: int | None = None
+    steps: int | None = None
+    updates: int | None = None
+    stored: int | None = None
+    flattened: int | None = None
+    host: int | None = None
+    host_high: int | None = None
+    gpu: int | None = None
+    gpu_high: int | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One file and what there is to say about it.
+
+    Args:
+        kind: of file; "skipped" where a folder held something that cannot be read (`note` says what).
+        subject: what the rules looked at.
+        fine: (what, why it is right) pairs.
+    """
+
+    path: str
+    kind: str
+    subject: Any = None
+    findings: tuple[Finding, ...] = ()
+    fine: tuple[tuple[str, str], ...] = ()
+    totals: tuple[Totals, ...] = ()
+    note: str = ""
+    ignored: int = 0
+    fixes: tuple[Any, ...] = field(default=())
+
+    @property
+    def bad(self) -> bool:
+        """Whether the command should end with exit code 1."""
+        return any(finding.severity != "info" for finding in self.findings)
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "path": self.path, "kind": self.kind, "runs": [asdict(t) for t in self.totals],
+            "fine": [{"what": what, "why": why} for what, why in self.fine], "ignored": self.ignored,
+        } | ({"note": self.note} if self.note else {})  # fmt: skip

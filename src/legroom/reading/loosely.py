@@ -1,0 +1,216 @@
+"""Reading for those who look for mistakes: whatever can be known of a file's runs, and what is wrong, side by side.
+
+Everywhere else the first problem ends the reading, since a prediction of half a run is worth nothing. A check is the
+other way round: a negative batch size in one entry must not hide what is wrong with the other thirty.
+
+A module of constants seldom says the algorithm. A script beside it that imports it does: its constructor call is then
+the base that the constants are laid on, as `--like` would do.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from legroom import reading
+from legroom.errors import BadInput
+from legroom.reading import brax, constants, native, script, yamls, zoo
+from legroom.reading.draft import Draft, copied, get, merged
+from legroom.reading.files import is_directory, read_text
+from legroom.reading.naming import did_you_mean
+from legroom.reading.source import parse_module
+from legroom.reading.validating import LooseRun, run_loosely
+from legroom.reading.yamls import Key
+
+Kind = Literal["run", "zoo", "brax", "constants", "script"]
+RUN_SIGNS = frozenset({"algo", "backend", "legroom", "hyperparams"})
+# What a Python file imports that has to do with training; others are no subject of a check.
+LIBRARIES = frozenset({
+    "stable_baselines3", "sb3_contrib", "gymnasium", "gym", "torch", "jax", "brax", "flax", "ray", "rl_zoo3",
+    "tianshou", "cleanrl", "pettingzoo", "supersuit", "sbx", "tensorflow", "keras", "mujoco", "pyboy", "envpool",
+})  # fmt: skip
+MOST_SIBLINGS = 60
+
+
+@dataclass(frozen=True)
+class Loose:
+    """A file and its runs; `problems` are about no run in particular."""
+
+    path: str
+    text: str
+    kind: Kind
+    runs: tuple[LooseRun, ...]
+    problems: tuple[BadInput, ...] = ()
+
+
+def read_loosely(target: str, *, overrides: Sequence[tuple[str, str]] = (), like: str | None = None) -> Loose:
+    """Return what there is to say about `target`, a file or a named run.
+
+    Raises:
+        BadInput: there is no such run, it is not YAML or not Python, or nothing in it is of a training.
+    """
+    shipped = reading.shipped_drafts(target, single=False)
+    if shipped:
+        path = str(shipped[0].path)
+        runs = tuple(run_loosely(reading.laid_over(draft, like), overrides) for draft in shipped)
+        return Loose(path, read_text(path), "run", runs)
+    file, entry = reading.split_target(target)
+    if file is None:
+        raise reading.no_such_run(target)
+    text = read_text(file)
+    algo = next((value for name, value in overrides if name in ("algo", "algorithm")), None)
+    problems: list[BadInput] = []
+    if file.endswith(".py"):
+        kind, drafts = _python(text, file, entry, algo, like)
+    else:
+        kind, drafts = _yaml(text, file, entry, algo, problems)
+    runs = tuple(run_loosely(reading.laid_over(draft, like), overrides) for draft in drafts)
+    return Loose(file, text, kind, runs, tuple(problems))
+
+
+def expanded(target: str) -> list[str]:
+    """Return the names of a workload's runs where `target` is a workload, and `target` itself otherwise."""
+    if is_directory(target):
+        return [target]
+    return [draft.name for draft in reading.shipped_drafts(target, single=False)] or [target]
+
+
+def is_about_training(tree: ast.Module) -> bool:
+    """Return whether the module imports one of the libraries of this trade."""
+    for node in ast.walk(tree):
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        if any(name.partition(".")[0] in LIBRARIES for name in names):
+            return True
+    return False
+
+
+def _yaml(
+    text: str, path: str, entry: str | None, algo: str | None, problems: list[BadInput]
+) -> tuple[Kind, list[Draft]]:
+    data, lines = yamls.parse(text, path)
+    if not isinstance(data, dict):
+        hint = "start with algo: and env:"
+        raise BadInput("a run file is a mapping of keys to values", path=path, line=1, hint=hint)
+    if not set(data) & RUN_SIGNS:
+        if brax.is_brax(data):
+            known = _without_foreign(data, lines, path, problems)
+            return "brax", reading.only_entry(brax.drafts(known, lines, path), entry, path)
+        if zoo.is_saved(data):
+            return "zoo", zoo.drafts(data, lines, path, algo=algo)
+        if zoo.is_zoo(data):
+            return "zoo", _entries(data, lines, path, entry, algo, problems)
+        raise BadInput(
+            "is no run file, no zoo file and no brax file", path=path, hint="a run file starts with algo: and env:"
+        )
+    return "run", reading.only_entry(native.drafts(data, lines, path), entry, path)
+
+
+def _entries(
+    data: dict[Any, Any], lines: Any, path: str, entry: str | None, algo: str | None, problems: list[BadInput]
+) -> list[Draft]:
+    """Return the drafts of a zoo file, entry by entry, so that one that cannot be read does not hide the others."""
+    if entry is not None:
+        return zoo.drafts(data, lines, path, entry=entry, algo=algo)
+    found: list[Draft] = []
+    if algo is None and zoo._algorithm(path) is None and not any("model_class" in (v or {}) for v in data.values()):
+        zoo.drafts(data, lines, path)  # says what to do about it
+    for name in data:
+        try:
+            found += zoo.drafts({name: data[name]}, lines, path, algo=algo)
+        except BadInput as error:
+            problems.append(error)
+    return found
+
+
+def _without_foreign(data: dict[Any, Any], lines: Any, path: str, problems: list[BadInput]) -> dict[Any, Any]:
+    """Return brax's sections; what is left out is somebody's own, or a slip of the pen and then a problem."""
+    known = (*brax.ALGORITHMS, *brax.SECTIONS, *brax.IGNORED)
+    kept = {name: value for name, value in data.items() if name in known}
+    for name in data.keys() - kept.keys():
+        _slip(name, (name,), known, lines, path, problems)
+    for section in ("network", "networks", "network_factory"):
+        inside = kept.get(section)
+        if isinstance(inside, dict):
+            kept[section] = {name: value for name, value in inside.items() if name in brax.NETWORK}
+            for name in inside.keys() - kept[section].keys():
+                _slip(name, (section, name), tuple(brax.NETWORK), lines, path, problems)
+    return kept
+
+
+def _slip(name: Any, key: Key, known: Sequence[str], lines: Any, path: str, problems: list[BadInput]) -> None:
+    hint = did_you_mean(name, known)
+    if hint.startswith("did you mean"):
+        problems.append(BadInput(f"unknown key {str(name)!r}", path=path, line=lines.get(key), hint=hint))
+
+
+def _python(text: str, path: str, entry: str | None, algo: str | None, like: str | None) -> tuple[Kind, list[Draft]]:
+    tree = parse_module(text, path)
+    drafts = script.drafts(text, path)
+    if drafts:
+        return "script", reading.only_entry(drafts, entry, path)
+    entries = constants.zoo_entries(text, path)
+    if entries is not None:
+        return "zoo", zoo.drafts(entries, {}, path, entry=entry, algo=algo)
+    training = is_about_training(tree)
+    try:
+        drafts = constants.drafts(text, path)
+    except BadInput:
+        if not training:
+            raise
+        return "script", []
+    if training:  # a script of its own kind; what its constants mean is not for us to say
+        return "script", []
+    return "constants", [_on_script(draft, like) for draft in drafts]
+
+
+def _on_script(draft: Draft, like: str | None) -> Draft:
+    """Return the constants laid over the run of a script beside them that imports them, where there is one."""
+    if like is not None or draft.data.get("algo") or draft.path is None:
+        return draft
+    found = _importer(draft.path)
+    if found is None:
+        return draft
+    draft.base = found.path
+    base = copied(found.data)
+    own = copied(draft.data)
+    every = get(base, ("checkpoint", "every")), get(base, ("eval", "every"))
+    steps, length = get(base, ("hyperparams", "n_steps")), get(own, ("hyperparams", constants.EPISODE))
+    line = draft.lines.get(("hyperparams", constants.EPISODE))
+    if length is not None:
+        own["hyperparams"].pop(constants.EPISODE)
+        if steps == length and line is not None:
+            draft.lines.setdefault(("hyperparams", "n_steps"), line)
+    for part, value in zip(("checkpoint", "eval"), every, strict=True):
+        if value is not None and isinstance(own.get(part), dict):
+            own[part].pop("every", None)  # the script has turned it into environment steps
+            draft.settled.add((part, "every"))
+    draft.data = merged(base, own)
+    draft.unknown = {**found.unknown, **draft.unknown}
+    return draft
+
+
+def _importer(path: str) -> Draft | None:
+    """Return the one run of the scripts beside `path` that import it; None when there is none, or several differ."""
+    name = Path(path).stem
+    imports = re.compile(rf"^\s*(?:from\s+\.?{re.escape(name)}\s+import|import\s+{re.escape(name)}\b)", re.MULTILINE)
+    found: list[Draft] = []
+    try:
+        siblings = sorted(Path(path).parent.glob("*.py"))[:MOST_SIBLINGS]
+    except OSError:
+        return None
+    for sibling in siblings:
+        if sibling.name == Path(path).name:
+            continue
+        try:
+            text = read_text(str(sibling))
+            if imports.search(text):
+                found += script.drafts(text, str(sibling))
+        except BadInput:
+            continue
+    algorithms = {draft.data.get("algo") for draft in found}
+    return found[0] if len(algorithms) == 1 else None

@@ -1,0 +1,195 @@
+"""A check as a page: totals against the hardware, findings by priority, what is fine and why; and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from legroom.model.checked import Checked, Totals
+from legroom.model.finding import Finding
+from legroom.model.verdict import Budget
+from legroom.rendering.layout import Part, Styled, Table
+from legroom.units import GIB, format_size
+
+JSON_VERSION = 1
+_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_TITLES = {
+    "error": "Errors: it will not run, or not fit",
+    "warning": "Warnings: it will not do what it says",
+    "info": "Worth knowing",
+}
+MOST_ALIKE = 3  # findings of one rule in one file that are shown one by one; a zoo file has a hundred entries
+MOST_TOTALS = 3
+
+
+def check_json(checked: Sequence[Checked]) -> dict[str, Any]:
+    """Return the findings of all files and a summary of each."""
+    return {
+        "legroom": JSON_VERSION,
+        "findings": [finding.as_json() for each in checked for finding in each.findings],
+        "summary": [each.summary() for each in checked],
+    }
+
+
+def check_text(checked: Sequence[Checked], budget: Budget) -> Iterator[Part]:
+    """Yield the page; a file without anything to say is a line."""
+    if not checked:
+        yield "nothing of a training found"
+        return
+    several = len(checked) > 1
+    for each in checked:
+        if each.kind == "skipped":
+            yield Styled(f"skipped {each.note}", "dim")
+        elif several and not each.findings:
+            yield Styled(f"{each.path}: nothing to say", "green")
+        else:
+            yield from _file(each, budget)
+            yield ""
+    yield _verdict(checked)
+
+
+def _file(checked: Checked, budget: Budget) -> Iterator[Part]:
+    kinds = {"run": "run file", "zoo": "zoo file", "brax": "brax file", "constants": "constants", "script": "script"}
+    yield Styled(f"{checked.path} ({kinds.get(checked.kind, checked.kind)}{_runs(checked)})", "bold")
+    if checked.note:
+        yield Styled(f"  {checked.note}", "dim")
+    for totals in checked.totals[:MOST_TOTALS] if len(checked.totals) <= MOST_TOTALS else ():
+        yield ""
+        yield from _totals(totals, budget)
+    for severity in ("error", "warning", "info"):
+        findings = [finding for finding in checked.findings if finding.severity == severity]
+        if findings:
+            yield ""
+            yield Styled(_TITLES[severity], _STYLES[severity])
+            yield from _findings(findings)
+    if checked.fine:
+        yield ""
+        yield Styled("What is fine, and why", "green")
+        for what, why in checked.fine:
+            yield f"  {what}: {why}"
+    if checked.ignored:
+        yield ""
+        yield Styled(f"{_plural(checked.ignored, 'finding')} left out as its comments ask", "dim")
+
+
+def _runs(checked: Checked) -> str:
+    return f", {len(checked.totals):,} runs" if len(checked.totals) > 1 else ""
+
+
+def _totals(totals: Totals, budget: Budget) -> Iterator[Part]:
+    yield f"{totals.name}: {totals.title}"
+    table = Table(["", "", ""], "lrw")
+    if totals.samples is not None:
+        table.add("  samples per iteration", f"{totals.samples:,}", "")
+    if totals.updates is not None:
+        table.add("  updates per iteration", f"{totals.updates:,}", "gradient steps")
+    if totals.iterations is not None:
+        table.add("  iterations", f"{totals.iterations:,}", f"{totals.steps:,} environment steps really run")
+    if totals.stored is not None:
+        copy = f"{_size(totals.flattened)} while SB3 flattens it" if totals.flattened else ""
+        table.add("  stored data", _size(totals.stored), copy)
+    if totals.host is not None:
+        table.add("  host peak", _size(totals.host), _against(totals.host, totals.host_high, budget, "ram"))
+    if totals.gpu is not None:
+        table.add("  GPU peak", _size(totals.gpu), _against(totals.gpu, totals.gpu_high, budget, "vram"))
+    if table.rows:
+        yield table
+    if totals.host is None:
+        yield Styled("  no prediction: the spaces, or sizes that memory depends on, are not known (--like RUN)", "dim")
+
+
+def _against(nbytes: int, high: int | None, budget: Budget, which: str) -> str:
+    limit: int | None = getattr(budget, which)
+    band = f"up to {_size(high)}" if high else ""
+    if limit is None:
+        return band
+    origin = getattr(budget, f"{which}_origin")
+    name = "RAM" if which == "ram" else "GPU memory"
+    said = f" ({origin})" if origin else ""
+    return f"{band}; {nbytes / limit:.0%} of {format_size(limit)} {name}{said}"
+
+
+def _findings(findings: Sequence[Finding]) -> Iterator[Part]:
+    shown: dict[str, int] = {}
+    counts = {f.code: sum(g.code == f.code for g in findings) for f in findings}
+    for finding in findings:
+        shown[finding.code] = shown.get(finding.code, 0) + 1
+        if finding.severity == "info" and shown[finding.code] > MOST_ALIKE:
+            if shown[finding.code] == counts[finding.code]:
+                rest = counts[finding.code] - MOST_ALIKE
+                yield Styled(f"  {finding.code} {finding.name}: {rest:,} more like these (--json has all)", "dim")
+            continue
+        where = f"line {finding.line}, " if finding.line is not None else ""
+        yield Styled(f"  {where}{finding.code} {finding.name}", _STYLES[finding.severity])
+        yield f"    {finding.message}"
+        if finding.hint:
+            yield f"    → {finding.hint}"
+        if finding.fix:
+            yield Styled(f"    --fix: {finding.fix['say']}", "dim")
+
+
+def _verdict(checked: Sequence[Checked]) -> Styled:
+    findings = [finding for each in checked for finding in each.findings]
+    counts = {kind: sum(f.severity == kind for f in findings) for kind in ("error", "warning", "info")}
+    files = f"{_plural(sum(each.kind != 'skipped' for each in checked), 'file')}: "
+    if not findings:
+        return Styled(f"{files}nothing to say", "green")
+    parts = [_plural(counts["error"], "error"), _plural(counts["warning"], "warning")]
+    text = f"{files}{', '.join(parts)}, {counts['info']:,} worth knowing"
+    return Styled(text, "bold red" if counts["error"] else "yellow" if counts["warning"] else "green")
+
+
+def fixes_text(made: Sequence[tuple[str, Sequence[Any], str]], *, dry_run: bool) -> Iterator[Part]:
+    """Yield what --fix changed, or would; a dry run shows the difference line by line."""
+    for path, fixes, difference in made:
+        for fix in fixes:
+            yield Styled(f"{'would fix' if dry_run else 'fixed'} {path}:{fix.line}: {fix.say}", "green")
+        if dry_run:
+            yield _verbatim((line, _diff_style(line)) for line in difference.splitlines())
+    if made:
+        yield ""
+
+
+def rule_text(rule: Any) -> Iterator[Part]:
+    """Yield all that a rule says about itself."""
+    yield Styled(f"{rule.code} {rule.name} ({rule.severity})", "bold")
+    for title, text in (("What", rule.what), ("Why", rule.why), ("Way out", rule.remedy)):
+        yield ""
+        yield Styled(title, "bold")
+        yield f"  {text}"
+    yield ""
+    yield Styled("Example", "bold")
+    yield _verbatim((f"  {line}", "") for line in rule.example.splitlines())
+
+
+def rules_text(rules: Sequence[Any]) -> Iterator[Part]:
+    """Yield a table of the rules."""
+    table = Table(["code", "rule", "is", "what it finds"], "lllw")
+    by_code = {rule.code: rule for rule in reversed(rules)}  # scripts have rules of their own for some codes
+    for _, rule in sorted(by_code.items()):
+        table.add(rule.code, rule.name, Styled(rule.severity, _STYLES[rule.severity]), rule.what)
+    yield table
+
+
+def _verbatim(lines: Iterable[tuple[str, str]]) -> Table:
+    """Return lines with their styles that are drawn as they are, spaces and length included."""
+    table = Table([""], "l")
+    for line, style in lines:
+        table.add(line, style=style)
+    return table
+
+
+def _diff_style(line: str) -> str:
+    if line.startswith(("+++", "---")):
+        return "bold"
+    return {"+": "green", "-": "red"}.get(line[:1], "")
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _size(nbytes: int | None) -> str:
+    if nbytes is None:
+        return "–"
+    return f"{nbytes / GIB:.2f} GiB" if GIB <= nbytes < 100 * GIB else format_size(nbytes)

@@ -1,0 +1,338 @@
+"""The check as a whole: what it reads, leaves out, fixes and prints, whatever the rules are."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from legroom.checking.check import check, chosen_rules, find_rule
+from legroom.checking.fixing import Fix, applied, fix_file
+from legroom.checking.ignoring import read_ignored
+from legroom.checking.rules import RULES
+from legroom.checking.rules.runs import RUN_RULES
+from legroom.errors import BadInput
+from legroom.model.finding import Finding
+from legroom.model.machine import Machine
+from legroom.model.verdict import Budget
+from legroom.reading.draft import put
+from legroom.units import GIB
+
+CONFIGS = Path(__file__).parent / "configs"
+MACHINE = Machine(32 * GIB, None, 32 * GIB, 0, GIB, cores=8, versions={"stable-baselines3": "2.9.2"})
+BUDGET = Budget(32 * GIB, None, ram_origin="given")
+WRONG = "algo: PPO\nenv: {id: CartPole-v1}\nhyperparams:\n  n_steps: 100\n  batch_size: 64\n"  # 100 % 64
+NAMES = (  # the slugs that other programs may rely on
+    "minibatch-exceeds-rollout", "minibatch-does-not-divide", "brax-divisibility", "brax-devices", "callback-not-used",
+    "eval-on-training-env", "frequency-in-vec-steps", "no-effect", "float32-rollout", "flatten-copy-exceeds-ram",
+    "replay-exceeds-ram", "under-used-machine", "episode-shorter-than-rollout", "schedule-never-completes",
+    "sync-stride", "worker-imports-torch", "fork-workers", "stacked-frames-stored", "untrusted-load", "unused-key",
+)  # fmt: skip
+
+
+def look(*paths, **options):
+    return check([str(path) for path in paths], machine=MACHINE, budget=BUDGET, **options)
+
+
+def names(checked):
+    return [finding.name for each in checked for finding in each.findings]
+
+
+def legroom(*arguments, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "legroom.cli.main", "check", *map(str, arguments)],
+        capture_output=True, text=True, cwd=cwd, env={**os.environ, "COLUMNS": "80"}, timeout=120,
+    )  # fmt: skip
+
+
+def write(folder, text, name="run.yaml"):
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_rule_says_what_why_example_and_way_out():
+    assert len({rule.code for rule in RULES}) >= 30
+    assert set(NAMES) <= {rule.name for rule in RULES}
+    assert [rule.code for rule in RUN_RULES] == sorted({rule.code for rule in RUN_RULES})
+    for rule in RULES:
+        assert rule.code[:2] == "LR" and len(rule.code) == 5 and rule.code[2:].isdigit()
+        assert rule.name == rule.name.lower().replace("_", "-").replace(" ", "-")
+        for text in (rule.what, rule.why, rule.example, rule.remedy):
+            assert len(text) > 5, rule.code
+
+
+def test_rules_are_chosen_by_code_beginning_and_name():
+    assert {rule.name for rule in chosen_rules(["LR007"])} == {"minibatch-does-not-divide"}
+    assert {rule.name for rule in chosen_rules(["no-effect"])} == {"no-effect"}
+    assert "LR001" not in {rule.code for rule in chosen_rules(["LR00"], ["invalid-value"])}
+    assert find_rule("lr012").name == "flatten-copy-exceeds-ram"
+    for wrong in ("LR999", "no-efect"):
+        with pytest.raises(BadInput) as refused:
+            chosen_rules([wrong])
+        assert refused.value.hint
+
+
+def test_select_and_ignore(tmp_path):
+    file = write(tmp_path, WRONG)
+    assert "minibatch-does-not-divide" in names(look(file))
+    assert names(look(file, select=["LR006"])) == []
+    assert "minibatch-does-not-divide" not in names(look(file, ignore=["LR007"]))
+
+
+# --- comments ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("comment", "left_out"),
+    [
+        ("# legroom: ignore[LR007]", True), ("# legroom: ignore[minibatch-does-not-divide]", True),
+        ("# legroom: ignore", True), ("# legroom: ignore[LR006, LR007]", True), ("# reason; legroom: ignore", False),
+        ("# legroom: ignore[LR006]", False), ("# ignore[LR007]", False),
+    ],
+)  # fmt: skip
+def test_comment_at_the_line_or_on_a_line_of_its_own(tmp_path, comment, left_out):
+    at_line = WRONG.replace("batch_size: 64", f"batch_size: 64  {comment}")
+    before = WRONG.replace("  batch_size: 64", f"  {comment}\n  batch_size: 64")
+    for text in (at_line, before):
+        found = look(write(tmp_path, text))
+        assert ("minibatch-does-not-divide" not in names(found)) is left_out, text
+        assert found[0].ignored == left_out
+    elsewhere = WRONG.replace("n_steps: 100", f"n_steps: 100  {comment}")
+    assert "minibatch-does-not-divide" in names(look(write(tmp_path, elsewhere)))
+
+
+def test_comment_for_the_whole_file_only_at_its_beginning(tmp_path):
+    assert "minibatch-does-not-divide" not in names(look(write(tmp_path, f"# legroom: ignore-file[LR007]\n{WRONG}")))
+    assert "minibatch-does-not-divide" in names(look(write(tmp_path, f"{WRONG}# legroom: ignore-file[LR007]\n")))
+
+
+def test_comments_of_python_are_tokens():
+    text = 'a = 1  # legroom: ignore[LR001]\nb = "# legroom: ignore"\n# legroom: ignore[no-effect]\n\nc = 3\n'
+    ignored = read_ignored(text, python=True)
+
+    def covers(line, code="LR001", name="invalid-value"):
+        return ignored.covers(Finding(code, name, "error", "", line=line))
+
+    assert (covers(1), covers(2), covers(5), covers(5, "LR009", "no-effect")) == (True, False, False, True)
+
+
+# --- fixes ------------------------------------------------------------------------------------------------------------
+
+
+def test_fix_keeps_line_ends_comments_mark_and_mode(tmp_path):
+    file = tmp_path / "brax.yaml"
+    text = "\ufeff" + (CONFIGS / "brax_seed.yaml").read_text().replace("\n", "\r\n")
+    file.write_bytes(text.encode())
+    file.chmod(0o640)
+    (checked,) = look(file)
+    made, difference = fix_file(str(file), checked.fixes)
+    assert [fix.text for fix in made] == ["4"]
+    assert file.read_bytes().decode() == text.replace("num_minibatches: 2 ", "num_minibatches: 4 ")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert "-  num_minibatches: 2" in difference and "+  num_minibatches: 4" in difference
+    assert names(look(file)) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    envs=st.integers(1, 3000), batch=st.integers(1, 600), minibatches=st.integers(1, 40),
+)  # fmt: skip
+def test_a_brax_file_is_repaired_into_what_brax_accepts(tmp_path_factory, envs, batch, minibatches):
+    file = tmp_path_factory.mktemp("brax") / "brax.yaml"
+    file.write_text(
+        f"ppo:\n  num_envs: {envs}\n  num_eval_envs: 8\n  batch_size: {batch}  # segments\n"
+        f"  num_minibatches: {minibatches}\n"
+    )
+    (checked,) = look(file, select=["brax-divisibility"])
+    assert bool(checked.findings) == bool(batch * minibatches % envs)
+    fix_file(str(file), checked.fixes)
+    after = look(file, select=["brax-divisibility"])[0]
+    assert after.findings == ()
+    assert f"num_envs: {envs}\n" in file.read_text()
+
+
+@pytest.mark.parametrize(("envs", "batch", "minibatches"), [(512, 128, 2), (1536, 384, 6), (1024, 128, 4)])
+def test_the_tables_of_the_robot_guide_are_repaired(tmp_path, envs, batch, minibatches):
+    text = f"ppo: {{num_envs: {envs}, num_eval_envs: 8, batch_size: {batch}, num_minibatches: {minibatches}}}\n"
+    file = write(tmp_path, text)
+    done = legroom("--fix", "--json", file)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["findings"]) == (0, [])
+    assert "env steps per update" in told["fixed"][0]["say"]
+    new = int(file.read_text().rpartition(": ")[2].strip("}\n"))
+    assert batch * new % envs == 0
+
+
+@given(st.text(alphabet="ab\n\r é", max_size=40), st.lists(st.tuples(st.integers(1, 5), st.integers(0, 8)), max_size=4))
+def test_fixes_change_only_their_characters(text, places):
+    fixes = [Fix("", line, column, line, column, "<X>") for line, column in places]
+    new, made = applied(text, fixes)
+    assert new.replace("<X>", "") == text
+    assert new.count("<X>") == len(made) <= len(set(places))
+
+
+def test_overlapping_fixes_are_made_one_at_a_time():
+    fixes = [Fix("a", 1, 0, 1, 4, "one"), Fix("b", 1, 2, 1, 6, "two"), Fix("c", 2, 0, 2, 1, "three")]
+    assert applied("abcdef\nx\n", fixes)[0] == "oneef\nthree\n"
+
+
+def test_a_key_without_effect_is_removed_and_its_mapping_kept(tmp_path):
+    text = "algo: PPO\nenv: {id: CartPole-v1}\nhyperparams:\n  # the size\n  buffer_size: 1000\n  n_steps: 2048\n"
+    file = write(tmp_path, text)
+    (checked,) = look(file)
+    fix_file(str(file), checked.fixes)
+    assert file.read_text() == text.replace("  buffer_size: 1000\n", "")
+    alone = write(tmp_path, "algo: PPO\nenv: {id: CartPole-v1}\nhyperparams:\n  buffer_size: 1000\n")
+    (checked,) = look(alone)
+    assert "no-effect" in names([checked]) and checked.fixes == ()
+
+
+def test_dry_run_shows_the_change_and_makes_none(tmp_path):
+    file = write(tmp_path, (CONFIGS / "brax_seed.yaml").read_text(), "brax.yaml")
+    done = legroom("--fix", "--dry-run", file)
+    assert done.returncode == 1
+    assert "-  num_minibatches: 2     # brax counts" in done.stdout
+    assert file.read_text() == (CONFIGS / "brax_seed.yaml").read_text()
+
+
+def test_named_runs_are_checked_and_never_fixed():
+    assert names(look("robot:gpu_8gb")).count("brax-divisibility") == 1
+    assert len(look("robot")) == 7
+    done = legroom("--fix", "robot:gpu_8gb")
+    assert done.returncode == 2 and "export" in done.stderr
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_walked_without_what_is_not_of_a_training(tmp_path):
+    write(tmp_path, WRONG)
+    write(tmp_path, "services:\n  web: {image: x}\n", "compose.yml")
+    write(tmp_path, "print('hello')\n", "hello.py")
+    write(tmp_path, "a: [1\n", "broken.yaml")
+    write(tmp_path, "def x(:\n", "broken.py")
+    for hidden in (".git", "venv", "node_modules"):
+        (tmp_path / hidden).mkdir()
+        write(tmp_path / hidden, WRONG)
+    (tmp_path / "deep").mkdir()
+    write(tmp_path / "deep", WRONG, "other.yaml")
+    checked = look(tmp_path)
+    assert {Path(each.path).name: each.kind for each in checked} == {
+        "run.yaml": "run", "other.yaml": "run", "broken.py": "skipped"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("broken.py", "def x(:\n"), ("broken.yaml", "a: [1\n"),
+        ("compose.yml", "services:\n  web: {image: x}\n"), ("list.yaml", "- 1\n"), ("empty.yaml", ""),
+        ("data.yaml", "\0\1"), ("words.yaml", "just: words\n"),
+    ],
+)  # fmt: skip
+def test_a_named_path_that_is_not_understood_is_bad_input(tmp_path, name, text):
+    with pytest.raises(BadInput):
+        look(write(tmp_path, text, name))
+
+
+def test_a_named_python_file_without_a_training_has_nothing_said_about_it(tmp_path):
+    done = legroom(write(tmp_path, "print('hello')\n", "hello.py"))
+    assert done.returncode == 0
+    assert "nothing of a training" in done.stdout
+
+
+def test_missing_file_and_no_path_are_bad_input(tmp_path):
+    for arguments in (("no/such/file.yaml",), (), ("--dry-run", write(tmp_path, WRONG)), ("--rule", "LR999")):
+        done = legroom(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.count("\n") == 1 and done.stderr.startswith("legroom: ")
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 5000), st.floats(-2, 3), st.lists(st.integers(0, 3), max_size=3),
+    st.sampled_from(["PPO", "DQN", "", "lin_0.1", "fork"]),
+    st.dictionaries(st.sampled_from(["a", "id", "n"]), st.integers(0, 9), max_size=2),
+)  # fmt: skip
+KEYS = st.sampled_from([
+    ("algo",), ("backend",), ("env",), ("env", "id"), ("env", "n_envs"), ("env", "spaces"), ("env", "frame_stack"),
+    ("env", "wrappers"), ("env", "kwargs"), ("env", "workers"), ("hyperparams",), ("hyperparams", "n_steps"),
+    ("hyperparams", "batch_size"), ("hyperparams", "n_epochs"), ("hyperparams", "buffer_size"),
+    ("hyperparams", "train_freq"), ("hyperparams", "gradient_steps"), ("hyperparams", "learning_starts"),
+    ("hyperparams", "target_update_interval"), ("hyperparams", "exploration_fraction"),
+    ("policy",), ("policy", "kwargs"), ("memory",), ("memory", "micro_batch"), ("checkpoint",), ("checkpoint", "every"),
+    ("eval",), ("total_timesteps",),
+])  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    algo=st.sampled_from(["PPO", "DQN", "SAC", "A2C", "TRPO", "RecurrentPPO", "ARS"]),
+    backend=st.sampled_from(["sb3", "brax", "rllib"]),
+    changes=st.lists(st.tuples(KEYS, VALUES), max_size=5),
+)
+def test_whatever_stands_in_a_run_file_is_a_finding_or_bad_input(tmp_path_factory, algo, backend, changes):
+    data = {"algo": algo, "backend": backend, "env": {"id": "CartPole-v1", "n_envs": 2}, "total_timesteps": 10_000}
+    for key, value in changes:
+        put(data, key, value)
+    file = tmp_path_factory.mktemp("any") / "run.yaml"
+    file.write_text(json.dumps(data, indent=1))
+    try:
+        look(file)
+    except BadInput as refused:
+        assert str(refused)
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def test_json_is_as_agreed(tmp_path):
+    done = legroom("--json", write(tmp_path, WRONG), "--ram", "32GiB")
+    told = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert told["legroom"] == 1 and set(told) == {"legroom", "findings", "summary"}
+    for finding in told["findings"]:
+        assert set(finding) == {"code", "name", "severity", "path", "line", "message", "hint", "fix"}
+    (wrong,) = [f for f in told["findings"] if f["name"] == "minibatch-does-not-divide"]
+    assert (wrong["code"], wrong["severity"], wrong["line"]) == ("LR007", "warning", 5)
+
+
+def test_info_alone_is_exit_code_0(tmp_path):
+    file = write(tmp_path, "algo: PPO\nenv: {id: CartPole-v1}\ntotal_timesteps: 10_000\n")
+    done = legroom(file)
+    assert done.returncode == 0
+    assert "timesteps-not-multiple" in done.stdout
+
+
+def test_the_page_fits_80_columns_and_names_line_hint_and_fix(tmp_path):
+    done = legroom(CONFIGS / "gameboy_constants.py", "--like", "gameboy:default", "--ram", "32GiB", "--vram", "16GiB")
+    assert done.returncode == 1
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    for text in ("line 10, LR009 no-effect", "→ leave it out", "--fix: save_replay_buffer -> False", "What is fine"):
+        assert text in done.stdout
+
+
+def test_what_a_rule_says_and_the_list_of_rules():
+    told = legroom("--explain-rule", "brax-divisibility").stdout
+    assert told.startswith("LR002 brax-divisibility (error)") and "AssertionError" in told
+    listed = legroom("--list").stdout
+    assert all(rule.name in listed for rule in RUN_RULES)
+
+
+def test_check_imports_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['legroom', 'check', 'gameboy:default', '--ram', '32GiB', '--vram', '8GiB']\n"
+        "import legroom.cli.main as m\n"
+        "try: m.main()\nexcept SystemExit: pass\n"
+        "bad = {'torch', 'gymnasium', 'jax', 'ray', 'stable_baselines3', 'scipy'} & set(sys.modules)\n"
+        "assert not bad, bad"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0

@@ -1,0 +1,131 @@
+"""What users were told about their trainings, and what is true: the check must say the latter, with the numbers."""
+
+from pathlib import Path
+
+import pytest
+
+from legroom.checking.check import check
+from legroom.model.machine import Machine
+from legroom.model.verdict import Budget
+from legroom.units import GIB
+
+CONFIGS = Path(__file__).parent / "configs"
+MACHINE = Machine(32 * GIB, None, 32 * GIB, 0, GIB, cores=8, versions={"stable-baselines3": "2.9.2"})
+TRAIN = """\
+import gymnasium as gym
+import numpy as np
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import CheckpointCallback
+from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
+from constants import BATCH_SIZE, EP_LENGTH, FRAME_STACK_SIZE, N_EPOCHS, NUM_ENVS, SAVE_FREQ, SAVE_REPLAY_BUFFER
+
+
+class Fighter(gym.Env):
+    observation_space = gym.spaces.Box(0, 255, (144, 160, 3), dtype=np.uint8)
+    action_space = gym.spaces.Discrete(6)
+
+
+env = VecFrameStack(SubprocVecEnv([lambda: Fighter() for _ in range(NUM_ENVS)]), FRAME_STACK_SIZE)
+keep = CheckpointCallback(save_freq=%s, save_path="models", save_replay_buffer=SAVE_REPLAY_BUFFER)
+model = PPO("CnnPolicy", env, n_steps=EP_LENGTH, batch_size=BATCH_SIZE, n_epochs=N_EPOCHS)
+model.learn(10_000_000, callback=keep)
+"""
+
+
+def look(path, machine=MACHINE, **options):
+    budget = Budget(32 * GIB, 16 * GIB, ram_origin="given", vram_origin="given")
+    (checked,) = check([str(path)], machine=machine, budget=budget, **options)
+    return checked
+
+
+def by_name(checked):
+    return {finding.name: finding for finding in checked.findings}
+
+
+@pytest.fixture
+def gameboy():
+    return look(CONFIGS / "gameboy_constants.py", like="gameboy:default")
+
+
+def test_the_batch_that_was_called_critical_is_fine(gameboy):
+    fine = dict(gameboy.fine)["batch_size 2,048"]
+    assert "16,384 samples" in fine and "8 minibatches per epoch" in fine and "80 updates per iteration" in fine
+    assert not {"minibatch-exceeds-rollout", "minibatch-does-not-divide"} & set(by_name(gameboy))
+
+
+def test_the_replay_buffer_of_ppo_is_no_memory_and_no_buffer(gameboy):
+    found = by_name(gameboy)["no-effect"]
+    assert (found.line, found.severity) == (10, "warning")
+    assert "neither costs memory" in found.message
+    assert found.fix is not None and found.fix["text"] == "False"
+
+
+def test_checkpoints_come_every_10_iterations_not_5(gameboy):
+    found = by_name(gameboy)["frequency-in-vec-steps"]
+    assert found.line == 9
+    assert "every 163,840 environment steps = every 10 iterations, not 5" in found.message
+
+
+def test_611_iterations_run(gameboy):
+    assert "610.35: SB3 runs 611 iterations, 10,010,624 steps" in by_name(gameboy)["timesteps-not-multiple"].message
+    (totals,) = gameboy.totals
+    assert (totals.iterations, totals.steps, totals.updates, totals.samples) == (611, 10_010_624, 80, 16_384)
+
+
+def test_the_rollout_is_4_22_gib_stored_and_8_44_at_the_copy(gameboy):
+    (totals,) = gameboy.totals
+    observations = 8192 * 2 * 144 * 160 * 12
+    assert totals.stored == observations + 8192 * 2 * (8 + 24)  # an int64 action and six float32 scalars per step
+    assert totals.flattened == totals.stored + observations
+    assert f"{totals.stored / GIB:.2f} {totals.flattened / GIB:.2f}" == "4.22 8.44"
+
+
+def test_the_machine_is_under_used_and_nothing_is_said_about_unknown_episodes(gameboy):
+    found = by_name(gameboy)
+    assert found["under-used-machine"].severity == "info"
+    assert "episode-shorter-than-rollout" not in found
+
+
+def test_nothing_else_is_an_error_or_a_warning(gameboy):
+    assert [f.name for f in gameboy.findings if f.severity != "info"] == ["no-effect"]
+
+
+def test_an_old_sb3_makes_it_four_times_as_much(tmp_path):
+    (tmp_path / "constants.py").write_text((CONFIGS / "gameboy_constants.py").read_text())
+    (tmp_path / "requirements.txt").write_text("stable-baselines3==2.3.2\n")
+    found = by_name(look(tmp_path / "constants.py", like="gameboy:default"))
+    assert "4.22 GiB → 16.88 GiB stored (4×), 33.75 GiB at the flatten copy" in found["float32-rollout"].message
+    assert found["flatten-copy-exceeds-ram"].severity == "error"  # of 32 GiB
+
+
+def test_the_script_beside_the_constants_says_the_algorithm(tmp_path):
+    constants = tmp_path / "constants.py"
+    constants.write_text((CONFIGS / "gameboy_constants.py").read_text())
+    silent = look(constants)
+    assert silent.findings == () and "--like" in silent.note
+    (tmp_path / "train.py").write_text(TRAIN % "SAVE_FREQ")
+    found = by_name(look(constants))
+    assert {"no-effect", "frequency-in-vec-steps", "timesteps-not-multiple"} <= set(found)
+    # whoever divides by the environments means environment steps
+    (tmp_path / "train.py").write_text(TRAIN % "max(SAVE_FREQ // NUM_ENVS, 1)")
+    assert "frequency-in-vec-steps" not in by_name(look(constants))
+    # and another algorithm has a replay buffer to save
+    (tmp_path / "train.py").write_text(
+        "from stable_baselines3 import DQN\nimport constants\nDQN('MlpPolicy', 'CartPole-v1')\n"
+    )
+    assert "no-effect" not in {f.name for f in look(constants).findings if f.line == 10}
+
+
+def test_mine_full_dies_and_says_of_what():
+    found = by_name(look("mine:full"))["rollout-exceeds-ram"]
+    assert found.severity == "error"
+    assert "2,048 steps × 4 envs are 104.8 GiB" in found.message and "209.5 GiB when flattened" in found.message
+
+
+def test_simulations_and_replay_do_not_touch_the_gpu():
+    budget = Budget(32 * GIB, int(3.68 * GIB), ram_origin="given", vram_origin="given")
+    (checked,) = check(["fire:original"], machine=MACHINE, budget=budget)
+    told = [f for f in checked.findings if f.name == "no-effect"]
+    assert "vram-exceeded" in by_name(checked)
+    assert {f.message.partition(" ")[0] for f in told} == {"buffer_size", "sims"}
+    assert {f.severity for f in told} == {"info"}

@@ -1,0 +1,236 @@
+"""Rules about scripts, one by one: each finds what it is for, and keeps silent on what merely looks like it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from legroom.checking.rules.scripts import SCRIPT_RULES
+from legroom.checking.script import read_script
+from legroom.checking.subject import Subject
+from legroom.errors import BadInput
+from legroom.model.finding import Finding
+
+HERE = Path(__file__).parent
+SCRIPTS = HERE / "scripts"
+IMPORTS = """\
+import gymnasium as gym
+from stable_baselines3 import PPO, DQN, SAC
+from stable_baselines3.common.callbacks import *
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack, VecNormalize
+"""
+
+
+def findings_of(path: Path) -> list[Finding]:
+    text = path.read_text()
+    # the machine and the budget are for rules about runs; scripts are judged by their source alone
+    subject = Subject(str(path), text, "script", None, None, script=read_script(text, str(path)))  # type: ignore[arg-type]
+    return [rule.finding(found, str(path)) for rule in SCRIPT_RULES for found in rule.look(subject)]
+
+
+def findings(folder: Path, text: str, name: str = "train.py") -> list[Finding]:
+    path = folder / name
+    path.write_text(text)
+    return findings_of(path)
+
+
+def snippets(kind: str) -> Iterator[object]:
+    """Yield (rule name, source, files beside it) of the snippets of one kind."""
+    for section in (HERE / "script_rule_cases.txt").read_text().split("\n=== ")[1:]:
+        head, _, body = section.partition("\n")
+        words = head.split()
+        if words[0] != kind:
+            continue
+        source, *others = body.split("\n--- ")
+        beside = dict(other.split("\n", 1) for other in others)
+        text = ("" if "bare" in words else IMPORTS) + source.rstrip() + "\n"
+        yield pytest.param(words[1], text, beside, id=f"{words[1]}: {source.strip().splitlines()[-1].strip()[:40]}")
+
+
+def written(folder: Path, beside: dict[str, str]) -> None:
+    for name, content in beside.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+
+
+@pytest.mark.parametrize(("name", "text", "beside"), snippets("hit"))
+def test_the_rule_finds_what_it_is_for(tmp_path: Path, name: str, text: str, beside: dict[str, str]) -> None:
+    written(tmp_path, beside)
+    found = [f for f in findings(tmp_path, text) if f.name == name]
+    assert len(found) == 1, found
+    assert found[0].line is not None and 1 <= found[0].line <= text.count("\n")
+    assert found[0].message and found[0].hint
+
+
+@pytest.mark.parametrize(("name", "text", "beside"), snippets("silent"))
+def test_the_rule_keeps_silent_on_what_is_right(tmp_path: Path, name: str, text: str, beside: dict[str, str]) -> None:
+    written(tmp_path, beside)
+    assert [f for f in findings(tmp_path, text) if f.name == name and f.severity != "info"] == []
+
+
+# Every error and warning that each script of the folder gives: (line, code, name). Those without any are right.
+EXPECTED: dict[str, list[tuple[int, str, str]]] = {
+    "sb3_tutorial.py": [],
+    "sb3_callbacks_right.py": [],
+    "sb3_callbacks_wrong.py": [
+        (21, "LR054", "fork-workers"),
+        (23, "LR051", "eval-on-training-env"),
+        (23, "LR052", "frequency-in-vec-steps"),
+        (24, "LR052", "frequency-in-vec-steps"),
+        (25, "LR050", "callback-not-used"),
+    ],
+    "fighter/settings.py": [(11, "LR063", "unused-key")],
+    "fighter/arena.py": [],
+    "fighter/train_fighter.py": [
+        (24, "LR055", "worker-imports-torch"),
+        (28, "LR052", "frequency-in-vec-steps"),
+        (32, "LR050", "callback-not-used"),
+        (32, "LR051", "eval-on-training-env"),
+        (32, "LR052", "frequency-in-vec-steps"),
+    ],
+    "fighter_sound/settings.py": [],
+    "fighter_sound/arena.py": [],
+    "fighter_sound/train_fighter.py": [],
+    "cleanrl_ppo.py": [],
+    "cleanrl_ppo_odd.py": [(42, "LR007", "minibatch-does-not-divide"), (43, "LR065", "trains-nothing")],
+    "cleanrl_dqn.py": [
+        (20, "LR063", "unused-key"),
+        (37, "LR070", "schedule-never-completes"),
+        (46, "LR071", "sync-stride"),
+    ],
+    "brax_ppo.py": [(27, "LR002", "brax-divisibility"), (32, "LR002", "brax-divisibility")],
+    "rllib_ppo.py": [(18, "LR006", "minibatch-exceeds-rollout")],
+    "torch_oom_bad.py": [(23, "LR056", "oom-handler-misses"), (26, "LR057", "oom-handler-keeps-tensors")],
+    "torch_oom_good.py": [],
+    "optuna_search.py": [],
+    "trainer_class.py": [(17, "LR052", "frequency-in-vec-steps"), (18, "LR050", "callback-not-used")],
+    "config_dict.py": [],
+    "notebook_export.py": [(14, "LR050", "callback-not-used")],
+    "arm_project/options.py": [],
+    "arm_project/levels.py": [],
+    "arm_project/arm_env.py": [],
+    "arm_project/main.py": [
+        (17, "LR058", "snapshots-kept"),
+        (22, "LR055", "worker-imports-torch"),
+        (22, "LR060", "class-cache-not-shared"),
+        (22, "LR061", "cuda-in-workers"),
+    ],
+    "jax_and_torch.py": [(7, "LR062", "xla-preallocation")],
+    "jax_and_torch_fine.py": [],
+    "hub_model.py": [(8, "LR053", "untrusted-load")],
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_whole_scripts_give_exactly_these_errors_and_warnings(name: str) -> None:
+    found = [f for f in findings_of(SCRIPTS / name) if f.severity != "info"]
+    assert sorted((f.line, f.code, f.name) for f in found) == EXPECTED[name]
+
+
+def test_every_script_of_the_folder_is_expected() -> None:
+    assert {str(p.relative_to(SCRIPTS)) for p in SCRIPTS.rglob("*.py")} == set(EXPECTED)
+
+
+def test_the_fighters_numbers() -> None:
+    """FACTS: 81,920 vec-steps of 2 environments are 163,840 steps: every 10 rollouts of 16,384, and not every 5."""
+    messages = [f.message for f in findings_of(SCRIPTS / "fighter" / "train_fighter.py")]
+    (saving,) = [m for m in messages if m.startswith("CheckpointCallback")]
+    assert "81,920 × 2 envs is every 163,840 env steps, i.e. every 10 rollouts of 16,384" in saving
+
+
+def test_an_interval_of_1005_inside_one_of_10_fires_every_2010() -> None:
+    (found,) = [f for f in findings_of(SCRIPTS / "cleanrl_dqn.py") if f.name == "sync-stride"]
+    assert "every 2,010 steps, not every 1,005" in found.message
+
+
+# -- fixes -----------------------------------------------------------------------------------------------------------
+
+
+def fixed(text: str, found: list[Finding]) -> str:
+    """Return the text after the fixes, last one first."""
+    lines = text.splitlines(keepends=True)
+    fixes = [f.fix for f in found if f.fix]
+    for fix in sorted(fixes, key=lambda f: (f["line"], f["column"]), reverse=True):
+        assert fix["line"] == fix["end_line"]
+        line = lines[fix["line"] - 1]
+        lines[fix["line"] - 1] = line[: fix["column"]] + fix["text"] + line[fix["end_column"] :]
+    return "".join(lines)
+
+
+MODEL = "model = PPO('MlpPolicy', 'CartPole-v1')\n"
+MADE = "a = ProgressBarCallback()\nb = ProgressBarCallback()\n"
+FIXES = [
+    (MADE + "both = CallbackList([a])\nmodel.learn(9, callback=both)", "CallbackList([a, b])"),
+    (MADE + "both = CallbackList([\n    a,  # étape\n])\nmodel.learn(9, callback=both)", "    a, b,  # étape"),
+    (MADE + "model.learn(9, callback=[a])", "callback=[a, b]"),
+    (MADE + "model.learn(9, callback=a)", "callback=[a, b]"),
+    (MADE + "model.learn(9)", "model.learn(9, callback=[a, b])"),
+    ("é, b = 1, ProgressBarCallback()\nmodel.learn(\n    total_timesteps=9,  # short\n)", "9, callback=b,  # short"),
+]
+
+
+@pytest.mark.parametrize(("text", "after"), FIXES)
+def test_a_forgotten_callback_is_handed_on(tmp_path: Path, text: str, after: str) -> None:
+    whole = IMPORTS + MODEL + text + "\n"
+    result = fixed(whole, findings(tmp_path, whole))
+    assert after in result
+    assert findings(tmp_path, result) == []
+
+
+def test_brax_gets_the_nearest_number_of_minibatches() -> None:
+    path = SCRIPTS / "brax_ppo.py"
+    assert "    batch_size=128,\n    num_minibatches=4,\n" in fixed(path.read_text(), findings_of(path))
+
+
+def test_fork_becomes_forkserver_only_under_a_main_guard(tmp_path: Path) -> None:
+    made = "SubprocVecEnv([f], start_method='fork')\n"
+    guarded = IMPORTS + "if __name__ == '__main__':\n    " + made
+    assert 'start_method="forkserver"' in fixed(guarded, findings(tmp_path, guarded))
+    assert [f.fix for f in findings(tmp_path, IMPORTS + made) if f.name == "fork-workers"] == [None]
+
+
+# -- robustness ------------------------------------------------------------------------------------------------------
+
+
+def test_rules_are_complete_and_their_codes_are_in_order() -> None:
+    codes = [rule.code for rule in SCRIPT_RULES]
+    assert codes == sorted(codes) and len(set(codes)) == len(codes) >= 16
+    for rule in SCRIPT_RULES:
+        assert rule.what and rule.why and rule.remedy and rule.example.endswith("\n")
+
+
+def test_examples_are_python() -> None:
+    for rule in SCRIPT_RULES:
+        if not rule.example.startswith("except"):
+            ast.parse(rule.example)
+
+
+ODD = [
+    "x = " + "(" * 80 + "1" + ")" * 80 + "\n",
+    "f = lambda: f\nf = f()\nx = x + 1\ny = y % y\n",
+    "from . import *\nfrom .. import a\nimport train\n",
+    "def f(a=b, *c, **d): return f(f)\n",
+    "match x:\n    case [a, *b] | {'k': a, **b}: a % b == 0\n",
+    "class A(A): x = A.x\nclass B(C): pass\nclass C(B): pass\nB()\nA.x\n",
+]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_source_is_no_reason_to_fail(tmp_path: Path, text: str) -> None:
+    assert [f for f in findings(tmp_path, text) if f.severity != "info"] == []
+
+
+def test_what_is_not_python_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="not valid Python"):
+        findings(tmp_path, "for x in\n")
+    with pytest.raises(BadInput, match="deep"):
+        findings(tmp_path, "x = " + "+".join("a" for _ in range(3000)) + "\n")
+
+
+def test_modules_that_import_each_other_are_read_once(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("from b import *\nN = M\n")
+    (tmp_path / "b.py").write_text("from a import *\nM = N\n")
+    assert findings(tmp_path, "from a import N\nfor s in range(0, N, N): pass\n") == []

@@ -1,0 +1,152 @@
+"""`legroom fit`, `train --fit`, `check` and `explain` as people and scripts call them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LEGROOM = str(Path(sys.executable).parent / "legroom")
+HEAVY = ("torch", "gymnasium", "stable_baselines3", "jax", "ray", "numpy", "scipy", "matplotlib")
+GIB = 1 << 30
+CARTPOLE = """
+algo: PPO
+env: {id: CartPole-v1, n_envs: 4, workers: subproc}
+hyperparams: {n_steps: 64, batch_size: 64, n_epochs: 1}
+total_timesteps: 512
+"""
+
+
+def legroom(*arguments: str, cwd: Path | None = None, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [LEGROOM, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=180, input=stdin
+    )
+
+
+def fit_json(*arguments: str, code: int = 0) -> dict:
+    done = legroom("fit", *arguments, "--json", "--mode", "arithmetic")
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_fit_says_what_was_turned_at_which_price_and_what_came_out() -> None:
+    plan = fit_json("mine:full", "--ram", "8GiB", "--vram", "6GiB")
+    assert (plan["legroom"], plan["fits"]) == (1, True)
+    assert (plan["budget"]["ram"], plan["budget"]["vram"]) == (8 * GIB, 6 * GIB)
+    assert plan["before"]["host"]["peak"] > 200 * GIB
+    assert plan["after"]["host"]["band"][1] <= 8 * GIB
+    assert plan["after"]["gpu"]["band"][1] <= 6 * GIB
+    assert {knob["price"] for knob in plan["knobs"]} <= {"free", "slower", "changes-learning"}
+    assert plan["run"]["memory"]["rollout"] == "lean"
+
+
+def test_a_fitted_file_is_predicted_to_fit(tmp_path: Path) -> None:
+    fitted = tmp_path / "fitted.yaml"
+    done = legroom("fit", "gameboy:default", "--ram", "4GiB", "--mode", "arithmetic", "-o", str(fitted))
+    assert done.returncode == 0, done.stderr
+    assert f"legroom train {fitted}" in done.stdout
+    assert "# slower: was left out" in fitted.read_text()
+    assert legroom("predict", str(fitted), "--ram", "4GiB", "--mode", "arithmetic").returncode == 0
+
+
+def test_nothing_fits_is_exit_code_1_says_what_is_needed_and_writes_no_file(tmp_path: Path) -> None:
+    done = legroom("fit", "mine:full", "--ram", "100MiB", "--mode", "arithmetic", "-o", str(tmp_path / "fitted.yaml"))
+    assert done.returncode == 1
+    assert "does not fit" in done.stdout
+    assert not (tmp_path / "fitted.yaml").exists()
+    assert fit_json("mine:full", "--ram", "100MiB", code=1)["needed"]["host"] > 100 << 20
+
+
+def test_a_bare_workload_recommends_one_of_its_named_runs_first() -> None:
+    plan = fit_json("mine", "--ram", "8GiB")
+    assert plan["recommended"] == "mine:ultra_light"
+    assert plan["run"]["name"] == "mine:ultra_light"
+    assert [named["fits"] for named in plan["named"]] == [False, False, True, True]
+    assert plan["instead"]["run"]["name"] == "mine:full"
+    done = legroom("fit", "mine", "--ram", "8GiB", "--mode", "arithmetic")
+    assert "recommended: legroom train mine:ultra_light" in done.stdout
+
+
+def test_tiers_are_a_table_by_gpu_memory() -> None:
+    rows = fit_json("gameboy:default", "--tiers", "2,8,24", "--ram", "32GiB")["tiers"]
+    assert [row["vram"] // GIB for row in rows] == [2, 8, 24]
+    assert all(row["fits"] and row["after"]["gpu"]["band"][1] <= row["vram"] for row in rows)
+    assert rows[0]["micro_batch"] < 2048
+    assert rows[2]["micro_batch"] is None
+
+
+def test_grow_uses_what_is_free() -> None:
+    plan = fit_json("gameboy:default", "--ram", "32GiB", "--grow")
+    assert plan["run"]["env"]["n_envs"] > 2
+    assert 0.85 * 32 * GIB < plan["after"]["host"]["band"][1] <= 32 * GIB
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("mine:full", "--ram", "lots"), "not a size"),
+        (("mine:full", "--tiers", "8,big"), "no sizes"),
+        (("nine:full",), "did you mean"),
+        (("mine:full", "--device", "cuda", "--mode", "arithmetic"), "--vram"),
+        (("mine:full", "-o", "/nowhere/at/all.yaml", "--ram", "900GiB", "--mode", "arithmetic"), "cannot be written"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: tuple[str, ...], says: str) -> None:
+    done = legroom("fit", *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_train_fit_trains_the_plan_without_a_file_in_between(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(CARTPOLE)
+    need = json.loads(legroom("predict", str(tmp_path / "run.yaml"), "--json").stdout)["runs"][0]
+    ram = str(need["with_free_savings"]["host"]["band"][1] - (20 << 20))  # a worker too little
+    refused = legroom("train", "run.yaml", "--ram", ram, "--out", "no", cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "--fit" in refused.stderr
+    done = legroom("train", "run.yaml", "--fit", "--ram", ram, "--out", "out", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "fitted with" in done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["status"] == "finished"
+    assert "env.envs_per_worker" in outcome["attempts"][0]["knobs"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["fit", "mine:full", "--ram", "8GiB", "--mode", "arithmetic"], ["check", "mine:full"], ["explain", "-"]],
+)
+def test_arithmetic_fit_check_and_explain_import_nothing_heavy(command: list[str]) -> None:
+    code = (
+        f"import sys; sys.argv = ['legroom', *{command}]\n"
+        "from legroom.cli.main import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        f"print([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, input="Killed\n")
+    assert done.stderr.strip() == "[]"
+
+
+def test_explain_reads_standard_input_and_says_when_it_knows_nothing() -> None:
+    text = (
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 105. GiB for an array with shape "
+        "(2048, 4, 17, 49, 71, 58) and data type float32"
+    )
+    told = json.loads(legroom("explain", "-", "--json", stdin=text).stdout)
+    assert (told["kind"], told["shape"], told["dtype"]) == ("host-array", [2048, 4, 17, 49, 71, 58], "float32")
+    assert told["requested"] == 105 * GIB
+    assert legroom("explain", "-", stdin="all is well\n").returncode == 1
+
+
+def test_check_finds_what_the_five_documents_got_wrong(tmp_path: Path) -> None:
+    (tmp_path / "constants.py").write_text(
+        "NUM_ENVS = 2\nEP_LENGTH = 8192\nBATCH_SIZE = 2048\nSAVE_REPLAY_BUFFER = True\n"
+    )
+    done = legroom("check", str(tmp_path / "constants.py"), "--like", "gameboy:default", "--json")
+    names = {finding["name"] for finding in json.loads(done.stdout)["findings"]}
+    assert "no-effect" in names
+    assert "minibatch-exceeds-rollout" not in names  # 2048 of 16,384
+    robot = json.loads(legroom("check", "robot:gpu_8gb", "--json").stdout)["findings"]
+    assert [f["severity"] for f in robot if f["name"] == "brax-divisibility"] == ["error"]
