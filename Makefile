@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test test-native lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
-  bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns clean
+  bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
+  bench-fit bench-explain bench-knobs clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -29,7 +30,7 @@ test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with 
 	sh tests/native.sh $(BIN)/python
 
 bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases bench-workers bench-microbatch \
-  bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns  ## everything that takes longer; writes bench/RESULTS.md
+  bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-explain bench-knobs  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
@@ -72,6 +73,16 @@ bench-mine-full: $(STAMP)  ## the run that died at 105 GiB: whole rollout, real 
 
 bench-mine-learns: $(STAMP)  ## mine:ultra_light trained with three seeds (an hour)
 	$(BIN)/python -m bench.mine_learns
+
+bench-fit: $(STAMP)  ## twelve random runs fitted and trained under a limit equal to the budget; speed of fitting
+	$(BIN)/python -m bench.fit_speed
+	$(BIN)/python -m bench.fit_limits
+
+bench-explain: $(STAMP)  ## kinds and numbers read from texts of failures
+	$(BIN)/python -m bench.explain
+
+bench-knobs: $(STAMP)  ## what bf16, checkpointing, foreach and the allocator's settings really save
+	$(BIN)/python -m bench.knobs
 
 clean:
 	rm -rf $(VENV) .venv-storage build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -96,7 +96,7 @@ def _split(texts: list[str] | None) -> list[str]:
 def _refuse_named_runs(paths: list[str]) -> None:
     for path in paths:
         if not is_file(path) and not is_directory(path) and not is_file(path.rpartition(":")[0]):
-            hint = f"legroom export {path} > run.yaml, and fix that"
+            hint = f"legroom fit {path} -o run.yaml writes one that is mended"
             raise BadInput(f"{path} is a run of legroom's own, which --fix does not change", hint=hint)
 
 

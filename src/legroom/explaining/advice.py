@@ -16,7 +16,7 @@ from legroom.units import GIB, MIB, format_size
 
 _GPU_KINDS = ("cuda", "cublas", "jax")
 _LIMITED_KINDS = ("container", "slurm", "ray")  # their capacity is the budget of the host
-_SPILL_ABOVE = 4 * GIB
+_SPILL_ABOVE = "4GiB"
 _FEW_ENVS = 1
 
 
@@ -69,7 +69,7 @@ def _host(case: _Case) -> Iterator[Advice]:
         yield case.turn("memory.replay", "lean", "free", "the replay in a fraction, bit-equal, next_obs shared")
     if found.kind != "host-array":
         yield from _workers(case)
-    yield case.turn("memory.max_bytes", str(_SPILL_ABOVE), "slower", "lean storage goes to disk above 4 GiB")
+    yield case.turn("memory.max_bytes", _SPILL_ABOVE, "slower", "lean storage goes to disk above 4 GiB")
     if cause in ("rollout", "flatten"):
         steps = max((case.size_of("n_steps") or 2048) // 8, 16)
         yield case.turn("hyperparams.n_steps", str(steps), "changes-learning", "a shorter rollout")

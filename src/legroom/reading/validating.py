@@ -21,7 +21,7 @@ from legroom.reading.hyperchecks import checked, net_arch_problem, shown, whole
 from legroom.reading.known_spaces import find_brax_spaces, find_spaces
 from legroom.reading.naming import EXTRACTORS, MOVED, PARTS, did_you_mean, hyperparameter_names, place_of, places
 from legroom.reading.yamls import Key, Lines, parse_value
-from legroom.units import LARGEST
+from legroom.units import LARGEST, parse_size
 
 MOST_PROBLEMS = 50  # of one run; what is wrong in more places is no run
 BACKENDS = ("sb3", "brax", "rllib")
@@ -31,6 +31,7 @@ WHOLE_NUMBERS = frozenset({
     "n", "nvec", "total_timesteps", "seed", "micro_batch", "max_split_size_mb", "empty_cache_every", "max_bytes",
     "legroom",
 })  # fmt: skip
+SIZES = (("memory", "max_bytes"), ("env", "nbytes"))  # bytes, which may be written as 4GiB
 # policy.kwargs that hold layer widths
 LAYERS = {
     "sb3": ("net_arch",),
@@ -343,6 +344,7 @@ class _Check:
 
     def run(self) -> Run:
         self._no_truth_for_numbers(self.data, ())
+        self._sizes_in_words()
         try:
             run = Run.model_validate({**self.data, "name": self.draft.name, "source": self.draft.path})
         except ValueError as error:  # pydantic's ValidationError, without importing pydantic before it is needed
@@ -353,6 +355,16 @@ class _Check:
         return run
 
     # -- what is wrong ---------------------------------------------------------------------------------------------
+
+    def _sizes_in_words(self) -> None:
+        """Take `4GiB` where bytes are meant."""
+        for part, name in SIZES:
+            value = self.part(part).get(name)
+            if isinstance(value, str):
+                try:
+                    self.part(part)[name] = parse_size(value, what=f"{part}.{name}")
+                except BadInput as error:
+                    self.fail((part, name), error.message, error.hint)
 
     def _no_truth_for_numbers(self, value: Any, key: Key) -> None:
         if key[:1] == ("hyperparams",) or key[:2] in (("env", "kwargs"), ("policy", "kwargs")) or len(key) > 12:
