@@ -43,7 +43,7 @@ HEADLESS = ("legroom.workloads.fire:CellPolicy",)
 # Relative error of the estimated transients; `bench/accuracy.py --mode arithmetic` shows what it is in real runs.
 TRANSIENT_ERROR = 0.15
 UNKNOWN_ERROR = 0.3
-KNOBS_ERROR = 0.25  # with activation checkpointing or bfloat16; `python -m bench.knobs gpu`
+KNOBS_ERROR = 0.2  # with activation checkpointing or bfloat16; `python -m bench.knobs gpu`
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,11 @@ def _optimizer_step(run: Run, networks: Networks, device: Literal["cpu", "cuda"]
 
 def convolved_nbytes(run: Run) -> int:
     """Return the bytes that go into and come out of the largest convolution of one forward pass."""
-    return FLOAT32 * _networks(run)[0].step.convolved * pass_samples(run)
+    step, samples = _networks(run)[0].step, pass_samples(run)
+    if run.memory.activation_checkpointing and step.again and algorithm_of(run).family == "on-policy":
+        # target networks' passes are whole
+        samples = max(part.at_once(samples) for part in step.again)
+    return FLOAT32 * step.convolved * samples
 
 
 def count_parameters(run: Run) -> int:
@@ -168,11 +172,11 @@ def _networks(run: Run) -> tuple[Networks, str]:
             return _actor_critics(run, extractor), note
         case "ARS":
             _, action = spaces_of(run)
-            linear = run.policy.name == "LinearPolicy"  # which also leaves out the bias
-            arch = run.policy.kwargs.get("net_arch", [] if linear else [64, 64])
+            bare = run.policy.name == "LinearPolicy"  # which also leaves out the bias
+            arch = run.policy.kwargs.get("net_arch", [] if bare else [64, 64])
             net = extractor.then(mlp(extractor.features, arch))
             out = linear(last(arch, extractor.features), _action_outputs(action))
-            bias = out.features if linear else 0
+            bias = out.features if bare else 0
             return Networks(net.parameters + out.parameters - bias, 0, Net(), net), note
     return _actor_critic(run, extractor), note
 

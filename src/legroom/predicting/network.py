@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.model.evidence import Evidence, NetTrace
-from legroom.model.facts import algorithm_of
+from legroom.model.facts import algorithm_of, stored_observation
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
+from legroom.model.spaces import leaves
 from legroom.model.stored import (
     batch_samples,
     gather_excess,
@@ -44,6 +45,10 @@ RETAINED, RETAINED_ERROR = 8_000_000, 12_000_000
 KERNELS_RETAINED, KERNELS_RETAINED_ERROR = 38_000_000, 25_000_000  # with convolutions or an LSTM
 LARGE_RETAINED, LARGE_RETAINED_ERROR = 70_000_000, 45_000_000  # where convolutions work on more than 128 MB
 LARGE = 128_000_000
+# The same in bfloat16, by the axes of the convolution: a processor without instructions for it converts and unfolds
+# what it convolves. Seen 1.6 and 7 of the in- and outputs with a 2D and a 3D network (2026-11-16, torch 2.13.0+cpu, an
+# EPYC without avx512_bf16; `python -m bench.knobs host`); one with such instructions needs less.
+BF16_SCRATCH, BF16_SCRATCH_ERROR = {2: 1.6, 3: 6.0}, {2: 1.2, 3: 4.0}
 
 
 OPERATOR_SCRATCH, KEPT_BY_MALLOC = "update.operator scratch", "runtime.kept by malloc"
@@ -112,11 +117,15 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         return
     convolved = convolved_nbytes(run)
     if convolved:
+        share, doubt = CONVOLUTION_SCRATCH, CONVOLUTION_SCRATCH_ERROR
         why = "oneDNN's workspaces for convolutions; not measured, about half of their in- and outputs"
-        error = int(CONVOLUTION_SCRATCH_ERROR * convolved)
+        if run.memory.bf16:
+            axes = 3 if any(len(leaf.shape) > 3 for leaf in leaves(stored_observation(run)).values()) else 2
+            share, doubt = BF16_SCRATCH[axes], BF16_SCRATCH_ERROR[axes]
+            why = "oneDNN's workspaces for convolutions; more in bfloat16 where the processor has no instructions"
         yield Item(
-            OPERATOR_SCRATCH, int(CONVOLUTION_SCRATCH * convolved), Place.HOST, why, (Phase.UPDATE,),
-            known=Known.DEFAULT, error=error,
+            OPERATOR_SCRATCH, int(share * convolved), Place.HOST, why, (Phase.UPDATE,),
+            known=Known.DEFAULT, error=int(doubt * convolved),
         )  # fmt: skip
     kernels = convolved or algorithm_of(run).recurrent
     retained, error = (KERNELS_RETAINED, KERNELS_RETAINED_ERROR) if kernels else (RETAINED, RETAINED_ERROR)
