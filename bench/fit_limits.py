@@ -77,7 +77,7 @@ def _run(rng: random.Random, number: int) -> Run:
         size = int(stored / each / 2)
         hyperparams = {"buffer_size": size, "batch_size": 64, "train_freq": 100, "gradient_steps": 1}
         hyperparams["learning_starts"] = 500
-        total = int(size * 2.5)
+        total = size * 10
     return run_from_dict({
         "name": f"case{number}-{algo.lower()}-{kind}",
         "algo": algo,

@@ -42,7 +42,8 @@ def run(**memory):
 
 def pair(case, **memory):
     algorithm, observation, action, kwargs = CASES[case]
-    return (trained(each, envs(observation, action), 32, **kwargs) for each in (algorithm, with_knobs(algorithm, run(**memory))))  # fmt: skip
+    kinds = (algorithm, with_knobs(algorithm, run(**memory)))
+    return (trained(kind, envs(observation, action), 32, **kwargs) for kind in kinds)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -109,7 +110,7 @@ def test_ppo_learns_cart_pole_in_bf16():
 
 def test_nothing_to_checkpoint_is_said_in_one_line():
     small = run(activation_checkpointing=True).replace(policy=PolicySpec(kwargs={"net_arch": [8]}))
-    with pytest.raises(BadInput, match="no nn.Sequential of three or more layers"):
+    with pytest.raises(BadInput, match=r"no nn\.Sequential of three or more layers"):
         make_model(small, envs(VECTOR), "cpu")
 
 

@@ -21,7 +21,7 @@ from worker_envs import Fragile, OwnError, Sleepy, Walk
 
 from legroom import LeanVecEnv
 from legroom.errors import BadInput
-from legroom.sharing import failures
+from legroom.probing.cgroup import oom_kills
 from legroom.sharing.failures import EnvFailed, WorkerDied
 
 NOTHING = np.zeros(3, int)
@@ -116,8 +116,8 @@ def test_where_the_count_of_killed_processes_stands(tmp_path: Path, lines: str, 
     for name, text in {"proc/self/cgroup": lines, "sys/fs/cgroup/cgroup.controllers": "memory\n", **files}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert failures.oom_kills(tmp_path) == 5
-    assert failures.oom_kills(tmp_path / "nothing here") == 0
+    assert oom_kills(tmp_path) == 5
+    assert oom_kills(tmp_path / "nothing here") == 0
 
 
 def test_a_worker_that_exits_leaves_its_code_and_last_words(opened: Any) -> None:

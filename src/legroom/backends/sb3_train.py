@@ -29,6 +29,7 @@ from stable_baselines3.common.type_aliases import RolloutReturn
 from stable_baselines3.common.vec_env import VecEnv
 
 from legroom.backends.env_make import EnvError
+from legroom.backends.out_of_memory import is_out_of_memory
 from legroom.backends.sb3_evaluate import Evaluator
 from legroom.backends.sb3_items import measured_items
 from legroom.backends.sb3_logging import make_logger
@@ -36,13 +37,23 @@ from legroom.backends.sb3_make import make_model, make_vec_env
 from legroom.backends.sb3_pictures import Pictures
 from legroom.backends.sb3_score import score_of
 from legroom.backends.sb3_state import capture, continue_learning, policy_arrays, restore, restore_log
-from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, LegroomError
+from legroom.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_GOOD,
+    EXIT_INTERRUPTED,
+    EXIT_TRAINING_FAILED,
+    BadInput,
+    LegroomError,
+)
 from legroom.model.run import Run
+from legroom.sharing.failures import WorkerDied
 from legroom.training.checkpoint import Checkpoint, Checkpoints, Pace, parameters_sha256
 from legroom.training.events import EventPipe
 from legroom.training.task import TrainTask
 
 PROGRESS_EVERY_S = 0.5
+STOP_WITHIN_S = 7.0  # of ten: closing environments takes its time too
+LONG_ITERATION_S, LONG_ITERATION_SHARE = 5.0, 0.05
 PR_SET_PDEATHSIG = 1
 
 
@@ -59,6 +70,8 @@ def _train(task: TrainTask, events: EventPipe) -> int:
     try:
         trainer = Trainer(task, events)
         return trainer.train()
+    except (WorkerDied, EOFError, BrokenPipeError, ConnectionResetError) as died:  # SB3's workers have no words
+        return _failed(died, trainer, events, cause="worker-died", oom_killed=getattr(died, "oom_killed", False))
     except (LegroomError, EnvError) as refused:
         events.send("refused", message=str(refused))
         return EXIT_BAD_INPUT
@@ -66,19 +79,20 @@ def _train(task: TrainTask, events: EventPipe) -> int:
         events.send("stopped", step=trainer.step if trainer else 0)
         return EXIT_INTERRUPTED
     except Exception as failed:  # the user's environment or network: whatever it raises ends the run, with its words
-        text = traceback.format_exc()
-        sys.stderr.write(text)
-        events.send(
-            "failed",
-            message=f"{type(failed).__name__}: {failed}",
-            traceback=text,
-            step=trainer.step if trainer else 0,
-            is_memory=isinstance(failed, MemoryError | torch.OutOfMemoryError),
-        )
-        return EXIT_TRAINING_FAILED
+        memory = is_out_of_memory(failed)
+        on_gpu = isinstance(failed, torch.OutOfMemoryError)
+        return _failed(failed, trainer, events, cause="memory" if memory else "error", on_gpu=on_gpu)
     finally:
         if trainer is not None:
             trainer.close()
+
+
+def _failed(failed: BaseException, trainer: Trainer | None, events: EventPipe, **more: Any) -> int:
+    text = traceback.format_exc()
+    sys.stderr.write(text)
+    message = f"{type(failed).__name__}: {failed}"
+    events.send("failed", message=message, traceback=text, step=trainer.step if trainer else 0, **more)
+    return EXIT_TRAINING_FAILED
 
 
 class Trainer:
@@ -90,9 +104,14 @@ class Trainer:
         self.out = Path(task.out)
         self.iteration = 0
         self._stops = 0  # how often we were asked to stop
+        self._retreating = False  # asked to stop because memory is about to run out
+        self._writing = False
+        self._boundary_at = time.monotonic()
         self._model: BaseAlgorithm | None = None
         signal.signal(signal.SIGINT, self._asked_to_stop)
         signal.signal(signal.SIGTERM, self._asked_to_stop)
+        signal.signal(signal.SIGALRM, self._out_of_time)
+        signal.signal(signal.SIGUSR1, self._asked_to_retreat)
         self.checkpoints = Checkpoints(self.out, keep=task.keep)
         self.pace = Pace()
         self.env: VecEnv = make_vec_env(self.run)
@@ -121,6 +140,10 @@ class Trainer:
         continue_learning(self.model, total, reporter, log_interval=self._log_interval())
         finished = self.step >= total
         self._checkpoint()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if self._retreating and not finished:
+            self.events.send("retreated", step=self.step)
+            return EXIT_TRAINING_FAILED
         if self.pictures is not None:
             self.pictures.draw("final.png")
         self.events.send(
@@ -182,7 +205,7 @@ class Trainer:
 
     def iteration_boundary(self) -> bool:
         """Do what is done between iterations and return whether to stop."""
-        if self._stops:
+        if self._stops or self._retreating:
             return True
         if self.iteration and self._checkpoint_is_due():
             self._checkpoint()
@@ -197,6 +220,9 @@ class Trainer:
 
     def _checkpoint_is_due(self) -> bool:
         every = self.task.checkpoint_every
+        took, self._boundary_at = time.monotonic() - self._boundary_at, time.monotonic()
+        if every is None and took >= LONG_ITERATION_S and self.pace.last_seconds <= LONG_ITERATION_SHARE * took:
+            return self.pace.written_at_step != self.step  # so that a stop in the middle loses nothing before it
         if every is None and not isinstance(self.model, OnPolicyAlgorithm):
             every = 10_000  # replay makes them large, though only what is new is written
         return self.pace.is_due(self.step, every=every)
@@ -205,20 +231,42 @@ class Trainer:
         if self.pace.written_at_step == self.step:
             return
         self.events.send("phase", phase="checkpoint", step=self.step)
-        with self.pace.writing(self.step):
-            state = capture(self.model, previous=self.checkpoints.newest_path())
-            self.exact, self.why_not_exact = state.exact, state.why_not_exact
-            kept = {"iteration": self.iteration, "why_not_exact": state.why_not_exact}
-            path = self.checkpoints.write(
-                self.step, state.tensors, {**state.data, "legroom": kept}, link=state.link, files=state.files
-            )
+        self._writing = True
+        try:
+            with self.pace.writing(self.step):
+                path = self._write_checkpoint()
+        except BadInput as error:  # a full disk, as a rule: what is learned so far is more than a reason to stop
+            self.events.send("say", text=f"warning: {error}; training goes on")
+            self.pace.put_off()
+            return
+        finally:
+            self._writing = False
         self.events.send("checkpoint", step=self.step, path=str(path), seconds=self.pace.last_seconds)
+
+    def _write_checkpoint(self) -> Path:
+        state = capture(self.model, previous=self.checkpoints.newest_path())
+        self.exact, self.why_not_exact = state.exact, state.why_not_exact
+        kept = {"iteration": self.iteration, "why_not_exact": state.why_not_exact}
+        return self.checkpoints.write(
+            self.step, state.tensors, {**state.data, "legroom": kept}, link=state.link, files=state.files
+        )
 
     def _asked_to_stop(self, number: int, frame: Any) -> None:
         self._stops += 1
         if self._stops > 1 or self._model is None:
             raise KeyboardInterrupt
         self.events.send("stopping", step=self.step)
+        # An iteration may take an hour. Its beginning is in the last checkpoint; what it has done since is given up.
+        signal.setitimer(signal.ITIMER_REAL, STOP_WITHIN_S)
+
+    def _out_of_time(self, number: int, frame: Any) -> None:
+        if self._writing:  # a checkpoint that is on its way is worth the wait
+            signal.setitimer(signal.ITIMER_REAL, 1.0)
+            return
+        raise KeyboardInterrupt
+
+    def _asked_to_retreat(self, number: int, frame: Any) -> None:
+        self._retreating = True
 
     def _log_interval(self) -> int:
         return 1 if isinstance(self.model, OnPolicyAlgorithm) else 4  # SB3's own defaults

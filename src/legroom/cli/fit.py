@@ -95,7 +95,8 @@ def run(
     say(plan_json(plan) if json else plan_text(plan))
     if not json and plan.fits:
         given = {"--ram": ram, "--vram": vram, "--reserve": reserve if budget.reserve else None}
-        say(_next_step(target, plan, output, [part for name, text in given.items() if text for part in (name, text)]))
+        repeated = [part for name, text in given.items() if text for part in (name, text)]
+        say(_next_step(target, plan, output, None if grow else repeated))
     return EXIT_GOOD if plan.fits else EXIT_FINDINGS
 
 
@@ -144,11 +145,13 @@ def _write(plan: Plan, output: Path | None) -> None:
         raise BadInput(f"cannot be written: {error.strerror}", path=output, hint="-o FILE") from None
 
 
-def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[str]) -> str:
+def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[str] | None) -> str:
     if output is not None:
         return f"written to {output}; train it with: legroom train {shlex.quote(str(output))}"
     if not plan.turns:
         return f"train it with: legroom train {shlex.quote(target)}"
+    if budget is None:
+        return "keep it with -o FILE, and train that"
     return f"train it so with: {shlex.join(['legroom', 'train', target, '--fit', *budget])} (or keep it with -o FILE)"
 
 

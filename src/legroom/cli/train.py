@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,10 +20,11 @@ from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.fitting.free import with_free_savings
 from legroom.fitting.predictor import Predictor
+from legroom.fitting.retreat import retreat
 from legroom.fitting.search import fit as make_fit
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
-from legroom.model.plan import PRICES
+from legroom.model.plan import PRICES, Price
 from legroom.model.progress import Progress
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
@@ -32,9 +34,10 @@ from legroom.reading import read
 from legroom.rendering.console import say, status
 from legroom.rendering.outcome import outcome_text
 from legroom.rendering.training import display_for
+from legroom.training.failing import Failure
 from legroom.training.folder import LOG, Predicted, RunFolder
 from legroom.training.progress_log import read_progress
-from legroom.training.train import Ended, Training, is_finished, train, turned_knobs
+from legroom.training.train import RETRIES, Ended, NextKnob, Training, is_finished, train, turned_knobs
 from legroom.units import format_size
 
 
@@ -58,6 +61,12 @@ def run(
         int | None, typer.Option(min=1, metavar="N", help="Steps between checkpoints; default: by time.")
     ] = None,
     fit: Annotated[bool, typer.Option("--fit", help="Make it fit first, as legroom fit does.")] = False,
+    retries: Annotated[
+        int, typer.Option(min=0, metavar="N", help="How often to go on after memory ran out or the child was killed.")
+    ] = RETRIES,
+    allow_changes: Annotated[
+        bool, typer.Option("--allow-changes", help="Going on may turn knobs that change what is learned.")
+    ] = False,
     ram: options.Ram = None,
     vram: options.Vram = None,
     reserve: options.Reserve = "0%",
@@ -67,7 +76,8 @@ def run(
 ) -> int:
     """Train a run, with every saving that costs nothing; checkpoints, logs and charts go to --out.
 
-    Exit code 1: it does not fit (--fit makes it). 4: the training failed. 130: stopped, checkpoint written.
+    Where memory runs out, or something kills it, it goes on from its last checkpoint, with less memory where that was
+    the reason. Exit code 1: it does not fit (--fit makes it). 4: the training failed. 130: stopped, checkpoint written.
 
     \b
     legroom train mine:ultra_light
@@ -89,10 +99,10 @@ def run(
     folder.check(resume=resume)
     if resume and is_finished(folder, asked.total_timesteps):
         return _already(folder, json)
+    machine = probe()
+    budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     training = _resumed(asked, folder) if resume else None
     if training is None:
-        machine = probe()
-        budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
         fitted = _fitted(asked, machine, budget, plain=plain, fit_first=fit, quiet=json)
         if fitted is None:
             return EXIT_FINDINGS
@@ -107,8 +117,20 @@ def run(
         resume=resume,
         checkpoint_every=checkpoint_every,
         pictures=visualization,
+        host_limit=budget.usable(budget.ram) if budget.ram is not None else None,
     )
-    return _train(training, target, json)
+    allow = PRICES if allow_changes else PRICES[:2]
+    return _train(training, target, json, partial(_next_knob, training, machine, allow), retries)
+
+
+def _next_knob(
+    training: Training, machine: Machine, allow: Sequence[Price], run: Run, failure: Failure
+) -> tuple[Run, Predicted | None] | None:
+    """Return the run with less memory, where memory ran out; the prediction that it takes is made only then."""
+    assert failure.place is not None
+    predictor = Predictor(run, machine, device="cuda" if training.device == "cuda" else "cpu", probe_env=False)
+    found = retreat(predictor.run, failure.place, predictor, allow)
+    return None if found is None else (found[0], Predicted.of(found[1]))
 
 
 def _asked(run: Run, timesteps: int | None, device: str, data: Path | None, seed: int | None) -> Run:
@@ -210,7 +232,7 @@ def _command() -> str:
     return shlex.join(["legroom", *sys.argv[1:]])
 
 
-def _train(training: Training, target: str, json: bool) -> int:
+def _train(training: Training, target: str, json: bool, next_knob: NextKnob, retries: int) -> int:
     run, predicted, folder = training.run, training.predicted, training.folder
     machine = probe()
     display = display_for(
@@ -225,7 +247,7 @@ def _train(training: Training, target: str, json: bool) -> int:
     with display:
         knobs = turned_knobs(training.asked, run)
         display.say(f"training {run.name} in {folder.path}" + (f", with {_words(knobs)}" if knobs else ""))
-        ended = train(training, display)
+        ended = train(training, display, next_knob=next_knob, retries=retries)
     _draw(ended, training, machine)
     _report(ended, training, target, json)
     return ended.exit_code

@@ -7,13 +7,15 @@ why nobody does it unasked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import breaks_rules
 from legroom.fitting.search import relimited, unlimited
 from legroom.fitting.settings import differences, with_settings
 from legroom.model.facts import algorithm_of, hyper
+from legroom.model.footprint import Footprint
 from legroom.model.plan import Plan, Turn
 from legroom.model.run import Run
 from legroom.model.stored import rollout_samples
@@ -22,50 +24,51 @@ from legroom.model.verdict import fits
 # A run that is as short as a few rollouts learns nothing, however varied each of them is.
 FEWEST_ITERATIONS = 10
 LARGEST_FACTOR = 2**16
-WORTH_TAKING = 1.02  # of what it had
+ENOUGH = 0.9  # of the budget: what is left is not worth another change
 
 
 def grown(plan: Plan, predictor: Predictor) -> Plan:
     """Return the plan with the free memory used; as it is where it does not fit, or nothing can grow."""
     if not plan.fits:
         return plan
-    for say, larger, notes in _ways(unlimited(plan.run, predictor)):
-        best, factor = _largest(plan, predictor, larger)
-        if best is None or factor < WORTH_TAKING:
+    first = plan
+    for number in range(len(_ways(plan.run))):
+        if _used(plan) >= ENOUGH:
+            break
+        say, larger, bound = _ways(unlimited(plan.run, predictor))[number]
+        best = _largest(plan, predictor, larger)
+        if best is None or best == plan.run:
             continue
         after = predictor.footprint(best)
-        changes = differences(plan.run, best)
-        used = plan.after.host.high + _gpu(plan) - after.host.high - (after.gpu.high if after.gpu else 0)
-        turn = Turn(changes, "changes-learning", say, used, after)
-        return Plan(
-            plan.asked, best, plan.before, after, plan.budget, True, (*plan.turns, turn), notes=(*plan.notes, notes)
-        )
-    return Plan(
-        plan.asked, plan.run, plan.before, plan.after, plan.budget, True, plan.turns,
-        notes=(*plan.notes, "nothing of this run can grow into the free memory"),
-    )  # fmt: skip
+        turn = Turn(differences(plan.run, best), "changes-learning", say, _all(plan.after) - _all(after), after)
+        notes = (*plan.notes, bound) if bound else plan.notes
+        plan = replace(plan, run=best, after=after, turns=(*plan.turns, turn), notes=notes)
+    if plan is first:
+        return replace(plan, notes=(*plan.notes, "nothing of this run can grow into the free memory"))
+    return plan
 
 
 Larger = Callable[[float], Run | None]
 
 
-def _ways(run: Run) -> Iterator[tuple[str, Larger, str]]:
-    """Yield what can be made larger: a sentence, a function from factor to run, and what bounds it besides memory."""
+def _ways(run: Run) -> list[tuple[str, Larger, str]]:
+    """Return what can be made larger: a sentence, a function from factor to run, and what bounds it besides memory."""
     family = algorithm_of(run).family
     if run.backend == "brax" and run.algo.upper() == "PPO":
-        yield "more environments and as many more samples per step", lambda f: _more_robots(run, f), ""
-    elif family == "off-policy":
-        yield "older experience stays longer", lambda f: _larger_replay(run, f), _replay_bound(run)
-    elif family == "on-policy":
-        yield (
-            "more environments: more, and more varied, samples per update",
-            lambda f: _more_envs(run, f),
-            (f"at least {FEWEST_ITERATIONS} rollouts are left in the run's total" if run.total_timesteps else ""),
-        )
+        return [("more environments and as many more samples per step", lambda f: _more_robots(run, f), "")]
+    if family == "off-policy":
+        return [("older experience stays longer", lambda f: _larger_replay(run, f), _replay_bound(run))]
+    if family == "on-policy":
+        bound = f"at least {FEWEST_ITERATIONS} rollouts are left in the run's total" if run.total_timesteps else ""
+        return [
+            ("more environments: more, and more varied, samples per update", lambda f: _more_envs(run, f), bound),
+            ("longer rollouts: more samples per update", lambda f: _longer_rollout(run, f), ""),
+        ]
+    return []
 
 
-def _largest(plan: Plan, predictor: Predictor, larger: Larger) -> tuple[Run | None, float]:
-    """Return the largest variant that fits and its factor, by doubling and then bisection."""
+def _largest(plan: Plan, predictor: Predictor, larger: Larger) -> Run | None:
+    """Return the largest variant that fits, by doubling and then bisection."""
 
     def good(factor: float) -> Run | None:
         made = larger(factor)
@@ -84,7 +87,7 @@ def _largest(plan: Plan, predictor: Predictor, larger: Larger) -> tuple[Run | No
             high = middle
         else:
             low, best = middle, made
-    return best, low
+    return best
 
 
 def _more_envs(run: Run, factor: float) -> Run | None:
@@ -97,6 +100,17 @@ def _more_envs(run: Run, factor: float) -> Run | None:
     if run.total_timesteps is not None and rollout_samples(more) * FEWEST_ITERATIONS > run.total_timesteps:
         return None
     return more
+
+
+def _longer_rollout(run: Run, factor: float) -> Run | None:
+    """Return the run with about so many times the steps per rollout; the minibatch still divides it."""
+    steps, size = int(hyper(run, "n_steps") * factor), hyper(run, "batch_size")
+    while size and steps > hyper(run, "n_steps") and steps * run.env.n_envs % size:
+        steps -= 1
+    longer = with_settings(run, hyperparams={"n_steps": steps})
+    if run.total_timesteps is not None and rollout_samples(longer) * FEWEST_ITERATIONS > run.total_timesteps:
+        return None
+    return longer
 
 
 def _larger_replay(run: Run, factor: float) -> Run | None:
@@ -121,5 +135,11 @@ def _more_robots(run: Run, factor: float) -> Run | None:
     )
 
 
-def _gpu(plan: Plan) -> int:
-    return plan.after.gpu.high if plan.after.gpu is not None else 0
+def _used(plan: Plan) -> float:
+    """Return the share of the budget in use, of the place that is fullest."""
+    pairs = [(plan.after.host.high, plan.budget.ram), (plan.after.gpu.high if plan.after.gpu else 0, plan.budget.vram)]
+    return max(high / plan.budget.usable(limit) for high, limit in pairs if limit)
+
+
+def _all(footprint: Footprint) -> int:
+    return footprint.host.high + (footprint.gpu.high if footprint.gpu is not None else 0)

@@ -33,6 +33,25 @@ class Attempt(Data):
 
 
 @dataclass(frozen=True)
+class Retreat(Data):
+    """One time that memory ran out, or was about to, and what was done about it.
+
+    Args:
+        step: environment steps when it happened.
+        why: what happened, in one line.
+        what: what was done: the knobs that were turned, or that it was resumed as it was.
+        update: the gradient step that was redone, where that happened inside an update.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
+
+    step: Count
+    why: str
+    what: str
+    update: Count | None = None
+
+
+@dataclass(frozen=True)
 class MeasuredPeak(Data):
     """The largest number of bytes in one place: as predicted (None where nothing was) and as it came."""
 
@@ -71,6 +90,8 @@ class Outcome(Data):
         timesteps: environment steps trained, those before a resume included.
         parameters_sha256: over the policy's state dict, tensors in name order, raw little-endian bytes.
         attempts: every start, the first included.
+        retreats: every time memory ran out, or was about to.
+        micro_batch: the schedule that came of it, [[from_update, size], ...]; a run file that has it repeats this one.
         resume: whether a resume from the last checkpoint repeats the uninterrupted run to the bit; None where there is
             no checkpoint.
         score: what the workload makes of the trained policy; numbers by name.
@@ -90,6 +111,8 @@ class Outcome(Data):
     seconds: float = 0.0
     items: tuple[MeasuredItem, ...] = ()
     error: str | None = None
+    retreats: tuple[Retreat, ...] = ()
+    micro_batch: tuple[tuple[Count, Count], ...] | None = None
     versions: dict[str, str] = field(default_factory=dict)
     legroom: Literal[1] = 1
 

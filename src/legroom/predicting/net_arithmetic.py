@@ -137,15 +137,14 @@ def _optimizer_step(run: Run, networks: Networks, device: Literal["cpu", "cuda"]
     """Return by how much the optimizer's step exceeds the activations, which are gone when it is made.
 
     Adam computes the root of its second moment into a new array: of all parameters at once in its multi-tensor form,
-    torch's default on a card only; else of one parameter after the other, twice. Where no knob is turned, half a copy
-    of the parameters stands for either; it is what real runs showed (`bench/accuracy.py --mode arithmetic`).
+    torch's default on a card only; else of one parameter after the other, twice, which is more where a single layer has
+    most of the parameters. Where no knob is turned, half a copy of all parameters stands for either; it is what real
+    runs showed (`bench/accuracy.py --mode arithmetic`).
     """
-    usual = FLOAT32 * networks.trained // 2
     single = run.memory.foreach is False or (device == "cpu" and not run.memory.foreach)
     if not _is_turned(run) and (device == "cpu" or not single):
-        return usual
-    beyond = max(FLOAT32 * (2 * networks.step.largest if single else networks.trained) - activations, 0)
-    return beyond if _is_turned(run) else min(beyond, usual)
+        return FLOAT32 * networks.trained // 2
+    return max(FLOAT32 * (2 * networks.step.largest if single else networks.trained) - activations, 0)
 
 
 def convolved_nbytes(run: Run) -> int:
@@ -161,6 +160,12 @@ def count_parameters(run: Run) -> int:
     """Return the scalars in the policy, target networks included."""
     networks, _ = _networks(run)
     return networks.trained + networks.targets
+
+
+def may_checkpoint(run: Run) -> bool | None:
+    """Return whether memory.activation_checkpointing has something to turn; None where only importing would tell."""
+    networks, note = _networks(run)
+    return True if networks.step.again else None if note else False
 
 
 def _networks(run: Run) -> tuple[Networks, str]:

@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 # v1 says "no limit" with the largest multiple of a page below 2**63: 9223372036854771712 with pages of 4 KiB,
 # 9223372036854710272 with 64 KiB. No machine has a quarter of that, so anything above is "none".
 UNLIMITED_FROM = 1 << 61
+KILL_COUNTERS = ("memory.events", "memory.oom_control")  # of v2 and v1; both have a line `oom_kill N`
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,13 @@ def read_cgroup(root: Path = Path("/")) -> CgroupMemory | None:
     tightest = min(levels, key=lambda level: level.limit)
     available = min(level.available for level in levels)
     return CgroupMemory(tightest.limit, available, tightest.soft, tightest.path)
+
+
+def oom_kills(root: Path = Path("/")) -> int:
+    """Return how many processes the kernel has killed for memory in this process' cgroup, 0 where it does not tell."""
+    counters = [folder / name for _, folder, _ in own_cgroups(root) for name in KILL_COUNTERS]
+    counting = [path for path in counters if "oom_kill " in _read_text(path)]
+    return max(_read_stat(path, "oom_kill") for path in counting or [root / "proc/vmstat"])
 
 
 def _levels(files: _Files, folder: Path, mount: Path) -> Iterator[CgroupMemory]:

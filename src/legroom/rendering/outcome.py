@@ -51,6 +51,7 @@ def outcome_text(
         if alone := sum(item.measured is None for item in outcome.items):
             yield Styled(f"{alone} further item{'s' * (alone > 1)} cannot be measured alone", "dim")
     yield from _attempt_lines(outcome)
+    yield from _retreat_lines(outcome)
     results = [*_reward_rows(progress), *_score_rows(outcome)]
     if results:
         yield ""
@@ -60,6 +61,15 @@ def outcome_text(
         yield table
     yield ""
     yield from _closing_table(outcome, run, directory, reminder)
+
+
+def _retreat_lines(outcome: Outcome) -> Iterator[Part]:
+    """Yield every time that memory ran out, and what was done about it."""
+    if outcome.retreats:
+        yield ""
+    for each in outcome.retreats:
+        at = f"step {each.step:,}" + (f", update {each.update:,}" if each.update is not None else "")
+        yield Styled(f"{at}: {each.why}; {each.what}", "yellow")
 
 
 def _headline(outcome: Outcome, run: str) -> str:

@@ -5,14 +5,9 @@ from __future__ import annotations
 import pickle
 import signal
 from collections.abc import Sequence
-from pathlib import Path
 
 from legroom.errors import EXIT_TRAINING_FAILED, LegroomError
-from legroom.probing.cgroup import own_cgroups
 from legroom.sharing.messages import Failure
-
-ROOT = Path("/")
-COUNTERS = ("memory.events", "memory.oom_control")  # of cgroup v2 and v1; both have a line `oom_kill N`
 
 
 class WorkerDied(LegroomError, RuntimeError):
@@ -72,21 +67,6 @@ def raise_failure(failure: Failure) -> None:
     if not isinstance(original, BaseException):
         raise remote
     raise original from remote
-
-
-def oom_kills(root: Path = ROOT) -> int:
-    """Return how many processes the kernel has killed for memory in this process' cgroup, 0 where it does not tell."""
-    counts = (_count(folder / name) for _, folder, _ in own_cgroups(root) for name in COUNTERS)
-    return max((count for count in counts if count is not None), default=_count(root / "proc/vmstat") or 0)
-
-
-def _count(path: Path) -> int | None:
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, ValueError):
-        return None
-    values = [line.split()[1] for line in lines if line.startswith("oom_kill ")]
-    return int(values[0]) if values and values[0].isdecimal() else None
 
 
 def signal_name(number: int) -> str:

@@ -20,7 +20,8 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from legroom.sharing.failures import WorkerDied, oom_kills
+from legroom.probing.cgroup import oom_kills
+from legroom.sharing.failures import WorkerDied
 from legroom.sharing.messages import ANSWER, LENGTH, QUIET, READ_NBYTES, Answer, pack_request, write_all
 from legroom.sharing.slots import anonymous_file
 

@@ -42,6 +42,10 @@ class Pace:
             return True
         return self.spent_s + self.last_seconds <= self.fraction * (self._clock() - self._began)
 
+    def put_off(self) -> None:
+        """Wait as if a checkpoint had been written: one could not be, and trying at once again would not help."""
+        self.spent_s += self.last_seconds
+
     @contextmanager
     def writing(self, step: int) -> Iterator[None]:
         """Measure the writing of the checkpoint of this step."""

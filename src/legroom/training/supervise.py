@@ -16,21 +16,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from legroom.model.progress import MemorySample, Progress, TrainingPhase
+from legroom.probing.cgroup import oom_kills
 from legroom.probing.tree import tree_memory
 from legroom.training.events import EventLines
 from legroom.training.folder import LOG
+from legroom.training.lookout import Lookout
 from legroom.training.task import TrainTask
 
 SAMPLE_EVERY_S = 0.2
 SAMPLING_SHARE = 0.05  # reading the memory of many processes takes long; never more than this share of the time
 MOST_SAMPLES = 20_000
+LET_GO_S = 3.0  # after a second Ctrl-C
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 
 # -P and the path as an argument: a json.py in the working directory must not be the child's json.
@@ -54,6 +57,7 @@ class Story:
     exit_code: int | None = None
     end: dict[str, Any] = field(default_factory=dict)  # its last word: ended, failed, refused or stopped
     checkpoint_step: int | None = None
+    began: bool = False  # it listens to signals since then
     started_step: int = 0
     step: int = 0
     host_peak_nbytes: int = 0
@@ -61,12 +65,26 @@ class Story:
     samples: list[MemorySample] = field(default_factory=list)
     progress: list[Progress] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    retreats: list[dict[str, Any]] = field(default_factory=list)  # inside updates: redone in smaller pieces
+    oom_kills: int = 0  # by the kernel, in this cgroup, meanwhile
 
 
-def supervise(task: TrainTask, display: Display, *, import_path: list[str]) -> Story:
-    """Run the child to its end, forwarding Ctrl-C, and return its story."""
+def supervise(
+    task: TrainTask,
+    display: Display,
+    *,
+    import_path: list[str],
+    lookout: Lookout | None = None,
+    on_retreat: Callable[[dict[str, Any]], None] = lambda event: None,
+) -> Story:
+    """Run the child to its end, forwarding Ctrl-C, and return its story.
+
+    Args:
+        lookout: sees when memory is about to run out; the child is then asked to write a checkpoint and end.
+        on_retreat: told at once when an update was redone in smaller pieces.
+    """
     reading, writing = os.pipe()
-    story = Story()
+    story, kills_before = Story(), oom_kills()
     with tempfile.TemporaryDirectory(prefix="legroom-train-") as folder, (Path(task.out) / LOG).open("ab") as log:
         task_file = Path(folder, "task.json")
         replace(task, events_fd=writing).write(task_file)
@@ -81,11 +99,11 @@ def supervise(task: TrainTask, display: Display, *, import_path: list[str]) -> S
         )
         os.close(writing)
         try:
-            _follow(child, reading, story, display)
+            _follow(child, reading, story, display, lookout or Lookout(None), on_retreat)
         finally:
             os.close(reading)
             _end(child)
-    story.exit_code = child.returncode
+    story.exit_code, story.oom_kills = child.returncode, oom_kills() - kills_before
     return story
 
 
@@ -103,25 +121,45 @@ def child_environment(task: TrainTask) -> dict[str, str]:
     return environment
 
 
-def _follow(child: subprocess.Popen[bytes], reading: int, story: Story, display: Display) -> None:
+def _follow(
+    child: subprocess.Popen[bytes],
+    reading: int,
+    story: Story,
+    display: Display,
+    lookout: Lookout,
+    on_retreat: Callable[[dict[str, Any]], None],
+) -> None:
     lines, meter, interrupts = EventLines(), _Meter(child.pid, story, display), 0
+    killing_at: float | None = None
     with _terminated_is_interrupted():
         while True:
             try:
                 ready, _, _ = select.select([reading], [], [], meter.wait_s())
                 meter.sample()
+                if story.began and story.samples and lookout.sees(story.samples[-1]):
+                    display.say(f"memory is about to run out ({lookout.why}): a checkpoint, then on with less")
+                    with suppress(ProcessLookupError):
+                        child.send_signal(signal.SIGUSR1)
+                if killing_at is not None and time.monotonic() > killing_at:
+                    _end(child)
                 if not ready:
                     continue
                 data = os.read(reading, 1 << 16)
                 for event in lines.feed(data):
                     _hear(event, story, display, meter)
+                    if event["event"] == "retreat":
+                        story.retreats.append(event)
+                        display.say(f"{event['why']}: update {event['update']:,} redone with {event['what']}")
+                        on_retreat(event)
                 if not data:  # it has closed its end: it is over
                     child.wait()
                     return
             except KeyboardInterrupt:
                 interrupts += 1
+                if interrupts > 1:  # it ends at once: what does not let go in a moment is made to
+                    killing_at = time.monotonic() + (LET_GO_S if interrupts == 2 else 0.0)
                 with suppress(ProcessLookupError):
-                    child.send_signal(signal.SIGINT if interrupts < 3 else signal.SIGKILL)
+                    child.send_signal(signal.SIGINT)
 
 
 def _hear(event: dict[str, Any], story: Story, display: Display, meter: _Meter) -> None:
@@ -145,14 +183,15 @@ def _hear(event: dict[str, Any], story: Story, display: Display, meter: _Meter) 
         case "checkpoint":
             story.checkpoint_step = event["step"]
         case "started":
-            story.started_step = story.step = event["step"]
+            story.began, story.started_step = True, event["step"]
+            story.step = event["step"]
             if event["resumed_from"]:
                 story.checkpoint_step = event["resumed_from"]
         case "stopping":
             display.say("stopping after this iteration, with a checkpoint; Ctrl-C again stops at once, without one")
         case "evaluated":
             display.say(f"evaluated at step {event['step']:,}: reward {event['mean']:.4g} ± {event['spread']:.2g}")
-        case "ended" | "failed" | "refused" | "stopped":
+        case "ended" | "failed" | "refused" | "stopped" | "retreated":
             story.end = event
             story.step = event.get("step", story.step)
             story.gpu_peak_nbytes = event.get("gpu_peak_nbytes")

@@ -6,8 +6,8 @@ Everything that can be refused is refused before the first step: a folder that i
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from legroom.errors import (
@@ -17,10 +17,12 @@ from legroom.errors import (
     EXIT_TRAINING_FAILED,
     BadInput,
 )
-from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome
+from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome, Retreat
 from legroom.model.run import Run
 from legroom.probing.import_path import import_path
+from legroom.training.failing import Failure, failure_of
 from legroom.training.folder import OUTCOME, Predicted, RunFolder
+from legroom.training.lookout import Lookout
 from legroom.training.supervise import Display, Story, supervise
 from legroom.training.task import TrainTask
 
@@ -35,6 +37,7 @@ class Training:
         asked: as the file says it; the knobs of the outcome are what differs in `run`.
         run: with the savings in it, the seed and the total.
         written_timesteps: the total that the run file says, where the command line said another.
+        host_limit: bytes that it may use; None: nobody knows.
     """
 
     asked: Run
@@ -47,6 +50,7 @@ class Training:
     checkpoint_every: int | None = None
     pictures: bool = False
     versions: Mapping[str, str] | None = None
+    host_limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,19 @@ class Ended:
     story: Story
 
 
-def train(training: Training, display: Display) -> Ended:
+NextKnob = Callable[[Run, Failure], "tuple[Run, Predicted | None] | None"]
+RETRIES = 8
+
+
+def train(training: Training, display: Display, *, next_knob: NextKnob | None = None, retries: int = RETRIES) -> Ended:
     """Train to the end, a stop or a failure; the outcome is in the folder when this returns.
+
+    Where memory runs out, the training goes on from its last good checkpoint with the next knob turned; where the child
+    was killed though there was room, as it was.
+
+    Args:
+        next_knob: gives the run with less memory in the place that ran out; None where there is no way left.
+        retries: how often it may go on.
 
     Raises:
         BadInput: the folder is in use, or the child refused what it was given.
@@ -69,27 +84,105 @@ def train(training: Training, display: Display) -> Ended:
         raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
     with folder.locked():
         before = folder.outcome() if training.resume else None
-        folder.keep(run, training.predicted)
-        checkpoint = run.checkpoint
-        task = TrainTask(
-            run=run,
-            out=str(folder.path),
-            device=training.device,
-            total_timesteps=run.total_timesteps,
-            events_fd=-1,
-            resume=training.resume,
-            checkpoint_every=training.checkpoint_every or (checkpoint.every if checkpoint else None),
-            keep=checkpoint.keep if checkpoint else 3,
-            pictures_every=PICTURES_EVERY if training.pictures else None,
-        )
-        story = supervise(task, display, import_path=import_path(run))
-        if story.end.get("event") == "refused":
-            if not training.resume:
-                folder.forget()
-            raise BadInput(story.end["message"])
-        outcome = _outcome(training, story, before)
+        tale = Tale(training, before)
+        while True:
+            folder.keep(tale.run, tale.predicted)
+            story = supervise(
+                _task(training, tale.run, resume=tale.resume),
+                display,
+                import_path=import_path(run),
+                lookout=Lookout(training.host_limit, tale.predicted.host.high if tale.predicted else None),
+                on_retreat=lambda event: tale.retreat_in_update(event, folder),
+            )
+            tale.add(story)
+            if story.end.get("event") == "refused":
+                if not training.resume and not tale.retreats:
+                    folder.forget()
+                raise BadInput(story.end["message"])
+            failure = failure_of(story, training.host_limit)
+            if failure is None or not tale.goes_on(failure, next_knob, retries):
+                break
+            display.say(tale.last_word)
+        outcome = _outcome(training, tale, before)
         outcome.write(folder.path / OUTCOME)
-    return Ended(outcome, _exit_code(story), story)
+    return Ended(outcome, _exit_code(tale.story), tale.story)
+
+
+def _task(training: Training, run: Run, *, resume: bool) -> TrainTask:
+    checkpoint = run.checkpoint
+    assert run.total_timesteps is not None
+    return TrainTask(
+        run=run,
+        out=str(training.folder.path),
+        device=training.device,
+        total_timesteps=run.total_timesteps,
+        events_fd=-1,
+        resume=resume,
+        checkpoint_every=training.checkpoint_every or (checkpoint.every if checkpoint else None),
+        keep=checkpoint.keep if checkpoint else 3,
+        pictures_every=PICTURES_EVERY if training.pictures else None,
+    )
+
+
+class Tale:
+    """All starts of one training together: the run as it is by now, what happened, and what was measured."""
+
+    def __init__(self, training: Training, before: Outcome | None) -> None:
+        self.run, self.predicted, self.resume = training.run, training.predicted, training.resume
+        self.asked = training.asked
+        self.attempts = list(before.attempts if before else ())
+        self.retreats = list(before.retreats if before else ())
+        self.story = Story()
+        self.last_word = ""
+        self._goings_on = 0
+        self._reason = "start"
+
+    def add(self, story: Story) -> None:
+        """Take in what one start told; samples and progress go on where the last start ended."""
+        if not self._goings_on:
+            self._reason = "resume" if self.resume and story.started_step else "start"
+        self.attempts.append(Attempt(self._reason, turned_knobs(self.asked, self.run)))
+        earlier, self.story = self.story, story
+        offset = earlier.samples[-1].seconds if earlier.samples else 0.0
+        story.samples = earlier.samples + [replace(each, seconds=each.seconds + offset) for each in story.samples]
+        story.progress = earlier.progress + story.progress
+        story.host_peak_nbytes = max(story.host_peak_nbytes, earlier.host_peak_nbytes)
+        peaks = [each for each in (story.gpu_peak_nbytes, earlier.gpu_peak_nbytes) if each is not None]
+        story.gpu_peak_nbytes = max(peaks) if peaks else None
+        if story.checkpoint_step is None:
+            story.checkpoint_step = earlier.checkpoint_step
+
+    def retreat_in_update(self, event: dict[str, Any], folder: RunFolder) -> None:
+        """Write down that an update was redone in smaller pieces, at once: a resume has to know."""
+        if event.get("micro_batch") is not None:
+            schedule = tuple((int(update), int(size)) for update, size in event["micro_batch"])
+            self.run = self.run.replace(memory=self.run.memory.model_copy(update={"micro_batch": schedule}))
+            folder.keep(self.run, self.predicted)
+        self.retreats.append(Retreat(event["step"], event["why"], f"redone with {event['what']}", event["update"]))
+
+    def goes_on(self, failure: Failure, next_knob: NextKnob | None, retries: int) -> bool:
+        """Decide how to go on after a failure; False where there is no way, or it was tried often enough."""
+        self._goings_on += 1
+        if self._goings_on > retries:
+            self._give_up(failure, f"it has gone on {retries} times already")
+            return False
+        what = "resumed as it was"
+        if failure.place is not None:
+            found = next_knob(self.run, failure) if next_knob is not None else None
+            if found is None:
+                self._give_up(failure, "there is no knob left that may be turned")
+                return False
+            before, (self.run, self.predicted) = self.run, found
+            knobs = turned_knobs(before, self.run)
+            what = "resumed with " + ", ".join(f"{name}={value}" for name, value in knobs.items())
+        self._reason = f"{failure.why}; {what}"
+        self.retreats.append(Retreat(failure.step, failure.why, what))
+        self.last_word = f"at step {failure.step:,}: {failure.why}; {what} (time {self._goings_on} of {retries})"
+        self.resume = True
+        return True
+
+    def _give_up(self, failure: Failure, why: str) -> None:
+        self.retreats.append(Retreat(failure.step, failure.why, f"given up: {why}"))
 
 
 def is_finished(folder: RunFolder, total_timesteps: int | None) -> bool:
@@ -113,26 +206,28 @@ def _settings(part: Any) -> dict[str, Any]:
     return part if isinstance(part, dict) else part.model_dump()
 
 
-def _outcome(training: Training, story: Story, before: Outcome | None) -> Outcome:
-    end, predicted = story.end, training.predicted
-    reason = "resume" if training.resume and story.started_step else "start"
-    attempt = Attempt(reason, turned_knobs(training.asked, training.run))
+def _outcome(training: Training, tale: Tale, before: Outcome | None) -> Outcome:
+    story, predicted = tale.story, tale.predicted
+    end = story.end
     host = MeasuredPeak(predicted.host.nbytes if predicted else None, story.host_peak_nbytes)
     gpu = None
     if story.gpu_peak_nbytes is not None:
         gpu = MeasuredPeak(predicted.gpu.nbytes if predicted and predicted.gpu else None, story.gpu_peak_nbytes)
     exact = end.get("exact")
+    schedule = tale.run.memory.micro_batch
     return Outcome(
         status=_status(story),
         timesteps=story.step,
         parameters_sha256=end.get("parameters_sha256"),
-        attempts=(*(before.attempts if before else ()), attempt),
+        attempts=tuple(tale.attempts),
         peaks=MeasuredPeaks(_higher(host, before.peaks.host if before else None), gpu),
         resume=None if exact is None else "exact" if exact else "approximate",
         score=end.get("score") or {},
         seconds=round((before.seconds if before else 0.0) + (story.samples[-1].seconds if story.samples else 0.0), 1),
         items=_items(predicted, end.get("items") or {}),
         error=_error(story),
+        retreats=tuple(tale.retreats),
+        micro_batch=schedule if isinstance(schedule, tuple) else None,
         versions=dict(training.versions or {}),
     )
 

@@ -1,0 +1,63 @@
+"""Why a start of the training child ended before its time, and whether less memory would help.
+
+A failure of memory is one that says so (an exception, the kernel's count of kills), or a kill without a word while the
+memory was close to its limit. A kill while there was plenty of room came from outside: going on as before is right.
+Everything else (an exception in the environment, a bad run file) would only happen again.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from typing import Literal
+
+from legroom.training.supervise import Story
+from legroom.units import format_size
+
+NEAR = 0.9  # of the limit: a process that is killed there was killed for its memory
+
+Place = Literal["host", "gpu"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One end before its time.
+
+    Args:
+        why: what happened, in one line.
+        place: whose memory ran out; None where it was not memory, and going on as before is right.
+    """
+
+    why: str
+    step: int
+    place: Place | None
+
+
+def failure_of(story: Story, limit: int | None) -> Failure | None:
+    """Return why the child ended, None where going on would be of no use: it is done, was stopped, or is wrong.
+
+    Args:
+        limit: bytes of host memory that the training may use, None where nobody knows.
+    """
+    end = story.end
+    near = limit is not None and story.host_peak_nbytes >= NEAR * limit
+    room = f"{format_size(story.host_peak_nbytes)} in use" + (f" of {format_size(limit)}" if limit else "")
+    match end.get("event"):
+        case "retreated":
+            return Failure(f"memory was about to run out ({room})", story.step, "host")
+        case "failed" if end.get("cause") == "memory":
+            place: Place = "gpu" if end.get("on_gpu") else "host"
+            return Failure(f"out of memory: {_first_line(end['message'])}", story.step, place)
+        case "failed" if end.get("cause") == "worker-died":
+            place_or_none: Place | None = "host" if end.get("oom_killed") or near else None
+            return Failure(f"{_first_line(end['message'])} ({room})", story.step, place_or_none)
+        case None if story.exit_code == -signal.SIGKILL:
+            by_kernel = story.oom_kills > 0
+            killer = "the kernel killed it for its memory" if by_kernel else "it was killed by SIGKILL"
+            return Failure(f"{killer} ({room})", story.step, "host" if by_kernel or near else None)
+    return None
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().splitlines()[0] if text.strip() else ""
+    return line if len(line) <= 200 else f"{line[:199]}…"

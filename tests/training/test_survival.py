@@ -1,0 +1,152 @@
+"""Running out of memory, and being killed, as events: the training goes on, to the same end, and says what happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from legroom.probing.tree import descendants
+
+ROOT = Path(__file__).parent.parent.parent
+RUN = """
+legroom: 1
+algo: PPO
+env: {id: "%s", n_envs: 2, workers: light}
+hyperparams: {n_steps: 32, batch_size: 16, n_epochs: 2}
+total_timesteps: 1280
+seed: 7
+"""
+GREEDY = '''
+from pathlib import Path
+
+from bench.kills_env import Drift
+
+
+class Greedy(Drift):
+    """Asks for more than there is, once: in its first process, at its hundredth step."""
+
+    steps = 0
+
+    def step(self, action):
+        Greedy.steps += 1
+        mark = Path(__file__).with_name("asked")
+        if Greedy.steps == 100 and not mark.exists():
+            mark.touch()
+            raise MemoryError("Unable to allocate 105. GiB for an array")
+        return super().step(action)
+'''
+SLOW = """
+import time
+
+from bench.kills_env import Drift
+
+
+class Slow(Drift):
+    def step(self, action):
+        time.sleep(0.5)
+        return super().step(action)
+"""
+
+
+class Training:
+    """One `legroom train` in the background."""
+
+    def __init__(self, folder: Path, env: str = "bench.kills_env:Drift", *options: object) -> None:
+        self.out = folder / "out"
+        run = folder / "run.yaml"
+        run.write_text(RUN % env)
+        command = [sys.executable, "-m", "legroom.cli.main", "train", run, "--out", self.out, "--checkpoint-every", 64]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}:{folder}"}
+        self.process = subprocess.Popen(
+            [*map(str, command), *map(str, options)], cwd=ROOT, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def wait_for_step(self, step: int, timeout_s: float = 120) -> None:
+        rows, deadline = self.out / "progress.csv", time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if rows.exists() and any(row.startswith(f"{step},") for row in rows.read_text().splitlines()):
+                return
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.01)
+        raise TimeoutError
+
+    def child(self) -> int:
+        return next(pid for pid in descendants(self.process.pid) if b"sb3_train" in _command(pid))
+
+    def worker(self) -> int:
+        return next(pid for pid in descendants(self.child()) if pid != self.child() and b"worker" in _command(pid))
+
+    def end(self, timeout_s: float = 120) -> tuple[int, dict, str]:
+        _, said = self.process.communicate(timeout=timeout_s)
+        outcome = self.out / "outcome.json"
+        return self.process.returncode, json.loads(outcome.read_text()) if outcome.exists() else {}, said
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    code, outcome, said = Training(tmp_path_factory.mktemp("undisturbed")).end()
+    assert code == 0, said
+    assert outcome["retreats"] == []
+    return outcome["parameters_sha256"]
+
+
+@pytest.mark.parametrize("victim", ["child", "worker"])
+def test_a_killed_child_or_worker_costs_an_iteration_and_nothing_else(
+    victim: str, undisturbed: str, tmp_path: Path
+) -> None:
+    training = Training(tmp_path)
+    training.wait_for_step(192)
+    family = descendants(training.process.pid)
+    os.kill(getattr(training, victim)(), signal.SIGKILL)
+    code, outcome, said = training.end()
+    assert code == 0, said
+    assert outcome["parameters_sha256"] == undisturbed
+    assert len(outcome["attempts"]) == 2 and len(outcome["retreats"]) == 1
+    assert "SIGKILL" in outcome["retreats"][0]["why"] and "resumed as it was" in outcome["retreats"][0]["what"]
+    assert not any(Path(f"/proc/{pid}").exists() for pid in family)
+
+
+def test_memory_that_runs_out_while_collecting_is_answered_with_a_knob(tmp_path: Path) -> None:
+    (tmp_path / "greedy.py").write_text(GREEDY)
+    code, outcome, said = Training(tmp_path, "greedy:Greedy").end()
+    assert code == 0, said
+    assert outcome["status"] == "finished" and outcome["timesteps"] == 1280
+    (retreat,) = outcome["retreats"]
+    assert "105. GiB" in retreat["why"] and "resumed with" in retreat["what"]
+    assert len(outcome["attempts"][1]["knobs"]) > len(outcome["attempts"][0]["knobs"])
+    assert "105. GiB" in said
+
+
+def test_it_gives_up_after_so_many_times_and_tells_the_story(tmp_path: Path) -> None:
+    (tmp_path / "greedy.py").write_text(GREEDY.replace("and not mark.exists()", "").replace("100", "40"))
+    code, outcome, said = Training(tmp_path, "greedy:Greedy", "--retries", 2).end()
+    assert code == 4
+    assert outcome["status"] == "failed" and "given up" in outcome["retreats"][-1]["what"]
+    assert "Traceback" in said and "105. GiB" in said
+
+
+def test_a_stop_in_the_middle_of_a_long_iteration_takes_less_than_ten_seconds(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    training = Training(tmp_path, "slow:Slow")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and "train.log" not in {p.name for p in tmp_path.glob("out/*")}:
+        time.sleep(0.1)
+    time.sleep(6)  # into the first rollout
+    asked = time.monotonic()
+    training.process.send_signal(signal.SIGTERM)
+    code, _, said = training.end()
+    assert code == 130, said
+    assert time.monotonic() - asked < 12  # ten, and what a busy machine adds
