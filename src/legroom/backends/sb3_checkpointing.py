@@ -1,0 +1,118 @@
+"""Activation checkpointing for any policy: its containers of layers compute again what they do not keep.
+
+Autograd keeps every layer's activations until the backward pass. A checkpointed container keeps its input only, and
+computes the rest a second time when its turn in the backward pass comes. All of it at once would be as much memory as
+before, so the work is cut in one of two ways:
+
+- by samples, where every layer treats them one by one (convolutions, linear layers, activations, pooling …): the
+  minibatch goes through the whole container in `PIECES` pieces. Cutting between layers would gain little here: the
+  first convolution's output is most of what such a network keeps, and its own backward pass needs all of it.
+- by layers, where a container holds modules that are not known to do so (residual blocks, attention): about √n
+  segments of n layers. The numbers are then the same to the bit.
+
+By samples, gradients are the same sum in another order. Batch normalisation and dropout would not be the same at all:
+a container with one of them is left alone. What changes is the class of the container; parameters, their names and
+their order stay, so a checkpoint of one fits the other.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.utils.checkpoint import checkpoint
+
+PIECES = 8  # of a minibatch: what is computed again at a time is an eighth of what was kept
+FEWEST_LAYERS = 3  # a container of less keeps little more than its input
+OWN_ARGUMENT = "checkpointing"  # of an extractor that knows better how to do it
+
+_BY_SAMPLE = (
+    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear, nn.Identity,
+    nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
+    nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Tanh, nn.Sigmoid,
+    nn.Softplus, nn.Softsign, nn.Hardtanh, nn.Hardswish, nn.PReLU,
+    nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
+    nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d,
+    nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d, nn.Upsample, nn.PixelShuffle,
+)  # fmt: skip
+
+
+class Checkpointed(nn.Sequential):
+    """A container that computes its activations again, in pieces, where it would keep them; else it is as it was."""
+
+    def forward(self, input: Any) -> Any:
+        if not (self.training and torch.is_grad_enabled() and isinstance(input, torch.Tensor) and input.dim() > 1):
+            return super().forward(input)
+        if not all(_goes_by_sample(child) for child in self.children()):
+            return self._by_layers(input)
+        pieces = input.split(max(-(-len(input) // PIECES), 1))
+        return torch.cat([_again(super(Checkpointed, self).forward, piece) for piece in pieces])
+
+    def _by_layers(self, x: torch.Tensor) -> torch.Tensor:
+        children = list(self)
+        each = math.ceil(len(children) / max(math.isqrt(len(children)), 2))
+        for start in range(0, len(children), each):
+            x = _again(nn.Sequential(*children[start : start + each]), x)
+        return x
+
+
+def _again(function: Any, x: torch.Tensor) -> torch.Tensor:
+    return checkpoint(function, x, use_reentrant=False, preserve_rng_state=False)
+
+
+def checkpoint_activations(policy: nn.Module) -> list[str]:
+    """Turn the policy's containers of layers into checkpointed ones and return their names; those inside others stay.
+
+    An extractor with an argument `checkpointing` is left to itself, and named.
+    """
+    found: list[str] = []
+    _visit(policy, "", found)
+    return found
+
+
+def has_own(extractor: Any) -> bool:
+    """Return whether a class of features extractors has its own way of checkpointing, an argument to switch it on."""
+    return inspect.isclass(extractor) and OWN_ARGUMENT in inspect.signature(extractor.__init__).parameters
+
+
+def _visit(module: nn.Module, name: str, found: list[str]) -> None:
+    for child_name, child in module.named_children():
+        path = f"{name}.{child_name}" if name else child_name
+        if isinstance(child, Checkpointed) or has_own(type(child)):
+            found.append(path)
+        elif type(child) is nn.Sequential and _may_be(child):
+            child.__class__ = Checkpointed
+            found.append(path)
+        else:
+            _visit(child, path, found)
+
+
+def _may_be(container: nn.Sequential) -> bool:
+    working = [child for child in container if not isinstance(child, nn.Flatten | nn.Identity)]
+    return (
+        len(working) >= FEWEST_LAYERS
+        and any(True for _ in container.parameters())
+        and not any(_depends_on_others(module) for module in container.modules())
+    )
+
+
+def _depends_on_others(module: nn.Module) -> bool:
+    """Return whether a second forward pass, in pieces, gives something else: random numbers, statistics, a memory."""
+    if isinstance(module, nn.RNNBase | nn.MultiheadAttention):
+        return module.dropout > 0
+    if isinstance(module, _DropoutNd):
+        return module.p > 0
+    return isinstance(module, _BatchNorm) or "BatchRenorm" in type(module).__name__
+
+
+def _goes_by_sample(module: nn.Module) -> bool:
+    if isinstance(module, nn.Flatten):
+        return module.start_dim >= 1
+    if type(module) in (nn.Sequential, Checkpointed):
+        return all(_goes_by_sample(child) for child in module.children())
+    return type(module) in _BY_SAMPLE
