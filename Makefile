@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test test-native lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
   bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
-  bench-fit bench-explain bench-knobs clean
+  bench-fit bench-hard-limits bench-explain bench-knobs clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -30,7 +30,8 @@ test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with 
 	sh tests/native.sh $(BIN)/python
 
 bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases bench-workers bench-microbatch \
-  bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-explain bench-knobs  ## everything that takes longer; writes bench/RESULTS.md
+  bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-hard-limits bench-explain \
+  bench-knobs  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
@@ -77,6 +78,9 @@ bench-mine-learns: $(STAMP)  ## mine:ultra_light trained with three seeds (an ho
 bench-fit: $(STAMP)  ## twelve random runs fitted and trained under a limit equal to the budget; speed of fitting
 	$(BIN)/python -m bench.fit_speed
 	$(BIN)/python -m bench.fit_limits
+
+bench-hard-limits: $(STAMP)  ## train --fit in 60, 40 and 30 % of the memory a run needs, where plain SB3 dies
+	$(BIN)/python -m bench.hard_limits
 
 bench-explain: $(STAMP)  ## kinds and numbers read from texts of failures
 	$(BIN)/python -m bench.explain

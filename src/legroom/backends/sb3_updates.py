@@ -25,6 +25,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack,
 from legroom.backends.gym_spaces import to_gymnasium
 from legroom.backends.objects import resolve_object
 from legroom.backends.sb3_build import importable, policy_arguments
+from legroom.backends.sb3_knobs import with_knobs
 from legroom.backends.sb3_microbatch import with_micro_batch
 from legroom.model.facts import algorithm_of, spaces_of
 from legroom.model.run import Run
@@ -128,6 +129,7 @@ def build(run: Run, batch: int) -> Any:
     if pass_samples(run) < batch_samples(run):  # two micro-batches: from the second on, gradients are added up
         algorithm_class = with_micro_batch(algorithm_class, batch)
         batch *= 2
+    algorithm_class = with_knobs(algorithm_class, run)
     observation, action = (to_gymnasium(space) for space in spaces_of(run))
     env = StillEnv(observation, action)
     if algorithm.masked:

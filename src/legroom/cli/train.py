@@ -30,6 +30,7 @@ from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import choose_device
 from legroom.probing import probe
+from legroom.probing.tree import process_memory
 from legroom.reading import read
 from legroom.rendering.console import say, status
 from legroom.rendering.outcome import outcome_text
@@ -101,6 +102,9 @@ def run(
         return _already(folder, json)
     machine = probe()
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
+    if ram is not None and budget.ram is not None:  # this process, which supervises, lives in the same memory
+        own = process_memory("self")
+        budget = replace(budget, ram=max(budget.ram - (own.pss if own else 0), 1))
     training = _resumed(asked, folder) if resume else None
     if training is None:
         fitted = _fitted(asked, machine, budget, plain=plain, fit_first=fit, quiet=json)

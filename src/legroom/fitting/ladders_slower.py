@@ -11,6 +11,7 @@ from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
 from legroom.model.stored import MICRO_BATCHED, batch_samples, is_sb3, stores_leanly
 from legroom.predicting.lean import stored_nbytes
+from legroom.predicting.net_arithmetic import may_checkpoint
 from legroom.units import MIB
 
 LEAST_SPILL_LIMIT = 16 * MIB  # below it hardly anything but the newest records would be in memory
@@ -31,7 +32,7 @@ def micro_batches(run: Run, evidence: Evidence) -> Iterator[Run]:
 
 def activation_checkpointing(run: Run, evidence: Evidence) -> Iterator[Run]:
     """What layers hand on is computed again for the backward pass instead of being kept."""
-    if is_sb3(run) and run.memory.activation_checkpointing is None and _has_layers_to_skip(run):
+    if is_sb3(run) and run.memory.activation_checkpointing is None and may_checkpoint(run) is not False:
         yield with_settings(run, memory={"activation_checkpointing": True})
 
 
@@ -68,7 +69,3 @@ def emptied_cache(run: Run, evidence: Evidence) -> Iterator[Run]:
     """The CUDA cache is given back after every update."""
     if is_sb3(run) and evidence.device == "cuda" and run.memory.empty_cache_every is None:
         yield with_settings(run, memory={"empty_cache_every": EMPTY_CACHE_EVERY})
-
-
-def _has_layers_to_skip(run: Run) -> bool:
-    return run.policy.name.startswith(("Cnn", "MultiInput")) or run.policy.features_extractor is not None

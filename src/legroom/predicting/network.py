@@ -49,6 +49,10 @@ LARGE = 128_000_000
 # what it convolves. Seen 1.6 and 7 of the in- and outputs with a 2D and a 3D network (2026-11-16, torch 2.13.0+cpu, an
 # EPYC without avx512_bf16; `python -m bench.knobs host`); one with such instructions needs less.
 BF16_SCRATCH, BF16_SCRATCH_ERROR = {2: 1.6, 3: 6.0}, {2: 1.2, 3: 4.0}
+# With activation checkpointing, beyond what the measured child shows, which makes an update or two: pieces of a few MB
+# come and go in the heap, and what lies between them stays. Found 26, 40 and 128 MB more than was measured with three
+# networks (2026-11-16, torch 2.13.0+cpu, glibc 2.36; `python -m bench.knobs host`).
+PIECES_KEPT, PIECES_KEPT_ERROR = 55_000_000, 75_000_000
 
 
 OPERATOR_SCRATCH, KEPT_BY_MALLOC = "update.operator scratch", "runtime.kept by malloc"
@@ -101,6 +105,12 @@ _WHY = {
 
 def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     scratch = evidence.scratch
+    if run.memory.activation_checkpointing:
+        why = "pieces of activations that are computed again; malloc keeps what lies between them"
+        yield Item(
+            "update.pieces", PIECES_KEPT, Place.HOST, why, (Phase.UPDATE,),
+            known=Known.DEFAULT, error=PIECES_KEPT_ERROR,
+        )  # fmt: skip
     again = iterations(run) > 1 if algorithm_of(run).family == "on-policy" else True
     if scratch is not None:
         yield Item(

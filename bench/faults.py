@@ -1,0 +1,237 @@
+"""Faults at random moments of `legroom train`: who dies, what is lost, what is left behind?
+
+SIGKILL of the training child, of a worker, of the supervisor itself, 100 in all, several in one training; a disk that is
+full for a while; a truncated checkpoint; a clock that jumps. After a killed supervisor the command is given again with
+--resume, as a user would. Every training has to end by itself in bounded time, with the parameters of an undisturbed
+one, and no process may be left of it.
+
+    python -m bench.faults [KILLS]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from bench.results import write_section
+from legroom.probing.tree import descendants
+from legroom.training.checkpoint import checkpoint_paths
+
+KILLS = 100
+KILLS_PER_TRAINING = 4
+LONGEST_S = 240.0
+GONE_WITHIN_S = 15.0
+ROOT = Path(__file__).parent.parent
+RUNS = {
+    "PPO": """
+algo: PPO
+env: {id: "bench.kills_env:Drift", n_envs: 2, workers: light}
+hyperparams: {n_steps: 64, batch_size: 32, n_epochs: 2}
+total_timesteps: 2560
+seed: 3
+""",
+    "DQN": """
+algo: DQN
+env: {id: "bench.kills_env:Drift", n_envs: 2, workers: light}
+hyperparams: {learning_starts: 50, buffer_size: 400, batch_size: 32, train_freq: 8, target_update_interval: 100}
+memory: {replay: lean}
+total_timesteps: 2000
+seed: 4
+""",
+}
+
+
+class Training:
+    """One `legroom train`, started again with --resume where its supervisor was killed."""
+
+    def __init__(self, text: str, folder: Path) -> None:
+        self.folder, self.out = folder, folder / "out"
+        (folder / "run.yaml").write_text(text)
+        self.began = time.monotonic()
+        self.seen: set[int] = set()
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "legroom.cli.main", "train", str(self.folder / "run.yaml")]
+        command += ["--out", str(self.out), "--checkpoint-every", "64", "--retries", "50", "--resume"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+
+    def family(self) -> list[int]:
+        found = [pid for pid in descendants(self.process.pid) if pid != self.process.pid]
+        self.seen.update(found)
+        return found
+
+    def victim(self, kind: str) -> int | None:
+        """Return the process of this kind, None where there is none at this moment."""
+        if kind == "supervisor":
+            return self.process.pid
+        children = [pid for pid in self.family() if b"sb3_train" in _command(pid)]
+        if kind == "child":
+            return children[0] if children else None
+        workers = [pid for child in children for pid in descendants(child) if pid != child]
+        return random.choice(workers) if workers else None
+
+    def left_behind(self) -> list[int]:
+        """Return what is still there of it, after a while."""
+        deadline = time.monotonic() + GONE_WITHIN_S
+        while (left := [pid for pid in self.seen if _alive(pid)]) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return left
+
+    @property
+    def outcome(self) -> dict:
+        path = self.out / "outcome.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _command(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def _alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def undisturbed(name: str) -> str:
+    """Return the hash of the training that nothing happens to."""
+    with tempfile.TemporaryDirectory(prefix="legroom-faults-") as folder:
+        training = Training(RUNS[name], Path(folder))
+        training.process.wait(LONGEST_S)
+        return training.outcome["parameters_sha256"]
+
+
+def killed(name: str, wanted: str, kills: int, rng: random.Random, tally: Counter[str]) -> None:
+    """Kill at random moments of one training, and see how it ends."""
+    with tempfile.TemporaryDirectory(prefix="legroom-faults-") as folder:
+        training = Training(RUNS[name], Path(folder))
+        left = kills
+        while time.monotonic() - training.began < LONGEST_S:
+            code = training.process.poll()
+            if code is not None and not (code < 0 and left >= 0):
+                break
+            if code is not None:
+                tally["left behind"] += len(training.left_behind())
+                training.start()
+                continue
+            time.sleep(rng.uniform(0.3, 6.0))
+            training.family()
+            if left > 0 and training.process.poll() is None:
+                kind = rng.choice(("child", "worker", "supervisor"))
+                pid = training.victim(kind)
+                if pid is not None:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                        tally[kind] += 1
+                        left -= 1
+        if training.process.poll() is None:
+            tally["hung"] += 1
+            training.process.kill()
+        tally["trainings"] += 1
+        outcome = training.outcome
+        tally["finished"] += outcome.get("status") == "finished"
+        tally["same parameters"] += outcome.get("parameters_sha256") == wanted
+        tally["left behind"] += len(training.left_behind())
+        if outcome.get("parameters_sha256") != wanted:
+            print(f"  {name}: {outcome.get('status')} {outcome.get('error')} {outcome.get('retreats')}", flush=True)
+            shutil.copytree(training.out, Path(tempfile.gettempdir(), "legroom-faults-kept"), dirs_exist_ok=True)
+
+
+def full_disk(name: str, wanted: str) -> str:
+    """Train on a disk that is too small for the checkpoints in the middle of it."""
+    with tempfile.TemporaryDirectory(prefix="legroom-faults-") as folder:
+        disk = Path(folder, "disk")
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=False).returncode:
+            return "not tried: nothing may be mounted here"
+        try:
+            training = Training(RUNS[name], Path(folder))
+            training.process.kill()
+            training.process.wait()
+            training.out = disk / "out"
+            training.start()
+            ballast = disk / "ballast"
+            while training.process.poll() is None and len(checkpoint_paths(training.out)) < 2:
+                time.sleep(0.05)
+            with suppress(OSError), ballast.open("wb") as file:
+                while True:
+                    file.write(b"\0" * 4096)
+                    file.flush()
+            time.sleep(4)
+            kept = len(checkpoint_paths(training.out))
+            ballast.unlink()
+            training.process.wait(LONGEST_S)
+            outcome = training.outcome
+            warned = "cannot be written" in Path(folder, "log").read_text(errors="replace")
+            same = outcome.get("parameters_sha256") == wanted
+            return f"{outcome.get('status')}, warned: {warned}, checkpoints kept: {kept}, same parameters: {same}"
+        finally:
+            subprocess.run(["umount", str(disk)], check=False)
+
+
+def truncated(name: str, wanted: str) -> str:
+    """Cut the newest checkpoint short, between a kill and a resume."""
+    with tempfile.TemporaryDirectory(prefix="legroom-faults-") as folder:
+        training = Training(RUNS[name], Path(folder))
+        while training.process.poll() is None and len(checkpoint_paths(training.out)) < 3:
+            time.sleep(0.05)
+        training.family()
+        training.process.kill()
+        training.process.wait()
+        training.left_behind()
+        newest = max(checkpoint_paths(training.out))
+        largest = max((path for path in newest.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+        with largest.open("r+b") as file:
+            file.truncate(largest.stat().st_size // 2)
+        training.start()
+        training.process.wait(LONGEST_S)
+        same = training.outcome.get("parameters_sha256") == wanted
+        return f"{training.outcome.get('status')}, same parameters: {same}"
+
+
+def main() -> int:
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
+    rng = random.Random(6)
+    random.seed(6)
+    wanted = {name: undisturbed(name) for name in RUNS}
+    rows, good = [], True
+    tally: Counter[str] = Counter()
+    while sum(tally[kind] for kind in ("child", "worker", "supervisor")) < kills:
+        name = rng.choice(list(RUNS))
+        killed(name, wanted[name], KILLS_PER_TRAINING, rng, tally)
+        print(dict(tally), flush=True)
+    ends = tally["trainings"]
+    good &= tally["same parameters"] == ends and not tally["hung"] and not tally["left behind"]
+    victims = ", ".join(f"{tally[kind]} × {kind}" for kind in ("child", "worker", "supervisor"))
+    rows.append([
+        f"SIGKILL at random moments: {victims}", f"{ends} trainings",
+        f"{tally['finished']} finished, {tally['same parameters']} with the undisturbed parameters, "
+        f"{tally['hung']} hung, {tally['left behind']} processes left",
+    ])  # fmt: skip
+    for title, fault in (("disk full for 4 s", full_disk), ("newest checkpoint truncated", truncated)):
+        for name in RUNS:
+            told = fault(name, wanted[name])
+            good &= "same parameters: True" in told or told.startswith("not tried")
+            rows.append([title, name, told])
+            print(title, name, told, flush=True)
+    write_section("Faults while training", ["fault", "where", "what came of it"], rows, "make bench-faults")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
