@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test test-native lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
   bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
-  bench-fit bench-hard-limits bench-explain bench-knobs clean
+  bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -31,7 +31,7 @@ test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with 
 
 bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases bench-workers bench-microbatch \
   bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-hard-limits bench-explain \
-  bench-knobs  ## everything that takes longer; writes bench/RESULTS.md
+  bench-knobs bench-watch bench-faults  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
@@ -81,6 +81,12 @@ bench-fit: $(STAMP)  ## twelve random runs fitted and trained under a limit equa
 
 bench-hard-limits: $(STAMP)  ## train --fit in 60, 40 and 30 % of the memory a run needs, where plain SB3 dies
 	$(BIN)/python -m bench.hard_limits
+
+bench-watch: $(STAMP)  ## what watching costs, and when it says a leak will end
+	$(BIN)/python -m bench.watch
+
+bench-faults: $(STAMP)  ## 100 kills of child, worker and supervisor; full disks, truncated checkpoints
+	$(BIN)/python -m bench.faults
 
 bench-explain: $(STAMP)  ## kinds and numbers read from texts of failures
 	$(BIN)/python -m bench.explain

@@ -1,7 +1,7 @@
 """Faults at random moments of `legroom train`: who dies, what is lost, what is left behind?
 
-SIGKILL of the training child, of a worker, of the supervisor itself, 100 in all, several in one training; a disk that is
-full for a while; a truncated checkpoint; a clock that jumps. After a killed supervisor the command is given again with
+SIGKILL of the training child, of a worker, of the supervisor itself, 100 in all, several in one training; a disk that
+is full for a while; a truncated checkpoint. After a killed supervisor the command is given again with
 --resume, as a user would. Every training has to end by itself in bounded time, with the parameters of an undisturbed
 one, and no process may be left of it.
 

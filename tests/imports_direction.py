@@ -23,6 +23,7 @@ ALLOWED = {
     "fitting": {"predicting", "probing", "workloads.registry"},
     "checking": {"reading", "predicting", "probing"},
     "explaining": set(),
+    "watching": {"probing", "explaining"},
     "rendering": set(),
     "workloads": {"api", "probing.cache"},
     "api": {"predicting"},
@@ -36,6 +37,7 @@ ALLOWED = {
         "rendering",
         "workloads",
         "training",
+        "watching",
     },
 }
 HEAVY = {

@@ -8,6 +8,8 @@
     legroom.lean(PPO, "CnnPolicy", env, n_steps=2048)       the algorithm with lossless storage in little memory
     legroom.LeanRolloutBuffer, LeanReplayBuffer, …          the same by SB3's own hooks, rollout_buffer_class=…
     legroom.LeanVecEnv(env_fns)                             an SB3 VecEnv whose worker processes need no torch
+    with legroom.guard(model): model.learn(...)             an update that runs out of memory is redone in pieces
+    @legroom.survive(micro_batch=256)                       the same for the loss of a loop of one's own
 
 Importing legroom imports none of the heavy libraries; the names above are resolved on first use.
 """
@@ -24,7 +26,9 @@ _STORING = (
     "LeanRolloutBuffer",
     "lean",
 )
-__all__ = ["LeanVecEnv", "MemoryCallback", "predict", "predict_model", "probe", "read", *_STORING]
+__all__ = [
+    "LeanVecEnv", "MemoryCallback", "guard", "predict", "predict_model", "probe", "read", "survive", *_STORING,
+]  # fmt: skip
 
 __getattr__ = lazy_exports(
     __name__,
@@ -34,6 +38,8 @@ __getattr__ = lazy_exports(
         "read": "legroom.reading",
         "probe": "legroom.probing",
         "MemoryCallback": "sb3.MemoryCallback",
+        "guard": "sb3.guard",
+        "survive": "torch.survive",
         "LeanVecEnv": "sharing.LeanVecEnv",
         **{name: f"storing.{name}" for name in _STORING},
     },

@@ -37,6 +37,8 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "sharing.LeanVecEnv": ("legroom.sharing.vec_env:LeanVecEnv", "sb3", "stable-baselines3"),
     "sb3.export": ("legroom.backends.sb3_archive:export_sb3", "sb3", "stable-baselines3"),
     "sb3.import": ("legroom.backends.sb3_archive:import_sb3", "sb3", "stable-baselines3"),
+    "sb3.guard": ("legroom.backends.guard:guard", "sb3", "stable-baselines3"),
+    "torch.survive": ("legroom.backends.survive:survive", "sb3", "torch"),
     "sb3.MemoryCallback": ("legroom.backends.sb3_callback:MemoryCallback", "sb3", "stable-baselines3"),
 }
 # fmt: on

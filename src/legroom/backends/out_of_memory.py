@@ -7,7 +7,8 @@ import torch
 # torch's CPU allocator raises a bare RuntimeError; so do old CUDA builds and libraries on top of CUDA.
 WORDS = (
     "DefaultCPUAllocator", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
-    "could not create a memory object", "not enough memory",
+    "could not create a memory object", "could not create a primitive", "could not execute a primitive",  # oneDNN
+    "not enough memory",
 )  # fmt: skip
 
 

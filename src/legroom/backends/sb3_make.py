@@ -23,7 +23,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 from legroom.backends.env_make import make_env
 from legroom.backends.sb3_build import find_object, policy_arguments
 from legroom.backends.sb3_knobs import with_knobs
-from legroom.backends.sb3_microbatch import with_micro_batch
+from legroom.backends.sb3_microbatch import can_survive, surviving, with_micro_batch
 from legroom.errors import BadInput
 from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
@@ -89,8 +89,10 @@ def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:
     for knob in _NOT_YET:
         if getattr(run.memory, knob):
             raise BadInput(f"memory.{knob} cannot be trained with yet", path=run.source, hint="leave it out")
-    if run.memory.micro_batch is not None:
-        algorithm_class = with_micro_batch(algorithm_class, run.memory.micro_batch)
+    if can_survive(algorithm_class):
+        algorithm_class = surviving(algorithm_class, run.memory.micro_batch)
+    elif run.memory.micro_batch is not None:
+        algorithm_class = with_micro_batch(algorithm_class, run.memory.micro_batch)  # which says why not
     algorithm_class = with_knobs(algorithm_class, run)
     arguments = {
         "policy_kwargs": policy_arguments(run),

@@ -35,8 +35,8 @@ _ALL_MIXINS = tuple(_MIXINS.values())
 def microbatched(algorithm: type) -> type:
     """Return the algorithm with an attribute `micro_batch`: None, a size, or [[from_update, size], ...].
 
-    `from_update` counts rollouts learned from (PPO, MaskablePPO) or gradient steps (DQN), from 0; before the first one
-    minibatches are whole. The attribute may be set on the class or, before learning, on a model.
+    `from_update` counts the minibatches learned from, over all rollouts and epochs, from 0; before the first one they
+    are whole. The attribute may be set on the class or, before learning, on a model.
 
     Raises:
         BadInput: the algorithm's update is not one that is mirrored here.
@@ -62,6 +62,24 @@ def with_micro_batch(algorithm: type, micro_batch: MicroBatch | None) -> type:
     check_sizes(micro_batch)
     base = microbatched(algorithm)
     return type(base.__name__, (base,), {"__module__": __name__, "__doc__": base.__doc__, "micro_batch": micro_batch})
+
+
+def surviving(algorithm: type, micro_batch: MicroBatch | None = None) -> type:
+    """Return the algorithm whose update goes on in smaller pieces when memory runs out in it (`sb3_retreat`).
+
+    Raises:
+        BadInput: as `with_micro_batch`.
+    """
+    base = with_micro_batch(algorithm, micro_batch)
+    return type(base.__name__, (base,), {"__module__": __name__, "__doc__": base.__doc__, "survives": True})
+
+
+def can_survive(algorithm: type) -> bool:
+    """Return whether the algorithm's update is one that is mirrored here."""
+    return issubclass(algorithm, _ALL_MIXINS) or any(
+        issubclass(algorithm, base) and algorithm.train is base.train  # type: ignore[attr-defined]
+        for base in _MIXINS
+    )
 
 
 def apply_micro_batch(model: Any, micro_batch: MicroBatch | None) -> None:

@@ -10,23 +10,23 @@ Mirrors `DQN.train` (stable_baselines3/dqn/dqn.py, 2.9.2); a test pins its sourc
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch as th
 from torch.nn import functional
 
-from legroom.backends.sb3_microbatch_exact import MicroBatch, check_sizes, refuse_inexact, size_at, splits, watched
-from legroom.backends.sb3_microbatch_parts import refuse_unknown_buffer, replay_parts
+from legroom.backends.sb3_microbatch_exact import check_sizes, refuse_inexact, size_at, splits, watched
+from legroom.backends.sb3_microbatch_parts import Parts, is_known, refuse_unknown_buffer, replay_minibatch
+from legroom.backends.sb3_retreat import Surviving
 
 
-class MicroBatchedDQN:
+class MicroBatchedDQN(Surviving):
     """A mixin before DQN; see `sb3_microbatch.microbatched`."""
 
-    micro_batch: MicroBatch | None = None
-
     def _setup_model(self: Any) -> None:
-        super()._setup_model()  # type: ignore[misc]
+        super()._setup_model()  # type: ignore[safe-super]
         check_sizes(self.micro_batch)
         if splits(self.micro_batch, self.batch_size):
             refuse_inexact(self.policy, self.micro_batch)
@@ -39,34 +39,45 @@ class MicroBatchedDQN:
             BadInput: the size makes no sense, or pieces would not be exact with this policy or buffer.
         """
         check_sizes(self.micro_batch)
-        if not splits(self.micro_batch, batch_size):
+        if not splits(self.micro_batch, batch_size) and not (self.survives and is_known(self.replay_buffer)):
             super().train(gradient_steps, batch_size)  # type: ignore[misc]
             return
-        sizes = [size_at(self.micro_batch, self._n_updates + step) or batch_size for step in range(gradient_steps)]
-        self.policy.set_training_mode(True)
-        unwatched = any(size < batch_size for size in sizes)
-        if unwatched:
-            refuse_inexact(self.policy, min(sizes))
         refuse_unknown_buffer(self.replay_buffer)
+        self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
+        self._unwatched = True
         losses = []
-        for size in sizes:
-            self.policy.optimizer.zero_grad()
-            total: Any = None
-            for part in replay_parts(self.replay_buffer, batch_size, size, self._vec_normalize_env):
-                with watched(self.policy, self.device) if unwatched else nullcontext():
-                    loss = self._loss(part)
-                unwatched = False
-                share = len(part.actions) / batch_size
-                (loss * share).backward()
-                total = loss.detach() * share if total is None else total + loss.detach() * share
-                del part, loss  # the next part is made only when this one's memory is free
-            losses.append(total.item())
-            th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        for step in range(gradient_steps):
+            update = self._n_updates + step
+            size = min(size_at(self.micro_batch, update) or batch_size, batch_size)
+            parts = replay_minibatch(self.replay_buffer, batch_size, self._vec_normalize_env)
+            loss = self._attempt(partial(self._add_gradients, parts, batch_size), size, update)
+            losses.append(loss.item())
             self.policy.optimizer.step()
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         self.logger.record("train/loss", np.mean(losses))
+
+    def _add_gradients(self: Any, parts: Parts, batch_size: int, size: int) -> th.Tensor:
+        """Leave the clipped gradient of a whole minibatch in the parameters and return its loss."""
+        watching = self._unwatched and size < batch_size
+        if watching:
+            refuse_inexact(self.policy, size)
+        self.policy.optimizer.zero_grad()
+        total: Any = None
+        for part in parts(size):
+            with watched(self.policy, self.device) if watching else nullcontext():
+                loss = self._loss(part)
+            if watching:
+                self._unwatched = watching = False
+            share = len(part.actions) / batch_size
+            if share < 1:
+                loss = loss * share
+            loss.backward()
+            total = loss.detach() if total is None else total + loss.detach()
+            del part, loss  # the next part is made only when this one's memory is free
+        th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        return total
 
     def _loss(self: Any, part: Any) -> th.Tensor:
         """Return the loss of one part, as if it were a minibatch."""

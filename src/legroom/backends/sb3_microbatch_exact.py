@@ -52,6 +52,18 @@ def size_at(micro_batch: MicroBatch | None, update: int) -> int | None:
     return next((int(size) for begin, size in reversed(micro_batch) if begin <= update), None)
 
 
+def shrunk_from(micro_batch: MicroBatch | None, update: int, size: int, whole: int) -> list[list[int]]:
+    """Return the schedule that is `micro_batch` until this update, and never more than `size` from it on.
+
+    Args:
+        whole: the samples in a minibatch, for a run that had no micro-batch.
+    """
+    steps = [[0, whole if micro_batch is None else micro_batch]] if isinstance(micro_batch, int | None) else micro_batch
+    before = [[int(begin), int(each)] for begin, each in steps if begin < update]
+    after = [[int(begin), int(each)] for begin, each in steps if begin > update and each < size]
+    return [*before, [update, size], *after]
+
+
 def splits(micro_batch: MicroBatch | None, batch_size: int) -> bool:
     """Return whether any update passes a minibatch of `batch_size` in more than one piece."""
     sizes = [micro_batch] if isinstance(micro_batch, int) else [int(size) for _, size in micro_batch or ()]

@@ -2,8 +2,8 @@
 
 A part is gathered (from lean storage: decoded) only when its turn comes, so a whole minibatch of observations never
 exists. What is drawn is decided by the buffer's own `get` or `sample`: for the moment of that call it hands out the
-indices it would otherwise make samples of. A buffer that can do better offers `micro_batches`, as lean rollouts do to
-decode ahead of time.
+indices it would otherwise make samples of. A buffer that can do better offers `minibatches`, as lean rollouts do to
+decode ahead of time. Drawing and making samples are apart, so that a minibatch can be made again, in other parts.
 
 Replay buffers also draw an environment per sample, while they make samples. NumPy's `randint` takes the same numbers
 from its generator in parts as at once (a test holds it to that), and nothing else draws in between.
@@ -13,8 +13,9 @@ Mirrors `get` and `sample` of the buffers in stable-baselines3 and sb3-contrib 2
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,16 @@ KNOWN_DRAWS = (
     DictReplayBuffer.sample,
     LeanReplayBuffer.sample,
 )
+_OWN_WAYS = ("minibatches", "micro_batches")
+
+
+Parts = Callable[[int], Iterator[Any]]  # makes one minibatch's samples in parts of this size, as often as called
+
+
+def is_known(buffer: Any) -> bool:
+    """Return whether minibatches of this buffer can be had in parts."""
+    name = "get" if isinstance(buffer, RolloutBuffer) else "sample"
+    return any(hasattr(buffer, own) for own in _OWN_WAYS) or getattr(type(buffer), name) in KNOWN_DRAWS
 
 
 def refuse_unknown_buffer(buffer: Any) -> None:
@@ -42,37 +53,53 @@ def refuse_unknown_buffer(buffer: Any) -> None:
     Raises:
         BadInput: it draws its samples in a way of its own, as hindsight replay does.
     """
-    name = "get" if isinstance(buffer, RolloutBuffer) else "sample"
-    if not hasattr(buffer, "micro_batches") and getattr(type(buffer), name) not in KNOWN_DRAWS:
+    if not is_known(buffer):
+        name = "get" if isinstance(buffer, RolloutBuffer) else "sample"
         raise BadInput(
             f"micro_batch: {type(buffer).__name__}.{name}() draws minibatches in a way of its own, not in parts",
             hint="leave micro_batch out, or use SB3's or legroom's buffers",
         )
 
 
-def rollout_parts(buffer: Any, batch_size: int, micro_batch: int) -> Iterator[tuple[np.ndarray, Iterator[Any]]]:
+def rollout_minibatches(buffer: Any, batch_size: int) -> Iterator[tuple[np.ndarray, Parts]]:
     """Yield for each minibatch of a rollout the indices of its samples, and what makes them part by part."""
-    if hasattr(buffer, "micro_batches"):
-        yield from buffer.micro_batches(batch_size, micro_batch)
+    if hasattr(buffer, "minibatches"):
+        yield from buffer.minibatches(batch_size)
+        return
+    if hasattr(buffer, "micro_batches"):  # a hollow one, which is traced: its parts are planned
+        for whole, planned in buffer.micro_batches(batch_size, batch_size):
+            yield whole, partial(_as_planned, planned)
         return
     with _handing_out_indices(buffer):
         minibatches = list(buffer.get(batch_size))
     for whole in minibatches:
-        yield whole, (buffer._get_samples(part) for part in cut(whole, micro_batch))
+        yield whole, partial(_rollout_parts, buffer, whole)
 
 
-def replay_parts(buffer: Any, batch_size: int, micro_batch: int, env: Any) -> Iterator[Any]:
-    """Sample `batch_size` transitions and yield them part by part."""
+def _as_planned(planned: Iterator[Any], size: int) -> Iterator[Any]:
+    return planned
+
+
+def _rollout_parts(buffer: Any, whole: np.ndarray, size: int) -> Iterator[Any]:
+    for part in cut(whole, size):
+        yield buffer._get_samples(part)
+
+
+def replay_minibatch(buffer: Any, batch_size: int, env: Any) -> Parts:
+    """Draw `batch_size` transitions, and return what makes them part by part."""
     if hasattr(buffer, "micro_batches"):
-        yield from buffer.micro_batches(batch_size, micro_batch, env)
-        return
+        return lambda size: buffer.micro_batches(batch_size, size, env)
     with _handing_out_indices(buffer):
         drawn = buffer.sample(batch_size, env=env)
+    return partial(_replay_parts, buffer, drawn, env)
+
+
+def _replay_parts(buffer: Any, drawn: Any, env: Any, size: int) -> Iterator[Any]:
     if isinstance(drawn, tuple):  # a sampler of lean replay has chosen rows and environments
-        for rows, envs in zip(*(cut(each, micro_batch) for each in drawn), strict=True):
+        for rows, envs in zip(*(cut(each, size) for each in drawn), strict=True):
             yield buffer.transitions(rows, envs, env=env)
         return
-    for part in cut(drawn, micro_batch):
+    for part in cut(drawn, size):
         yield buffer._get_samples(part, env=env)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ from gymnasium import spaces
 from stable_baselines3.common.utils import explained_variance
 from torch.nn import functional
 
-from legroom.backends.sb3_microbatch_exact import MicroBatch, check_sizes, refuse_inexact, size_at, splits, watched
-from legroom.backends.sb3_microbatch_parts import refuse_unknown_buffer, rollout_parts
+from legroom.backends.sb3_microbatch_exact import check_sizes, refuse_inexact, size_at, splits, watched
+from legroom.backends.sb3_microbatch_parts import Parts, is_known, refuse_unknown_buffer, rollout_minibatches
+from legroom.backends.sb3_retreat import Surviving
 
 # What an update reports of a minibatch, in the order of the tensor it is added up in.
 FIGURES = ("policy_gradient_loss", "clip_fraction", "value_loss", "entropy_loss", "loss", "approx_kl")
@@ -34,25 +36,18 @@ class _Clipping:
     values: float | None
 
 
-class MicroBatchedPPO:
+class MicroBatchedPPO(Surviving):
     """A mixin before PPO or MaskablePPO; see `sb3_microbatch.microbatched`."""
 
-    micro_batch: MicroBatch | None = None
     masked = False
+    _minibatches_done = 0  # in all rollouts together, which a schedule of micro-batches counts; checkpoints keep it
 
     def _setup_model(self: Any) -> None:
-        super()._setup_model()  # type: ignore[misc]
+        super()._setup_model()  # type: ignore[safe-super]
         check_sizes(self.micro_batch)
-        if splits(self.micro_batch, self.batch_size):
+        if splits(self.micro_batch, self._whole()):
             refuse_inexact(self.policy, self.micro_batch)
             refuse_unknown_buffer(self.rollout_buffer)
-
-    def updates_done(self: Any) -> int:
-        """Return how many rollouts were learned from before this one; what a schedule of micro-batches counts.
-
-        It follows from the steps taken, which every checkpoint has: after a resume the schedule goes on.
-        """
-        return max(self.num_timesteps // (self.n_steps * self.n_envs) - 1, 0)
 
     def train(self: Any) -> None:
         """Update the policy from the rollout, in micro-batches.
@@ -61,58 +56,65 @@ class MicroBatchedPPO:
             BadInput: the size makes no sense, or pieces would not be exact with this policy or buffer.
         """
         check_sizes(self.micro_batch)
-        size = size_at(self.micro_batch, self.updates_done())
-        if size is None:
+        if self.micro_batch is None and not (self.survives and is_known(self.rollout_buffer)):
             super().train()  # type: ignore[misc]
             return
-        self.policy.set_training_mode(True)
-        unwatched = size < self.batch_size
-        if unwatched:
-            refuse_inexact(self.policy, size)
         refuse_unknown_buffer(self.rollout_buffer)
+        self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         clipping = _Clipping(
             self.clip_range(self._current_progress_remaining),
             None if self.clip_range_vf is None else self.clip_range_vf(self._current_progress_remaining),
         )
         figures: list[dict[str, float]] = []
-        continue_training = True
+        continue_training = self._unwatched = True
         for epoch in range(self.n_epochs):
             in_epoch = len(figures)
-            for whole, parts in rollout_parts(self.rollout_buffer, self.batch_size, size):
-                figures.append(self._add_gradients(whole, parts, clipping, unwatched))
-                unwatched = False
+            for whole, parts in rollout_minibatches(self.rollout_buffer, self._whole()):
+                update = self._minibatches_done
+                size = min(size_at(self.micro_batch, update) or len(whole), len(whole))
+                total = self._attempt(partial(self._add_gradients, whole, parts, clipping), size, update)
+                self._minibatches_done += 1
+                # one wait for the device per minibatch
+                figures.append(dict(zip(FIGURES, total.cpu().numpy().tolist(), strict=True)))
                 approx_kl = figures[-1]["approx_kl"]
                 if self.target_kl is not None and approx_kl > 1.5 * self.target_kl:
                     continue_training = False
                     if self.verbose >= 1:
                         print(f"Early stopping at step {epoch} due to reaching max kl: {approx_kl:.2f}")  # noqa: T201
                     break  # what was added up is dropped: the next minibatch begins without gradients
-                th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
                 self.policy.optimizer.step()
             self._n_updates += 1
             if not continue_training:
                 break
         self._log(figures, in_epoch, clipping)
 
-    def _add_gradients(
-        self: Any, whole: np.ndarray, parts: Any, clipping: _Clipping, unwatched: bool
-    ) -> dict[str, float]:
-        """Leave the gradient of a whole minibatch in the parameters and return what SB3 would report of it."""
+    def _whole(self: Any) -> int:
+        """Return the samples in a minibatch; sb3-contrib takes None for a whole rollout."""
+        return int(self.batch_size or self.n_steps * self.n_envs)
+
+    def _add_gradients(self: Any, whole: np.ndarray, parts: Parts, clipping: _Clipping, size: int) -> th.Tensor:
+        """Leave the clipped gradient of a whole minibatch in the parameters and return what SB3 would report of it."""
+        watching = self._unwatched and size < len(whole)
+        if watching:
+            refuse_inexact(self.policy, size)
         advantages = self._normalized_advantages(whole)
         self.policy.optimizer.zero_grad()
         total: Any = None
         done = 0
-        for part in parts:
+        for part in parts(size):
             count = len(part.actions)
-            with watched(self.policy, self.device) if unwatched and not done else nullcontext():
+            with watched(self.policy, self.device) if watching else nullcontext():
                 loss, figures = self._losses(part, advantages[done : done + count], clipping)
+            if watching:
+                self._unwatched = watching = False
             share = count / len(whole)
             (loss * share).backward()
             total = figures * share if total is None else total + figures * share
             done += count
             del part, loss, figures  # the next part is made only when this one's memory is free
-        return dict(zip(FIGURES, total.cpu().numpy().tolist(), strict=True))  # one wait for the device per minibatch
+        th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        return total
 
     def _normalized_advantages(self: Any, whole: np.ndarray) -> th.Tensor:
         buffer = self.rollout_buffer

@@ -46,7 +46,7 @@ EXACT = frozenset({"PPO", "MaskablePPO", "A2C", "DQN", "SAC", "TD3", "DDPG", "QR
 VERSIONS = {name: version(name) for name in ("stable-baselines3", "torch", "numpy", "gymnasium")}
 COUNTERS = (
     "num_timesteps", "_total_timesteps", "_num_timesteps_at_start", "_episode_num", "_n_updates", "_n_calls",
-    "exploration_rate", "_current_progress_remaining",
+    "exploration_rate", "_current_progress_remaining", "_minibatches_done",
 )  # fmt: skip
 
 

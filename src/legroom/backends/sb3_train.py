@@ -30,6 +30,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from legroom.backends.env_make import EnvError
 from legroom.backends.out_of_memory import is_out_of_memory
+from legroom.backends.redoing import Retreat
 from legroom.backends.sb3_evaluate import Evaluator
 from legroom.backends.sb3_items import measured_items
 from legroom.backends.sb3_logging import make_logger
@@ -126,6 +127,8 @@ class Trainer:
         self.evaluator = Evaluator(self.run, self.model, events) if self.run.eval is not None else None
         self.pictures = Pictures(self.env, self.out, task.pictures_every, events) if task.pictures_every else None
         self._hook_boundaries()
+        if hasattr(self.model, "on_retreat"):
+            self.model.on_retreat = self._retreated_in_update
 
     @property
     def step(self) -> int:
@@ -267,6 +270,13 @@ class Trainer:
 
     def _asked_to_retreat(self, number: int, frame: Any) -> None:
         self._retreating = True
+
+    def _retreated_in_update(self, retreat: Retreat) -> None:
+        changed = retreat.size != retreat.size_before
+        schedule = self.model.micro_batch if changed else None  # type: ignore[attr-defined]
+        self.events.send(
+            "retreat", step=self.step, update=retreat.update, why=retreat.why, what=retreat.what, micro_batch=schedule
+        )
 
     def _log_interval(self) -> int:
         return 1 if isinstance(self.model, OnPolicyAlgorithm) else 4  # SB3's own defaults

@@ -9,7 +9,6 @@ from importlib import import_module
 import typer
 
 from legroom import __version__
-from legroom.cli.overrides import rewrite_overrides
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, LegroomError
 
 # Each module defines `run`, the command's function. Only the module of the command that is called is imported.
@@ -19,6 +18,7 @@ COMMANDS = {
     "train": "legroom.cli.train",
     "check": "legroom.cli.check",
     "explain": "legroom.cli.explain",
+    "watch": "legroom.cli.watch",
     "export": "legroom.cli.export",
     "import": "legroom.cli.import_",
     "machine": "legroom.cli.machine",
@@ -52,7 +52,9 @@ def _run(arguments: list[str]) -> int:
     app = _build(called or list(COMMANDS))
     if called:
         command = typer.main.get_command(app).commands[called[0]]  # type: ignore[attr-defined]
-        arguments = [called[0], *rewrite_overrides(arguments[1:], command.params)]
+        if any("--set" in parameter.opts for parameter in command.params):  # only then: it brings the readers along
+            rewrite = import_module("legroom.cli.overrides").rewrite_overrides
+            arguments = [called[0], *rewrite(arguments[1:], command.params)]
     try:
         outcome = app(arguments or ["--help"], standalone_mode=False, prog_name="legroom")
     except typer.Exit as stop:

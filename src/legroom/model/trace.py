@@ -25,8 +25,8 @@ class Sample:
 
     Args:
         gpu: None where no GPU could be asked.
-        untouched: memory that was asked for and not written yet: a buffer made by `np.zeros` becomes resident only while
-            it fills.
+        untouched: asked for and not written yet: a buffer made by `np.zeros` becomes resident only while it fills.
+        files: resident pages of files, once per process: libraries and mapped data. The kernel takes them back at need.
     """
 
     t: float
@@ -34,6 +34,7 @@ class Sample:
     gpu: int | None
     by_role: Mapping[Role, int]
     untouched: int = 0
+    files: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Trace:
     verdict: Verdict
     why: str
     phases: tuple[GrowthPhase, ...]
-    forecast: Forecast | None
+    forecasts: tuple[Forecast, ...]  # as they were made, the last one last
     growth_per_s: float  # at the end, bytes per second; 0 where it is steady
 
 
@@ -101,6 +102,7 @@ class Watched:
         of_memory: whether memory ended it; None where that is not certain.
         left_behind: processes of the tree that outlived its root.
         exact: False where only RSS could be read, which counts shared pages once per process.
+        trouble: why samples end before the command does; empty where they do not.
         own_cpu_s, command_cpu_s: processor time of the watching and of what was watched.
     """
 
@@ -118,5 +120,6 @@ class Watched:
     hint: str  # the command that says what would have fitted
     left_behind: tuple[int, ...] = ()
     exact: bool = True
+    trouble: str = ""
     own_cpu_s: float = 0.0
     command_cpu_s: float = 0.0

@@ -56,6 +56,11 @@ class Outputs:
         """Return the bytes held for reuse."""
         return sum(piece.nbytes for piece in self._pieces)
 
+    def let_go(self) -> None:
+        """Keep nothing for reuse: what is still referred to belongs to whoever refers to it."""
+        with self._lock:
+            self._pieces = []
+
     def _free_piece(self, n_bytes: int) -> np.ndarray | None:
         for piece in self._pieces:
             # three references: the list, the loop variable, the argument of getrefcount

@@ -5,10 +5,8 @@ numbers drawn and every byte are those of Stable-Baselines3's own buffers; only 
 Samples are made by SB3's own `_get_samples`: it finds a `Column` where it expects an array.
 """
 
-import time
-from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,9 +18,9 @@ from legroom.errors import BadInput
 from legroom.storing.budget import Options
 from legroom.storing.buffers import LeanBuffer, check_form, parts_of, shapes_of
 from legroom.storing.column import Column
+from legroom.storing.reading_ahead import ReadingAhead
 from legroom.storing.tensors import outputs_for
 
-WORTH_A_THREAD_S = 0.003  # decoding a batch takes at least this long before it is done ahead of time
 PATIENCE_S = 0.01  # how long the thread waits for the batch before the current one to be let go
 
 FLATTENED = ("actions", "values", "log_probs", "advantages", "returns")
@@ -119,57 +117,37 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
             micro_batch: yield each minibatch in parts of at most this size, one after the other (the last of a
                 minibatch may be smaller). Observations are decoded part by part, straight from storage.
         """
-        for _, parts in self.micro_batches(batch_size, micro_batch):
-            yield from parts
-
-    def micro_batches(
-        self, batch_size: int | None = None, micro_batch: int | None = None
-    ) -> Iterator[tuple[np.ndarray, Iterator[Any]]]:
-        """Yield for each minibatch the indices of all its samples, and what decodes it part by part, as `get` does.
-
-        The indices tell what is needed of the whole minibatch before its first part, as the mean of its advantages.
-        Parts are to be taken in order and completely: the next minibatch goes on where this one was left.
-        """
-        assert self.full, ""
         if micro_batch is not None and micro_batch < 1:
             raise BadInput(f"micro_batch is {micro_batch}", hint="at least 1, or None for whole minibatches")
+        for whole, parts in self.minibatches(batch_size):
+            yield from parts(micro_batch or len(whole))
+
+    def minibatches(self, batch_size: int | None = None) -> Iterator[tuple[np.ndarray, Callable[[int], Iterator[Any]]]]:
+        """Yield for each minibatch the indices of all its samples, and what decodes it in parts of a given size.
+
+        The indices tell what is needed of the whole minibatch before its first part, as the mean of its advantages.
+        A minibatch may be decoded more than once, each time in other parts, until the next one is asked for.
+        """
+        assert self.full, ""
         n = self.buffer_size * self.n_envs
         indices = np.random.permutation(n)
         if not self.generator_ready:
             self._flatten()
             self.generator_ready = True
         batch_size = batch_size or n
-        size = min(micro_batch or batch_size, batch_size)
         minibatches = [indices[start : start + batch_size] for start in range(0, n, batch_size)]
-        cut = [[whole[start : start + size] for start in range(0, len(whole), size)] for whole in minibatches]
-        samples = self._read_ahead([part for parts in cut for part in parts])
-        for whole, parts in zip(minibatches, cut, strict=True):
-            yield whole, islice(samples, len(parts))
+        ahead = ReadingAhead(self._get_samples, self._get_samples_patiently, allowed=self.prefetch)
+        try:
+            for whole, following in zip(minibatches, [*minibatches[1:], indices[:0]], strict=True):
+                yield whole, partial(ahead.parts, whole, following)
+        finally:
+            ahead.close()
 
     def _flatten(self) -> None:
         for name in FLATTENED:
             setattr(self, name, self.swap_and_flatten(getattr(self, name)))
         for column in self.columns.values():
             column.flatten()
-
-    def _read_ahead(self, parts: list[np.ndarray]) -> Iterator[Any]:
-        """Yield the samples of each part; where decoding takes long, the next one is made while one is used."""
-        began = time.perf_counter()
-        samples = self._get_samples(parts[0])
-        if not self.prefetch or len(parts) == 1 or time.perf_counter() - began < WORTH_A_THREAD_S:
-            yield samples
-            del samples
-            for part in parts[1:]:
-                yield self._get_samples(part)
-            return
-        with ThreadPoolExecutor(1, "legroom-prefetch") as thread:
-            for part in parts[1:]:
-                coming = thread.submit(self._get_samples_patiently, part)
-                yield samples
-                del samples
-                samples = coming.result()
-                del coming
-        yield samples
 
     def _get_samples_patiently(self, part: np.ndarray) -> Any:
         for column in self.columns.values():

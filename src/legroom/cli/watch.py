@@ -1,0 +1,107 @@
+"""`legroom watch -- CMD...`: any training script, its memory over time, and what happened to it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from legroom.errors import EXIT_GOOD, BadInput
+from legroom.model.files import write_whole
+from legroom.model.trace import Watched
+from legroom.rendering.watching import WatchDisplay, watched_json, watched_text
+from legroom.units import parse_size
+from legroom.watching import Signals, attach, watch
+from legroom.watching.relay import write_all
+
+JSON_FILE, PAGE_FILE = "watch.json", "watch.html"
+
+
+def run(
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- CMD...", help="The command, after --.")] = None,
+    pid: Annotated[int | None, typer.Option(metavar="PID", help="Watch a process that runs already, instead.")] = None,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", help="Time between samples.")] = 0.25,
+    limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory to judge and forecast against; nothing is killed for it.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write watch.json and watch.html there.")] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON, after the command's own output.")
+    ] = False,
+) -> int:
+    """Watch the memory of any command: by role, over time, with a verdict, a forecast and, if it dies, the reason.
+
+    Its output, signals and exit code pass through (128 + signal where one ended it); what watch has to say goes to
+    standard error. Verdicts: leak (still growing steadily), growing (not settled yet), ok. Roles: trainer (who has
+    loaded torch or jax, else the largest Python), env workers (children of multiprocessing, Ray, joblib), others.
+
+    \b
+    legroom watch -- python train.py
+    legroom watch --limit 8GiB --out watched -- python train.py --seed 1
+    legroom watch --pid 12345
+    """
+    if bool(command) == (pid is not None):
+        problem = "give a command or --pid, not both" if command else "there is nothing to watch"
+        raise BadInput(f"watch: {problem}", hint="legroom watch -- python train.py")
+    if not 0.01 <= interval <= 3600:
+        raise BadInput(f"--interval {interval:g} is out of range", hint="0.01 to 3600 seconds")
+    nbytes = parse_size(limit, what="--limit") if limit is not None else None
+    if out is not None:
+        _make_folder(out)
+    display = WatchDisplay(_to_stderr, live=_may_draw(), colour=_may_draw() and "NO_COLOR" not in os.environ)
+    with Signals() as signals:  # held until the result is written
+        if command:
+            found = watch(command, interval_s=interval, limit=nbytes, display=display, signals=signals)
+        else:
+            found = attach(pid or 0, interval_s=interval, limit=nbytes, display=display, signals=signals)
+        display.end(watched_text(found))
+        if out is not None:
+            _write(out, found)
+            _tell(f"written: {out / PAGE_FILE}, {out / JSON_FILE}\n")
+        if json:
+            with suppress(OSError):  # the command's exit code is ours, whoever reads
+                write_all(1, f"{watched_json(found)}\n".encode())
+    return EXIT_GOOD if found.exit_code is None else found.exit_code
+
+
+def _may_draw() -> bool:
+    """Say whether a line at the bottom of the terminal disturbs nobody: what else is written there has to go by us."""
+    if not os.isatty(2) or os.environ.get("TERM") == "dumb":
+        return False
+    return not os.isatty(1) or os.path.samestat(os.fstat(1), os.fstat(2))
+
+
+def _to_stderr(data: bytes) -> None:
+    write_all(2, data)
+
+
+def _tell(text: str) -> None:
+    with suppress(OSError):
+        _to_stderr(text.encode())
+
+
+def _make_folder(out: Path) -> None:
+    """Make the folder before hours are spent on what is to be written there.
+
+    Raises:
+        BadInput: it cannot be made or written to.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(error.strerror or str(error), path=out, hint="--out names a folder") from None
+    if not os.access(out, os.W_OK):
+        raise BadInput("cannot be written to", path=out)
+
+
+def _write(out: Path, found: Watched) -> None:
+    watch_page = import_module("legroom.rendering.watch_page").watch_page  # its time would count as the watching's
+    try:
+        write_whole(out / JSON_FILE, watched_json(found).encode())
+        write_whole(out / PAGE_FILE, watch_page(found).encode())
+    except OSError as error:  # the command's own exit code is what counts
+        _tell(f"legroom watch: {out}: {error.strerror}\n")

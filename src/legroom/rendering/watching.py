@@ -1,0 +1,256 @@
+"""A watching for a person: one line while it goes on, a few at its end; and as JSON.
+
+The line at the bottom of a terminal is wiped before anything of the command is passed on and drawn only where the
+command's own last line is complete, so it never stands inside a progress bar. Into a file or a pipe there is no such
+line, only what happens: memory is about to run out, a limit was passed.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from shutil import get_terminal_size
+from typing import Any
+
+from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Watched
+from legroom.rendering.explanation import explanation_text
+from legroom.rendering.layout import Part, Styled, Table, draw, paint
+from legroom.rendering.pace import duration_text
+from legroom.units import format_size
+
+JSON_VERSION = 1
+PREFIX = "legroom watch: "  # what the relay knows our own lines by
+DRAW_EVERY_S = 0.5
+SAY_AGAIN_SHARE = 0.35  # of the time left: a forecast that moved so much is news
+WIPE = b"\r\x1b[K"
+BAR = 16
+LONGEST_COMMAND = 36
+ROLE_NAMES: dict[Role, str] = {"trainer": "trainer", "workers": "env workers", "others": "others"}
+LIMIT_NAMES = {"given": "--limit", "container": "what the container has", "machine": "what the machine has"}
+VERDICT_STYLES = {"leak": "bold red", "growing": "yellow", "ok": "green"}
+_SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE",
+            15: "SIGTERM"}  # fmt: skip
+
+
+class WatchDisplay:
+    """Shows a watching on standard error; `write` puts bytes there whole."""
+
+    def __init__(self, write: Callable[[bytes], None], *, live: bool, colour: bool = False) -> None:
+        self._write, self._live, self._colour = write, live, colour
+        self._lock = threading.Lock()  # the relay passes on in a thread of its own
+        self._drawn = False
+        self._line_complete = True
+        self._next_draw = 0.0
+        self._said: Forecast | None = None
+
+    def pass_on(self, chunk: bytes) -> None:
+        with self._lock:
+            self._wipe()
+            self._write(chunk)
+            self._line_complete = chunk.endswith(b"\n")
+
+    def _put(self, data: bytes) -> None:
+        with suppress(OSError):  # nobody reads any more: no reason to leave the command alone
+            self._write(data)
+
+    def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None:
+        if not self._live or sample.t < self._next_draw:
+            return
+        self._next_draw = sample.t + DRAW_EVERY_S
+        with self._lock:
+            if self._line_complete:
+                line = live_line(sample, limit, coming)[: max(get_terminal_size().columns - 1, 20)]
+                self._put(WIPE + (paint(line, "dim") if self._colour else line).encode())
+                self._drawn = True
+
+    def exceeded(self, sample: Sample, limit: MemoryLimit) -> None:
+        roles = ", ".join(f"{ROLE_NAMES[role]} {format_size(n)}" for role, n in sample.by_role.items() if n)
+        self._say(f"above the limit of {format_size(limit.nbytes)}: {format_size(sample.host)} ({roles})")
+
+    def forecast(self, coming: Forecast, limit: MemoryLimit) -> None:
+        left = coming.reaches - coming.made
+        if self._said is not None and abs(coming.reaches - self._said.reaches) <= SAY_AGAIN_SHARE * left:
+            return
+        self._said = coming
+        self._say(f"{runs_out_text(coming)}; the limit is {format_size(limit.nbytes)}")
+
+    def end(self, parts: Iterator[Part]) -> None:
+        """Take the line away and write the report."""
+        with self._lock:
+            self._wipe()
+            width = min(max(get_terminal_size().columns, 40), 100)
+            text = draw(parts, width=width, colour=self._colour)
+            self._put((b"" if self._line_complete else b"\n") + text.encode())
+
+    def _say(self, text: str) -> None:
+        with self._lock:
+            self._wipe()
+            self._put((b"" if self._line_complete else b"\n") + f"{PREFIX}{text}\n".encode())
+            self._line_complete = True
+
+    def _wipe(self) -> None:
+        if self._drawn:
+            self._put(WIPE)
+            self._drawn = False
+
+
+def live_line(sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> str:
+    """Return the line: how full, how much, by whom, and when it will be over."""
+    parts = [format_size(sample.host)]
+    if limit is not None:
+        share = min(sample.host / limit.nbytes, 1.0)
+        parts[0] = f"{'█' * round(share * BAR)}{'░' * (BAR - round(share * BAR))} {format_size(sample.host)}"
+        parts[0] += f" of {format_size(limit.nbytes)}"
+    if sample.gpu is not None:
+        parts.append(f"GPU {format_size(sample.gpu)}")
+    if sample.by_role.get("workers"):
+        parts.append(f"workers {format_size(sample.by_role['workers'])}")
+    parts.append(duration_text(sample.t))
+    if coming is not None:
+        parts.append(runs_out_text(coming) if coming.certain else "growing")
+    return " · ".join(parts)
+
+
+def runs_out_text(coming: Forecast) -> str:
+    """Return the sentence of a forecast, with the hour on the clock."""
+    left = coming.reaches - coming.made
+    hour = time.strftime("%H:%M" if left >= 120 else "%H:%M:%S", time.localtime(time.time() + left))
+    day = time.strftime(" on %d %b", time.localtime(time.time() + left)) if left > 20 * 3600 else ""
+    return f"memory runs out in about {duration_text(left)} (at {hour}{day})"
+
+
+def watched_text(watched: Watched) -> Iterator[Part]:
+    """Yield the report: how it ended, peaks, growth, forecast, and what ran out."""
+    trace = watched.trace
+    yield Styled(f"{PREFIX}{ending_text(watched)}", "bold")
+    if not trace.samples:
+        yield "it ended before its memory could be read"
+    else:
+        yield _figures(watched)
+    if watched.left_behind:
+        pids = " ".join(map(str, watched.left_behind))
+        yield Styled(f"still running: {len(watched.left_behind)} of its processes (kill {pids})", "yellow")
+    if watched.trouble:
+        yield Styled(f"the watching stopped early: {watched.trouble}", "yellow")
+    if not watched.exact:
+        yield "memory of some processes as RSS: their exact share may not be read"
+    if watched.explanation is not None:
+        yield ""
+        yield from explanation_text(watched.explanation)
+
+
+def _figures(watched: Watched) -> Table:
+    trace = watched.trace
+    steps = [f"{phase.name} {format_size(phase.peak)} until {duration_text(phase.end)}" for phase in trace.phases]
+    table = Table(["", ""], "lw")
+    table.add("peak", peak_text(watched))
+    table.add("growth", ", ".join(steps))
+    table.add("verdict", Styled(f"{trace.verdict}: {trace.why}", VERDICT_STYLES[trace.verdict]))
+    for name, line in (("limit", limit_text(watched)), ("forecast", forecast_text(watched))):
+        if line is not None:
+            table.add(name, line)
+    return table
+
+
+def ending_text(watched: Watched) -> str:
+    """Return how it ended, in one line."""
+    name = command_text(watched)
+    after = f"after {duration_text(watched.seconds)}"
+    if watched.exit_code is None:
+        return f"{name} was watched for {duration_text(watched.seconds)}"
+    if watched.signal is not None:
+        signal = _SIGNALS.get(watched.signal, f"signal {watched.signal}")
+        return f"{name} was ended by {signal} {after} (exit code {watched.exit_code})"
+    return f"{name} ended {after}, exit code {watched.exit_code}"
+
+
+def command_text(watched: Watched) -> str:
+    """Return the command as it could be typed, shortened."""
+    text = shlex.join(watched.command) if watched.command else f"process {watched.pid}"
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_COMMAND else f"{text[: LONGEST_COMMAND - 3]}..."
+
+
+def peak_text(watched: Watched) -> str:
+    """Return the peaks of host, roles and GPU."""
+    trace = watched.trace
+    roles = [
+        f"{ROLE_NAMES[role]} {format_size(trace.peak_by_role[role])}" for role in ROLES if trace.peak_by_role[role]
+    ]
+    gpu = f", GPU {format_size(trace.peak_gpu)}" if trace.peak_gpu is not None else ""
+    return f"host {format_size(trace.peak_host)} ({', '.join(roles)}){gpu}"
+
+
+def limit_text(watched: Watched) -> str | None:
+    """Return the limit and how near it came, None where there was none."""
+    if watched.limit is None:
+        return None
+    share = watched.trace.peak_host / watched.limit.nbytes
+    over = f", above it after {duration_text(watched.exceeded)}" if watched.exceeded is not None else ""
+    origin = LIMIT_NAMES[watched.limit.origin]
+    return f"{format_size(watched.limit.nbytes)} ({origin}), the peak is {share:.0%} of it{over}"
+
+
+def forecast_text(watched: Watched) -> str | None:
+    """Return what was expected last, None where nothing was or it is past."""
+    trace = watched.trace
+    if not trace.forecasts or watched.limit is None or trace.verdict == "ok":
+        return None
+    coming = trace.forecasts[-1]
+    unless = "" if coming.certain else ", though it may settle before"
+    low, high = duration_text(coming.earliest), duration_text(coming.latest or 0)
+    band = f" ({low} to {high})" if coming.certain and low != high else ""
+    when = f"{duration_text(coming.reaches)} after the start"
+    return f"{format_size(watched.limit.nbytes)} reached {when}{band}{unless}"
+
+
+def watched_json(watched: Watched) -> str:
+    """Return the document; its samples are at most 2,000."""
+    trace = watched.trace
+    document: dict[str, Any] = {
+        "legroom": JSON_VERSION,
+        "command": list(watched.command),
+        "pid": watched.pid,
+        "began": watched.began,
+        "seconds": round(watched.seconds, 3),
+        "exit_code": watched.exit_code,
+        "signal": watched.signal,
+        "cause": watched.explanation.kind if watched.explanation is not None else None,
+        "of_memory": watched.of_memory,
+        "summary": watched.explanation.summary if watched.explanation is not None else None,
+        "hint": watched.hint or None,
+        "peak": {"host": trace.peak_host, "gpu": trace.peak_gpu, "by_role": dict(trace.peak_by_role)},
+        "verdict": trace.verdict,
+        "why": trace.why,
+        "growth_per_s": round(trace.growth_per_s),
+        "limit": None if watched.limit is None else {"nbytes": watched.limit.nbytes, "origin": watched.limit.origin},
+        "exceeded": watched.exceeded,
+        "phases": [
+            {"name": one.name, "begin": round(one.begin, 3), "end": round(one.end, 3), "peak": one.peak}
+            for one in trace.phases
+        ],
+        "forecast": _forecast_json(trace.forecasts[-1]) if trace.forecasts else None,
+        "forecasts": [_forecast_json(one) for one in trace.forecasts],
+        "left_behind": list(watched.left_behind),
+        "exact": watched.exact,
+        "trouble": watched.trouble or None,
+        "cpu": {"own_s": round(watched.own_cpu_s, 3), "command_s": round(watched.command_cpu_s, 3)},
+        "samples": [
+            {"t": round(s.t, 3), "host": s.host, "gpu": s.gpu, "by_role": dict(s.by_role)} for s in trace.samples
+        ],
+    }  # fmt: skip
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+
+
+def _forecast_json(coming: Forecast) -> dict[str, Any]:
+    return {
+        "made": round(coming.made, 3),
+        "reaches": round(coming.reaches, 3),
+        "earliest": round(coming.earliest, 3),
+        "latest": None if coming.latest is None else round(coming.latest, 3),
+        "certain": coming.certain,
+    }

@@ -1,0 +1,326 @@
+"""Watch a command, or a tree of processes that runs already: the loop, and what it adds up to."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Protocol
+
+from legroom.errors import BadInput
+from legroom.model.explanation import Explanation
+from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Trace, Watched
+from legroom.probing.cgroup import oom_kills, read_cgroup
+from legroom.watching import child
+from legroom.watching.allowance import Allowance
+from legroom.watching.ceiling import Ceiling
+from legroom.watching.ending import Circumstances, explain_end
+from legroom.watching.gpu import GpuMeter
+from legroom.watching.judging import forecast, judge, phases
+from legroom.watching.proc import status
+from legroom.watching.relay import Relay, write_all
+from legroom.watching.sampling import HIDDEN_PEAK_FROM, TreeSampler
+from legroom.watching.signals import PASSED_ON, Signals, from_terminal
+from legroom.watching.thinning import thinned
+
+INTERVAL_S = 0.25
+QUICK_START = 0.04  # of the time so far: a command of a second gets its samples too
+SLOWEST_S = 1.0  # where the allowance is spent
+KEPT_SAMPLES, TOLD_SAMPLES = 8_000, 2_000
+KEPT_FORECASTS = 200
+JUDGE_EVERY_S, JUDGE_EVERY_SHARE = 1.0, 0.06  # of the time so far
+SAMPLES_TO_JUDGE = 30
+GRACE_S = 1.0  # for workers to notice that their trainer ended
+STOPPED_BY_S = 30.0  # an end so soon after a signal that we passed on is its doing
+
+
+class Display(Protocol):
+    """What shows a watching while it goes on; `pass_on` writes what the command wrote to standard error."""
+
+    def pass_on(self, chunk: bytes) -> None: ...
+    def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None: ...
+    def exceeded(self, sample: Sample, limit: MemoryLimit) -> None: ...
+    def forecast(self, coming: Forecast, limit: MemoryLimit) -> None: ...
+
+
+class Silent:
+    """Shows nothing, and passes on."""
+
+    def pass_on(self, chunk: bytes) -> None:
+        write_all(2, chunk)
+
+    def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None:
+        pass
+
+    def exceeded(self, sample: Sample, limit: MemoryLimit) -> None:
+        pass
+
+    def forecast(self, coming: Forecast, limit: MemoryLimit) -> None:
+        pass
+
+
+def watch(
+    command: Sequence[str],
+    *,
+    interval_s: float = INTERVAL_S,
+    limit: int | None = None,
+    display: Display | None = None,
+    signals: Signals | None = None,
+) -> Watched:
+    """Run the command to its end and return what its tree of processes took and how it ended.
+
+    Args:
+        limit: bytes to forecast and judge against; default: what the container or the machine has left. Nothing is
+            ever killed for it.
+        signals: entered by the caller, who wants them held until the result is written.
+
+    Raises:
+        BadInput: there is no command, or this is not Linux.
+        CannotStart: the command is not there or cannot be executed.
+    """
+    _demand_linux()
+    if not command:
+        raise BadInput("watch: there is no command", hint="legroom watch -- python train.py")
+    display = display or Silent()
+    with nullcontext(signals) if signals is not None else Signals() as held:
+        kills_before = oom_kills()
+        relay = Relay(display.pass_on)
+        began = time.time()
+        try:
+            pid = child.start(command, relay, held.before)
+        except BaseException:
+            relay.finish()
+            raise
+        relay.start()
+        watching = _Watching(pid, interval_s, limit, display)
+        end = _follow_child(watching, relay, held)
+        text = relay.finish()
+        watching.count_peak_of(end.rss_peak)
+        left_behind = watching.left_behind()
+        cgroup = read_cgroup()
+        around = Circumstances(
+            kernel_killed=oom_kills() > kills_before,
+            last_nbytes=watching.highest_lately(),
+            limit=watching.limit,
+            container_limit=cgroup.limit if cgroup is not None else None,
+            stopped_by=watching.stopped_by(),
+            pid=pid,
+            workers=watching.had_workers,
+        )
+        found, of_memory, hint = explain_end(text.decode("utf-8", "replace"), end, command, around)
+        return watching.watched(
+            command=tuple(command), began=began, end=end, explained=(found, of_memory, hint), left_behind=left_behind
+        )  # fmt: skip
+
+
+def attach(
+    pid: int,
+    *,
+    interval_s: float = INTERVAL_S,
+    limit: int | None = None,
+    display: Display | None = None,
+    signals: Signals | None = None,
+) -> Watched:
+    """Watch a running process and its descendants until it ends or a signal says to stop.
+
+    Raises:
+        BadInput: there is no such process, or this is not Linux.
+    """
+    _demand_linux()
+    about = status(pid)
+    if about is None or about.zombie:
+        raise BadInput(f"there is no process {pid}", hint="legroom watch --pid PID, of a process that runs")
+    with nullcontext(signals) if signals is not None else Signals() as held:
+        watching = _Watching(pid, interval_s, limit, display or Silent())
+        began = time.time()
+        while (now := status(pid)) is not None and now.began == about.began and not now.zombie:
+            watching.tick()
+            taken = held.wait(watching.wait_s())
+            if taken is not None and taken.si_signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+                break
+        return watching.watched(command=(), began=began, end=None, explained=(None, None, ""), left_behind=())
+
+
+def _follow_child(watching: _Watching, relay: Relay, held: Signals) -> child.Ended:
+    while True:
+        end = child.ended(watching.pid)
+        if end is not None:
+            return end
+        watching.tick()
+        taken = held.wait(watching.wait_s())
+        if taken is None:
+            continue
+        if taken.si_signo in PASSED_ON:
+            watching.stops.append((time.monotonic(), taken.si_signo))
+            if not from_terminal(taken):
+                child.pass_signal(watching.pid, taken.si_signo)
+        elif taken.si_signo == signal.SIGWINCH:
+            relay.resize()
+
+
+class _Watching:
+    """One watching: its samples, what they say so far, and when the next one is due."""
+
+    def __init__(self, pid: int, interval_s: float, limit: int | None, display: Display) -> None:
+        self.pid = pid
+        self.limit: MemoryLimit | None = None
+        self.stops: list[tuple[float, int]] = []
+        self._interval_s, self._display = interval_s, display
+        self._allowance = Allowance()
+        self._sampler = TreeSampler(pid, self._allowance, GpuMeter())
+        self._ceiling = Ceiling(limit)
+        self._samples: list[Sample] = []
+        self._peaks: dict[Role, int] = dict.fromkeys(ROLES, 0)
+        self._peak_host = 0
+        self._peak_gpu: int | None = None
+        self._forecasts: list[Forecast] = []
+        self._coming: Forecast | None = None
+        self._exceeded: float | None = None
+        self._trouble = ""
+        self._began = self._next = time.monotonic()
+        self._next_judge_s = JUDGE_EVERY_S
+
+    def wait_s(self) -> float:
+        return self._next - time.monotonic()
+
+    def tick(self) -> None:
+        """Take a sample if one is due."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        if not self._trouble:
+            self._take_sample()
+        pause = min(self._interval_s, max(QUICK_START * (now - self._began), 0.01))
+        if not self._allowance.affords(0):
+            pause = max(self._interval_s, min(4 * pause, SLOWEST_S))
+        self._next = now + pause
+
+    def _take_sample(self) -> None:
+        try:
+            sample = self._sampler.sample()
+            if sample is not None:
+                self._add(sample)
+        except Exception as error:  # whatever it is, the command has to go on and its end has to be told
+            self._trouble = f"{type(error).__name__}: {error}"
+
+    def _add(self, sample: Sample) -> None:
+        self._samples.append(sample)
+        if len(self._samples) > KEPT_SAMPLES:
+            self._samples = list(thinned(self._samples, KEPT_SAMPLES // 2))
+        self._peak_host = max(self._peak_host, sample.host)
+        if sample.gpu is not None:
+            self._peak_gpu = max(self._peak_gpu or 0, sample.gpu)
+        for role, nbytes in sample.by_role.items():
+            self._peaks[role] = max(self._peaks[role], nbytes)
+        self.limit = self._ceiling.at(sample.t, sample.host)
+        if sample.t >= self._next_judge_s and len(self._samples) >= SAMPLES_TO_JUDGE:
+            self._next_judge_s = sample.t + max(JUDGE_EVERY_S, JUDGE_EVERY_SHARE * sample.t)
+            self._look_ahead()
+        if self.limit is not None and self.limit.origin == "given" and sample.host > self.limit.nbytes:
+            if self._exceeded is None:
+                self._display.exceeded(sample, self.limit)
+            self._exceeded = self._exceeded if self._exceeded is not None else sample.t
+        self._display.memory(sample, self.limit, self._coming)
+
+    def _look_ahead(self) -> None:
+        before, self._coming = self._coming, forecast(self._samples, self.limit)
+        if self._coming is None:
+            return
+        self._forecasts.append(self._coming)
+        if len(self._forecasts) > KEPT_FORECASTS:
+            del self._forecasts[:-1:2]
+        # said when two in a row agree: one alone may be the end of a step
+        if self._coming.certain and before is not None and before.certain and self.limit is not None:
+            self._display.forecast(self._coming, self.limit)
+
+    def count_peak_of(self, rss_peak: int) -> None:
+        """Take the kernel's mark of a root that was always alone: it misses no peak, however short."""
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # until its exec, the child was we
+        peak = rss_peak - self._sampler.shared_with_others
+        if self._sampler.alone and rss_peak > own and peak > self._peak_host + HIDDEN_PEAK_FROM:
+            self._peak_host = self._peaks["trainer"] = peak
+
+    def highest_lately(self) -> int:
+        """Return the most of the last few samples: what is killed for its memory begins to vanish before it is gone."""
+        return max((sample.host for sample in self._samples[-3:]), default=0)
+
+    def stopped_by(self) -> int | None:
+        """Return the signal that was passed on shortly before now."""
+        recent = [number for when, number in self.stops if time.monotonic() - when < STOPPED_BY_S]
+        return recent[-1] if recent else None
+
+    @property
+    def had_workers(self) -> bool:
+        return self._peaks["workers"] > 0
+
+    def left_behind(self) -> tuple[int, ...]:
+        """Return the processes that outlived the root, after a moment's grace."""
+        until = time.monotonic() + GRACE_S
+        while True:
+            known = {pid: began for pid, began in self._sampler.pids.items() if pid != self.pid}
+            alive = [
+                pid
+                for pid, began in known.items()
+                if (about := status(pid)) is not None and about.began == began and not about.zombie
+            ]
+            if not alive or time.monotonic() >= until:
+                return tuple(sorted(alive))
+            time.sleep(0.05)
+
+    def watched(
+        self,
+        *,
+        command: tuple[str, ...],
+        began: float,
+        end: child.Ended | None,
+        explained: tuple[Explanation | None, bool | None, str],
+        left_behind: tuple[int, ...],
+    ) -> Watched:
+        verdict, why, growth_per_s = judge(self._samples)
+        found, of_memory, hint = explained
+        trace = Trace(
+            samples=tuple(thinned(self._samples, TOLD_SAMPLES)),
+            peak_host=self._peak_host,
+            peak_gpu=self._peak_gpu,
+            peak_by_role=self._peaks,
+            verdict=verdict,
+            why=why,
+            phases=phases(self._samples),
+            forecasts=tuple(self._forecasts),
+            growth_per_s=growth_per_s,
+        )
+        return Watched(
+            command=command,
+            pid=self.pid,
+            began=began,
+            seconds=time.monotonic() - self._began,
+            exit_code=None if end is None else end.code,
+            signal=None if end is None else end.signal,
+            trace=trace,
+            limit=self.limit,
+            exceeded=self._exceeded,
+            explanation=found,
+            of_memory=of_memory,
+            hint=hint,
+            left_behind=left_behind,
+            exact=self._sampler.exact,
+            trouble=self._trouble,
+            own_cpu_s=time.process_time(),
+            command_cpu_s=self._command_cpu_s(end),
+        )
+
+    def _command_cpu_s(self, end: child.Ended | None) -> float:
+        if end is None:
+            return self._allowance.command_cpu_s
+        children = os.times()  # exact, but only what the command waited for
+        return max(children.children_user + children.children_system, self._allowance.command_cpu_s)
+
+
+def _demand_linux() -> None:
+    if not (sys.platform.startswith("linux") and Path("/proc/self/smaps_rollup").exists()):
+        raise BadInput("watch reads /proc as Linux has it since 4.14", hint="run it on Linux")
