@@ -67,7 +67,7 @@ class Training:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
-    def wait_for_step(self, step: int, timeout_s: float = 120) -> None:
+    def wait_for_step(self, step: int, timeout_s: float = 240) -> None:
         rows, deadline = self.out / "progress.csv", time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if rows.exists() and any(row.startswith(f"{step},") for row in rows.read_text().splitlines()):
@@ -82,7 +82,7 @@ class Training:
     def worker(self) -> int:
         return next(pid for pid in descendants(self.child()) if pid != self.child() and b"worker" in _command(pid))
 
-    def end(self, timeout_s: float = 120) -> tuple[int, dict, str]:
+    def end(self, timeout_s: float = 240) -> tuple[int, dict, str]:
         _, said = self.process.communicate(timeout=timeout_s)
         outcome = self.out / "outcome.json"
         return self.process.returncode, json.loads(outcome.read_text()) if outcome.exists() else {}, said
