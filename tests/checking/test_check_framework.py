@@ -208,7 +208,7 @@ def test_named_runs_are_checked_and_never_fixed():
     assert names(look("robot:gpu_8gb")).count("brax-divisibility") == 1
     assert len(look("robot")) == 7
     done = legroom("--fix", "robot:gpu_8gb")
-    assert done.returncode == 2 and "export" in done.stderr
+    assert done.returncode == 2 and "legroom fit robot:gpu_8gb" in done.stderr
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

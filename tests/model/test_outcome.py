@@ -63,7 +63,7 @@ def test_scores_of_numpy_and_without_a_value_become_plain_json(tmp_path):
 
 def test_keys_of_a_later_release_are_skipped(tmp_path):
     path = tmp_path / "outcome.json"
-    path.write_text(json.dumps(CONTRACT | {"retreats": 3, "peaks": CONTRACT["peaks"] | {"disk": {}}}))
+    path.write_text(json.dumps(CONTRACT | {"planets": 3, "peaks": CONTRACT["peaks"] | {"disk": {}}}))
     assert Outcome.read(path).timesteps == 8192
 
 

@@ -100,6 +100,7 @@ def test_ctrl_c_on_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
     )
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored, and inherited so, where the tests run with nohup
         os.execve(LEGROOM[0], [*LEGROOM, "watch", "--", PYTHON, "-c", script], {**ENVIRONMENT, "TERM": "xterm"})
     shown, pressed = b"", False
     while True:
