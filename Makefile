@@ -77,6 +77,7 @@ bench-mine-learns: $(STAMP)  ## mine:ultra_light trained with three seeds (an ho
 
 bench-fit: $(STAMP)  ## twelve random runs fitted and trained under a limit equal to the budget; speed of fitting
 	$(BIN)/python -m bench.fit_speed
+	$(BIN)/python -m bench.spill
 	$(BIN)/python -m bench.fit_limits
 
 bench-hard-limits: $(STAMP)  ## train --fit in 60, 40 and 30 % of the memory a run needs, where plain SB3 dies
