@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from legroom.probing.cgroup import CgroupMemory, read_cgroup
+from legroom.probing.cgroup import CgroupMemory, read_cgroup, read_left
 from legroom.units import GIB, MIB
 
 V1_NONE = "9223372036854771712\n"
@@ -42,6 +42,34 @@ def test_v2_in_docker_sees_its_own_cgroup_as_the_root(tmp_path):
     )
     # 4 GiB - (3 GiB used - 2 GiB of cache the kernel would drop) = 3 GiB
     assert read_cgroup(root) == CgroupMemory(4 * GIB, 3 * GIB, False, str(root / "sys/fs/cgroup"))
+
+
+def test_what_is_left_before_the_kernel_kills_counts_all_page_cache(tmp_path):
+    root = write_tree(
+        tmp_path,
+        proc("0::/\n", V2_MOUNT)
+        | {
+            "sys/fs/cgroup/memory.max": f"{8 * GIB}\n",
+            "sys/fs/cgroup/memory.current": f"{7 * GIB}\n",
+            "sys/fs/cgroup/memory.stat": f"anon {4 * GIB}\nactive_file {1 * GIB}\ninactive_file {2 * GIB}\n",
+        },
+    )
+    assert read_left(root) == 4 * GIB  # 8 less the 4 that no cache is
+    assert read_left(tmp_path / "nothing here") is None
+
+
+def test_another_process_is_measured_against_its_own_container(tmp_path):
+    mine, other = "sys/fs/cgroup/mine", "sys/fs/cgroup/other"
+    root = write_tree(
+        tmp_path,
+        proc("0::/mine\n", V2_MOUNT)
+        | {
+            "proc/77/cgroup": "0::/other\n",
+            f"{mine}/memory.max": f"{4 * GIB}\n",
+            f"{other}/memory.max": f"{2 * GIB}\n",
+        },
+    )
+    assert (read_cgroup(root).limit, read_cgroup(root, 77).limit) == (4 * GIB, 2 * GIB)
 
 
 def test_v2_the_smallest_limit_on_the_way_up_decides(tmp_path):

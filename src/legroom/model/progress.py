@@ -66,12 +66,20 @@ class Progress:
 
 @dataclass(frozen=True)
 class MemorySample:
-    """Memory of the whole process tree at one moment of a training; `gpu_nbytes` is None where it uses no GPU."""
+    """Memory of the whole process tree at one moment of a training.
+
+    Args:
+        gpu_nbytes: None where it uses no GPU.
+        left_nbytes: what the container would still give, None where it has no limit.
+        pressure: share of the last seconds in which everything stood still for memory, None where nobody tells.
+    """
 
     seconds: float
     host_nbytes: int
     gpu_nbytes: int | None
     phase: TrainingPhase
+    left_nbytes: int | None = None
+    pressure: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data that `json.dumps` takes with `allow_nan=False`."""
@@ -85,7 +93,9 @@ class MemorySample:
             BadInput: a figure is missing or is none.
         """
         gpu = None if data.get("gpu_nbytes") is None else _get(data, "gpu_nbytes", int)
-        return cls(_number(data, "seconds"), _get(data, "host_nbytes", int), gpu, _phase(data))
+        left = None if data.get("left_nbytes") is None else _get(data, "left_nbytes", int)
+        pressure = _number_or_none(data, "pressure")
+        return cls(_number(data, "seconds"), _get(data, "host_nbytes", int), gpu, _phase(data), left, pressure)
 
 
 def finite(value: float | None) -> float | None:

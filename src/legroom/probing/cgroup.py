@@ -47,21 +47,35 @@ class _Files:
 
     limits: tuple[str, ...]  # the hard one first
     usage: str
-    inactive: str  # key in memory.stat that covers the level and everything below it
+    inactive: str  # keys in memory.stat that cover the level and everything below it
+    active: str
 
 
-_V1 = _Files(("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file")
-_V2 = _Files(("memory.max", "memory.high"), "memory.current", "inactive_file")
+_V1 = _Files(("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file", "total_active_file")
+_V2 = _Files(("memory.max", "memory.high"), "memory.current", "inactive_file", "active_file")
 
 
-def read_cgroup(root: Path = Path("/")) -> CgroupMemory | None:
-    """Return the memory limit this process lives under, None when there is none."""
-    levels = [level for files, folder, mount in own_cgroups(root) for level in _levels(files, folder, mount)]
+def read_cgroup(root: Path = Path("/"), pid: int | None = None) -> CgroupMemory | None:
+    """Return the memory limit a process lives under, this one or `pid`, None when there is none."""
+    levels = [level for files, folder, mount in own_cgroups(root, pid) for level in _levels(files, folder, mount)]
     if not levels:
         return None
     tightest = min(levels, key=lambda level: level.limit)
     available = min(level.available for level in levels)
     return CgroupMemory(tightest.limit, available, tightest.soft, tightest.path)
+
+
+def read_left(root: Path = Path("/"), pid: int | None = None) -> int | None:
+    """Return what a process' cgroups can still give before the kernel has to kill, None where there is no limit.
+
+    More than what is `available`: page cache in use is given up too before anything is killed, if slowly.
+    """
+    left = []
+    for files, folder, mount in own_cgroups(root, pid):
+        for level in _levels(files, folder, mount):
+            active = _read_stat(Path(level.path) / "memory.stat", files.active)
+            left.append(min(level.available + active, level.limit))
+    return min(left, default=None)
 
 
 def oom_kills(root: Path = Path("/")) -> int:
@@ -83,12 +97,12 @@ def _levels(files: _Files, folder: Path, mount: Path) -> Iterator[CgroupMemory]:
             return
 
 
-def own_cgroups(root: Path) -> Iterator[tuple[_Files, Path, Path]]:
-    """Yield (file names, own directory, mount point) of each hierarchy that may account this process' memory.
+def own_cgroups(root: Path, pid: int | None = None) -> Iterator[tuple[_Files, Path, Path]]:
+    """Yield (file names, own directory, mount point) of each hierarchy that may account the process' memory.
 
     In a hybrid set-up only one of them has the memory controller; the other has no limit files and yields no level.
     """
-    own = _own_paths(root)
+    own = _own_paths(root, pid)
     mounts = _mounts(root)
     for version, files in (("v1", _V1), ("v2", _V2)):
         if version in own and version in mounts:
@@ -96,10 +110,10 @@ def own_cgroups(root: Path) -> Iterator[tuple[_Files, Path, Path]]:
             yield files, _own_folder(mount, mount_root, own[version]), mount
 
 
-def _own_paths(root: Path) -> dict[str, str]:
-    """Return this process' cgroup in the v1 memory hierarchy and in the v2 one, from lines `id:controllers:path`."""
+def _own_paths(root: Path, pid: int | None) -> dict[str, str]:
+    """Return the process' cgroup in the v1 memory hierarchy and in the v2 one, from lines `id:controllers:path`."""
     found = {}
-    for line in _read_text(root / "proc/self/cgroup").splitlines():
+    for line in _read_text(root / f"proc/{pid or 'self'}/cgroup").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if "memory" in controllers.split(","):

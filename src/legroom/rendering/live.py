@@ -94,6 +94,8 @@ def _headline(view: TrainingView, width: int) -> Text:
     left = Text.assemble((view.run_name, "bold"), "  ", (now.phase, _PHASES.get(now.phase, "")), "  ")
     if now.iteration:
         left.append(f"iteration {now.iteration:,}", style="dim")
+    if view.waiting:
+        left.append(f"  {view.waiting}", style=_LEVELS["warning"])
     gone = view.elapsed_s
     right = Text.assemble((f"{duration_text(gone)} gone" if gone >= 1 else "", "dim"))
     if view.time_left or now.timesteps < view.total:

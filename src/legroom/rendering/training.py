@@ -22,6 +22,7 @@ from legroom.units import format_size
 LINE_EVERY_S = 10.0
 SLOWEST_LINE_S = 60.0  # between two lines of a training that runs for hours, or stands in a long update
 SOON_S = 1.0  # between two lines that a new phase asks for
+PRESSURE_SHOWN = 0.05  # of the time that everything waits for memory
 NEAR_LIMIT, AT_LIMIT = 0.85, 0.95  # shares of the limit from which memory is shown as a warning, as a danger
 
 
@@ -68,6 +69,7 @@ class TrainingView:
         self.now: Progress | None = None
         self.reward: float | None = None
         self.episode_length: float | None = None
+        self.pressure = 0.0
         self.rewards: list[tuple[int, float]] = []  # by step, for a curve of a few characters
 
     def progress(self, progress: Progress) -> None:
@@ -88,6 +90,7 @@ class TrainingView:
     def memory(self, sample: MemorySample) -> None:
         """Take a reading."""
         self.host = self.host.at(sample.host_nbytes)
+        self.pressure = sample.pressure or 0.0
         if sample.gpu_nbytes is not None:
             self.gpu = (self.gpu or MemoryGauge("GPU")).at(sample.gpu_nbytes)
 
@@ -107,6 +110,11 @@ class TrainingView:
         if left is None or (left.seconds < 0.5 and self.now is not None and self.now.timesteps >= self.total):
             return ""
         return f"{'≥ ' if left.at_least else ''}{duration_text(left.seconds)}"
+
+    @property
+    def waiting(self) -> str:
+        """How much of the time is lost to waiting for memory, empty where it is hardly any."""
+        return f"waits for memory {self.pressure:.0%} of the time" if self.pressure >= PRESSURE_SHOWN else ""
 
     @property
     def speed(self) -> str:
@@ -231,6 +239,7 @@ def progress_line(view: TrainingView) -> str:
     parts += [memory_text(gauge) for gauge in (view.host, view.gpu) if gauge is not None and gauge.nbytes is not None]
     if now is not None and now.phase != "collect":
         parts.append(now.phase)
+    parts.append(view.waiting)
     return "  " + "   ".join(part for part in parts if part)
 
 

@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from legroom.model.progress import MemorySample, Progress, TrainingPhase
-from legroom.probing.cgroup import oom_kills
+from legroom.probing.cgroup import oom_kills, read_left
+from legroom.probing.gpu_meter import GpuMeter
+from legroom.probing.pressure import read_pressure
 from legroom.probing.tree import tree_memory
 from legroom.training.events import EventLines
 from legroom.training.folder import LOG
@@ -31,6 +33,7 @@ from legroom.training.lookout import Lookout
 from legroom.training.task import TrainTask
 
 SAMPLE_EVERY_S = 0.2
+SURROUNDINGS_EVERY_S = 1.0  # the container, its pressure, the card
 SAMPLING_SHARE = 0.05  # reading the memory of many processes takes long; never more than this share of the time
 MOST_SAMPLES = 20_000
 LET_GO_S = 3.0  # after a second Ctrl-C
@@ -99,7 +102,8 @@ def supervise(
         )
         os.close(writing)
         try:
-            _follow(child, reading, story, display, lookout or Lookout(None), on_retreat)
+            gpu_meter = None if task.device == "cpu" else GpuMeter()
+            _follow(child, reading, story, display, lookout or Lookout(None), on_retreat, gpu_meter)
         finally:
             os.close(reading)
             _end(child)
@@ -128,8 +132,9 @@ def _follow(
     display: Display,
     lookout: Lookout,
     on_retreat: Callable[[dict[str, Any]], None],
+    gpu_meter: GpuMeter | None,
 ) -> None:
-    lines, meter, interrupts = EventLines(), _Meter(child.pid, story, display), 0
+    lines, meter, interrupts = EventLines(), _Meter(child.pid, story, display, gpu_meter), 0
     killing_at: float | None = None
     with _terminated_is_interrupted():
         while True:
@@ -198,11 +203,18 @@ def _hear(event: dict[str, Any], story: Story, display: Display, meter: _Meter) 
 
 
 class _Meter:
-    """Samples the memory of the child's tree, and finds peaks between samples."""
+    """Samples the memory of the child's tree and of what is around it, and finds peaks between samples.
 
-    def __init__(self, pid: int, story: Story, display: Display) -> None:
+    On a card, what the driver counts is the higher figure: torch knows its own tensors and cache, not the CUDA context.
+    """
+
+    def __init__(self, pid: int, story: Story, display: Display, gpu_meter: GpuMeter | None) -> None:
         self.phase: TrainingPhase = "start"
-        self.gpu_nbytes: int | None = None
+        self.gpu_nbytes: int | None = None  # as the child knows it
+        self._gpu_meter, self._driver_nbytes = gpu_meter, 0
+        self._left: int | None = None
+        self._pressure: float | None = None
+        self._surroundings_due = 0.0
         self._pid, self._story, self._display = pid, story, display
         self._began = self._next = time.monotonic()
         self._rss_peak = 0
@@ -221,7 +233,11 @@ class _Meter:
             if own.rss_peak > self._rss_peak:  # the child went higher since the last sample than it had ever been
                 self._rss_peak = own.rss_peak
                 nbytes += max(own.rss_peak - own.rss, 0)
-            sample = MemorySample(now - self._began, nbytes, self.gpu_nbytes, self.phase)
+            if now >= self._surroundings_due:
+                self._surroundings_due = now + SURROUNDINGS_EVERY_S
+                self._look_around(set(tree.processes))
+            gpu = max(self.gpu_nbytes or 0, self._driver_nbytes) or self.gpu_nbytes
+            sample = MemorySample(now - self._began, nbytes, gpu, self.phase, self._left, self._pressure)
             self._story.samples.append(sample)
             if len(self._story.samples) > MOST_SAMPLES:  # days of training; the higher of each pair is kept
                 samples = self._story.samples
@@ -230,6 +246,12 @@ class _Meter:
             self._display.memory(sample)
         spent = time.monotonic() - now
         self._next = now + max(SAMPLE_EVERY_S, spent / SAMPLING_SHARE)
+
+    def _look_around(self, pids: set[int]) -> None:
+        self._left = read_left(pid=self._pid)
+        self._pressure = read_pressure()
+        if self._gpu_meter is not None:
+            self._driver_nbytes = self._gpu_meter(pids) or 0
 
 
 def _host(sample: MemorySample) -> int:

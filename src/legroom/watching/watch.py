@@ -20,7 +20,7 @@ from legroom.watching import child
 from legroom.watching.allowance import Allowance
 from legroom.watching.ceiling import Ceiling
 from legroom.watching.ending import Circumstances, explain_end
-from legroom.watching.gpu import GpuMeter
+from legroom.probing.gpu_meter import GpuMeter
 from legroom.watching.judging import forecast, judge, phases
 from legroom.watching.proc import status
 from legroom.watching.relay import Relay, write_all
@@ -173,7 +173,7 @@ class _Watching:
         self._interval_s, self._display = interval_s, display
         self._allowance = Allowance()
         self._sampler = TreeSampler(pid, self._allowance, GpuMeter())
-        self._ceiling = Ceiling(limit)
+        self._ceiling = Ceiling(limit, pid)
         self._samples: list[Sample] = []
         self._peaks: dict[Role, int] = dict.fromkeys(ROLES, 0)
         self._peak_host = 0

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from legroom.units import GIB
-from legroom.watching.gpu import GpuMeter
+from legroom.probing.gpu_meter import GpuMeter
 
 
 class Driver:

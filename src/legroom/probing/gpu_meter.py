@@ -1,7 +1,7 @@
 """Memory of a tree on GPUs, by NVML: per process where the driver tells it, else what all cards hold above the start.
 
 Inside a container the driver names processes by their numbers outside, which match none of ours; then what the cards
-hold more than when the watching began is the best there is, and other users of the same cards are in it.
+hold more than when the meter began is the best there is, and other users of the same cards are in it.
 """
 
 from __future__ import annotations
