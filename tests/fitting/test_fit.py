@@ -197,3 +197,11 @@ def test_the_json_has_what_the_contract_names() -> None:
     assert data["after"]["gpu"]["band"][1] <= 2 * GIB < data["before"]["gpu"]["band"][1]
     assert {"name", "from", "to", "price", "saved"} <= set(data["knobs"][0])
     assert run_from_dict(data["run"]).env.n_envs == 32
+
+
+def test_a_minibatch_over_the_rollout_is_mended_for_nothing() -> None:
+    """SB3 takes the whole rollout then: saying so changes no number."""
+    run = with_settings(read("gameboy:default"), hyperparams={"n_steps": 64, "batch_size": 4096})
+    plan, _ = planned(run, Budget(ram=64 * GIB))
+    assert [turn.price for turn in plan.turns] == ["free"]
+    assert plan.run.hyperparams["batch_size"] == 64 * run.env.n_envs

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import breaks_rules
-from legroom.fitting.search import relimited, unlimited
+from legroom.fitting.search import needed_in_all, relimited, unlimited
 from legroom.fitting.settings import differences, with_settings
 from legroom.model.facts import algorithm_of, hyper
-from legroom.model.footprint import Footprint
 from legroom.model.plan import Plan, Turn
 from legroom.model.run import Run
 from legroom.model.stored import rollout_samples
@@ -40,7 +39,13 @@ def grown(plan: Plan, predictor: Predictor) -> Plan:
         if best is None or best == plan.run:
             continue
         after = predictor.footprint(best)
-        turn = Turn(differences(plan.run, best), "changes-learning", say, _all(plan.after) - _all(after), after)
+        turn = Turn(
+            differences(plan.run, best),
+            "changes-learning",
+            say,
+            needed_in_all(plan.after) - needed_in_all(after),
+            after,
+        )
         notes = (*plan.notes, bound) if bound else plan.notes
         plan = replace(plan, run=best, after=after, turns=(*plan.turns, turn), notes=notes)
     if plan is first:
@@ -139,7 +144,3 @@ def _used(plan: Plan) -> float:
     """Return the share of the budget in use, of the place that is fullest."""
     pairs = [(plan.after.host.high, plan.budget.ram), (plan.after.gpu.high if plan.after.gpu else 0, plan.budget.vram)]
     return max(high / plan.budget.usable(limit) for high, limit in pairs if limit)
-
-
-def _all(footprint: Footprint) -> int:
-    return footprint.host.high + (footprint.gpu.high if footprint.gpu is not None else 0)

@@ -60,8 +60,6 @@ KNOBS: tuple[Knob, ...] = (
          "worker processes import no torch: tens of megabytes each instead of hundreds", free.light_workers),
     Knob("eval.workers", "free", "bits",
          "the same for the environments that evaluate", free.light_evaluation_workers),
-    Knob("hyperparams.batch_size", "free", "bits",
-         "a minibatch over the rollout's size is the whole rollout anyway", free.minibatch_within_rollout),
     Knob("memory.expandable_segments", "free", "bits",
          "the CUDA allocator's segments grow, instead of leaving gaps between them", free.expandable_segments),
     Knob("memory.xla_preallocate", "free", "bits",

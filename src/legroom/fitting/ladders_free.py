@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from legroom.fitting.free import with_lean_storage
 from legroom.fitting.settings import halves, with_settings
 from legroom.model.evidence import Evidence
-from legroom.model.facts import algorithm_of, hyper
 from legroom.model.run import EvalSpec, Run
-from legroom.model.stored import is_sb3, may_store_leanly, rollout_samples, storage_said, stores_leanly
+from legroom.model.stored import is_sb3, may_store_leanly, storage_said, stores_leanly
 
 BRAX_EVAL_ENVS = 128  # brax's own default
 
@@ -34,13 +33,6 @@ def light_evaluation_workers(run: Run, evidence: Evidence) -> Iterator[Run]:
     """The same for the environments that evaluate."""
     if is_sb3(run) and run.eval is not None and run.eval.workers == "subproc":
         yield with_settings(run, eval={"workers": "light"})
-
-
-def minibatch_within_rollout(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """A minibatch larger than the rollout is the rollout: the same numbers, said as they are."""
-    size = hyper(run, "batch_size")
-    if is_sb3(run) and algorithm_of(run).family == "on-policy" and size and size > (whole := rollout_samples(run)):
-        yield with_settings(run, hyperparams={"batch_size": whole})
 
 
 def expandable_segments(run: Run, evidence: Evidence) -> Iterator[Run]:
@@ -68,6 +60,6 @@ def fewer_evaluation_envs(run: Run, evidence: Evidence) -> Iterator[Run]:
 
 
 def shared_data(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """Read-only data of the environments once for all workers."""
-    if is_sb3(run) and run.env.workers != "dummy" and run.memory.shared_data is None:
+    """Read-only data once for all workers: what happens anyway (`legroom.share`), unless the run says no."""
+    if is_sb3(run) and run.env.workers != "dummy" and run.memory.shared_data is False:
         yield with_settings(run, memory={"shared_data": True})

@@ -6,17 +6,29 @@ rollout. What has no such mend is an error of the file, which no amount of memor
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from legroom.errors import BadInput
 from legroom.fitting.ladders_learning import divisors_below
 from legroom.fitting.settings import differences, with_changes, with_settings
 from legroom.model.constraints import broken_rules
 from legroom.model.finding import Finding
-from legroom.model.plan import Change
+from legroom.model.plan import Change, Price
 from legroom.model.run import Run
 from legroom.model.stored import rollout_samples
 
 # SB3 only warns about these two, and trains on; a fitted run does what it says.
 MUST_HOLD = ("minibatch-does-not-divide", "minibatch-exceeds-rollout")
+SAME_NUMBERS = ("minibatch-exceeds-rollout",)  # SB3 takes the whole rollout then; the mend only says so
+
+
+@dataclass(frozen=True)
+class Mend:
+    """One rule mended: what changed, what that costs, and the rule's own sentence."""
+
+    changes: tuple[Change, ...]
+    price: Price
+    say: str
 
 
 def breaks_rules(run: Run) -> bool:
@@ -24,19 +36,20 @@ def breaks_rules(run: Run) -> bool:
     return bool(_broken(run))
 
 
-def repaired(run: Run) -> tuple[Run, list[tuple[tuple[Change, ...], str]]]:
-    """Return the run with what breaks a rule mended, and the mends with a sentence each.
+def repaired(run: Run) -> tuple[Run, list[Mend]]:
+    """Return the run with what breaks a rule mended, and the mends.
 
     Raises:
         BadInput: a broken rule has no mechanical mend.
     """
-    mends: list[tuple[tuple[Change, ...], str]] = []
+    mends: list[Mend] = []
     while findings := _broken(run):
         finding = findings[0]
         mended = _mended(run, finding)
         if mended is None or len(mends) > 10:
             raise BadInput(finding.message, path=run.source, hint=finding.hint)
-        mends.append((differences(run, mended), finding.message))
+        price: Price = "free" if finding.name in SAME_NUMBERS else "changes-learning"
+        mends.append(Mend(differences(run, mended), price, finding.message))
         run = mended
     return run, mends
 

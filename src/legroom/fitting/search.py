@@ -2,8 +2,9 @@
 
 Greedy within a price: the knob that takes most off what is over the budget is turned first, only as far as needed; if
 all of it does not suffice, it stays and the next one follows. Once the run fits, every turned knob is tried again with
-less, the dearest first, because a later one may have made it unnecessary. When greed ends without a fit, every
-combination of knobs at rest and fully turned is tried before anyone is told that nothing fits.
+less, the dearest first, because a later one may have made it unnecessary. When greed ends without a fit, combinations
+of knobs at rest and fully turned are tried before anyone is told that nothing fits; those that another one beats in
+every phase of every place are not followed further.
 
 What is over the budget is summed over phases: two phases that are both too large need two knobs, and a peak alone would
 not show what the first one bought.
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from legroom.errors import BadInput
 from legroom.fitting.knobs import KNOBS, Knob
 from legroom.fitting.predictor import Predictor
-from legroom.fitting.repairs import breaks_rules, repaired
+from legroom.fitting.repairs import Mend, breaks_rules, repaired
 from legroom.fitting.settings import differences, with_changes, with_settings
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.plan import PRICES, Change, Plan, Price, Turn
@@ -28,6 +29,8 @@ from legroom.predicting.lean import stored_nbytes
 
 WORTH_TURNING = 1e-4  # of the budget: less is noise of the prediction
 MOST_COMBINATIONS = 4_096
+MOST_TRACED = 6
+ARITHMETIC_MAY_ERR = 1.4  # times the budget: beyond that no trace would find that it fits after all
 
 
 @dataclass(frozen=True)
@@ -53,14 +56,15 @@ def fit(run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Pri
         raise BadInput("the GPU's memory is not known", hint="--vram 8GiB, or --gpu NAME")
     mended, repairs = repaired(run)
     search = _Search(budget, predictor)
-    fitted, steps = search.cheapest(mended, allow)
+    look = search.exhaust if search.is_hopeless(mended, allow) else search.cheapest
+    fitted, steps = look(mended, allow)
     needed: dict[str, int] = {}
-    if not search.fits(fitted):
+    if not search.fits(fitted) and not search.hopeless:
         tried, others = search.exhaust(mended, allow)
         if search.fits(tried) or search.over(tried) < search.over(fitted) - WORTH_TURNING:
             fitted, steps = tried, others
-        if not search.fits(fitted):
-            needed = _needs(predictor.footprint(fitted))
+    if not search.fits(fitted):
+        needed = _needs(predictor.footprint(fitted))
     if search.fits(fitted):
         unmended = _replayed(run, steps)
         if repairs and not breaks_rules(unmended) and search.fits(unmended):
@@ -71,7 +75,10 @@ def fit(run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Pri
     before = predictor.footprint(run)
     turns = _turns(run, repairs, steps, predictor)
     after = predictor.footprint(fitted)
-    return Plan(run, fitted, before, after, budget, search.fits(fitted), turns, needed, _uncounted(fitted, predictor))
+    notes = _uncounted(fitted, predictor)
+    if needed and search.unfinished:
+        notes = (*notes, f"not all combinations were tried, only the {MOST_COMBINATIONS:,} most promising")
+    return Plan(run, fitted, before, after, budget, search.fits(fitted), turns, needed, notes)
 
 
 class _Search:
@@ -79,6 +86,9 @@ class _Search:
 
     def __init__(self, budget: Budget, predictor: Predictor) -> None:
         self.budget, self.predictor = budget, predictor
+        self.unfinished = False  # there were more combinations than could be tried
+        self.hopeless = False
+        self._rough: list[tuple[Run, list[Step]]] | None = None
 
     def fits(self, run: Run) -> bool:
         return fits(self.predictor.footprint(run), self.budget) is True
@@ -175,22 +185,48 @@ class _Search:
         return steps
 
     def exhaust(self, run: Run, allow: Collection[Price]) -> tuple[Run, list[Step]]:
-        """Return the first fit among all combinations of knobs at rest and fully turned, else the nearest to one."""
+        """Return a fit among combinations of knobs at rest and fully turned, else the nearest to one.
+
+        Tracing them all would take minutes: arithmetic says which of them are worth it.
+        """
+        if self.predictor.mode == "arithmetic":
+            found = self._combinations(run, allow)
+        else:
+            found = self._roughly(run, allow)[:MOST_TRACED]
+            self.predictor.prepare(each for each, _ in found)
+        return min(found, key=lambda each: (self.over(each[0]), len(each[1])))
+
+    def is_hopeless(self, run: Run, allow: Collection[Price]) -> bool:
+        """Return whether even by rough arithmetic no combination comes near: no need to trace every step on the way."""
+        if self.predictor.mode != "arithmetic":
+            rough, roomier = self.predictor.by_arithmetic(), _roomier(self.budget)
+            self.hopeless = all(fits(rough.footprint(each), roomier) is False for each, _ in self._roughly(run, allow))
+        return self.hopeless
+
+    def _roughly(self, run: Run, allow: Collection[Price]) -> list[tuple[Run, list[Step]]]:
+        """Return combinations as arithmetic sees them, the most promising first."""
+        if self._rough is None:
+            rough = _Search(self.budget, self.predictor.by_arithmetic())
+            self._rough = sorted(rough._combinations(run, allow), key=lambda each: rough.over(each[0]))
+            self.unfinished = rough.unfinished
+        return self._rough
+
+    def _combinations(self, run: Run, allow: Collection[Price]) -> list[tuple[Run, list[Step]]]:
         useful = [knob for knob in KNOBS if self._price(knob, run) in allow]
         found: list[tuple[Run, list[Step]]] = [(run, [])]
         for knob in (*useful, *useful):  # twice: what one knob leaves may let an earlier one go further
             for variant, steps in list(found):
                 ladder = self._rungs(knob, variant)
-                if ladder and len(found) < MOST_COMBINATIONS:
+                if ladder and len(found) >= MOST_COMBINATIONS:
+                    self.unfinished = True
+                elif ladder:
                     step = Step(knob, self._price(knob, variant), differences(variant, ladder[-1]))
                     found.append((ladder[-1], [*steps, step]))
             found = self._promising(found)
-        return min(found, key=lambda each: (self.over(each[0]), len(each[1])))
+        return found
 
     def _promising(self, found: list[tuple[Run, list[Step]]]) -> list[tuple[Run, list[Step]]]:
         """Return the combinations that no other one beats in every phase of every place."""
-        if self.predictor.mode != "arithmetic":
-            self.predictor.prepare(run for run, _ in found)
         scored = [(_highs(self.predictor.footprint(run)), run, steps) for run, steps in found]
         kept: list[tuple[tuple[int, ...], Run, list[Step]]] = []
         for highs, run, steps in sorted(scored, key=lambda each: (sum(each[0]), len(each[2]))):
@@ -200,6 +236,11 @@ class _Search:
 
     def _price(self, knob: Knob, run: Run) -> Price:
         return knob.price_for(run, self.predictor.evidence(run))
+
+
+def _roomier(budget: Budget) -> Budget:
+    ram, vram = (None if each is None else int(ARITHMETIC_MAY_ERR * each) for each in (budget.ram, budget.vram))
+    return replace(budget, ram=ram, vram=vram)
 
 
 def excess(footprint: Footprint, budget: Budget) -> float:
@@ -254,22 +295,20 @@ def unlimited(run: Run, predictor: Predictor) -> Run:
     return without if stored_nbytes(without, predictor.evidence(run)) <= run.memory.max_bytes else run
 
 
-def _turns(
-    asked: Run, repairs: Sequence[tuple[tuple[Change, ...], str]], steps: Sequence[Step], predictor: Predictor
-) -> tuple[Turn, ...]:
+def _turns(asked: Run, repairs: Sequence[Mend], steps: Sequence[Step], predictor: Predictor) -> tuple[Turn, ...]:
     turns, run, before = [], asked, predictor.footprint(asked)
-    mending = [(changes, "changes-learning", say) for changes, say in repairs]
+    mending = [(mend.changes, mend.price, mend.say) for mend in repairs]
     turning = [(step.changes, step.price, step.knob.say) for step in steps]
     for changes, price, say in (*mending, *turning):
         run = with_changes(run, changes)
         after = predictor.footprint(run)
-        turns.append(Turn(changes, price, say, _all(before) - _all(after), after))  # type: ignore[arg-type]
+        turns.append(Turn(changes, price, say, needed_in_all(before) - needed_in_all(after), after))
         before = after
     return tuple(turns)
 
 
-def _all(footprint: Footprint) -> int:
-    # the upper ends, since those have to be inside the budget
+def needed_in_all(footprint: Footprint) -> int:
+    """Return host and GPU together: the upper ends, since those have to be inside the budget."""
     return footprint.host.high + (footprint.gpu.high if footprint.gpu is not None else 0)
 
 
