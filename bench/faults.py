@@ -1,9 +1,9 @@
 """Faults at random moments of `legroom train`: who dies, what is lost, what is left behind?
 
 SIGKILL of the training child, of a worker, of the supervisor itself, 100 in all, several in one training; a disk that
-is full for a while; a truncated checkpoint. After a killed supervisor the command is given again with
---resume, as a user would. Every training has to end by itself in bounded time, with the parameters of an undisturbed
-one, and no process may be left of it.
+is full for a while; a truncated checkpoint; a wall clock that jumps by days, with a kill in between. After a killed
+supervisor the command is given again with --resume, as a user would. Every training has to end by itself in bounded
+time, with the parameters of an undisturbed one, and no process may be left of it.
 
     python -m bench.faults [KILLS]
 """
@@ -54,8 +54,9 @@ seed: 4
 class Training:
     """One `legroom train`, started again with --resume where its supervisor was killed."""
 
-    def __init__(self, text: str, folder: Path) -> None:
-        self.folder, self.out = folder, folder / "out"
+    def __init__(self, text: str, folder: Path, out: Path | None = None, **environment: str) -> None:
+        self.folder, self.out = folder, out or folder / "out"
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **environment}
         (folder / "run.yaml").write_text(text)
         self.began = time.monotonic()
         self.seen: set[int] = set()
@@ -64,9 +65,25 @@ class Training:
     def start(self) -> None:
         command = [sys.executable, "-m", "legroom.cli.main", "train", str(self.folder / "run.yaml")]
         command += ["--out", str(self.out), "--checkpoint-every", "64", "--retries", "50", "--resume"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
+
+    def reach(self, checkpoints: int) -> None:
+        """Wait until that many checkpoints are there, or it is over."""
+        until = time.monotonic() + LONGEST_S
+        while self.process.poll() is None and len(checkpoint_paths(self.out)) < checkpoints:
+            if time.monotonic() > until:
+                return
+            time.sleep(0.05)
+
+    def finish(self) -> bool:
+        """Return whether it came to its end by itself, in bounded time."""
+        try:
+            self.process.wait(LONGEST_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return False
+        return True
 
     def family(self) -> list[int]:
         found = [pid for pid in descendants(self.process.pid) if pid != self.process.pid]
@@ -112,7 +129,7 @@ def undisturbed(name: str) -> str:
     """Return the hash of the training that nothing happens to."""
     with tempfile.TemporaryDirectory(prefix="legroom-faults-") as folder:
         training = Training(RUNS[name], Path(folder))
-        training.process.wait(LONGEST_S)
+        training.finish()
         return training.outcome["parameters_sha256"]
 
 
@@ -160,14 +177,9 @@ def full_disk(name: str, wanted: str) -> str:
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=False).returncode:
             return "not tried: nothing may be mounted here"
         try:
-            training = Training(RUNS[name], Path(folder))
-            training.process.kill()
-            training.process.wait()
-            training.out = disk / "out"
-            training.start()
+            training = Training(RUNS[name], Path(folder), disk / "out")
             ballast = disk / "ballast"
-            while training.process.poll() is None and len(checkpoint_paths(training.out)) < 2:
-                time.sleep(0.05)
+            training.reach(2)
             with suppress(OSError), ballast.open("wb") as file:
                 while True:
                     file.write(b"\0" * 4096)
@@ -175,11 +187,9 @@ def full_disk(name: str, wanted: str) -> str:
             time.sleep(4)
             kept = len(checkpoint_paths(training.out))
             ballast.unlink()
-            training.process.wait(LONGEST_S)
-            outcome = training.outcome
+            training.finish()
             warned = "cannot be written" in Path(folder, "log").read_text(errors="replace")
-            same = outcome.get("parameters_sha256") == wanted
-            return f"{outcome.get('status')}, warned: {warned}, checkpoints kept: {kept}, same parameters: {same}"
+            return f"{_told(training, wanted)}, warned: {warned}, checkpoints kept meanwhile: {kept}"
         finally:
             subprocess.run(["umount", str(disk)], check=False)
 
@@ -188,8 +198,7 @@ def truncated(name: str, wanted: str) -> str:
     """Cut the newest checkpoint short, between a kill and a resume."""
     with tempfile.TemporaryDirectory(prefix="legroom-faults-") as folder:
         training = Training(RUNS[name], Path(folder))
-        while training.process.poll() is None and len(checkpoint_paths(training.out)) < 3:
-            time.sleep(0.05)
+        training.reach(3)
         training.family()
         training.process.kill()
         training.process.wait()
@@ -199,9 +208,36 @@ def truncated(name: str, wanted: str) -> str:
         with largest.open("r+b") as file:
             file.truncate(largest.stat().st_size // 2)
         training.start()
-        training.process.wait(LONGEST_S)
-        same = training.outcome.get("parameters_sha256") == wanted
-        return f"{training.outcome.get('status')}, same parameters: {same}"
+        training.finish()
+        return _told(training, wanted)
+
+
+def clock_jump(name: str, wanted: str) -> str:
+    """Move the wall clock forth by three days and back by ten, and kill the child when it stands wrong."""
+    with tempfile.TemporaryDirectory(prefix="legroom-faults-") as folder:
+        shim, offset = Path(folder, "clock.so"), Path(folder, "offset")
+        offset.write_text("0")
+        build = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(shim), str(ROOT / "bench" / "jumping_clock.c")]
+        subprocess.run(build, check=True)
+        clock = {"LD_PRELOAD": str(shim), "JUMPING_CLOCK": str(offset)}
+        training = Training(RUNS[name], Path(folder), **clock)
+        training.reach(1)
+        for days in (3, -10):
+            offset.write_text(str(days * 86_400))
+            time.sleep(3)
+            training.family()
+            child = training.victim("child")
+            if child is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            time.sleep(3)
+        training.finish()
+        return f"{_told(training, wanted)}, left behind: {len(training.left_behind())}"
+
+
+def _told(training: Training, wanted: str) -> str:
+    outcome = training.outcome
+    return f"{outcome.get('status')}, same parameters: {outcome.get('parameters_sha256') == wanted}"
 
 
 def main() -> int:
@@ -223,7 +259,12 @@ def main() -> int:
         f"{tally['finished']} finished, {tally['same parameters']} with the undisturbed parameters, "
         f"{tally['hung']} hung, {tally['left behind']} processes left",
     ])  # fmt: skip
-    for title, fault in (("disk full for 4 s", full_disk), ("newest checkpoint truncated", truncated)):
+    faults = (
+        ("disk full for 4 s", full_disk),
+        ("newest checkpoint truncated", truncated),
+        ("clock 3 days forth, then 10 back, a kill each", clock_jump),
+    )
+    for title, fault in faults:
         for name in RUNS:
             told = fault(name, wanted[name])
             good &= "same parameters: True" in told or told.startswith("not tried")

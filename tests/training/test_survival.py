@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ total_timesteps: 1280
 seed: 7
 """
 GREEDY = '''
+from contextlib import suppress
 from pathlib import Path
 
 from bench.kills_env import Drift
@@ -150,3 +152,39 @@ def test_a_stop_in_the_middle_of_a_long_iteration_takes_less_than_ten_seconds(tm
     code, _, said = training.end()
     assert code == 130, said
     assert time.monotonic() - asked < 12  # ten, and what a busy machine adds
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 8 MB, where one may be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("nothing may be mounted here")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=False)
+
+
+def test_a_disk_that_is_full_at_the_end_is_waited_for(small_disk, tmp_path):
+    training = Training(small_disk)
+    training.wait_for_step(64)
+    with suppress(OSError), (small_disk / "ballast").open("wb") as file:
+        while True:
+            file.write(b"\0" * 512)
+            file.flush()
+    said = ""
+    for line in training.process.stderr:
+        said += line
+        if "waiting for room" in line:
+            break
+    (small_disk / "ballast").unlink()
+    rest = training.process.communicate(timeout=240)[1]
+    assert training.process.returncode == 0, said + rest
+    assert "No space left" in said and "Traceback" not in said + rest
+    outcome = json.loads((training.out / "outcome.json").read_text())
+    assert (outcome["status"], outcome["timesteps"]) == ("finished", 1280)
+    undisturbed = Training(tmp_path)
+    undisturbed.process.communicate(timeout=240)
+    alone = json.loads((undisturbed.out / "outcome.json").read_text())
+    assert outcome["parameters_sha256"] == alone["parameters_sha256"]

@@ -138,7 +138,7 @@ def test_an_environment_that_raises_says_where_and_how_to_go_on(tmp_path):
         (["--device", "tpu", "--out", "x"], "cpu, cuda or auto"),
         (["--device", "cuda", "--out", "x"], "no GPU"),
         (["--data", "nothing.csv", "--out", "x"], "no such file"),
-        (["--set", "memory.shared_data=true", "--out", "x"], "shared_data"),
+        (["--set", "memory.xla_preallocate=true", "--out", "x"], "xla_preallocate"),
         (["--set", "memory.micro_batch=4", "--set", "algo=A2C", "--out", "x"], "micro"),
     ],
 )

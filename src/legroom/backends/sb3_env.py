@@ -30,6 +30,7 @@ from legroom.model.facts import algorithm_of, n_workers
 from legroom.model.run import Run, Spaces
 from legroom.model.stored import batch_samples, may_store_leanly, normalizes_observations
 from legroom.probing.import_path import import_path
+from legroom.sharing.shared_folder import OFF, VARIABLE
 
 TIMEOUT_S = 60.0
 PROBE_TIMEOUT_S = 15.0
@@ -134,7 +135,9 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
             task_file.write_text(json.dumps(task | {"answer": str(answer_file)}))
         except (TypeError, ValueError) as wrong:
             raise BadInput(f"env.kwargs of {run.env.id!r} are no plain data: {wrong}", path=run.source) from wrong
-        code = _run_child(import_path(run), task_file, log_file, timeout_s)
+        # what it shares goes with this folder, however it ends
+        shared = OFF if run.memory.shared_data is False else os.environ.get(VARIABLE, str(Path(folder, "shared")))
+        code = _run_child(import_path(run), task_file, log_file, timeout_s, {**os.environ, VARIABLE: shared})
         with suppress(OSError, ValueError):
             # whatever happened after the answer (a step or a close() that hangs) does not matter any more
             fate = ""
@@ -146,13 +149,16 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
         raise BadInput(_epitaph(run, code, log_file, timeout_s), path=run.source, hint=DECLARE)
 
 
-def _run_child(path: list[str], task_file: Path, log_file: Path, timeout_s: float) -> int | None:
+def _run_child(
+    path: list[str], task_file: Path, log_file: Path, timeout_s: float, environment: dict[str, str]
+) -> int | None:
     """Run the child to its end and return its exit code; None when it took too long."""
     command = [sys.executable, "-P", "-c", _BOOTSTRAP, json.dumps(path), str(task_file)]
     with log_file.open("wb") as log:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
-        )
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
         try:
             return child.wait(timeout_s)
         except subprocess.TimeoutExpired:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import gymnasium
 import numpy as np
 import sb3_contrib
 import stable_baselines3
@@ -28,11 +29,12 @@ from legroom.errors import BadInput
 from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
 from legroom.model.stored import stores_leanly
+from legroom.sharing.shared import begin_sharing
 from legroom.sharing.vec_env import LeanVecEnv
 from legroom.storing.lean import lean
 
 # Knobs that the file may name and training cannot turn yet; better refused than silently not done.
-_NOT_YET = ("shared_data", "xla_preallocate")
+_NOT_YET = ("xla_preallocate",)
 _NOISES = {"normal": NormalActionNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckActionNoise}
 _BUFFER_CLASSES = ("rollout_buffer_class", "replay_buffer_class")
 
@@ -47,11 +49,12 @@ def make_vec_env(run: Run, *, n_envs: int | None = None, workers: str | None = N
     spec = run.env
     if spec.id is None:
         raise BadInput("the run names no environment", path=run.source, hint="set env.id")
+    begin_sharing(shared=run.memory.shared_data is not False)  # before any process is started
     kwargs = spec.kwargs if spec.grid is None else {"grid": spec.grid} | spec.kwargs
     env_fns: list[Callable[[], Any]] = [partial(make_env, spec.id, kwargs, spec.wrappers)] * (n_envs or spec.n_envs)
     match workers or spec.workers:
         case "light":
-            env: VecEnv = LeanVecEnv(env_fns, envs_per_worker=spec.envs_per_worker)
+            env: VecEnv = LeanVecEnv(env_fns, envs_per_worker=spec.envs_per_worker, preload=_modules_of(spec.id))
         case "subproc":
             env = SubprocVecEnv(env_fns, start_method=spec.start_method)
         case _:
@@ -61,6 +64,13 @@ def make_vec_env(run: Run, *, n_envs: int | None = None, workers: str | None = N
     except BaseException:
         env.close()
         raise
+
+
+def _modules_of(env_id: str) -> list[str]:
+    """Return the modules that making this environment imports, as far as its name tells."""
+    registered = gymnasium.registry.get(env_id)
+    entry = env_id if registered is None else registered.entry_point
+    return [entry.partition(":")[0]] if isinstance(entry, str) and ":" in entry else []
 
 
 def _wrapped(run: Run, env: VecEnv, training: bool) -> VecEnv:

@@ -53,6 +53,8 @@ from legroom.training.events import EventPipe
 from legroom.training.task import TrainTask
 
 PROGRESS_EVERY_S = 0.5
+WAIT_FOR_ROOM_S = 600.0  # at the end of a training, for a disk that is full
+ROOM_AFTER_S, ROOM_EVERY_S = 1.0, 30.0  # how often to look, seldom in the end
 STOP_WITHIN_S = 7.0  # of ten: closing environments takes its time too
 LONG_ITERATION_S, LONG_ITERATION_SHARE = 5.0, 0.05
 PR_SET_PDEATHSIG = 1
@@ -121,7 +123,7 @@ class Trainer:
         self.exact, self.why_not_exact = True, ""
         checkpoint = self._resume() if task.resume else None
         self.resumed_from = checkpoint.step if checkpoint else 0
-        self.model.set_logger(make_logger(self.out, resumed_from=self.resumed_from))
+        self.model.set_logger(make_logger(self.out, resumed_from=self.resumed_from, say=self._say))
         if checkpoint is not None:
             restore_log(self.model, checkpoint)
         self.evaluator = Evaluator(self.run, self.model, events) if self.run.eval is not None else None
@@ -142,7 +144,8 @@ class Trainer:
         reporter = _Reporter(self.events, total, lambda: self.iteration)
         continue_learning(self.model, total, reporter, log_interval=self._log_interval())
         finished = self.step >= total
-        self._checkpoint()
+        if not self._last_checkpoint() and finished:
+            return self._unsaved()
         signal.setitimer(signal.ITIMER_REAL, 0)
         if self._retreating and not finished:
             self.events.send("retreated", step=self.step)
@@ -230,6 +233,30 @@ class Trainer:
             every = 10_000  # replay makes them large, though only what is new is written
         return self.pace.is_due(self.step, every=every)
 
+    def _last_checkpoint(self) -> bool:
+        """Write the end of the training, and wait for room where the disk is full; False where that was in vain."""
+        until, pause_s = time.monotonic() + WAIT_FOR_ROOM_S, ROOM_AFTER_S
+        while True:
+            self._checkpoint()
+            if self.pace.written_at_step == self.step:
+                return True
+            if self._stops or self._retreating or time.monotonic() > until:
+                return False
+            self._say(f"waiting for room, {max(until - time.monotonic(), 0):.0f} s at most; Ctrl-C gives it up")
+            self.checkpoints.make_room()
+            looking_at = time.monotonic() + pause_s
+            while time.monotonic() < looking_at and not self._stops:
+                time.sleep(0.1)
+            pause_s = min(2 * pause_s, ROOM_EVERY_S)
+
+    def _unsaved(self) -> int:
+        message = f"what was learned after step {self.pace.written_at_step or 0:,} could not be written"
+        self.events.send("failed", message=message, step=self.step, cause="disk")
+        return EXIT_TRAINING_FAILED
+
+    def _say(self, text: str) -> None:
+        self.events.send("say", text=text)
+
     def _checkpoint(self) -> None:
         if self.pace.written_at_step == self.step:
             return
@@ -239,7 +266,7 @@ class Trainer:
             with self.pace.writing(self.step):
                 path = self._write_checkpoint()
         except BadInput as error:  # a full disk, as a rule: what is learned so far is more than a reason to stop
-            self.events.send("say", text=f"warning: {error}; training goes on")
+            self._say(f"warning: {error}; training goes on")
             self.pace.put_off()
             return
         finally:

@@ -252,7 +252,10 @@ def _train(training: Training, target: str, json: bool, next_knob: NextKnob, ret
         knobs = turned_knobs(training.asked, run)
         display.say(f"training {run.name} in {folder.path}" + (f", with {_words(knobs)}" if knobs else ""))
         ended = train(training, display, next_knob=next_knob, retries=retries)
-    _draw(ended, training, machine)
+    try:
+        _draw(ended, training, machine)
+    except OSError as error:  # a full disk; the figures are in the logs
+        sys.stderr.write(f"legroom: the charts cannot be written: {error.strerror or error}\n")
     _report(ended, training, target, json)
     return ended.exit_code
 

@@ -243,6 +243,14 @@ class Checkpoints:
             return self._newest.files.get(source.name)
         return None
 
+    def make_room(self) -> None:
+        """Delete all but the last good one: for a disk that is full when the end of a training has to be written."""
+        newest = self._newest or self.latest()
+        if newest is not None:
+            for path in checkpoint_paths(self.directory):
+                if (_step_of(path) or 0) < newest.step:
+                    delete(path, self.directory)
+
     def _prune(self, step: int) -> None:
         """Delete earlier checkpoints beyond the last `keep` good ones, and damaged ones; never the one of `step`."""
         known_bad = {path for path, _ in self.damaged}

@@ -112,7 +112,11 @@ class RunFolder:
             yield
 
     def keep(self, run: Run, predicted: Predicted | None) -> None:
-        """Write down what is trained and what was predicted for it."""
+        """Write down what is trained and what was predicted for it.
+
+        Raises:
+            BadInput: it cannot be written.
+        """
         self._write(RUN, run.model_dump())
         if predicted is not None:
             self._write(PREDICTION, asdict(predicted))
@@ -146,7 +150,10 @@ class RunFolder:
         return Outcome.read(path) if path.exists() else None
 
     def _write(self, name: str, data: Any) -> None:
-        write_whole(self.path / name, (json.dumps(data, indent=2) + "\n").encode())
+        try:
+            write_whole(self.path / name, (json.dumps(data, indent=2) + "\n").encode())
+        except OSError as error:
+            raise BadInput(f"cannot be written: {error.strerror or error}", path=self.path / name) from None
 
     def _read(self, name: str) -> Any:
         try:

@@ -4,8 +4,8 @@ Training breathes: memory rises while a rollout is collected and falls when the 
 envelope, the highest sample of each stretch of time. A straight line through the last of them says when it will meet
 the limit. That is believed only where the line has held for a while and the limit is near; being so close that the next
 breath could touch it is enough by itself, and so is a container so full that everything stands still for memory. What
-others in the same container take, it takes from the limit. A run that is where its prediction said it would be is left alone: it was
-planned to come so close.
+others in the same container take, it takes from the limit. A run that is where its prediction said it would be is left
+alone: it was planned to come so close.
 """
 
 from __future__ import annotations

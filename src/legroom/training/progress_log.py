@@ -14,7 +14,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from legroom.errors import BadInput
 from legroom.model.files import write_whole
@@ -41,7 +41,7 @@ class ProgressLog:
         rows: list[Row] = []
         if resumed_from > 0 and self._path.exists():
             self._columns, rows = _read(self._path)
-        self._begin([row for row in rows if int(row[STEP]) <= resumed_from])
+        self._file = self._begin([row for row in rows if int(row[STEP]) <= resumed_from], self._columns)
 
     def __enter__(self) -> Self:
         return self
@@ -56,17 +56,18 @@ class ProgressLog:
         """Append a row; `values` has the step among its figures, and what is no number or text is left out."""
         row = {" ".join(name.split()): cell for name, value in values.items() if (cell := _cell(value)) is not None}
         if new := sorted(name for name in row if name not in self._columns):
+            self._file.flush()  # what a full disk has kept back
+            columns = [*self._columns, *new]
+            file = self._begin(_read(self._path)[1], columns)
             self._file.close()
-            rows = _read(self._path)[1]
-            self._columns += new
-            self._begin(rows)
+            self._columns, self._file = columns, file
         self._file.write(_text(self._columns, [row]))
         self._file.flush()
 
-    def _begin(self, rows: Sequence[Row]) -> None:
-        header = dict(zip(self._columns, self._columns, strict=True))
-        write_whole(self._path, _text(self._columns, [header, *rows]).encode())
-        self._file = self._path.open("a", newline="", encoding="utf-8")
+    def _begin(self, rows: Sequence[Row], columns: list[str]) -> TextIO:
+        header = dict(zip(columns, columns, strict=True))
+        write_whole(self._path, _text(columns, [header, *rows]).encode())
+        return self._path.open("a", newline="", encoding="utf-8")
 
 
 def read_progress(path: str | os.PathLike[str]) -> list[Progress]:

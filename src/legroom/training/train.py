@@ -6,7 +6,9 @@ Everything that can be refused is refused before the first step: a folder that i
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +29,7 @@ from legroom.training.supervise import Display, Story, supervise
 from legroom.training.task import TrainTask
 
 PICTURES_EVERY = 10  # iterations
+WAIT_FOR_ROOM_S, ROOM_EVERY_S = 60.0, 5.0
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,24 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
                 break
             display.say(tale.last_word)
         outcome = _outcome(training, tale, before)
-        outcome.write(folder.path / OUTCOME)
+        _write_patiently(outcome, folder, display)
     return Ended(outcome, _exit_code(tale.story), tale.story)
+
+
+def _write_patiently(outcome: Outcome, folder: RunFolder, display: Display) -> None:
+    """Write the outcome, and wait a while for room where the disk is full: what was learned is in a checkpoint."""
+    until = time.monotonic() + WAIT_FOR_ROOM_S
+    while True:
+        try:
+            outcome.write(folder.path / OUTCOME)
+            return
+        except OSError as error:
+            waits = time.monotonic() < until
+            way = f"waiting for room, {WAIT_FOR_ROOM_S:.0f} s at most" if waits else "it is given up"
+            display.say(f"warning: {folder.path / OUTCOME} cannot be written: {error.strerror or error}; {way}")
+            if not waits:
+                return
+        time.sleep(ROOM_EVERY_S)
 
 
 def _task(training: Training, run: Run, *, resume: bool) -> TrainTask:
@@ -157,7 +176,8 @@ class Tale:
         if event.get("micro_batch") is not None:
             schedule = tuple((int(update), int(size)) for update, size in event["micro_batch"])
             self.run = self.run.replace(memory=self.run.memory.model_copy(update={"micro_batch": schedule}))
-            folder.keep(self.run, self.predicted)
+            with suppress(BadInput):  # a full disk: the next checkpoint may find room, and so may the next retreat
+                folder.keep(self.run, self.predicted)
         self.retreats.append(Retreat(event["step"], event["why"], f"redone with {event['what']}", event["update"]))
 
     def goes_on(self, failure: Failure, next_knob: NextKnob | None, retries: int) -> bool:
