@@ -100,11 +100,21 @@ class Training:
         workers = [pid for child in children for pid in descendants(child) if pid != child]
         return random.choice(workers) if workers else None
 
+    def find(self, kind: str) -> int | None:
+        """Wait until there is a process of this kind, since a training begins with a prediction; None at its end."""
+        pid = self.victim(kind)
+        while pid is None and self.process.poll() is None and time.monotonic() - self.began < LONGEST_S:
+            time.sleep(0.05)
+            pid = self.victim(kind)
+        return pid if self.process.poll() is None else None
+
     def left_behind(self) -> list[int]:
         """Return what is still there of it, after a while."""
         deadline = time.monotonic() + GONE_WITHIN_S
         while (left := [pid for pid in self.seen if _alive(pid)]) and time.monotonic() < deadline:
             time.sleep(0.1)
+        for pid in left:
+            print(f"  left behind: {pid} {_command(pid)[:200]!r}", flush=True)
         return left
 
     @property
@@ -146,16 +156,15 @@ def killed(name: str, wanted: str, kills: int, rng: random.Random, tally: Counte
                 tally["left behind"] += len(training.left_behind())
                 training.start()
                 continue
+            kind = rng.choice(("child", "worker", "supervisor"))
             time.sleep(rng.uniform(0.3, 6.0))
+            pid = training.find(kind) if left > 0 else None
             training.family()
-            if left > 0 and training.process.poll() is None:
-                kind = rng.choice(("child", "worker", "supervisor"))
-                pid = training.victim(kind)
-                if pid is not None:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                        tally[kind] += 1
-                        left -= 1
+            if pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    tally[kind] += 1
+                    left -= 1
         if training.process.poll() is None:
             tally["hung"] += 1
             training.process.kill()

@@ -10,7 +10,6 @@ see it, because every callback of SB3 comes later: gSDE has drawn its noise by t
 
 from __future__ import annotations
 
-import ctypes
 import signal
 import sys
 import time
@@ -57,12 +56,10 @@ WAIT_FOR_ROOM_S = 600.0  # at the end of a training, for a disk that is full
 ROOM_AFTER_S, ROOM_EVERY_S = 1.0, 30.0  # how often to look, seldom in the end
 STOP_WITHIN_S = 7.0  # of ten: closing environments takes its time too
 LONG_ITERATION_S, LONG_ITERATION_SHARE = 5.0, 0.05
-PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     """Carry out the task file named on the command line; exit with the code that says how it ended."""
-    end_with_parent()
     task = TrainTask.read(Path(sys.argv[1]))
     with EventPipe(task.events_fd) as events:
         sys.exit(_train(task, events))
@@ -347,13 +344,6 @@ class _Reporter(BaseCallback):
             seconds=seconds,
             gpu_nbytes=_gpu_now(self.model),
         )
-
-
-def end_with_parent() -> None:
-    """Have this process asked to stop, with a checkpoint, when its parent is gone; Linux alone offers that."""
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _gpu_now(model: BaseAlgorithm) -> int | None:

@@ -30,6 +30,7 @@ from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import choose_device
 from legroom.probing import probe
+from legroom.probing.gpus_by_torch import with_gpus_by_torch
 from legroom.probing.tree import process_memory
 from legroom.reading import read
 from legroom.rendering.console import say, status
@@ -101,6 +102,8 @@ def run(
     if resume and is_finished(folder, asked.total_timesteps):
         return _already(folder, json)
     machine = probe()
+    if asked.device != "cpu":
+        machine = with_gpus_by_torch(machine)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     if ram is not None and budget.ram is not None:  # this process, which supervises, lives in the same memory
         own = process_memory("self")
@@ -124,7 +127,7 @@ def run(
         host_limit=budget.usable(budget.ram) if budget.ram is not None else None,
     )
     allow = PRICES if allow_changes else PRICES[:2]
-    return _train(training, target, json, partial(_next_knob, training, machine, allow), retries)
+    return _train(training, machine, target, json, partial(_next_knob, training, machine, allow), retries)
 
 
 def _next_knob(
@@ -191,6 +194,10 @@ def _fitted(
         footprint = predictor.footprint(chosen)
     if fits(footprint, budget) is not False:
         return chosen, footprint
+    if not fit_first and fits(footprint, replace(budget, vram=None)) is not False:
+        # Nothing is lost when a card is full: the update is redone. A host that is full kills.
+        _tell(f"{_shortage(asked, footprint, budget)}; an update that does not fit is redone in smaller pieces")
+        return chosen, footprint
     with status(f"{asked.name} does not fit; looking for a way", show=not quiet):
         plan = make_fit(chosen, budget, predictor, allow=PRICES if fit_first else ("free", "slower"))
     head = _shortage(asked, footprint, budget)
@@ -236,9 +243,8 @@ def _command() -> str:
     return shlex.join(["legroom", *sys.argv[1:]])
 
 
-def _train(training: Training, target: str, json: bool, next_knob: NextKnob, retries: int) -> int:
+def _train(training: Training, machine: Machine, target: str, json: bool, next_knob: NextKnob, retries: int) -> int:
     run, predicted, folder = training.run, training.predicted, training.folder
-    machine = probe()
     display = display_for(
         sys.stderr,
         run.name,

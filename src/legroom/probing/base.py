@@ -27,7 +27,7 @@ CHILD = Path(__file__).parents[1] / "backends" / "base_child.py"
 # Measured 2026-11-15, Linux x86-64, Python 3.11, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, numpy 2.4.6, by
 # `python src/legroom/backends/base_child.py forkserver` (and `fork`, `light`); it repeats within 1 MB.
 SHIPPED_CPU = {
-    "trainer": 332_000_000, "worker": 157_000_000, "light_worker": 21_000_000,
+    "trainer": 332_000_000, "worker": 157_000_000, "light_worker": 23_000_000, "light_forked": 4_900_000,
     "fork_worker": 3_000_000, "fork_shared": 60_000_000, "helpers": 12_600_000,
 }  # fmt: skip
 # torch 2.14.1 with CUDA 13: a worker has 284 MB of its own; the trainer has the same 175 MB on top of a worker's as
@@ -36,11 +36,11 @@ SHIPPED_CUDA = SHIPPED_CPU | {"trainer": 580_000_000, "worker": 284_000_000}
 
 # Measured on this machine: what a repetition, page-cache state and the neighbours' share of libc and libpython change.
 MEASURED_ERRORS = {
-    "trainer": 15_000_000, "worker": 4_000_000, "light_worker": 4_000_000,
+    "trainer": 15_000_000, "worker": 4_000_000, "light_worker": 4_000_000, "light_forked": 1_500_000,
     "fork_worker": 3_000_000, "fork_shared": 10_000_000, "helpers": 4_000_000,
 }  # fmt: skip
 DEFAULT_ERRORS = {
-    "trainer": 40_000_000, "worker": 15_000_000, "light_worker": 6_000_000,
+    "trainer": 40_000_000, "worker": 15_000_000, "light_worker": 6_000_000, "light_forked": 2_000_000,
     "fork_worker": 4_000_000, "fork_shared": 20_000_000, "helpers": 5_000_000,
 }  # fmt: skip
 
@@ -50,7 +50,7 @@ STAGES = {
     "trainer": {"trainer"},
     "forkserver": {"trainer", "worker", "helpers"},
     "fork": {"fork_worker", "fork_shared"},
-    "light": {"light_worker"},
+    "light": {"light_worker", "light_forked"},
 }
 
 

@@ -58,6 +58,14 @@ def failure_of(story: Story, limit: int | None) -> Failure | None:
     return None
 
 
+def lacks_expandable_segments(story: Story) -> bool:
+    """Return whether the child ended because the CUDA driver lacks what torch's growing segments call.
+
+    torch asks before it uses them, but not on every platform, and then fails at the first tensor on the card.
+    """
+    return story.end.get("event") == "failed" and "driver_api.cpp" in str(story.end.get("message"))
+
+
 def _first_line(text: str) -> str:
     line = text.strip().splitlines()[0] if text.strip() else ""
     return line if len(line) <= 200 else f"{line[:199]}…"

@@ -41,7 +41,9 @@ ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 
 # -P and the path as an argument: a json.py in the working directory must not be the child's json.
 _BOOTSTRAP = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from legroom.backends.sb3_train import main; main()"
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1));"
+    "from legroom.training.orphan import end_with; end_with(int(sys.argv.pop(1)));"
+    "from legroom.backends.sb3_train import main; main()"
 )
 
 
@@ -92,7 +94,7 @@ def supervise(
         task_file = Path(folder, "task.json")
         replace(task, events_fd=writing).write(task_file)
         child = subprocess.Popen(
-            [sys.executable, "-P", "-c", _BOOTSTRAP, json.dumps(import_path), str(task_file)],
+            [sys.executable, "-P", "-c", _BOOTSTRAP, json.dumps(import_path), str(os.getpid()), str(task_file)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -22,7 +22,7 @@ from legroom.errors import (
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome, Retreat
 from legroom.model.run import Run
 from legroom.probing.import_path import import_path
-from legroom.training.failing import Failure, failure_of
+from legroom.training.failing import Failure, failure_of, lacks_expandable_segments
 from legroom.training.folder import OUTCOME, Predicted, RunFolder
 from legroom.training.lookout import Lookout
 from legroom.training.supervise import Display, Story, supervise
@@ -102,6 +102,10 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
                 if not training.resume and not tale.retreats:
                     folder.forget()
                 raise BadInput(story.end["message"])
+            if lacks_expandable_segments(story) and tale.run.memory.expandable_segments is not False:
+                tale.without_expandable_segments()
+                display.say("this CUDA driver cannot grow segments (expandable_segments): on without that")
+                continue
             failure = failure_of(story, training.host_limit)
             if failure is None or not tale.goes_on(failure, next_knob, retries):
                 break
@@ -179,6 +183,12 @@ class Tale:
             with suppress(BadInput):  # a full disk: the next checkpoint may find room, and so may the next retreat
                 folder.keep(self.run, self.predicted)
         self.retreats.append(Retreat(event["step"], event["why"], f"redone with {event['what']}", event["update"]))
+
+    def without_expandable_segments(self) -> None:
+        """Leave the allocator as torch has it: the driver does not know the calls that its growing segments need."""
+        memory = self.run.memory.model_copy(update={"expandable_segments": False})
+        self.run, self._reason = self.run.replace(memory=memory), "without expandable segments"
+        self._goings_on += 1
 
     def goes_on(self, failure: Failure, next_knob: NextKnob | None, retries: int) -> bool:
         """Decide how to go on after a failure; False where there is no way, or it was tried often enough."""
