@@ -24,8 +24,10 @@ ALLOWED = {
     "checking": {"reading", "predicting", "probing"},
     "explaining": set(),
     "watching": {"probing", "explaining"},
+    "profiling": {"probing", "backends", "reading", "sharing", "workloads.registry"},
+    "testing": {"profiling"},
     "rendering": set(),
-    "workloads": {"api", "probing.cache"},
+    "workloads": {"api", "probing.cache", "sharing.shared"},
     "api": {"predicting"},
     "cli": {
         "reading",
@@ -38,6 +40,7 @@ ALLOWED = {
         "workloads",
         "training",
         "watching",
+        "profiling",
     },
 }
 HEAVY = {
@@ -50,6 +53,7 @@ HEAVY = {
     "mujoco",
     "ray",
     "pyboy",
+    "pygame",
     "rasterio",
     "scipy",
     "matplotlib",

@@ -8,6 +8,8 @@
     legroom.lean(PPO, "CnnPolicy", env, n_steps=2048)       the algorithm with lossless storage in little memory
     legroom.LeanRolloutBuffer, LeanReplayBuffer, …          the same by SB3's own hooks, rollout_buffer_class=…
     legroom.LeanVecEnv(env_fns)                             an SB3 VecEnv whose worker processes need no torch
+    legroom.share(key, build)                               read-only arrays once for all processes of a run
+    legroom.profile(env)                                    whether an environment leaks, and where; what it costs
     with legroom.guard(model): model.learn(...)             an update that runs out of memory is redone in pieces
     @legroom.survive(micro_batch=256)                       the same for the loss of a loop of one's own
 
@@ -27,7 +29,8 @@ _STORING = (
     "lean",
 )
 __all__ = [
-    "LeanVecEnv", "MemoryCallback", "guard", "predict", "predict_model", "probe", "read", "survive", *_STORING,
+    "LeanVecEnv", "MemoryCallback", "guard", "predict", "predict_model", "probe", "profile", "read", "share", "survive",
+    *_STORING,
 ]  # fmt: skip
 
 __getattr__ = lazy_exports(
@@ -35,12 +38,14 @@ __getattr__ = lazy_exports(
     {
         "predict": "legroom.api",
         "predict_model": "legroom.api",
+        "profile": "legroom.profiling.profile",
         "read": "legroom.reading",
         "probe": "legroom.probing",
         "MemoryCallback": "sb3.MemoryCallback",
         "guard": "sb3.guard",
         "survive": "torch.survive",
         "LeanVecEnv": "sharing.LeanVecEnv",
+        "share": "legroom.sharing.shared",
         **{name: f"storing.{name}" for name in _STORING},
     },
 )

@@ -21,7 +21,7 @@ def cache(tmp_path, monkeypatch):
 
 FIGURES = {
     "trainer": 300_000_000, "worker": 150_000_000, "light_worker": 20_000_000, "fork_worker": 3_000_000,
-    "fork_shared": 60_000_000, "helpers": 12_000_000,
+    "fork_shared": 60_000_000, "helpers": 12_000_000, "light_forked": 5_000_000,
 }  # fmt: skip
 
 
@@ -90,6 +90,7 @@ def test_the_real_child_gives_figures_of_the_right_size():
     report = base_measure._read_child(base_measure._start_child(base.CHILD, "light"))
     assert report is not None
     assert 5_000_000 < report["light_worker"] < 80_000_000  # numpy and gymnasium, no torch
+    assert 1_000_000 < report["light_forked"] < report["light_worker"] / 2
 
 
 def test_a_tree_counts_what_its_children_write():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from legroom.units import GIB
 from legroom.probing.gpu_meter import GpuMeter
+from legroom.units import GIB
 
 
 class Driver:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import random
 import sys
 import time
 from typing import Any
@@ -142,6 +144,20 @@ class Telling(Walk):
 
     def variables(self) -> tuple[Any, Any]:
         return os.environ.get("OMP_NUM_THREADS"), os.environ.get("OPENBLAS_NUM_THREADS")
+
+
+class Global(Walk):
+    """Tells what the generators that a whole process shares would draw."""
+
+    def draw(self) -> tuple[float, float]:
+        return random.random(), float(np.random.random())
+
+    def crash(self) -> None:
+        ctypes.string_at(0)
+
+    def leave(self, code: int) -> None:
+        sys.stderr.write("about to leave\n")
+        raise SystemExit(code)
 
 
 class Steered(gym.Env):

@@ -2,19 +2,27 @@
 
     python base_child.py trainer|forkserver|fork|light
 
-It imports no legroom, because what is measured is what a user's script costs. Its imports stand at the top as in most
-training scripts: forkserver and spawn workers import the main module again, so they pay for whatever stands there.
+It imports nothing of legroom but its light workers, because what is measured is what a user's script costs. Its
+imports stand at the top as in most training scripts: forkserver and spawn workers import the main module again, so they
+pay for whatever stands there.
 """
 
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 
-if len(sys.argv) < 2 or sys.argv[1] != "light":
+if len(sys.argv) > 1 and sys.argv[1] == "light":
+    import cloudpickle
+
+    from legroom.sharing import crew as crew_room
+    from legroom.sharing import messages, slots
+    from legroom.sharing import template as template_room
+else:
     import stable_baselines3
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
@@ -117,11 +125,39 @@ def measure_fork():
 
 
 def measure_light():
-    """Return what a process without torch writes for itself."""
-    env = TinyEnv()
-    env.reset()
-    env.step(0)
-    return {"light_worker": rollup()["anon"]}
+    """Return what a worker without torch holds alone: a fresh interpreter, and one forked from a template."""
+    make = partial(gymnasium.make, "CartPole-v1")
+    template = partial(template_room.Template, [make] * 2, [], ["gymnasium.envs.classic_control"])
+    return {"light_worker": measure_crew(1, make, None), "light_forked": measure_crew(2, make, template)}
+
+
+def measure_crew(count, make, template):
+    """Return the unique bytes of one of `count` workers that have played a little."""
+    crew = crew_room.Crew(count, 1, template)
+
+    def ask(*request):
+        return crew.ask(dict.fromkeys(crew.workers, messages.pack_request(*request)))[0].value
+
+    try:
+        for worker in crew.workers:
+            envs = [worker.envs[0]]
+            functions = None if worker.is_forked else cloudpickle.dumps([make])
+            crew.ask({worker: messages.pack_request("build", envs, True, [], functions)})
+        observation, action = ask("spaces")
+        layout = slots.layout_of(observation, action, count)
+        os.ftruncate(crew.shared, layout.nbytes)
+        ask("attach", layout)
+        ask("actions", "<i8", ())
+        crew.ask({
+            worker: messages.pack_request("reset", 0, {worker.envs[0]: 0}, {worker.envs[0]: None})
+            for worker in crew.workers
+        })  # fmt: skip
+        for step in range(100):
+            crew.send(dict.fromkeys(crew.workers, messages.STEP_INTO[step % 2]))
+            crew.receive(crew.workers)
+        return rollup(crew.workers[-1].pid)["unique"]
+    finally:
+        crew.close()
 
 
 STAGES = {"trainer": measure_trainer, "forkserver": measure_forkserver, "fork": measure_fork, "light": measure_light}

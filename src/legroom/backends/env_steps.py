@@ -71,7 +71,7 @@ class Streams:
             key: _Part(leaf, len(envs), frame_stack, normalize if key in keys else None, originals)
             for key, leaf in leaves.items()
         }
-        self._masks = [_mask_function(env) for env in envs]
+        self._masks = [mask_function(env) for env in envs]
         random.seed(SEED)
         np.random.seed(SEED)
         for number, env in enumerate(envs):
@@ -94,7 +94,7 @@ class Streams:
         """Take one random step in every environment."""
         shown, terminals = [], {}
         for number, env in enumerate(self.envs):
-            observation, _, terminated, truncated, _ = env.step(_action(env.action_space, self._masks[number]))
+            observation, _, terminated, truncated, _ = env.step(random_action(env.action_space, self._masks[number]))
             self._ages[number] += 1
             if terminated or truncated:
                 self.lengths.append(self._ages[number])
@@ -209,7 +209,7 @@ def _time_limit(env: Any) -> int | None:
     return int(limit) if isinstance(limit, int | float) and limit >= 1 else None
 
 
-def _mask_function(env: Any) -> Any:
+def mask_function(env: Any) -> Any:
     """Return the environment's `action_masks`, where it or something it wraps has one."""
     while env is not None:
         if callable(getattr(type(env), "action_masks", None)) or "action_masks" in getattr(env, "__dict__", {}):
@@ -218,7 +218,7 @@ def _mask_function(env: Any) -> Any:
     return None
 
 
-def _action(space: gym.Space[Any], masks: Any) -> Any:
+def random_action(space: gym.Space[Any], masks: Any) -> Any:
     """Return a random action, an allowed one where masks say which are."""
     if masks is None:
         return space.sample()

@@ -29,7 +29,7 @@ from legroom.errors import BadInput
 from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
 from legroom.model.stored import stores_leanly
-from legroom.sharing.shared import begin_sharing
+from legroom.sharing.shared import begin_sharing, keep_shared
 from legroom.sharing.vec_env import LeanVecEnv
 from legroom.storing.lean import lean
 
@@ -54,11 +54,12 @@ def make_vec_env(run: Run, *, n_envs: int | None = None, workers: str | None = N
     env_fns: list[Callable[[], Any]] = [partial(make_env, spec.id, kwargs, spec.wrappers)] * (n_envs or spec.n_envs)
     match workers or spec.workers:
         case "light":
-            env: VecEnv = LeanVecEnv(env_fns, envs_per_worker=spec.envs_per_worker, preload=_modules_of(spec.id))
+            env: VecEnv = LeanVecEnv(env_fns, envs_per_worker=spec.envs_per_worker, preload=_made_by(spec.id))
         case "subproc":
             env = SubprocVecEnv(env_fns, start_method=spec.start_method)
         case _:
             env = DummyVecEnv(env_fns)
+    keep_shared()  # for environments that are made later, such as those that evaluate
     try:
         return _wrapped(run, env, training)
     except BaseException:
@@ -66,11 +67,11 @@ def make_vec_env(run: Run, *, n_envs: int | None = None, workers: str | None = N
         raise
 
 
-def _modules_of(env_id: str) -> list[str]:
-    """Return the modules that making this environment imports, as far as its name tells."""
+def _made_by(env_id: str) -> list[str]:
+    """Return what makes this environment, as `module:name`, as far as its id tells."""
     registered = gymnasium.registry.get(env_id)
     entry = env_id if registered is None else registered.entry_point
-    return [entry.partition(":")[0]] if isinstance(entry, str) and ":" in entry else []
+    return [entry] if isinstance(entry, str) and ":" in entry else []
 
 
 def _wrapped(run: Run, env: VecEnv, training: bool) -> VecEnv:

@@ -83,7 +83,12 @@ def _host(case: _Case) -> Iterator[Advice]:
 def _not_buffers(case: _Case) -> Iterator[Advice]:
     """Advise where the array is an environment's own, or data that it reads."""
     if case.cause == "data":
-        yield case.turn("memory.shared_data", "true", "free", "one copy of read-only data for all workers")
+        yield case.turn(
+            "memory.shared_data",
+            "true",
+            "free",
+            "one copy of read-only data for all workers: legroom.share in the environment",
+        )
     yield from _workers(case)
     yield case.turn("env.n_envs", str(_FEW_ENVS), "changes-learning", "fewer environments at once")
 

@@ -68,7 +68,8 @@ class BaseFigures:
     Args:
         trainer: PSS of a process that has imported the libraries and made its first (tiny) update.
         worker: what one more SB3 worker process adds to the tree's PSS, its environment apart.
-        light_worker: the same for a torch-free worker.
+        light_worker: the same for a torch-free worker, or for the template that several are forked from.
+        light_forked: the same for a torch-free worker that was forked from a template; 0: unknown, as a fresh one.
         errors: ± bytes for each of those names.
         fork_worker: the same for a forked worker, which shares the trainer's pages until it writes to them.
         fork_shared: what forked workers keep alive together: pages the trainer has replaced since it forked them.
@@ -84,6 +85,7 @@ class BaseFigures:
     fork_worker: int = 0
     fork_shared: int = 0
     helpers: int = 0
+    light_forked: int = 0
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ class MemorySpec(Data):
     """lean storage spills to disk above this"""
     spill_dir: str | None = None
     shared_data: bool | None = None
+    """False: `legroom.share` shares nothing, every process builds its own"""
     xla_preallocate: bool | None = None
 
 

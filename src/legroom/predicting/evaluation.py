@@ -21,7 +21,7 @@ def evaluation_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     envs, workers = run.eval.n_envs, run.eval.workers
     place = Place.HOST if workers == "dummy" else Place.WORKER
     yield from worker_items("eval", workers, envs, run.env.start_method, evidence.base)
-    if workers != "dummy" and run.env.workers == "dummy":  # otherwise the training workers' serve both
+    if workers == "subproc" and run.env.workers != "subproc":  # otherwise the training workers' serve both
         yield from helper_items("eval", run.env.start_method, evidence.base)
     yield from instance_items("eval", run, evidence, envs, place)
     bounds = bounds_nbytes(observation)

@@ -24,7 +24,7 @@ def runtime_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     why = f"interpreter, imported libraries and torch's own state after a first update ({versions})"
     yield Item("runtime.base", base.trainer, Place.HOST, why, known=base.known, error=base.errors["trainer"])
     yield from worker_items("runtime", run.env.workers, n_workers(run), run.env.start_method, base)
-    if run.env.workers != "dummy":
+    if run.env.workers == "subproc":
         yield from helper_items("runtime", run.env.start_method, base)
 
 
@@ -32,7 +32,11 @@ def worker_items(prefix: str, workers: str, count: int, method: str | None, base
     """Yield what `count` environment processes add by existing."""
     if workers == "dummy" or not count:
         return
-    if workers == "light":
+    if workers == "light" and count > 1 and base.light_forked:
+        why, error = "numpy and gymnasium, imported once for all workers", base.errors.get("light_worker", 0)
+        yield Item(f"{prefix}.worker template", base.light_worker, Place.WORKER, why, known=base.known, error=error)
+        figure, why = "light_forked", "forked from a process with numpy and gymnasium: what it writes to of its pages"
+    elif workers == "light":
         figure, why = "light_worker", "a process with numpy and gymnasium, without torch"
     elif method == "fork":
         figure, why = "fork_worker", "forked: shares the trainer's pages until it writes to them"

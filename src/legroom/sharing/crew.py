@@ -11,7 +11,7 @@ import sys
 import time
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from legroom.errors import BadInput
@@ -19,6 +19,7 @@ from legroom.sharing.failures import name_envs, raise_failure
 from legroom.sharing.messages import Answer
 from legroom.sharing.process import WorkerProcess
 from legroom.sharing.slots import anonymous_file
+from legroom.sharing.template import CAN_FORK, Template, TemplateRefused
 
 CLOSE_WITHIN_S = 2.0  # for the environments to close themselves; then their processes are killed
 NOT_THE_USER = (str(Path(__file__).parent), str(Path(weakref.__file__)), "stable_baselines3", "sb3_contrib")
@@ -29,19 +30,32 @@ class Crew:
 
     Attributes:
         shared: descriptor of the memory they share; its size is set once the spaces are known.
+        why_fresh: why they are interpreters of their own, empty where they are forked from a template.
     """
 
-    def __init__(self, n_envs: int, envs_per_worker: int) -> None:
+    def __init__(self, n_envs: int, envs_per_worker: int, start_template: Callable[[], Template] | None = None) -> None:
+        """Start them, from a template if there is one to be had."""
         self._owner_pid = os.getpid()
         self._noted: set[str] = set()
         self._answered: dict[WorkerProcess, Answer | None] = {}  # steps whose answers came in between
         self.closed = False
         self.shared = anonymous_file("legroom-observations")
         self.workers: list[WorkerProcess] = []
+        self.template: Template | None = None
+        self.why_fresh = ""
         try:
+            if start_template is None or n_envs <= envs_per_worker:  # for one worker it would be one process more
+                self.why_fresh = "no template is wanted"
+            elif not CAN_FORK:
+                self.why_fresh = "this system tells too little about grandchildren"
+            else:
+                try:
+                    self.template = start_template()
+                except (TemplateRefused, OSError) as refused:
+                    self.why_fresh = str(refused)
             for first in range(0, n_envs, envs_per_worker):
                 envs = range(first, min(first + envs_per_worker, n_envs))
-                self.workers.append(WorkerProcess(envs, self.shared))
+                self.workers.append(WorkerProcess(envs, self.shared, self.template))
         except BaseException:
             self.close()
             raise
@@ -131,6 +145,8 @@ class Crew:
             worker.wait(1.0)
         for worker in self.workers:
             worker.forget()
+        if self.template:
+            self.template.close()
         os.close(self.shared)
         if slow:
             envs = ", ".join(name_envs(worker.envs) for worker in slow)

@@ -1,42 +1,34 @@
 """The trainer's end of one worker process: starts it, talks to it, notices when it died, ends it.
 
-The worker is a fresh interpreter that gets the trainer's `sys.path`, so that what can be imported here can be imported
-there. It has a process group of its own: Ctrl-C in the terminal reaches the trainer alone, and whatever an environment
-started can be ended together with the worker. It stays in the trainer's session, though. Linux shares processors out by
-session (autogroup), and handing over from trainer to worker within one was twice to seven times as quick on a busy
-machine (2 cores, load 12, kernel 6.18; `python -m bench.workers`).
+A worker is forked from the template where there is one and a fresh interpreter otherwise. Either way it has a process
+group of its own.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import select
 import signal
 import subprocess
-import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from legroom.probing.cgroup import oom_kills
 from legroom.sharing.failures import WorkerDied
+from legroom.sharing.interpreter import start_interpreter
 from legroom.sharing.messages import ANSWER, LENGTH, QUIET, READ_NBYTES, Answer, pack_request, write_all
 from legroom.sharing.slots import anonymous_file
+from legroom.sharing.template import ForkedProcess, Template
 
 LOOK_AROUND_MS = 250  # how often a trainer that waits looks whether a worker died
 WORDS_SHOWN = 2000
-# -P and the path as an argument: a json.py in the working directory must not be the worker's json.
-_BOOTSTRAP = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from legroom.sharing.worker import main; main()"
-# One thread per worker: with a worker per core, more only get in each other's way, and each has buffers of its own.
-_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class WorkerProcess:
     """A running worker. After a message is sent, its reply must be received before the next one."""
 
-    def __init__(self, envs: Sequence[int], shared: int) -> None:
+    def __init__(self, envs: Sequence[int], shared: int, template: Template | None = None) -> None:
         self.envs = envs
         self.awaited = False
         self._unsure = False  # where in the conversation we are
@@ -50,19 +42,13 @@ class WorkerProcess:
             "commands": child_commands, "replies": child_replies, "life": child_life,
             "words": self._words, "shared": shared,
         }  # fmt: skip
-        task = {
-            "fds": fds,
-            "trainer": os.getpid(),
-            "main_thread": threading.current_thread() is threading.main_thread(),
-        }
-        path = json.dumps([str(entry) or "." for entry in sys.path])
+        self._process: subprocess.Popen[bytes] | ForkedProcess
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _BOOTSTRAP, path, json.dumps(task)],
-                stdin=subprocess.DEVNULL, pass_fds=tuple(fds.values()), env=_environment(), process_group=0,
-            )  # fmt: skip
+            forked = template.fork(list(fds.values())) if template else None
+            self.is_forked = forked is not None  # and has the env functions already
+            self._process = forked or start_interpreter("legroom.sharing.worker", fds)
         except BaseException:
-            self.forget()
+            self._close_fds()
             raise
         finally:
             for fd in (child_commands, child_replies, child_life):
@@ -171,20 +157,17 @@ class WorkerProcess:
     def kill(self) -> None:
         """End the worker and whatever its environments started."""
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)  # process_group=0 made its id the group's
+            os.killpg(self.pid, signal.SIGKILL)  # its id is its group's
         with suppress(ProcessLookupError):
             self._process.kill()
 
     def forget(self) -> None:
         """Close what is left of the descriptors."""
+        self._close_fds()
+        if isinstance(self._process, ForkedProcess):
+            self._process.forget()
+
+    def _close_fds(self) -> None:
         self.let_go()
         for fd in (self._replies, self._life, self._words):
             os.close(fd)
-
-
-def _environment() -> dict[str, str]:
-    environment = dict(os.environ)
-    if "OMP_NUM_THREADS" not in environment:  # the others follow it where they are not set
-        for name in ("OMP_NUM_THREADS", *_THREADS):
-            environment.setdefault(name, "1")
-    return environment

@@ -1,4 +1,4 @@
-"""An SB3 VecEnv whose worker processes need no torch: 23 MB each instead of 164, and observations without a copy.
+"""An SB3 VecEnv whose worker processes need no torch: 5 MB each instead of 164, and observations without a copy.
 
     env = legroom.LeanVecEnv([lambda: gym.make("CartPole-v1") for _ in range(8)], envs_per_worker=2)
 
@@ -7,8 +7,10 @@ the reason for its speed: observations are returned as views of shared memory. E
 and is overwritten by the one after that, which is all that SB3's algorithms, wrappers and buffers need. Code that keeps
 observations for longer copies them, or asks for `copy_observations=True`.
 
-Figures of `python -m bench.workers`, 2026-11, CPU build of torch. Mirrors `DummyVecEnv` and `SubprocVecEnv` of
-stable-baselines3 2.9.
+Workers are forked from one small process (`worker_template`); where that is not possible they have 23 MB each.
+
+Figures of `python -m bench.workers` and `python -m bench.parallel_workers`, 2026-11, CPU build of torch. Mirrors
+`DummyVecEnv` and `SubprocVecEnv` of stable-baselines3 2.9.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -30,7 +33,9 @@ from legroom.errors import BadInput
 from legroom.sharing.crew import Crew
 from legroom.sharing.messages import STEP_INTO, Answer, pack_request
 from legroom.sharing.process import WorkerProcess
+from legroom.sharing.shared import begin_sharing, keep_shared
 from legroom.sharing.slots import TERMINAL, Slots, copied, layout_of
+from legroom.sharing.template import Template
 
 OWN_ENVS = "gymnasium."  # entry points that every worker knows by itself
 
@@ -45,6 +50,10 @@ class LeanVecEnv(VecEnv):
         monitor: count episodes, for `rollout/ep_rew_mean` and the like. SB3's Monitor is not needed then, and should
             be left out of the env functions: it imports torch.
         copy_observations: return copies instead of views.
+        forked: fork workers from one small process that has imported what they need; False: each is an interpreter of
+            its own, as it is anyway where what they import starts threads or opens files.
+        preload: modules, or `module:name`, that environments will import when they are made, to be imported before
+            workers are forked; those that the env functions themselves refer to need no mention.
 
     Raises:
         BadInput: the arguments or spaces cannot be used.
@@ -59,16 +68,22 @@ class LeanVecEnv(VecEnv):
         *,
         monitor: bool = True,
         copy_observations: bool = False,
+        forked: bool = True,
+        preload: Sequence[str] = (),
     ) -> None:
         env_fns = list(env_fns)
         if not env_fns or envs_per_worker < 1:
             raise BadInput(f"{len(env_fns)} environments, {envs_per_worker} per worker: both must be at least 1")
         self.waiting = False
         self._copies = copy_observations
-        self._crew = Crew(len(env_fns), envs_per_worker)
+        begin_sharing()  # before the workers are started, so that they are one run
+        registered = _registered_here()
+        start_template = partial(Template, env_fns, registered, preload) if forked else None
+        self._crew = Crew(len(env_fns), envs_per_worker, start_template)
         self._close = weakref.finalize(self, self._crew.close)
         try:
-            observation_space, action_space = self._build(env_fns, monitor)
+            observation_space, action_space = self._build(env_fns, monitor, registered)
+            keep_shared()  # the next vector environment of this run finds it, though these workers have ended
             layout = layout_of(observation_space, action_space, len(env_fns))
             os.ftruncate(self._crew.shared, layout.nbytes)
             self._slots = Slots(layout, self._crew.shared)
@@ -80,13 +95,19 @@ class LeanVecEnv(VecEnv):
             self._close()
             raise
 
-    def _build(self, env_fns: Sequence[Callable[[], gym.Env]], monitor: bool) -> tuple[gym.Space, gym.Space]:
+    def _build(
+        self, env_fns: Sequence[Callable[[], gym.Env]], monitor: bool, registered: list[bytes]
+    ) -> tuple[gym.Space, gym.Space]:
         """Have the environments made, all workers at once, and return their common spaces."""
-        registered = _registered_here()
         for worker in self._crew.workers:
-            # in one pickle, so that data that several functions refer to is there once
-            pickled = cloudpickle.dumps([env_fns[index] for index in worker.envs], protocol=pickle.HIGHEST_PROTOCOL)
-            self._crew.send({worker: pack_request("build", worker.envs[0], monitor, registered, pickled)})
+            envs = list(worker.envs)
+            if worker.is_forked:
+                request = pack_request("build", envs, monitor, [], None)
+            else:
+                # in one pickle, so that data that several functions refer to is there once
+                pickled = cloudpickle.dumps([env_fns[index] for index in envs], protocol=pickle.HIGHEST_PROTOCOL)
+                request = pack_request("build", envs, monitor, registered, pickled)
+            self._crew.send({worker: request})
         answers = self._crew.receive(self._crew.workers)
         described = [each for answer in answers if answer for each in answer.value]
         for index, spaces in enumerate(described):

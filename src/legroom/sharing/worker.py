@@ -1,7 +1,7 @@
 """The worker process: builds its environments from pickled functions and serves them until the trainer is gone.
 
-Started by `process.py` as a fresh interpreter, not through multiprocessing, which would import the user's main script
-and with it torch. Nothing here may import stable-baselines3 or torch.
+Started as a fresh interpreter or forked from one (`worker_template`), not through multiprocessing, which would import
+the user's main script and with it torch. Nothing here may import stable-baselines3 or torch.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
@@ -40,18 +41,43 @@ from legroom.sharing.torch_watch import TorchWatch
 WORDS_NBYTES = 1 << 16
 
 
+@dataclass(frozen=True)
+class Inherited:
+    """What a forked worker has from its template: all env functions, and who imported torch there."""
+
+    env_fns: Sequence[Callable[[], gym.Env]]
+    watch: TorchWatch
+
+
 def main() -> None:
     """Serve until the pipe from the trainer ends. The last argument is JSON: descriptors and the trainer's pid."""
     task = json.loads(sys.argv[-1])
     del sys.argv[1:]  # an environment that reads arguments should find none
-    for fd in task["fds"].values():
+    run_worker(task["fds"], task["trainer"], started_by_main_thread=task["main_thread"])
+
+
+def run_worker(
+    fds: dict[str, int], parent: int, *, started_by_main_thread: bool, inherited: Inherited | None = None
+) -> None:
+    """Be the worker of these descriptors, which dies with its parent process."""
+    for fd in fds.values():
         os.set_inheritable(fd, False)  # not for the environments' own processes
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which then closes its workers
-    hold_lifeline(task["fds"]["life"], task["trainer"], started_by_main_thread=task["main_thread"])
-    words = task["fds"]["words"]
+    hold_lifeline(fds["life"], parent, started_by_main_thread=started_by_main_thread)
+    words = fds["words"]
     faulthandler.enable(words)  # a crash in native code leaves its Python stack behind
     sys.stderr = io.TextIOWrapper(_Remembering(words), errors="backslashreplace", write_through=True)
-    _Worker(task["fds"]).serve()
+    if inherited:
+        np.random.seed()  # as a fresh interpreter has it; Python's own generator does so by itself
+    _Worker(fds, inherited).serve()
+
+
+def register(registered: Sequence[bytes]) -> None:
+    """Make known to gymnasium what the user's program has registered."""
+    for pickled in registered:
+        with suppress(Exception):  # something that cannot travel; gym.make will say that it is not registered
+            spec = pickle.loads(pickled)
+            gym.registry.setdefault(spec.id, spec)
 
 
 class _Remembering(io.FileIO):
@@ -72,13 +98,17 @@ class _Remembering(io.FileIO):
 class _Worker:
     """Answers requests. What a request is called here, `LeanVecEnv` calls it too."""
 
-    def __init__(self, fds: dict[str, int]) -> None:
+    def __init__(self, fds: dict[str, int], inherited: Inherited | None) -> None:
         self._fds = fds
+        self._env_fns = inherited.env_fns if inherited else ()
         self._envs: list[HostedEnv] = []
         self._by_index: dict[int, HostedEnv] = {}
         self._at: HostedEnv | None = None  # whose turn it is, for failures
-        self._watch = TorchWatch()
-        sys.meta_path.insert(0, self._watch)
+        if inherited:
+            self._watch = inherited.watch
+        else:
+            self._watch = TorchWatch()
+            sys.meta_path.insert(0, self._watch)
         self._requests: dict[str, Callable[..., Any]] = {
             "build": self._build, "spaces": self._spaces, "attach": self._attach,
             "actions": self._set_actions, "reset": self._reset, "get_attr": self._get_attr, "has_attr": self._has_attr,
@@ -130,13 +160,12 @@ class _Worker:
         note = self._watch.take_note()
         return (note,) if note else ()
 
-    def _build(self, first: int, monitor: bool, registered: list[bytes], env_fns: bytes) -> list[str]:
-        """Make the environments and return what their spaces look like."""
-        for pickled in registered:
-            with suppress(Exception):  # something that cannot travel; gym.make will say that it is not registered
-                spec = pickle.loads(pickled)
-                gym.registry.setdefault(spec.id, spec)
-        for index, env_fn in enumerate(pickle.loads(env_fns), first):
+    def _build(self, envs: Sequence[int], monitor: bool, registered: list[bytes], env_fns: bytes | None) -> list[str]:
+        """Make the environments, by the functions given or inherited, and return what their spaces look like."""
+        register(registered)
+        functions = [self._env_fns[index] for index in envs] if env_fns is None else pickle.loads(env_fns)
+        self._env_fns = ()
+        for index, env_fn in zip(envs, functions, strict=True):
             env = env_fn()
             if not isinstance(env, gym.Env):
                 raise TypeError(f"env function {index} returned {type(env)}, which is no gymnasium.Env")

@@ -51,7 +51,7 @@ def failure_of(story: Story, limit: int | None) -> Failure | None:
         case "failed" if end.get("cause") == "worker-died":
             place_or_none: Place | None = "host" if end.get("oom_killed") or near else None
             return Failure(f"{_first_line(end['message'])} ({room})", story.step, place_or_none)
-        case None if story.exit_code == -signal.SIGKILL:
+        case None if story.exit_code == -signal.SIGKILL and not story.interrupted:
             by_kernel = story.oom_kills > 0
             killer = "the kernel killed it for its memory" if by_kernel else "it was killed by SIGKILL"
             return Failure(f"{killer} ({room})", story.step, "host" if by_kernel or near else None)

@@ -71,6 +71,7 @@ class Story:
     progress: list[Progress] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     retreats: list[dict[str, Any]] = field(default_factory=list)  # inside updates: redone in smaller pieces
+    interrupted: bool = False  # by Ctrl-C or SIGTERM
     oom_kills: int = 0  # by the kernel, in this cgroup, meanwhile
 
 
@@ -163,6 +164,7 @@ def _follow(
                     return
             except KeyboardInterrupt:
                 interrupts += 1
+                story.interrupted = True
                 if interrupts > 1:  # it ends at once: what does not let go in a moment is made to
                     killing_at = time.monotonic() + (LET_GO_S if interrupts == 2 else 0.0)
                 with suppress(ProcessLookupError):

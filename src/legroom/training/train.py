@@ -281,13 +281,15 @@ def _status(story: Story) -> Any:
             return story.end["status"]
         case "stopped":
             return "stopped"
+        case None if story.interrupted:  # before it could listen, or a second time: it died of the signal
+            return "stopped"
     return "failed"
 
 
 def _error(story: Story) -> str | None:
     if story.end.get("event") == "failed":
         return f"at step {story.step:,}: {story.end['message']}"
-    if not story.end:
+    if not story.end and not story.interrupted:
         return f"at step {story.step:,}: the training process {_death(story.exit_code)}"
     return None
 

@@ -145,7 +145,7 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         self.discount_factors = self.economics.discount_factors(self.blocks_to_mine, self.days_per_block)
         self.reward_scale = self._reward_scale or _default_scale(deposit)
         self._values = deposit.values.reshape(-1)
-        self._scene = Scene(deposit.ground, deposit.seen_destination, self.days_per_block)
+        self._scene = Scene(deposit.ground, deposit.destination.reshape(-1), self.days_per_block)
         self._columns = Columns(surface, limits)
         self.restart()
 

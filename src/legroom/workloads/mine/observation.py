@@ -65,12 +65,12 @@ class Scene:
 
     Attributes:
         ground: float32 [14, nx, ny, nz], the block model's channels, `upl` the last.
-        seen_destination: float32 [nx * ny * nz], what the destination channel shows once a block is mined.
+        destination: uint8 [nx * ny * nz], 0 dump, 1 mill; the channel shows one more once a block is mined.
         days_per_block: the k-th block mined, k = 0 …, is out on day (k + 1) * days_per_block.
     """
 
     ground: NDArray[np.float32]
-    seen_destination: NDArray[np.float32]
+    destination: NDArray[np.uint8]
     days_per_block: float
 
     @property
@@ -109,7 +109,7 @@ class Slot:
         mined, day, destination = self._changing
         mined[cells] = 1
         day[cells] = days
-        destination[cells] = scene.seen_destination[cells]
+        destination[cells] = scene.destination[cells] + TO_DUMP
 
 
 class Copies:

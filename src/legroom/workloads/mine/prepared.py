@@ -2,8 +2,9 @@
 
 Reading 200,000 blocks, pricing them and finding the ultimate pit takes seconds and, for the pit's maximum flow, scipy:
 20 MB of code that a worker process would keep for the rest of its life. So the first environment that wants a deposit
-has it prepared in a child process, under a lock, into plain .npy files in the user's cache directory; all others, in
-all processes, map those files into memory, where the system keeps one copy for everyone.
+has it prepared in a child process, under a lock, into plain .npy files in the user's cache directory. From there the
+first process of a run shares it with all others (`legroom.share`): one copy for everyone, also where no cache directory
+can be written to.
 
 The name of a cache entry is a digest of all that went into it: the file's or generator's content, the grid, the
 prices, and the source of this package. So no entry is ever out of date, and none is changed once it is there; the
@@ -24,13 +25,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from legroom import share
 from legroom.errors import BadInput
 from legroom.probing.cache import cache_folder
 from legroom.workloads.mine.blocks import COLUMNS, BlockModel
@@ -77,11 +79,6 @@ class Prepared:
         """The blocks of the ultimate pit, [nx, ny, nz]."""
         return self.ground[UPL] > 0
 
-    @cached_property
-    def seen_destination(self) -> NDArray[np.float32]:
-        """What the destination channel shows of a mined block, [nx * ny * nz]: 1 dump, 2 mill."""
-        return self.destination.reshape(-1) + np.float32(1)
-
     def surface(self) -> Depths:
         """Return the depth at which each column's ground begins, [nx, ny]: blocks without tonnes over it are air."""
         return np.argmin(np.pad(self.tonnes == 0, ((0, 0), (0, 0), (0, 1))), axis=2).astype(np.int32)
@@ -124,8 +121,22 @@ def prepared(model: str, grid: tuple[int, int, int] | None = None, economics: Ec
     return _get(json.dumps(request), cache_folder() / "mine" / _digest(request))
 
 
-@lru_cache(maxsize=8)  # environments of one process share the arrays, also where no file could be written
+@lru_cache(maxsize=8)
 def _get(request: str, folder: Path) -> Prepared:
+    cached = _cached(request, folder)  # looked at in every process, so that a damaged entry is mended
+    arrays = share(f"mine {folder}", lambda: _as_arrays(cached or _compute(json.loads(request))))
+    fields: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
+    return Prepared(str(arrays["name"]), size_m=tuple(arrays["size_m"].tolist()), **fields)
+
+
+def _as_arrays(found: Prepared) -> dict[str, np.ndarray]:
+    # copies: with sharing switched off they are to be this process's own, and not those of the cache's file
+    arrays = {name: np.array(getattr(found, name)) for name in ARRAYS}
+    return {"name": np.array(found.name), "size_m": np.array(found.size_m), **arrays}
+
+
+def _cached(request: str, folder: Path) -> Prepared | None:
+    """Return the cache's entry, prepared if it is not there; None where there is no place to keep it."""
     if (found := _read(folder)) is not None:
         return found
     try:
@@ -134,10 +145,9 @@ def _get(request: str, folder: Path) -> Prepared:
             if _read(folder) is None:
                 shutil.rmtree(folder, ignore_errors=True)  # damaged, if it is there at all
                 _prepare_in_child(request, folder)
-        found = _read(folder)
-    except OSError:  # no place to keep it: this process computes it for itself
-        found = None
-    return found or _compute(json.loads(request))
+        return _read(folder)
+    except OSError:
+        return None
 
 
 def _digest(request: dict[str, Any]) -> str:

@@ -1,0 +1,182 @@
+"""Read-only arrays that all processes of a run have in common: `legroom.share`.
+
+    class Hills(gymnasium.Env):
+        def __init__(self, seed):
+            self.maps = legroom.share(f"hills {seed}", lambda: {"height": generate(seed), "slope": ...})
+
+The first process that asks for a key builds its arrays, the others wait for it, and all of them, the first included,
+get the same memory: files that are mapped, in a folder of the run (see `shared_folder` for where, and for how long). A
+hundred environments with a level pack of 50 MB need 50 MB. It works in the workers of LeanVecEnv, in processes that are
+spawned, forked or come from a fork server, and in threads.
+
+Call it where the data is needed, inside the environment: arrays that an env function carries along are copied with it.
+
+A build that raises leaves nothing behind; whoever waited for it builds then. A key stands for one content: what
+the content depends on, such as a seed or a file's digest, belongs into the key, since nobody compares build functions.
+Arrays stay mapped until the process ends.
+
+`LEGROOM_SHARED=off`, or `memory.shared_data: false` in a run file, lets every process build its own, to measure what
+sharing saves. Where nothing can be written, every process has its own too, with a warning.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from legroom.errors import BadInput
+from legroom.sharing.shared_file import Arrays, checked, map_arrays, read_only, write_arrays
+from legroom.sharing.shared_folder import OFF, VARIABLE, Folder, join, name_folder
+
+_known: dict[str, Arrays] = {}
+_turns: dict[str, _Turn] = {}
+_guard = threading.Lock()  # of `_turns` and `_folder`, held for moments only
+_folder: Folder | None = None
+
+
+class _Turn:
+    """Whose turn it is, of the threads of this process, to look for or build one key."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.thread = 0
+
+
+def share(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> Arrays:
+    """Return the arrays of `key`, read-only and the same memory in all processes of the run.
+
+    Args:
+        key: any text; it must tell apart whatever differs.
+        build: returns the arrays by name; called in one process, once, unless it raises. Numbers of any dtype, and
+            structures of them, in C or Fortran order; a few of any size.
+
+    Raises:
+        BadInput: the arrays cannot be shared, such as those of Python objects.
+        Exception: what `build` raises.
+    """
+    if not isinstance(key, str):
+        raise BadInput(f"share({key!r}, …): the key is a {type(key).__name__}", hint="a text is needed")
+    known = _known.get(key)
+    if known is not None:
+        return known
+    with _guard:
+        turn = _turns.setdefault(key, _Turn())
+    if turn.thread == threading.get_ident():
+        raise BadInput(f"share({key!r}, …): its build function asks for the same key")
+    with turn.lock:
+        if key not in _known:
+            turn.thread = threading.get_ident()
+            try:
+                _known[key] = _find_or_build(key, build)
+            finally:
+                turn.thread = 0
+    return _known[key]
+
+
+def begin_sharing(*, shared: bool = True) -> None:
+    """Make this process and those it starts from now on one run, before any of them shares something.
+
+    Args:
+        shared: False: each of them builds its own arrays.
+    """
+    if not shared:
+        os.environ[VARIABLE] = OFF
+    else:
+        name_folder()
+
+
+def keep_shared() -> None:
+    """Hold what processes of this run have shared so far, if anything, until this process ends."""
+    if os.environ.get(VARIABLE, OFF) != OFF and Path(os.environ[VARIABLE]).is_dir():
+        with suppress(OSError):  # it is being removed
+            _joined()
+
+
+def _find_or_build(key: str, build: Callable[[], Any]) -> Arrays:
+    if os.environ.get(VARIABLE) == OFF:
+        return _own(checked(key, build()))
+    digest = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()[:32]
+    try:
+        path = _joined().path / f"{digest}.arrays"
+        if (found := _find(path)) is not None:
+            return found
+        lock = _take(path.with_suffix(".lock"))
+    except OSError as problem:
+        _warn(key, problem)
+        return _own(checked(key, build()))
+    try:
+        if (found := _find(path)) is not None:  # somebody has built them meanwhile
+            return found
+        built = checked(key, build())
+        try:
+            return _publish(path, built)
+        except OSError as problem:
+            _warn(key, problem)
+            return _own(built)
+    finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)  # not by closing it: a process forked meanwhile has it open too
+        os.close(lock)
+
+
+def _joined() -> Folder:
+    global _folder
+    with _guard:
+        if _folder is None or not _folder.path.is_dir():  # removed at the end of the process that owned it
+            left, _folder = _folder, join()
+            if left is not None:
+                os.close(left.descriptor)
+        return _folder
+
+
+def _find(path: Path) -> Arrays | None:
+    try:
+        return map_arrays(path)
+    except (OSError, ValueError):  # not there, or damaged and then built again
+        return None
+
+
+def _take(path: Path) -> int:
+    """Wait until this process may build; the kernel lets go for one that dies while it builds."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def _publish(path: Path, built: Arrays) -> Arrays:
+    """Write the arrays so that nobody ever sees half of them."""
+    new = path.with_suffix(f".{os.getpid()}.new")
+    try:
+        write_arrays(new, built)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    return map_arrays(path)
+
+
+def _own(built: Arrays) -> Arrays:
+    return MappingProxyType({name: read_only(array) for name, array in built.items()})
+
+
+def _warn(key: str, problem: OSError) -> None:
+    warnings.warn(f"share({key!r}): nothing can be shared, this process has its own: {problem}", stacklevel=4)
+
+
+def _after_fork() -> None:
+    """Let go of locks that threads held which do not exist in a forked process."""
+    global _guard
+    _guard = threading.Lock()
+    _turns.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

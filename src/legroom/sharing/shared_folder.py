@@ -1,0 +1,201 @@
+"""The folder in which the processes of one run share arrays: found, kept as long as somebody uses it, removed.
+
+Which processes are one run: the first one that shares, or starts workers, names the folder in `LEGROOM_SHARED`, which
+every process inherits that is started after that, however it is started. Processes that `multiprocessing` started
+before that, as SB3's SubprocVecEnv and gymnasium's AsyncVectorEnv do, find each other too: they name the folder after
+the process that started them.
+
+Where: in the temporary folder, which is a disk on most machines, and not in /dev/shm. Both are mapped memory of the
+same speed once written, and PSS counts both. But pages of a file are the page cache's, which the kernel drops when
+memory gets tight, and pages in /dev/shm stay: 500 MB took 511 MB off MemAvailable there and 60 to 90 MB as a file
+(kernel 6.18, 2026-11). Files are written six times as slowly, 6 ms per MB, once per run. And containers often have a
+/dev/shm of 64 MB. It serves where the temporary folder cannot be written to or is full.
+
+How it ends: everyone who uses the folder holds a shared flock on it, which the kernel releases however a process ends.
+The process that named it removes it at its end; arrays that others have mapped stay theirs. After a crash, whoever uses
+it last removes it, or the next run, which finds a folder that nobody holds. A lock and not a process id: it also means
+something to a container that sees the same /tmp and other processes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import multiprocessing
+import os
+import shutil
+import stat
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.util import Finalize
+from pathlib import Path
+
+VARIABLE = "LEGROOM_SHARED"
+OFF = "off"  # as the variable's value: every process builds its own
+PREFIX = "legroom-shared-"
+MEMORY_FOLDER = Path("/dev/shm")
+ROOM_NBYTES = 1 << 30  # a temporary folder with less is passed over where /dev/shm has more
+ATTEMPTS = 100  # to join a folder that others keep removing; one is enough but for a race
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder that this process holds.
+
+    Args:
+        descriptor: of the folder itself, with the lock; forked processes inherit it and so hold the folder too.
+        pid: who this process is: a forked one must not remove it.
+    """
+
+    path: Path
+    descriptor: int
+    pid: int
+
+
+def name_folder() -> Path:
+    """Return where this run's folder is or would be, and from now on tell it to every process that is started."""
+    if given := os.environ.get(VARIABLE):
+        return Path(given)
+    path = _place() / _name()
+    if path.exists() and not _is_ours(path.lstat()):
+        path = path.with_name(f"{path.name}-{os.urandom(8).hex()}")
+    os.environ[VARIABLE] = str(path)
+    if multiprocessing.parent_process() is None:  # one that others started names it after them, and they may live on
+        atexit.register(_end, path, os.getpid())
+    return path
+
+
+def join() -> Folder:
+    """Return this run's folder, which is created where there is none.
+
+    Raises:
+        OSError: there is no place where it could be.
+    """
+    path = name_folder()
+    descriptor, made = _hold(path)
+    if made:
+        _sweep(path)
+    folder = Folder(path, descriptor, os.getpid())
+    if multiprocessing.parent_process() is None:
+        atexit.register(_leave, folder)
+    else:  # such processes end without atexit and with finalizers of multiprocessing's own
+        Finalize(None, _leave, args=(folder,), exitpriority=0)
+    return folder
+
+
+def _name() -> str:
+    parent = multiprocessing.parent_process()
+    pid = os.getpid() if parent is None or parent.pid is None else parent.pid
+    return f"{PREFIX}{os.getuid()}-{pid}-{_start_time(pid)}"
+
+
+def _start_time(pid: int) -> str:
+    """Return when a process began, in the kernel's ticks: with it a process id is never used twice."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return "0"
+
+
+def _place() -> Path:
+    places = [Path(tempfile.gettempdir()), MEMORY_FOLDER]
+    usable = [place for place in places if os.access(place, os.W_OK | os.X_OK)] or places[:1]
+    return next((place for place in usable if _room(place) >= ROOM_NBYTES), max(usable, key=_room))
+
+
+def _room(place: Path) -> int:
+    try:
+        return shutil.disk_usage(place).free
+    except OSError:
+        return 0
+
+
+def _hold(path: Path) -> tuple[int, bool]:
+    """Create the folder unless it is there, and lock it; return its descriptor and whether it was made.
+
+    Raises:
+        OSError: it cannot be had, or is somebody else's who guessed its name.
+    """
+    made = False
+    for _ in range(ATTEMPTS):
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+            made = True
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:  # removed again in between
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)  # waits for one who is just removing it
+            if path.name.startswith(PREFIX) and not _is_ours(path.lstat()):
+                raise PermissionError(f"{path} is somebody else's")
+            if _is_there(path, descriptor):
+                return descriptor, made
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    raise FileNotFoundError(f"{path} is being removed again and again")
+
+
+def _is_ours(about: os.stat_result) -> bool:
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
+
+
+def _is_there(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
+def _end(path: Path, pid: int) -> None:
+    """Remove the folder at the end of the process that named it."""
+    if os.getpid() == pid:
+        _remove(path)
+
+
+def _leave(folder: Folder) -> None:
+    """Remove the folder if nobody else uses it; whoever has named it may have been killed."""
+    if os.getpid() == folder.pid and folder.path.name.startswith(PREFIX):
+        _remove_unused(folder.path, folder.descriptor)
+
+
+def _sweep(own: Path) -> None:
+    """Remove the folders of runs that could not do it themselves."""
+    for place in {tempfile.gettempdir(), str(MEMORY_FOLDER)}:
+        with suppress(OSError), os.scandir(place) as entries:
+            names = [entry.name for entry in entries if entry.name.startswith(PREFIX)]
+            for path in (Path(place, name) for name in names):
+                if path != own:
+                    _remove_left(path)
+
+
+def _remove_left(path: Path) -> None:
+    with suppress(OSError):
+        if not _is_ours(path.lstat()):
+            return
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            _remove_unused(path, descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _remove_unused(path: Path, descriptor: int) -> None:
+    with suppress(OSError):  # BlockingIOError: somebody uses it
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_there(path, descriptor):
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove the folder with the files that `shared` makes; with anything else in it, it stays."""
+    with suppress(OSError):
+        for file in path.iterdir():
+            if file.suffix in (".arrays", ".lock", ".new"):
+                file.unlink(missing_ok=True)
+        path.rmdir()

@@ -1,0 +1,162 @@
+"""The process that the workers of one vector environment are forked from, so that what they import is there once.
+
+A fresh interpreter with numpy and gymnasium has 23 MB of its own, a process forked from such an interpreter 5. The
+template imports what workers need, unpickles the env functions, which imports their modules, and then only forks and
+tells the trainer how its children ended. The trainer itself is never forked: it has threads, and torch.
+
+What was imported may make a fork other than a fresh start. Then the template says so and ends, and every worker is an
+interpreter of its own:
+
+- threads would be missing in the workers, with their locks held for ever;
+- an open file or connection would be one for all workers, with one position;
+- a random generator that was seeded by chance when its module was imported would be equal in all workers. (Those of
+  Python and NumPy that everybody has are seeded anew.)
+
+Workers die with the template and the template with the trainer (`lifeline`). A forked worker returns from `main` into
+the interpreter's usual end: exit codes, tracebacks and exit functions are those of any Python program.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import random
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+import legroom.sharing.shared  # noqa: F401  for environments that share: imported here, it is imported once
+from legroom.sharing.lifeline import hold_lifeline
+from legroom.sharing.torch_watch import TorchWatch
+from legroom.sharing.worker import Inherited, register, run_worker
+
+FDS = ("commands", "replies", "life", "words", "shared")  # of a worker, in the order in which they are sent
+MESSAGE_NBYTES = 4096
+GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+
+
+class _NotForkable(Exception):
+    """Workers should rather be fresh interpreters; says why."""
+
+
+def main() -> None:
+    """Fork workers until the trainer closes its socket. The last argument is JSON: descriptors and the trainer's pid.
+
+    Returns in the workers only, once they have ended.
+    """
+    task = json.loads(sys.argv[-1])
+    del sys.argv[1:]
+    fds = task["fds"]
+    for fd in fds.values():
+        os.set_inheritable(fd, False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    hold_lifeline(fds["life"], task["trainer"], started_by_main_thread=task["main_thread"])
+    trainer = socket.socket(fileno=fds["socket"])
+    template = os.getpid()
+    try:
+        inherited = _prepare(fds["functions"])
+        trainer.send(json.dumps({"ready": True}).encode())
+        worker_fds = _serve(trainer)
+    except _NotForkable as reason:
+        trainer.send(json.dumps({"ready": False, "why": str(reason)}).encode())
+        os._exit(0)
+    except OSError:  # the trainer is gone
+        os._exit(1)
+    os.close(fds["life"])
+    run_worker(worker_fds, template, started_by_main_thread=True, inherited=inherited)
+
+
+def _prepare(functions: int) -> Inherited:
+    """Import and unpickle what the workers need.
+
+    Raises:
+        _NotForkable: a process forked after that would not be what a fresh one is.
+    """
+    watch = TorchWatch()
+    sys.meta_path.insert(0, watch)
+    fds_before, generators_before = _foreign_fds(), _generators()
+    try:
+        with open(functions, "rb") as file:
+            registered, modules = pickle.load(file)
+            register(registered)
+            env_fns = pickle.load(file)
+        for wanted in modules:
+            with suppress(ImportError, AttributeError):  # the worker that makes the environment will say so
+                module, _, name = wanted.partition(":")
+                imported = import_module(module)
+                if name:
+                    getattr(imported, name)  # which imports it where exports are lazy
+    except Exception as wrong:  # a fresh worker says it better: with env, step and traceback
+        raise _NotForkable(f"unpickling the env functions raised {wrong!r}") from wrong
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
+        raise _NotForkable("threads are running once the env functions are unpickled")
+    if opened := _foreign_fds() - fds_before:
+        raise _NotForkable(f"a module of the env functions leaves {len(opened)} files or connections open")
+    if _generators() - generators_before:
+        raise _NotForkable("a module of the env functions, or one of them, holds a random generator")
+    return Inherited(env_fns, watch)
+
+
+def _foreign_fds() -> set[str]:
+    """Return the descriptors that are open, but for those by which `share` maps arrays, which nobody reads from."""
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # that of the listing itself
+            target = path.readlink()
+            if target.suffix != ".arrays" and "legroom-shared-" not in target.name:
+                found.add(path.name)
+    return found
+
+
+def _generators() -> set[int]:
+    return {id(each) for each in gc.get_objects() if isinstance(each, GENERATORS)}
+
+
+def _serve(trainer: socket.socket) -> dict[str, int]:
+    """Fork a worker for every message, and tell how workers end; returns in the workers, with their descriptors."""
+    children: dict[int, int] = {}
+    poll = select.poll()
+    poll.register(trainer, select.POLLIN)
+    gc.collect()
+    gc.freeze()  # or the first collection in a worker would write to all that is shared
+    while True:
+        for fd, _ in poll.poll():
+            if fd in children:
+                poll.unregister(fd)
+                os.close(fd)
+                pid, status = os.waitpid(children.pop(fd), 0)
+                trainer.send(json.dumps({"ended": [pid, os.waitstatus_to_exitcode(status)]}).encode())
+                continue
+            message, fds, *_ = socket.recv_fds(trainer, MESSAGE_NBYTES, len(FDS))
+            if not message:
+                os._exit(0)
+            sys.stdout.flush()  # or every worker would say it again
+            sys.stderr.flush()
+            try:
+                pid = os.fork()
+            except OSError as refused:
+                pid = -1
+                trainer.send(json.dumps({"forked": None, "why": str(refused)}).encode())
+            if pid == 0:
+                os.setpgid(0, 0)
+                trainer.close()
+                for each in children:
+                    os.close(each)
+                return dict(zip(FDS, fds, strict=True))
+            for each in fds:  # the workers to come must not hold this one's pipes
+                os.close(each)
+            if pid > 0:
+                with suppress(OSError):  # on both sides, so that whoever is first has it done; it may also be gone
+                    os.setpgid(pid, pid)
+                handle = os.pidfd_open(pid)
+                children[handle] = pid
+                poll.register(handle, select.POLLIN)
+                socket.send_fds(trainer, [json.dumps({"forked": pid}).encode()], [handle])
