@@ -1,0 +1,81 @@
+"""From the ENV that a user names to what a child process needs to build it.
+
+ENV is the name of a workload or of one of its runs (`mine`, `mine:small`), a run file, `module:attr` (a class or a
+function that makes an environment; the working directory is importable), or a gymnasium id. Everything becomes a Run,
+since that is what the rest of legroom builds environments from: `env_make.build` in the child is the same as a
+training's.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from legroom.backends.objects import LIVE, name_object
+from legroom.errors import BadInput
+from legroom.model.run import EnvSpec, Run
+from legroom.probing.import_path import import_path
+from legroom.reading import read
+from legroom.reading.files import is_file
+from legroom.workloads.registry import find_workload, run_files
+
+RUN_FILE_SUFFIXES = (".yaml", ".yml")
+
+
+def find_run(env: str) -> Run:
+    """Return a Run with the environment that `env` names.
+
+    Raises:
+        BadInput: it is a workload without that run, a run without an environment, or no name at all.
+    """
+    if not env.strip():
+        raise BadInput("no environment was named", hint="give a gymnasium id, module:attr or a workload")
+    head, _, entry = env.partition(":")
+    is_workload = find_workload(head) is not None and (not entry or entry in run_files(head))
+    is_run_file = head.lower().endswith(RUN_FILE_SUFFIXES) and is_file(head)
+    if not is_workload and not is_run_file:
+        # A Run needs an algorithm; which one does not matter to its environment.
+        return Run(algo="PPO", name=env, env=EnvSpec(id=env))
+    run = read(env)
+    if run.env.id is None:
+        raise BadInput(f"{env} names no environment", path=run.source, hint="set env.id")
+    return run
+
+
+def env_task(run: Run) -> dict[str, Any]:
+    """Return what a child needs to build the run's environment, as plain data."""
+    return {
+        "id": run.env.id,
+        "kwargs": run.env.kwargs if run.env.grid is None else {"grid": run.env.grid} | run.env.kwargs,
+        "wrappers": list(run.env.wrappers),
+        "path": import_path(run),
+    }
+
+
+def name_env(env: Any) -> str | None:
+    """Return a name under which a fresh process finds `env` again; None where only this process has it.
+
+    A text is a name already. A class or function has one if a fresh process can import it from the same file; an
+    instance, a lambda, a closure and whatever a script defines in `__main__` have none.
+    """
+    if isinstance(env, str):
+        return env
+    if not callable(env) or not hasattr(env, "__qualname__"):
+        return None
+    name = name_object(env)
+    if name.startswith(LIVE):
+        return None
+    module = name.partition(":")[0]
+    try:
+        spec = find_spec(module.partition(".")[0])
+    except (ImportError, ValueError):
+        return None
+    # pytest and notebooks load modules that nobody else could import, or whose name is another module's elsewhere
+    loaded = getattr(sys.modules.get(module), "__file__", None)
+    if spec is None or loaded is None:
+        return None
+    if "." not in module and spec.origin is not None and Path(spec.origin) != Path(loaded):
+        return None
+    return name
