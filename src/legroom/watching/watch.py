@@ -16,11 +16,11 @@ from legroom.errors import BadInput
 from legroom.model.explanation import Explanation
 from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Trace, Watched
 from legroom.probing.cgroup import oom_kills, read_cgroup
+from legroom.probing.gpu_meter import GpuMeter
 from legroom.watching import child
 from legroom.watching.allowance import Allowance
 from legroom.watching.ceiling import Ceiling
 from legroom.watching.ending import Circumstances, explain_end
-from legroom.probing.gpu_meter import GpuMeter
 from legroom.watching.judging import forecast, judge, phases
 from legroom.watching.proc import status
 from legroom.watching.relay import Relay, write_all
