@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from microbatch_cases import DQN_KW, IMAGE, MIXED, PPO_KW, VECTOR, envs, parameters, trained
 from sb3_contrib import MaskablePPO
 from stable_baselines3 import DQN, PPO
@@ -202,6 +203,44 @@ def test_nothing_of_the_failed_attempt_is_alive_when_it_is_made_again():
     finally:
         gc.enable()
     assert len(model.retreats) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "space", "action", "kwargs"),
+    [
+        (PPO, IMAGE, None, PPO_KW),
+        (PPO, VECTOR, spaces.Box(-1, 1, (2,)), PPO_KW),
+        (MaskablePPO, VECTOR, spaces.MultiDiscrete([3, 3]), PPO_KW),
+        (DQN, IMAGE, None, DQN_KW),
+    ],
+)
+def test_no_activation_of_the_failed_pass_is_alive_when_it_is_made_again(kind, space, action, kwargs, monkeypatch):
+    """A policy keeps its last distribution, and that knows how it was computed: all of the network would stay."""
+    kept, failed = [], []
+    original = torch.Tensor.backward
+
+    class Saved:
+        """What a graph keeps for its backward pass."""
+
+        def __init__(self, tensor):
+            self.tensor = tensor.detach()  # one with a history would keep itself alive
+            kept.append(weakref.ref(self))
+
+    def backward(tensor, *args, **kwargs):
+        if not failed:
+            failed.append(True)
+            raise RuntimeError(NO_MEMORY)
+        return original(tensor, *args, **kwargs)
+
+    class Leaving(surviving(kind, None)):
+        def _retreated(self, retreat):
+            assert kept and not any(each() for each in kept)
+            super()._retreated(retreat)
+
+    monkeypatch.setattr(torch.Tensor, "backward", backward)
+    with torch.autograd.graph.saved_tensors_hooks(Saved, lambda saved: saved.tensor):
+        trained(Leaving, envs(space, action), 64, **kwargs)
+    assert failed
 
 
 class Counting(torch.nn.BatchNorm1d):

@@ -12,9 +12,11 @@ is halved, and stays halved; so it is, at once, where a redo has just helped the
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -115,7 +117,10 @@ class Redoing:
         last: tuple[type[Exception], str] | None = None
         while True:
             try:
-                return attempt(size)
+                result = attempt(size)
+                if last is not None:
+                    free_cached(device)  # for the optimizer's step, which cannot be redone
+                return result
             except BadInput as refused:
                 if last is None:
                     raise
@@ -134,9 +139,7 @@ class Redoing:
             self._cured_at = update if smaller == size else None
             may_repeat, size = False, smaller
             self._let_go()
-            gc.collect()
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
+            free_cached(device)
             moment.restore(device)
             self._tell(retreat)
 
@@ -147,6 +150,15 @@ class Redoing:
         except BadInput:
             return None
         return size // 2 or None
+
+
+def free_cached(device: torch.device) -> None:
+    """Free what nobody needs any more, and have the allocators return what they hold: what comes has other sizes."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    with suppress(OSError, AttributeError):  # glibc alone has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def first_line(error: BaseException) -> str:

@@ -58,8 +58,9 @@ class Surviving(BaseAlgorithm):
             self.on_retreat(retreat)
 
     def _let_go(self: Any) -> None:
-        """Drop the gradients so far, and memory kept for decoded minibatches that are now too large."""
+        """Drop the gradients so far, what the policy remembers, and memory for minibatches that are now too large."""
         self.policy.optimizer.zero_grad(set_to_none=True)
+        forget_distribution(getattr(self.policy, "action_dist", None))
         for column in getattr(self._buffer(), "columns", {}).values():
             column.outputs.let_go()
 
@@ -69,3 +70,18 @@ class Surviving(BaseAlgorithm):
 
     def _buffer(self: Any) -> Any:
         return getattr(self, "rollout_buffer", None) or getattr(self, "replay_buffer", None)
+
+
+# What SB3's distributions keep of the last forward pass, to be replaced by the next one.
+_OF_LAST_PASS = ("distribution", "distributions", "_latent_sde", "gaussian_actions")
+
+
+def forget_distribution(distribution: Any) -> None:
+    """Have a policy's distribution let go of the last forward pass.
+
+    Its logits know how they were computed, and so they keep alive every activation of the network that no backward pass
+    has freed: most of what did not fit.
+    """
+    for name in _OF_LAST_PASS:
+        if getattr(distribution, name, None) is not None:
+            setattr(distribution, name, None)
