@@ -7,7 +7,8 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test test-native lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
   bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
-  bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs clean
+  bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs bench-leaks \
+  bench-ninja bench-ninja-learns bench-parallel clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -31,7 +32,7 @@ test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with 
 
 bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases bench-workers bench-microbatch \
   bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-hard-limits bench-explain \
-  bench-knobs bench-watch bench-faults  ## everything that takes longer; writes bench/RESULTS.md
+  bench-knobs bench-watch bench-faults bench-leaks bench-ninja bench-ninja-learns bench-parallel  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
@@ -85,6 +86,19 @@ bench-hard-limits: $(STAMP)  ## train --fit in 60, 40 and 30 % of the memory a r
 
 bench-watch: $(STAMP)  ## what watching costs, and when it says a leak will end
 	$(BIN)/python -m bench.watch
+
+bench-leaks: $(STAMP)  ## leaks found and false alarms in fresh processes, and what profiling costs
+	$(BIN)/python -m bench.leaks
+
+bench-ninja: $(STAMP)  ## steps per second of the ninja
+	$(BIN)/python -m bench.ninja_env
+
+bench-ninja-learns: $(STAMP)  ## three seeds of ninja:learn, judged on levels they never played
+	$(BIN)/python -m bench.ninja_learns
+
+bench-parallel: $(STAMP)  ## a hundred ninja environments in one machine, and what each optimisation saves
+	$(BIN)/python -m bench.parallel_workers
+	$(BIN)/python -m bench.parallel
 
 bench-faults: $(STAMP)  ## 100 kills of child, worker and supervisor; full disks, truncated checkpoints
 	$(BIN)/python -m bench.faults

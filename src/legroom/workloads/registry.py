@@ -25,7 +25,7 @@ class Workload:
 WORKLOADS: tuple[Workload, ...] = (
     Workload("mine", "full", ("full", "memory_optimized", "ultra_light", "small")),
     Workload("fire", "original", ("original", "medium", "low")),
-    Workload("ninja", "default", ("default", "parallel")),
+    Workload("ninja", "default", ("default", "parallel", "learn")),
     Workload("gameboy", "default", ("default",)),
     Workload(
         "robot", "default", ("quick", "default", "production", "gpu_8gb", "gpu_12gb", "gpu_16gb", "gpu_24gb")
