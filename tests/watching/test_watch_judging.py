@@ -81,6 +81,12 @@ def test_memory_reserved_before_is_a_fill_not_a_leak() -> None:
     assert coming is not None and coming.reaches == pytest.approx((3000 - 300) / 2, rel=0.02)
 
 
+def test_the_start_of_a_program_is_no_leak() -> None:
+    for seconds in (0.3, 0.8, 1.9):
+        rising = [Sample(t * seconds / 50, t * MIB, None, {}) for t in range(50)]
+        assert judge(rising)[0] == "ok"
+
+
 def test_what_still_loads_libraries_is_no_leak() -> None:
     growing = curve(lambda t: 20 + 40 * t, 6, every=0.05)
     loading = [replace(sample, files=sample.host // 3) for sample in growing]

@@ -15,6 +15,8 @@ from legroom.model.trace import Forecast, GrowthPhase, MemoryLimit, Sample, Verd
 from legroom.units import MIB, format_size
 from legroom.watching.trend import Reading, enough, envelopes, readings, rise
 
+JUDGED_FROM_S = 2.0  # before that, an interpreter has hardly started
+LEAKS_FROM_S = 1.5  # after the start; what is shorter may be growing, but nobody can call it a leak
 CALM_S = 1.0
 CALM_RISE, CALM_LEAST = 0.02, 2 * MIB
 LONGEST_START_SHARE = 0.25  # of the time; what goes on for longer is no start
@@ -68,11 +70,11 @@ def start_end(samples: Sequence[Sample]) -> float:
 def judge(samples: Sequence[Sample]) -> tuple[Verdict, str, float]:
     """Return the verdict, why, and the growth at the end in bytes per second."""
     samples = _without_end(samples)
-    if len(samples) < 2:
+    if len(samples) < 2 or samples[-1].t < JUDGED_FROM_S:
         return "ok", "too short to tell", 0.0
     begin, end = max(start_end(samples), 0.1 * samples[-1].t), samples[-1].t
     lows, _ = envelopes(samples, begin, end)
-    found = readings(lows)
+    found = readings(lows) if end - begin >= LEAKS_FROM_S else []
     if not found:
         return _judge_briefly(samples, begin)
     best, span = found[0], lows[-1][0] - lows[0][0]
