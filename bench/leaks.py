@@ -140,7 +140,10 @@ def _lines(runs: int) -> Iterator[list[str]]:
     for env in ("PythonLeak", "DictLeak", "CLeak", "NumpyLeak"):
         source, first = inspect.getsourcelines(getattr(import_module("bench.leak_envs"), env))
         right = first + next(number for number, line in enumerate(source) if line.rstrip().endswith("# leaks"))
-        told = [profile(f"bench.leak_envs:{env}", 5_000, seed=seed).leak for seed in range(max(runs // 10, 1))]
+        told = [
+            profile(f"bench.leak_envs:{env}", 5_000, seed=seed, observation=False).leak
+            for seed in range(max(runs // 10, 1))
+        ]
         hits = sum(bool(leak.lines) and leak.lines[0].line == right for leak in told)
         tools = ", ".join(sorted({leak.found_by for leak in told}))
         yield _row(
@@ -151,14 +154,14 @@ def _lines(runs: int) -> Iterator[list[str]]:
 def _known(runs: int) -> Iterator[list[str]]:
     for env in KNOWN:
         for frames in (1_000, 5_000):
-            found = profile(env, frames)
+            found = profile(env, frames, observation=False)
             detail = f"{found.leak.bytes_per_step:.2f} B/step; {found.steps_per_s:,.0f} steps/s; {found.steps:,} steps"
             yield _row(f"{env}, {frames:,} frames", "ok", found.leak.verdict, detail, found.leak.verdict == "ok")
 
 
 def _cost(runs: int) -> Iterator[list[str]]:
     for env, frames in COSTED:
-        shares = [profile(env, frames).own_cpu_share for _ in range(3)]
+        shares = [profile(env, frames, observation=False).own_cpu_share for _ in range(3)]
         share = statistics.median(shares)
         task = env_task(find_run(env))
         told = {kind: [_loop(task, 3_000, kind) for _ in range(3)] for kind in ("bare", *TRACED)}

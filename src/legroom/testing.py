@@ -40,7 +40,7 @@ def assert_no_leak(env: Any, frames: int = FRAMES, *, time_limit_s: float = 60.0
     __tracebackhide__ = True
     name = name_env(env)
     if name is not None:
-        found = profile(name, frames, time_limit_s=time_limit_s, seed=seed)
+        found = profile(name, frames, observation=False, time_limit_s=time_limit_s, seed=seed)
         steps, leak = found.steps, found.leak
     else:
         steps, leak = _measure_here(env, frames, time_limit_s, seed)

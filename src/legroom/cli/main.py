@@ -19,6 +19,7 @@ COMMANDS = {
     "check": "legroom.cli.check",
     "explain": "legroom.cli.explain",
     "watch": "legroom.cli.watch",
+    "profile": "legroom.cli.profile",
     "export": "legroom.cli.export",
     "import": "legroom.cli.import_",
     "machine": "legroom.cli.machine",

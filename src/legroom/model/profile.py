@@ -7,7 +7,7 @@ of the leak alone has no `observation`, no `parallel` and no `fits_envs`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 LeakVerdict = Literal["leak", "growing", "ok"]
 
@@ -62,6 +62,121 @@ class Leak:
 
 
 @dataclass(frozen=True)
+class SmallerDtype:
+    """A dtype that held every value seen without loss; `saves` is per observation, `checked` counts observations."""
+
+    dtype: str
+    saves: int
+    checked: int
+
+
+@dataclass(frozen=True)
+class KeyCost:
+    """One array of an observation, as a buffer stores it.
+
+    Args:
+        key: of a Dict space (`a/b` where it is nested), the position in a Tuple; `observation` where it is alone.
+        returned: the dtype that the environment really returns, empty where it is the space's.
+        aliases: this key alone, as `ObservationCost.aliases_env_memory`.
+        changes_after: an observation handed out had changed after so many further steps; None where none was seen to.
+        buffer: the environment's attribute whose memory it shares, such as `self.screen`; empty where none was found.
+        smaller: None where no smaller dtype would do.
+        constant: all observations seen were the same here.
+    """
+
+    key: str
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    returned: str = ""
+    aliases: bool = False
+    changes_after: int | None = None
+    buffer: str = ""
+    smaller: SmallerDtype | None = None
+    constant: bool = False
+
+
+@dataclass(frozen=True)
+class ObservationCost:
+    """What one observation costs.
+
+    Args:
+        nbytes: of one, as the environment's space has it.
+        stack: frames in it: those of a wrapper in `nbytes` already, those of the run's `frame_stack` on top.
+        stacked_nbytes: what a buffer stores per step.
+        rollout_steps: steps of all environments between two updates, where the run says so; 1,000 otherwise.
+        rollout_said: whether the run says so.
+        aliases_env_memory: an observation handed out earlier shares memory with a later one, or changes later.
+        changes_at_reset: the last observation of an episode changes as the next one begins.
+        checked: observations looked at.
+    """
+
+    nbytes: int
+    keys: tuple[KeyCost, ...]
+    stack: int
+    stacked_nbytes: int
+    rollout_steps: int
+    rollout_said: bool
+    aliases_env_memory: bool
+    changes_at_reset: bool
+    checked: int
+
+    @property
+    def rollout_nbytes(self) -> int:
+        return self.rollout_steps * self.stacked_nbytes
+
+
+@dataclass(frozen=True)
+class ParallelRow:
+    """So many environments, each in a light worker process.
+
+    Args:
+        pss: of all of them and the process they are forked from; what several share counts once.
+        uss_per_env: what one has for itself alone, the median.
+        shared: of `pss`, what more than one process maps: the interpreter, libraries, shared arrays, observations.
+        forked: from a template; a single worker is an interpreter of its own.
+    """
+
+    envs: int
+    pss: int
+    uss_per_env: int
+    shared: int
+    forked: bool
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What one more environment costs, by a line through the rows.
+
+    Args:
+        marginal: bytes of one more environment; None where too few were measured.
+        interval: between these it lies, by the spread about the line; None where there is no line.
+        budget: bytes that `fits_envs` was counted for.
+        why: why there are no rows, or fewer than asked for, in one line.
+    """
+
+    marginal: int | None = None
+    interval: tuple[int, int] | None = None
+    budget: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast the environment is, against a small program that is the same in every run.
+
+    Args:
+        steps_per_s: as it was on this machine at that time.
+        relative: steps per run of that program; comparable with another time on the same kind of machine.
+        interval: between these `relative` lies; None where steps are too slow to tell.
+    """
+
+    steps_per_s: float
+    relative: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
 class Profile:
     """What one environment costs.
 
@@ -72,8 +187,10 @@ class Profile:
         leak: the verdict on growth.
         own_cpu_share: processor time of the measuring, as a share of the environment's.
         level: bytes in use (Python objects and C allocator) at the end.
-        observation: what an observation costs; `profiling.observation` fills it.
-        parallel: one entry per number of processes; `profiling.parallel` fills it.
+        level_interval: between these it lay in the later half of the run.
+        pace: for comparing with another run; None where nobody asked for it.
+        observation: what an observation costs.
+        parallel: one entry per number of processes, `scaling` what they say about one more.
         fits_envs: how many environments fit in this machine; None where it was not measured.
     """
 
@@ -84,6 +201,40 @@ class Profile:
     own_cpu_share: float = 0.0
     level: int = 0
     curve: Curve = Curve()
-    observation: Any = None
-    parallel: tuple[Any, ...] = ()
+    observation: ObservationCost | None = None
+    parallel: tuple[ParallelRow, ...] = ()
     fits_envs: int | None = None
+    scaling: Scaling = Scaling()
+    pace: Pace | None = None
+    level_interval: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure before and now, each with what it lies between; None where it was not measured.
+
+    Steps per second of before are told as they would be now, had only the machine become faster or slower.
+
+    Args:
+        what: `level`, `bytes_per_step`, `marginal` or `steps_per_s`.
+        verdict: `same` where the intervals meet: the difference may be noise. `unknown` where one is missing.
+        why: what keeps them from being compared.
+    """
+
+    what: Literal["level", "bytes_per_step", "marginal", "steps_per_s"]
+    before: float | None
+    now: float | None
+    before_interval: tuple[float, float] | None
+    now_interval: tuple[float, float] | None
+    verdict: Literal["better", "worse", "same", "unknown"]
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A profile against an earlier one; `notes` say what makes them hard to compare."""
+
+    baseline: str
+    changes: tuple[Change, ...]
+    leak_before: str
+    notes: tuple[str, ...] = ()

@@ -23,7 +23,12 @@ TASKS = {
     "leak": "legroom.profiling.child:measure_leak",
     "lines": "legroom.profiling.tracking:find_lines",
     "c_lines": "legroom.profiling.line_deltas:find_c_lines",
+    "observation": "legroom.profiling.observation:observe",
+    "pace": "legroom.profiling.pace:measure_pace",
+    "cprofile": "legroom.profiling.functions:write_cprofile",
+    "parallel": "legroom.profiling.scaling:measure_scaling",
 }
+BUILD_THEIR_OWN = ("parallel",)  # these get None for the environment: they make theirs in further processes
 
 
 def main() -> None:
@@ -56,8 +61,9 @@ def _answer(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
     perform = getattr(import_module(module), function)
     env = task["env"]
     try:
-        envs.append(env_make.build(env["id"], env["kwargs"], env["wrappers"]))
-        answer: dict[str, Any] = perform(envs[0], env, task["folder"], **task["arguments"])
+        if task["what"] not in BUILD_THEIR_OWN:
+            envs.append(env_make.build(env["id"], env["kwargs"], env["wrappers"]))
+        answer: dict[str, Any] = perform(envs[0] if envs else None, env, task["folder"], **task["arguments"])
     except env_make.EnvError as failed:
         return {"error": _one_line(env["id"], str(failed))}
     except BadInput as refused:

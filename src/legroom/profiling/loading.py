@@ -15,6 +15,7 @@ from typing import Any
 
 from legroom.backends.objects import LIVE, name_object
 from legroom.errors import BadInput
+from legroom.model.facts import rollout_rows
 from legroom.model.run import EnvSpec, Run
 from legroom.probing.import_path import import_path
 from legroom.reading import read
@@ -46,11 +47,14 @@ def find_run(env: str) -> Run:
 
 def env_task(run: Run) -> dict[str, Any]:
     """Return what a child needs to build the run's environment, as plain data."""
+    said = run.source is not None  # a bare environment has no training to it
     return {
         "id": run.env.id,
         "kwargs": run.env.kwargs if run.env.grid is None else {"grid": run.env.grid} | run.env.kwargs,
         "wrappers": list(run.env.wrappers),
         "path": import_path(run),
+        "frame_stack": run.env.frame_stack or 1,
+        "rollout_steps": (rollout_rows(run) or 0) * run.env.n_envs if said else 0,
     }
 
 

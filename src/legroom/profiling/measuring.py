@@ -31,6 +31,7 @@ ENOUGH_STEPS, ENOUGH_LIMIT_S = 16_000, 8.0  # that many are taken before any ver
 CAPACITY = 4096
 OTHER_FLOOR_NBYTES = 4 << 20  # mappings come in arenas and heaps of a megabyte each
 CURVE_POINTS = 240
+LEVEL_NOISE_NBYTES = 128 << 10  # two runs of the same program differ by that: hashes, times, modules compiled anew
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Measurement:
         cpu_s: processor time of the process while stepping, without ours.
         own_cpu_s: processor time that sampling and judging took.
         decided_at: steps after which the verdict was first what it is now.
+        level_interval: between what the level lay in the run's later half.
     """
 
     verdict: Verdict
@@ -53,6 +55,7 @@ class Measurement:
     own_cpu_s: float
     decided_at: int
     level: int
+    level_interval: tuple[int, int] | None
     curve: Curve
 
 
@@ -186,6 +189,17 @@ class _Session:
             cpu_s=self.cpu_s,
             own_cpu_s=recorder.own_ns / 1e9 + self.judging_s,
             decided_at=decided_at,
-            level=int(recorder.blocks[count - 1] * self.block_nbytes) + recorder.malloc[count - 1] if count else 0,
+            level=self._level(count - 1) if count else 0,
+            level_interval=self._level_interval(),
             curve=curve,
         )
+
+    def _level(self, place: int) -> int:
+        """Return the memory in use. `block_nbytes` is the size of what was added, here all blocks count."""
+        return int(self.recorder.blocks[place] * USUAL_BLOCK_NBYTES) + self.recorder.malloc[place]
+
+    def _level_interval(self) -> tuple[int, int] | None:
+        """Return between what the memory in use lay in the later half of the run."""
+        count = self.recorder.count
+        levels = [self._level(place) for place in range(count // 2, count)]
+        return (min(levels) - LEVEL_NOISE_NBYTES, max(levels) + LEVEL_NOISE_NBYTES) if levels else None

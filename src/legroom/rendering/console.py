@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from shutil import get_terminal_size
 
@@ -24,12 +24,15 @@ def say(result: str | Iterable[Part]) -> None:
 
 
 @contextmanager
-def status(text: str, *, show: bool) -> Iterator[None]:
-    """Show that something is being worked on, on standard error and only on a terminal."""
+def status(text: str, *, show: bool) -> Iterator[Callable[[str], None]]:
+    """Show that something is being worked on, on standard error and only on a terminal.
+
+    Yields a function that says what is being worked on from then on.
+    """
     if not (show and sys.stderr.isatty()):
-        yield
+        yield lambda text: None
         return
     from rich.console import Console  # only here: see rendering.layout
 
-    with Console(stderr=True).status(text):
-        yield
+    with Console(stderr=True).status(text) as shown:
+        yield shown.update

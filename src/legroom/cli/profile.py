@@ -1,0 +1,125 @@
+"""`legroom profile ENV`: what an environment costs, whether it leaks, and how many of it fit here."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from legroom.cli import options
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from legroom.model.files import write_whole
+from legroom.model.profile import Comparison, Profile
+from legroom.profiling.baseline import compare, read_baseline
+from legroom.profiling.profile import FRAMES, MOST_ENVS, SEED, SNAPSHOT_INTERVAL, profile, write_cprofile
+from legroom.rendering.console import PLAIN_WIDTH, say, status
+from legroom.rendering.layout import draw
+from legroom.rendering.profile import profile_json, profile_text
+
+NO_ENVS = ("0", "none")
+File = Path | None
+
+
+def run(
+    env: Annotated[str, typer.Argument(metavar="ENV", help="gymnasium id, module:attr, a workload (ninja:parallel)")],
+    frames: Annotated[int, typer.Option(metavar="N", help="Steps to take; more where they do not decide.")] = FRAMES,
+    snapshot_interval: Annotated[
+        int, typer.Option(metavar="N", help="The most steps between two samples, where they are cheap.")
+    ] = SNAPSHOT_INTERVAL,
+    envs: Annotated[
+        str | None, typer.Option(metavar="N,N", help="Environments side by side, default 1,2,4,8; 0: none.")
+    ] = None,
+    baseline: Annotated[File, typer.Option(metavar="FILE", help="Say what changed since that was saved.")] = None,
+    save: Annotated[File, typer.Option(metavar="FILE", help="Write the JSON, for --baseline.")] = None,
+    fail_on_leak: Annotated[bool, typer.Option("--fail-on-leak", help="Exit code 1 where it leaks.")] = False,
+    report: Annotated[File, typer.Option(metavar="FILE", help="Write the text as well.")] = None,
+    html: Annotated[File, typer.Option(metavar="FILE", help="Write a page with plots.")] = None,
+    cprofile: Annotated[
+        File, typer.Option(metavar="FILE", help="Write cProfile's statistics, of a pass of its own.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the environment and the random actions.")] = SEED,
+    json: options.Json = False,
+) -> int:
+    """What an environment costs: does it leak and where, its observations, copies of it side by side.
+
+    It is stepped with random actions, in processes of its own. Verdicts: leak (grows steadily; with the lines that do
+    it), growing (not settled yet), ok. Exit code 1: it leaks, with --fail-on-leak.
+
+    \b
+    legroom profile CartPole-v1
+    legroom profile my_envs:MyEnv --frames 5000 --fail-on-leak
+    legroom profile ninja:parallel --envs 1,2,4,8 --html ninja.html
+    legroom profile my_envs:MyEnv --save before.json
+    legroom profile my_envs:MyEnv --baseline before.json
+    """
+    counts = None if envs is None else _counts(envs)
+    if not 0 <= seed < 2**32:
+        raise BadInput(f"--seed {seed} is out of range", hint="0 to 4294967295")
+    before = None if baseline is None else read_baseline(baseline)
+    for option, file in (("--save", save), ("--report", report), ("--html", html), ("--cprofile", cprofile)):
+        _check_writable(option, file)
+    with status(f"stepping {env}", show=not json) as tell:
+        timed = save is not None or before is not None
+        found = profile(env, frames, snapshot_interval, pace=timed, envs=counts, seed=seed, tell=tell)
+        if cprofile is not None:
+            tell(f"profiling the functions of {env}")
+            write_cprofile(env, cprofile, frames, seed=seed)
+    comparison = None if before is None else compare(found, before, str(baseline))
+    _write_files(found, comparison, save=save, report=report, html=html)
+    say(profile_json(found, comparison) if json else profile_text(found, comparison))
+    if not json:
+        for file in filter(None, (save, report, html)):
+            say(f"written: {file}")
+        if cprofile is not None:
+            say(f"written: {cprofile} (python -m pstats {cprofile})")
+    return EXIT_FINDINGS if fail_on_leak and found.leak.verdict == "leak" else EXIT_GOOD
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    """Return the numbers of `1,2,4`.
+
+    Raises:
+        BadInput: it is no list of whole numbers.
+    """
+    if text.strip() in NO_ENVS:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and len(part) < 9 and 1 <= int(part) <= MOST_ENVS for part in parts):
+        raise BadInput(
+            f"--envs {text!r} is no list of numbers from 1 to {MOST_ENVS}", hint="such as 1,2,4,8; 0 for none"
+        )
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def _check_writable(option: str, file: Path | None) -> None:
+    """Look before minutes are spent on what is to be written there.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    if file is None:
+        return
+    if file.is_dir():
+        raise BadInput(f"{option}: is a directory", path=file, hint="name a file")
+    if not file.parent.is_dir():
+        raise BadInput(f"{option}: there is no directory {file.parent}", path=file)
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise BadInput(f"{option}: cannot be written", path=file)
+
+
+def _write_files(
+    found: Profile, comparison: Comparison | None, *, save: Path | None, report: Path | None, html: Path | None
+) -> None:
+    try:
+        if save is not None:
+            write_whole(save, f"{profile_json(found)}\n".encode())
+        if report is not None:
+            write_whole(report, draw(profile_text(found, comparison), width=PLAIN_WIDTH, colour=False).encode())
+        if html is not None:
+            page = import_module("legroom.rendering.profile_page").profile_page
+            write_whole(html, page(found, comparison).encode())
+    except OSError as failed:
+        raise BadInput(failed.strerror or str(failed), path=failed.filename) from None

@@ -1,0 +1,257 @@
+"""A profile as text, on one screen, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from math import floor, log10
+from pathlib import Path
+from typing import Any
+
+from legroom import __version__
+from legroom.model.profile import Change, Comparison, KeyCost, Leak, ObservationCost, Profile
+from legroom.rendering.layout import Part, Styled, Table
+from legroom.units import format_size
+
+JSON_VERSION = 1
+SHOWN_LINES = 6
+SHOWN_KEYS = 12
+VERDICT_STYLES = {"leak": "bold red", "growing": "yellow", "ok": "green"}
+CHANGE_STYLES = {"better": "green", "worse": "red", "same": "", "unknown": "dim"}
+CHANGE_NAMES = {
+    "level": "memory in use", "bytes_per_step": "growth per step", "marginal": "one more env",
+    "steps_per_s": "steps per second",
+}  # fmt: skip
+
+
+def profile_json(profile: Profile, comparison: Comparison | None = None) -> str:
+    """Return the profile as JSON; `--save` writes the same for `--baseline` to read."""
+    found: dict[str, Any] = {
+        "legroom": JSON_VERSION,
+        "env": profile.env,
+        "steps": profile.steps,
+        "steps_per_s": round(profile.steps_per_s, 2),
+        "pace": None if profile.pace is None else asdict(profile.pace),
+        "level": profile.level,
+        "level_interval": profile.level_interval,
+        "own_cpu_share": round(profile.own_cpu_share, 4),
+        "leak": asdict(profile.leak),
+        "observation": None if profile.observation is None else _observation_data(profile.observation),
+        "parallel": [asdict(row) for row in profile.parallel],
+        "scaling": asdict(profile.scaling),
+        "fits_envs": profile.fits_envs,
+        "versions": {"legroom": __version__, "python": ".".join(map(str, sys.version_info[:3]))},
+    }
+    if comparison is not None:
+        found["baseline"] = asdict(comparison)
+    return json.dumps(found, indent=2)
+
+
+def _observation_data(cost: ObservationCost) -> dict[str, Any]:
+    return {
+        "nbytes": cost.nbytes,
+        "by_key": {key.key: key.nbytes for key in cost.keys},
+        "aliases_env_memory": cost.aliases_env_memory,
+        "changes_at_reset": cost.changes_at_reset,
+        "stack": cost.stack,
+        "stacked_nbytes": cost.stacked_nbytes,
+        "rollout": {"steps": cost.rollout_steps, "nbytes": cost.rollout_nbytes, "said_by_run": cost.rollout_said},
+        "checked": cost.checked,
+        "keys": [asdict(key) for key in cost.keys],
+    }
+
+
+def profile_text(profile: Profile, comparison: Comparison | None = None) -> Iterator[Part]:
+    """Yield the report."""
+    yield Styled(headline(profile), "bold")
+    yield Styled(leak_text(profile.leak), VERDICT_STYLES[profile.leak.verdict])
+    if profile.leak.lines:
+        yield ""
+        yield _line_table(profile.leak)
+    if profile.observation is not None:
+        yield ""
+        yield _observation_table(profile.observation)
+        for severity, text in observation_findings(profile.observation):
+            yield Styled(f"{severity}: {text}", {"error": "bold red", "warning": "yellow"}.get(severity, "cyan"))
+    if profile.parallel or profile.scaling.why:
+        yield ""
+        yield from _parallel_parts(profile)
+    if comparison is not None:
+        yield ""
+        yield from _comparison_parts(comparison)
+
+
+def headline(profile: Profile) -> str:
+    used = f", {format_size(profile.level)} in use" if profile.level else ""
+    return f"{profile.env}: {profile.steps:,} steps, {pace_text(profile.steps_per_s)} per second{used}"
+
+
+def pace_text(pace: float) -> str:
+    return f"{pace:,.0f}" if pace >= 100 else f"{pace:,.1f}"
+
+
+def leak_text(leak: Leak) -> str:
+    """Return the verdict in a line."""
+    low, high = leak.interval
+    rate = f"{rate_text(leak.bytes_per_step)} per step ({rate_text(low)} to {rate_text(high)})"
+    if leak.verdict == "leak":
+        left = f", out of memory in about {rough(leak.steps_left)} steps" if leak.steps_left is not None else ""
+        trouble = "" if leak.lines else f"; {leak.why}" if leak.why else ""
+        return f"leak: {rate}{left}{trouble}"
+    if leak.verdict == "growing":
+        return f"growing: {rate}; {leak.why}"
+    return f"ok: {leak.why}" if leak.why and leak.why != "steady" else "ok: memory does not grow"
+
+
+def rate_text(nbytes: float) -> str:
+    return f"{nbytes:.1f} B" if abs(nbytes) < 1000 else format_size(nbytes)
+
+
+def rough(number: int) -> str:
+    """Return two digits of a number; the rest would be a promise."""
+    if number < 100:
+        return str(number)
+    digits = 10 ** (floor(log10(number)) - 1)
+    return f"{number // digits * digits:,}"
+
+
+def short_path(file: str) -> str:
+    """Return the path as it is from the working directory, where it lies below."""
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return file
+
+
+def _line_table(leak: Leak) -> Table:
+    table = Table(["left behind by", "per step", "in"], "lrw")
+    for line in leak.lines[:SHOWN_LINES]:
+        table.add(f"{short_path(line.file)}:{line.line}", rate_text(line.bytes_per_step), line.function)
+    if rest := leak.lines[SHOWN_LINES:]:
+        table.add(f"{len(rest)} more lines", rate_text(sum(line.bytes_per_step for line in rest)), "", style="dim")
+    return table
+
+
+def rollout_title(cost: ObservationCost) -> str:
+    return f"rollout of {cost.rollout_steps:,}" if cost.rollout_said else f"{cost.rollout_steps:,} steps"
+
+
+def _observation_table(cost: ObservationCost) -> Table:
+    outer = cost.stacked_nbytes // max(cost.nbytes, 1)
+    stacked = [f"{outer} stacked"] if outer > 1 else []
+    align = "llr" + "r" * len(stacked) + "rw"
+    table = Table(["observation", "type", "size", *stacked, rollout_title(cost), "would do"], align)
+
+    def add(name: str, kind: str, nbytes: int, would_do: str, style: str = "") -> None:
+        more = [format_size(outer * nbytes)] if stacked else []
+        rollout = format_size(outer * nbytes * cost.rollout_steps)
+        table.add(name, kind, format_size(nbytes), *more, rollout, would_do, style=style)
+
+    for key in sorted(cost.keys, key=lambda key: -key.nbytes)[:SHOWN_KEYS]:
+        add(key.key, kind_text(key), key.nbytes, would_do_text(key))
+    if len(cost.keys) > 1:
+        rest = f"all {len(cost.keys)} keys" if len(cost.keys) > SHOWN_KEYS else "together"
+        add(rest, "", cost.nbytes, "", "bold")
+    return table
+
+
+def kind_text(key: KeyCost) -> str:
+    shape = "×".join(map(str, key.shape)) or "1"
+    return f"{shape} {key.dtype}"
+
+
+def would_do_text(key: KeyCost) -> str:
+    if key.constant:
+        return "never changed"
+    if key.smaller is None:
+        return ""
+    return f"{key.smaller.dtype}: {format_size(key.nbytes - key.smaller.saves)}"
+
+
+def observation_findings(cost: ObservationCost) -> Iterator[tuple[str, str]]:
+    """Yield severity and text of what is wrong with observations, or could be better."""
+    for key in cost.keys:
+        if key.aliases:
+            yield ("error" if key.changes_after is not None else "warning"), _alias_text(key, cost)
+    for key in cost.keys:
+        if key.returned:
+            yield "warning", f"{key.key} comes as {key.returned}, the space says {key.dtype}: it is cast at every step"
+    saved = sum(key.smaller.saves for key in cost.keys if key.smaller)
+    if saved:
+        names = ", ".join(f"{key.key} as {key.smaller.dtype}" for key in cost.keys if key.smaller)
+        share = saved / cost.nbytes
+        yield "info", f"{names} would lose nothing and save {share:.0%} (as seen in {cost.checked:,} observations)"
+
+
+def _alias_text(key: KeyCost, cost: ObservationCost) -> str:
+    whose = f" ({key.buffer})" if key.buffer else ""
+    if key.changes_after is None:
+        return f"{key.key} is the same memory in every observation{whose}; it was not seen to change, but can"
+    after = "the next step" if key.changes_after == 1 else f"{key.changes_after} steps"
+    steps = f"{key.key} is a view of the environment's memory{whose} and has changed after {after}"
+    if cost.changes_at_reset:
+        return f"{steps}; SB3's terminal_observation will be the next episode's first: return a copy"
+    return f"{steps}: whoever keeps it keeps something else; return a copy"
+
+
+def _parallel_parts(profile: Profile) -> Iterator[Part]:
+    if profile.parallel:
+        table = Table(["side by side", "memory", "of it shared", "alone, each"], "lrrr")
+        for row in profile.parallel:
+            envs = f"{row.envs:,} env{'s' if row.envs > 1 else ''}"
+            table.add(envs, *(format_size(n) for n in (row.pss, row.shared, row.uss_per_env)))
+        yield table
+        yield scaling_text(profile)
+    if profile.scaling.why:
+        yield Styled(f"note: {profile.scaling.why}", "yellow" if not profile.parallel else "dim")
+
+
+def scaling_text(profile: Profile) -> str:
+    scaling = profile.scaling
+    more = ""
+    if scaling.marginal is not None:
+        within = (
+            f" ({format_size(scaling.interval[0])} to {format_size(scaling.interval[1])})" if scaling.interval else ""
+        )
+        more = f"one more env takes {format_size(scaling.marginal)}{within}; "
+    return f"{more}{profile.fits_envs or 0:,} fit into {format_size(scaling.budget)}, 90% of what is free here"
+
+
+def _comparison_parts(comparison: Comparison) -> Iterator[Part]:
+    table = Table([f"against {comparison.baseline}", "before", "now", ""], "lrrw")
+    for change in comparison.changes:
+        before, now = (change_value(change, value) for value in (change.before, change.now))
+        table.add(CHANGE_NAMES[change.what], before, now, Styled(change_text(change), CHANGE_STYLES[change.verdict]))
+    yield table
+    yield comparison_summary(comparison)
+    for note in comparison.notes:
+        yield Styled(f"note: {note}", "yellow")
+
+
+def comparison_summary(comparison: Comparison) -> Styled:
+    changed = [change for change in comparison.changes if change.verdict in ("better", "worse")]
+    if not changed:
+        return Styled("nothing changed beyond noise", "green")
+    worse = any(change.verdict == "worse" for change in changed)
+    names = ", ".join(f"{CHANGE_NAMES[change.what]} {change.verdict}" for change in changed)
+    return Styled(f"changed beyond noise: {names}", "red" if worse else "green")
+
+
+def change_value(change: Change, value: float | None) -> str:
+    if value is None:
+        return "–"
+    if change.what == "steps_per_s":
+        return pace_text(value)
+    return rate_text(value) if change.what == "bytes_per_step" else format_size(value)
+
+
+def change_text(change: Change) -> str:
+    if change.verdict == "unknown":
+        return change.why
+    if change.verdict == "same" or change.before is None or change.now is None:
+        return "the same, within noise"
+    if change.what == "bytes_per_step" or change.before <= 0:
+        return change.verdict
+    return f"{change.verdict}, {change.now / change.before:.2f}×"
