@@ -121,3 +121,14 @@ def _short(text: str) -> str:
 def make_env(env_id: str, kwargs: dict[str, Any], wrappers: Sequence[str | dict[str, Any]]) -> Any:
     """Return the environment as training uses it: built, and with episode statistics outermost."""
     return EpisodeStatistics(build(env_id, kwargs, wrappers))
+
+
+def _prepare_workers(env_id: str, kwargs: dict[str, Any], _wrappers: Sequence[str | dict[str, Any]]) -> None:
+    """Let the environment's class prepare the process that workers are forked from, if it can (`worker_template`)."""
+    prepare = getattr(_find_factory(env_id), "prepare_workers", None) if ":" in env_id else None
+    if prepare is not None:
+        prepare(**kwargs)
+
+
+# Both make environments in workers: for training, and for a profile.
+build.prepare_workers = make_env.prepare_workers = _prepare_workers  # type: ignore[attr-defined]

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from legroom.errors import BadInput
+from legroom.sharing.heap import give_back
 from legroom.sharing.shared_file import Arrays, checked, map_arrays, read_only, write_arrays
 from legroom.sharing.shared_folder import OFF, VARIABLE, Folder, join, name_folder
 
@@ -95,6 +96,11 @@ def begin_sharing(*, shared: bool = True) -> None:
         name_folder()
 
 
+def shares() -> bool:
+    """Return whether `share` gives all processes the same memory, and not each its own."""
+    return os.environ.get(VARIABLE) != OFF
+
+
 def keep_shared() -> None:
     """Hold what processes of this run have shared so far, if anything, until this process ends."""
     if os.environ.get(VARIABLE, OFF) != OFF and Path(os.environ[VARIABLE]).is_dir():
@@ -103,7 +109,7 @@ def keep_shared() -> None:
 
 
 def _find_or_build(key: str, build: Callable[[], Any]) -> Arrays:
-    if os.environ.get(VARIABLE) == OFF:
+    if not shares():
         return _own(checked(key, build()))
     digest = hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()[:32]
     try:
@@ -119,10 +125,13 @@ def _find_or_build(key: str, build: Callable[[], Any]) -> Arrays:
             return found
         built = checked(key, build())
         try:
-            return _publish(path, built)
+            shared = _publish(path, built)
         except OSError as problem:
             _warn(key, problem)
             return _own(built)
+        del built
+        give_back()  # what was built here is now elsewhere, and this process builds no more of it
+        return shared
     finally:
         fcntl.flock(lock, fcntl.LOCK_UN)  # not by closing it: a process forked meanwhile has it open too
         os.close(lock)

@@ -53,7 +53,9 @@ class LeanVecEnv(VecEnv):
         forked: fork workers from one small process that has imported what they need; False: each is an interpreter of
             its own, as it is anyway where what they import starts threads or opens files.
         preload: modules, or `module:name`, that environments will import when they are made, to be imported before
-            workers are forked; those that the env functions themselves refer to need no mention.
+            workers are forked; those that the env functions themselves refer to need no mention. A class that has
+            `prepare_workers`, and of which the env functions are partials, can do more than be imported there
+            (`worker_template`).
 
     Raises:
         BadInput: the arguments or spaces cannot be used.

@@ -4,6 +4,10 @@ A fresh interpreter with numpy and gymnasium has 23 MB of its own, a process for
 template imports what workers need, unpickles the env functions, which imports their modules, and then only forks and
 tells the trainer how its children ended. The trainer itself is never forked: it has threads, and torch.
 
+What is imported later, cached or first executed in a worker is there once per worker. So an environment can have that
+done here: where env functions are `partial(Kind, ...)`, or Kind itself, and there is a `Kind.prepare_workers`, it is
+called before the first fork with the arguments of the first of them. That holds for functions in place of Kind, too.
+
 What was imported may make a fork other than a fresh start. Then the template says so and ends, and every worker is an
 interpreter of its own:
 
@@ -28,12 +32,15 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import legroom.sharing.shared  # noqa: F401  for environments that share: imported here, it is imported once
+from legroom.sharing.heap import give_back
 from legroom.sharing.lifeline import hold_lifeline
 from legroom.sharing.torch_watch import TorchWatch
 from legroom.sharing.worker import Inherited, register, run_worker
@@ -94,8 +101,10 @@ def _prepare(functions: int) -> Inherited:
                 imported = import_module(module)
                 if name:
                     getattr(imported, name)  # which imports it where exports are lazy
+        _let_prepare(env_fns[0])
     except Exception as wrong:  # a fresh worker says it better: with env, step and traceback
-        raise _NotForkable(f"unpickling the env functions raised {wrong!r}") from wrong
+        raise _NotForkable(f"preparing the env functions raised {wrong!r}") from wrong
+    gc.collect()  # or generators that nobody holds any more would count
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         raise _NotForkable("threads are running once the env functions are unpickled")
     if opened := _foreign_fds() - fds_before:
@@ -103,6 +112,14 @@ def _prepare(functions: int) -> Inherited:
     if _generators() - generators_before:
         raise _NotForkable("a module of the env functions, or one of them, holds a random generator")
     return Inherited(env_fns, watch)
+
+
+def _let_prepare(env_fn: Any) -> None:
+    """Call `prepare_workers` of what makes the environments, if it has one."""
+    called = env_fn if isinstance(env_fn, partial) else partial(env_fn)
+    prepare = getattr(called.func, "prepare_workers", None)
+    if prepare is not None:
+        prepare(*called.args, **called.keywords)
 
 
 def _foreign_fds() -> set[str]:
@@ -126,6 +143,7 @@ def _serve(trainer: socket.socket) -> dict[str, int]:
     poll = select.poll()
     poll.register(trainer, select.POLLIN)
     gc.collect()
+    give_back()
     gc.freeze()  # or the first collection in a worker would write to all that is shared
     while True:
         for fd, _ in poll.poll():

@@ -85,7 +85,8 @@ class EnvironmentConfig:
         copy: False returns the same live arrays from every step, which the next step changes. SB3's own vector
             environments copy what they get and LeanVecEnv has the env write into its slots, so both are safe with it;
             whoever keeps observations himself is not.
-        share: levels and static layers are the run's, not the environment's (`legroom.share`).
+        share: levels, and layers and ways that are derived from them, are the run's, not the environment's
+            (`legroom.share`).
         seed: of the first episode, when `reset` is given none.
 
     Raises:

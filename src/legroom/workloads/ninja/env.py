@@ -10,6 +10,7 @@ Importing this module imports neither torch nor scipy: it is what a worker proce
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -18,6 +19,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from legroom.errors import BadInput
+from legroom.sharing.shared import shares
 from legroom.workloads.ninja import game as events
 from legroom.workloads.ninja.config import EnvironmentConfig, RenderConfig
 from legroom.workloads.ninja.game import ACTIONS, FRAMES_PER_S, WITHOUT_JUMP, Game
@@ -30,6 +32,8 @@ from legroom.workloads.ninja.solving import cell_of
 
 EPISODE_SEEDS = 2**31
 MOST_SHARED_LAYERS = 256  # of 0.9 MB each
+PREPARING_FRAMES = 32  # of each action: poses, and code that a game comes through
+MOST_PREPARED_LEVELS = 128  # each with two mapped files, and a process may have a thousand open
 Observation = dict[str, NDArray[Any]] | NDArray[np.float32]
 
 
@@ -81,6 +85,27 @@ class NinjaEnv(gym.Env[Any, np.int64]):
         self._turn = 0
         self.observation_space = observation_space(self.config)
         self.action_space = spaces.Discrete(len(ACTIONS))
+
+    @classmethod
+    def prepare_workers(
+        cls, config: EnvironmentConfig | None = None, *, render_mode: str | None = None, **arguments: Any
+    ) -> None:
+        """Do once what every worker process would do again; called in the process that they are forked from.
+
+        A short game imports what is imported on first use, and fills the caches of sprites, masks and spaces. All that
+        is derived from the run's levels is made too, where it is shared: what is mapped here is mapped in the workers,
+        and none of them has in its heap what drawing a layer leaves behind.
+        """
+        config = config or EnvironmentConfig.of(arguments)
+        env = cls(replace(config, render=RenderConfig(), share=config.share and shares()))  # and no window
+        for action in range(len(ACTIONS)):
+            env.reset(seed=0)
+            for _ in range(PREPARING_FRAMES):
+                env.step(action)
+        derives = config.observation == "dict" and (config.player_frame or config.global_view or config.reachability)
+        if env._pack is not None and env.shares_layer and derives and len(env._pack) <= MOST_PREPARED_LEVELS:
+            for seed in range(config.level_seed, config.level_seed + len(env._pack)):
+                env.reset(options={"level_seed": seed})
 
     # -- episodes -----------------------------------------------------------------------------------------------------
 
@@ -185,7 +210,7 @@ class NinjaEnv(gym.Env[Any, np.int64]):
 
     @property
     def shares_layer(self) -> bool:
-        """Whether the static layer of the present level is the run's: only if other environments will play it too.
+        """Whether what is derived from the present level is the run's: only if other environments will play it too.
 
         What is shared stays until the run ends, so a new level in every episode must not be.
         """

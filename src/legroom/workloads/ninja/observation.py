@@ -2,11 +2,16 @@
 
 Each writer writes into an array that somebody else provides: a fresh one, the environment's own, or a worker's shared
 memory. Keys that are off have no writer, no array and no module imported.
+
+A gymnasium Box has four arrays of its observation's shape and needs some of eight times the size while it is made: for
+two frames 0.2 MB and 1.1 MB. Those of all environments of a process have the same arrays, which a fork shares too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +26,12 @@ from legroom.workloads.ninja.game_state import LENGTH, write_game_state
 
 PLAYER_FRAME, GLOBAL_VIEW, REACHABILITY = (128, 128, 1), (128, 256, 1), (8,)
 Write = Callable[[Any, NDArray[Any]], None]  # of the environment, into an array
+
+
+@cache
+def _box(shape: tuple[int, ...], dtype: np.dtype[Any]) -> spaces.Box:
+    low, high = (0, 255) if dtype == np.uint8 else (-1.0, 1.0)
+    return spaces.Box(low, high, shape, dtype.type)
 
 
 class Observer:
@@ -57,8 +68,7 @@ class Observer:
         """Return the space of the observations."""
         boxes: dict[str, spaces.Space[Any]] = {}
         for key, (shape, dtype, _) in self._leaves.items():
-            low, high = (0, 255) if dtype == np.uint8 else (-1.0, 1.0)
-            boxes[key] = spaces.Box(low, high, shape, dtype.type)
+            boxes[key] = copy(_box(shape, dtype))  # each with random numbers of its own
         return spaces.Dict(boxes) if self._is_dict else boxes["vector"]
 
     def new_arrays(self) -> Any:
@@ -116,7 +126,7 @@ class Observer:
             from legroom.workloads.ninja.reachability import Reachability  # the graph is for those who ask for it
 
             self._reachability = Reachability()
-        out[:] = self._reachability.features(env.game)
+        out[:] = self._reachability.features(env.game, share=env.shares_layer)
 
     def _write_vector(self, env: Any, out: NDArray[Any]) -> None:
         self._vector.write(env.game, env.route, self._config.max_frames, out)

@@ -5,7 +5,8 @@ from the goal, when somebody first asks; a step then looks its tile up. What was
 only, the least recently used forgotten first: a curriculum goes through thousands of levels, and a cache without a
 bound is a leak that no test of an hour finds.
 
-The fields of a level are small (11 KB for its two goals), so each environment has its own.
+The fields of a level are small (11 KB for its two goals). The graph that they come from is not: working it out leaves
+0.6 MB behind in the Python heap. So levels that other processes play too are worked out once for all (`share`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legroom.errors import BadInput
+from legroom.sharing.shared import share as share_arrays
 from legroom.workloads.ninja.level import Level
 from legroom.workloads.ninja.solving import cell_of, coarse_graph
 from legroom.workloads.ninja.tiles import COLUMNS, HEIGHT, ROWS, TILE, WIDTH, WORLD_COLUMNS, WORLD_ROWS
@@ -34,6 +36,7 @@ FEATURES = (
 )
 MANY_MOVES = 100
 _UNREACHED = -1
+GRAPH = 1  # part of the key of shared fields: those of another graph are other content
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +78,9 @@ class Reachability:
         """Memory of all fields that are kept."""
         return sum(off.nbytes + on.nbytes for off, on in self._fields.values())
 
-    def features(self, game: Any) -> NDArray[np.float32]:
-        """Return float32 [8], in the order of `FEATURES`, the caller's own."""
-        field = self.field(game.level, bool(game.switch_on))
+    def features(self, game: Any, *, share: bool = False) -> NDArray[np.float32]:
+        """Return float32 [8], in the order of `FEATURES`, the caller's own; `share` as in `field`."""
+        field = self.field(game.level, bool(game.switch_on), share=share)
         goal_x, goal_y = game.level.exit if game.switch_on else game.level.switch
         column = min(max(int(game.x // TILE), 0), WORLD_COLUMNS - 1)
         row = min(max(int(game.y // TILE), 0), WORLD_ROWS - 1)
@@ -104,16 +107,34 @@ class Reachability:
             np.float32,
         )
 
-    def field(self, level: Level, switch_on: bool) -> Field:
-        """Return the field of a level with this goal, worked out if it is not among those kept."""
+    def field(self, level: Level, switch_on: bool, *, share: bool = False) -> Field:
+        """Return the field of a level with this goal, worked out if it is not among those kept.
+
+        Args:
+            share: work it out once for all processes of the run, which keep it until it ends.
+        """
         fields = self._fields.get(level.key)
         if fields is None:
-            fields = self._fields[level.key] = work_out(level)
+            fields = self._fields[level.key] = shared_fields(level) if share else work_out(level)
             while len(self._fields) > self._max_levels:
                 self._fields.popitem(last=False)
         else:
             self._fields.move_to_end(level.key)
         return fields[switch_on]
+
+
+def shared_fields(level: Level) -> tuple[Field, Field]:
+    """Return what `work_out` does, the same memory in all processes of a run."""
+
+    def build() -> dict[str, NDArray[Any]]:
+        off, on = work_out(level)
+        ways = (off.to_goal, off.next_tile, on.to_goal, on.next_tile, off.from_start)
+        return {"ways": np.array(ways), "reachable_share": np.array([off.reachable_share])}
+
+    arrays = share_arrays(f"ninja/reachability/{GRAPH}/{level.key}", build)
+    to_switch, next_to_switch, to_door, next_to_door, from_start = arrays["ways"]
+    share = float(arrays["reachable_share"][0])
+    return Field(to_switch, next_to_switch, from_start, share), Field(to_door, next_to_door, from_start, share)
 
 
 def work_out(level: Level) -> tuple[Field, Field]:
