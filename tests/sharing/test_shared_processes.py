@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +26,17 @@ HERE = str(Path(__file__).parent)
 
 
 @pytest.fixture
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A temporary folder of one's own, and no run yet in this process."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="lr-"))  # short: a fork server has a socket in it, with a name of 108 bytes
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.delenv(shared_folder.VARIABLE, raising=False)
     monkeypatch.setattr(shared, "_folder", None)
     monkeypatch.setattr(shared, "_known", {})
     monkeypatch.setattr(shared_folder, "MEMORY_FOLDER", folder)
-    return folder
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def script(text: str, **keywords: Any) -> subprocess.Popen[str]:
@@ -62,13 +64,14 @@ def folders(place: Path) -> list[Path]:
 @pytest.mark.parametrize("parent", ["parent first", "children alone"])
 def test_processes_of_every_kind_build_once(method: str, parent: str, outside: Path, tmp_path: Path) -> None:
     log = str(tmp_path / "log")
+    hold_s = 2.0 if parent == "children alone" else 0.2  # long enough for all of them to be there together
     process = script(f"""
 import multiprocessing
 context = multiprocessing.get_context({method!r})
 queue = context.Queue()
 if {parent == "parent first"}:
     use({log!r})
-children = [context.Process(target=use_and_put, args=(queue, {log!r}, 0.2)) for _ in range(3)]
+children = [context.Process(target=use_and_put, args=(queue, {log!r}, {2.0 if parent == "children alone" else 0.2})) for _ in range(3)]
 for child in children: child.start()
 answers = [queue.get(timeout=30) for _ in children]
 for child in children: child.join()

@@ -139,6 +139,7 @@ def _follow(
 ) -> None:
     lines, meter, interrupts = EventLines(), _Meter(child.pid, story, display, gpu_meter), 0
     killing_at: float | None = None
+    owed = False  # a signal that may have been lost: a child that is importing may swallow it
     with _terminated_is_interrupted():
         while True:
             try:
@@ -159,12 +160,16 @@ def _follow(
                         story.retreats.append(event)
                         display.say(f"{event['why']}: update {event['update']:,} redone with {event['what']}")
                         on_retreat(event)
+                if owed and story.began:
+                    owed = False
+                    with suppress(ProcessLookupError):
+                        child.send_signal(signal.SIGINT)
                 if not data:  # it has closed its end: it is over
                     child.wait()
                     return
             except KeyboardInterrupt:
                 interrupts += 1
-                story.interrupted = True
+                story.interrupted, owed = True, not story.began
                 if interrupts > 1:  # it ends at once: what does not let go in a moment is made to
                     killing_at = time.monotonic() + (LET_GO_S if interrupts == 2 else 0.0)
                 with suppress(ProcessLookupError):
