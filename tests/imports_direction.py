@@ -27,7 +27,7 @@ ALLOWED = {
     "profiling": {"probing", "backends", "reading", "sharing", "workloads.registry"},
     "testing": {"profiling"},
     "rendering": set(),
-    "workloads": {"api", "probing.cache", "sharing.shared"},
+    "workloads": {"api", "probing.cache", "sharing.shared", "reading.files", "reading.yamls"},
     "api": {"predicting"},
     "cli": {
         "reading",

@@ -26,7 +26,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("mine", "full", ("full", "memory_optimized", "ultra_light", "small")),
     Workload("fire", "original", ("original", "medium", "low")),
     Workload("ninja", "default", ("default", "parallel", "learn")),
-    Workload("gameboy", "default", ("default",)),
+    Workload("gameboy", "default", ("default", "learn")),
     Workload(
         "robot", "default", ("quick", "default", "production", "gpu_8gb", "gpu_12gb", "gpu_16gb", "gpu_24gb")
     ),

@@ -3,5 +3,13 @@
 from legroom.lazily import lazy_exports
 
 __getattr__ = lazy_exports(
-    __name__, {"FireNet": "legroom.workloads.fire.nets", "CellPolicy": "legroom.workloads.fire.nets"}
+    __name__,
+    {
+        "CellPolicy": "legroom.workloads.fire.nets",
+        "FireEnv": "legroom.workloads.fire.env",
+        "FireNet": "legroom.workloads.fire.nets",
+        "Landscape": "legroom.workloads.fire.spread",
+        "read_tile": "legroom.workloads.fire.rasters",
+        "spread_rate": "legroom.workloads.fire.rothermel",
+    },
 )

@@ -1,0 +1,187 @@
+"""Fire growth: arrival times that can be checked with a ruler, and breaks that hold."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import numpy as np
+import pytest
+
+from legroom.errors import BadInput
+from legroom.workloads.fire.rothermel import Moisture, fire_bed, spread_rate
+from legroom.workloads.fire.spread import Ellipses, Landscape, ellipses, length_to_width
+
+DRY = dict(dead_1h=0.06, dead_10h=0.07, dead_100h=0.08, live_herb=0.60, live_woody=0.90)
+SOUTH, EAST = math.pi, math.pi / 2
+
+
+def uniform(code=102, size=21, *, wind=0.0, to=0.0, slope=0.0, up=0.0):
+    codes = np.full((size, size), code)
+    flat = np.zeros(codes.shape)
+    bed = fire_bed(codes, Moisture(**DRY))
+    return ellipses(bed, wind_m_min=wind, wind_to_rad=to, slope_rise_run=flat + slope, upslope_rad=flat + up)
+
+
+def centre(size=21):
+    return np.array([size // 2 * size + size // 2])
+
+
+def test_still_air_and_level_ground_burn_in_a_circle():
+    rate = spread_rate(102, **DRY, wind_midflame_m_min=0.0, slope_rise_run=0.0)
+    arrival = Landscape(uniform(), neighbours=16).arrival_min(centre(), limit_min=1e9)[0]
+    for down, right in ((0, 5), (-7, 0), (3, 3), (-4, 4), (1, 2), (-2, 1), (8, 4), (6, 0)):
+        assert arrival[10 + down, 10 + right] == pytest.approx(30 * math.hypot(down, right) / rate)
+
+
+def test_the_head_runs_with_the_wind_at_the_head_rate_and_the_back_is_slow():
+    rate = spread_rate(102, **DRY, wind_midflame_m_min=80.0, slope_rise_run=0.0)
+    growth = uniform(wind=80.0, to=EAST)
+    arrival = Landscape(growth).arrival_min(centre(), limit_min=1e9)[0]
+    ratio = float(length_to_width(np.array(80.0)))
+    e = math.sqrt(ratio**2 - 1) / ratio
+    assert arrival[10, 20] == pytest.approx(300 / rate)
+    assert arrival[10, 0] == pytest.approx(300 / rate * (1 + e) / (1 - e))
+    assert arrival[0, 10] == pytest.approx(arrival[20, 10])
+
+
+@pytest.mark.parametrize(("to", "cell"), [(0.0, (0, 10)), (EAST, (10, 20)), (SOUTH, (20, 10)), (-EAST, (10, 0))])
+def test_fire_runs_upslope_and_downwind(to, cell):
+    for growth in (uniform(slope=0.5, up=to), uniform(wind=80.0, to=to)):
+        arrival = Landscape(growth).arrival_min(centre(), limit_min=1e9)[0]
+        edge = {place: arrival[place] for place in ((0, 10), (10, 20), (20, 10), (10, 0))}
+        assert min(edge, key=edge.get) == cell
+
+
+def test_wind_up_the_slope_is_the_contract_s_rate_and_wind_against_it_takes_away():
+    both = uniform(wind=60.0, to=EAST, slope=0.3, up=EAST).head_m_min[0, 0]
+    assert both == pytest.approx(spread_rate(102, **DRY, wind_midflame_m_min=60.0, slope_rise_run=0.3))
+    assert uniform(wind=60.0, to=-EAST, slope=0.3, up=EAST).head_m_min[0, 0] < both
+
+
+def test_crossing_wind_and_slope_spread_in_between():
+    growth = uniform(wind=60.0, to=0.0, slope=0.6, up=EAST)
+    assert 0 < growth.direction_rad[0, 0] < EAST
+
+
+def test_length_to_width_is_1_in_still_air_grows_and_has_a_limit():
+    ratios = length_to_width(np.array([0.0, 50.0, 100.0, 200.0, 1e4]))
+    assert ratios[0] == pytest.approx(1.0)
+    assert (np.diff(ratios) > 0).all()
+    assert ratios[-1] == 8.0
+    # 200 m/min are 7.4565 mi/h: 0.936·e^0.85526 + 0.461·e^-0.51599 - 0.397
+    assert ratios[3] == pytest.approx(2.2015 + 0.2752 - 0.397, abs=2e-4)
+
+
+@pytest.mark.parametrize("neighbours", [8, 16])
+@pytest.mark.parametrize("wall", ["column", "diagonal", "ring"])
+def test_no_fire_crosses_a_break(wall, neighbours):
+    breaks = np.zeros((21, 21), bool)
+    rows, columns = np.indices(breaks.shape)
+    shut_out = columns > 13
+    if wall == "column":
+        breaks[:, 13] = True
+    elif wall == "diagonal":
+        breaks[rows + columns == 24], shut_out = True, rows + columns > 24
+    else:
+        distance = np.maximum(abs(rows - 10), abs(columns - 10))
+        breaks[distance == 4], shut_out = True, distance > 4
+    landscape = Landscape(uniform(wind=80.0, to=EAST), neighbours=neighbours)
+    burned = landscape.burned(centre(), breaks=breaks, limit_min=1e9)[0]
+    assert not burned[breaks].any() and not burned[shut_out].any()
+    assert burned[~breaks & ~shut_out].all()
+    # and a river in the landscape itself does the same
+    codes = np.where(breaks, 98, 102)
+    bed, flat = fire_bed(codes, Moisture(**DRY)), np.zeros(codes.shape)
+    river = ellipses(bed, wind_m_min=80.0, wind_to_rad=EAST, slope_rise_run=flat, upslope_rad=flat)
+    assert (Landscape(river, neighbours=neighbours).burned(centre(), limit_min=1e9)[0] == burned).all()
+
+
+def test_an_ignition_in_water_or_on_a_break_burns_nothing_and_others_are_not_disturbed():
+    landscape = Landscape(uniform())
+    breaks = np.zeros((21, 21), bool)
+    breaks[0, 0] = True
+    burned = landscape.burned(np.array([0, 220, 0, 220]), breaks=breaks, limit_min=1e9)
+    assert burned.sum(axis=(1, 2)).tolist() == [0, 440, 0, 440]
+
+
+def test_nothing_burns_after_the_limit():
+    arrival = Landscape(uniform()).arrival_min(centre(), limit_min=1e9)
+    limited = Landscape(uniform()).arrival_min(centre(), limit_min=60.0)
+    assert (np.isfinite(limited) == (arrival <= 60.0)).all()
+    assert limited[np.isfinite(limited)].max() <= 60.0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_arrivals_are_those_of_a_plain_search(seed):
+    """The same rule, cell by cell with a heap, on a random landscape with random breaks."""
+    rng = np.random.default_rng(seed)
+    shape = (9, 12)
+    growth = Ellipses(
+        rng.uniform(0.5, 9, shape) * (rng.random(shape) > 0.15), rng.uniform(-3, 3, shape), rng.uniform(0, 0.9, shape)
+    )
+    breaks = rng.random(shape) < 0.1
+    open_cells = (growth.head_m_min > 0) & ~breaks
+    start = tuple(int(i) for i in np.argwhere(open_cells)[rng.integers(open_cells.sum())])
+
+    def slowness(cell, azimuth):
+        e = growth.eccentricity[cell]
+        return (1 - e * math.cos(growth.direction_rad[cell] - azimuth)) / (growth.head_m_min[cell] * (1 - e))
+
+    expected = np.full(shape, np.inf)
+    heap = [(0.0, start)]
+    while heap:
+        minute, (r, c) = heapq.heappop(heap)
+        if minute >= expected[r, c]:
+            continue
+        expected[r, c] = minute
+        for dr in range(-2, 3):
+            for dc in range(-2, 3):
+                far, end = abs(dr) + abs(dc), (r + dr, c + dc)
+                if far == 0 or math.gcd(dr, dc) != 1 or not (0 <= end[0] < 9 and 0 <= end[1] < 12 and open_cells[end]):
+                    continue
+                azimuth = math.atan2(dc, -dr)
+                crossed = [(r, c), end]
+                if far == 3:
+                    middle = (dr / 2, dc / 2)
+                    lows, highs = [math.floor(m) for m in middle], [math.ceil(m) for m in middle]
+                    crossed += [(r + lows[0], c + lows[1]), (r + highs[0], c + highs[1])]
+                    if not all(open_cells[cell] for cell in crossed):
+                        continue
+                elif far == 2 and not (open_cells[r + dr, c] or open_cells[r, c + dc]):
+                    continue
+                cost = 30 * math.hypot(dr, dc) * sum(slowness(cell, azimuth) for cell in crossed) / len(crossed)
+                heapq.heappush(heap, (minute + cost, end))
+    number = np.array([start[0] * 12 + start[1]])
+    ours = Landscape(growth, neighbours=16).arrival_min(number, breaks=breaks, limit_min=1e9)[0]
+    np.testing.assert_allclose(ours, expected, rtol=1e-9)
+
+
+def test_only_8_or_16_neighbours():
+    with pytest.raises(BadInput, match="neighbours is 6"):
+        Landscape(uniform(), neighbours=6)
+
+
+def test_fire_beyond_a_cell_is_what_a_break_there_would_save_in_a_corridor():
+    codes = np.full((5, 7), 98)
+    codes[2] = 102  # one row burns, from its left end
+    bed, flat = fire_bed(codes, Moisture(**DRY)), np.zeros(codes.shape)
+    corridor = Landscape(
+        ellipses(bed, wind_m_min=0.0, wind_to_rad=0.0, slope_rise_run=flat, upslope_rad=flat), neighbours=16
+    )
+    beyond = corridor.burned_beyond(np.array([14, 14, 0]), limit_min=1e9)
+    assert beyond[2].tolist() == [14, 12, 10, 8, 6, 4, 2]
+    assert beyond.sum() == 56
+    breaks = np.zeros((5, 7), bool)
+    breaks[2, 3] = True
+    assert corridor.burned_beyond(np.array([14]), breaks=breaks, limit_min=1e9)[2].tolist() == [3, 2, 1, 0, 0, 0, 0]
+
+
+def test_the_place_with_the_most_fire_beyond_it_is_the_gap_in_a_wall():
+    breaks = np.zeros((21, 21), bool)
+    breaks[:, 12] = True
+    breaks[4, 12] = False
+    beyond = Landscape(uniform()).burned_beyond(np.array([210 + 2]), breaks=breaks, limit_min=1e9)
+    beyond[:, :12] = 0
+    assert np.unravel_index(beyond.argmax(), beyond.shape) == (4, 12)
+    assert beyond[4, 12] == 1 + 21 * 8
