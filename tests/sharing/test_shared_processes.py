@@ -71,7 +71,7 @@ context = multiprocessing.get_context({method!r})
 queue = context.Queue()
 if {parent == "parent first"}:
     use({log!r})
-children = [context.Process(target=use_and_put, args=(queue, {log!r}, {2.0 if parent == "children alone" else 0.2})) for _ in range(3)]
+children = [context.Process(target=use_and_put, args=(queue, {log!r}, {hold_s})) for _ in range(3)]
 for child in children: child.start()
 answers = [queue.get(timeout=30) for _ in children]
 for child in children: child.join()
