@@ -162,7 +162,7 @@ def test_a_stop_before_the_first_step_is_a_stop(tmp_path: Path) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (tmp_path / "out" / "train.log").exists():
         time.sleep(0.01)
-    training.process.send_signal(signal.SIGINT)  # the child is importing torch
+    training.process.send_signal(signal.SIGTERM)  # the child is importing torch; under nohup SIGINT would be ignored
     code, _, said = training.end()
     assert code == 130, said
     assert "Traceback" not in said
