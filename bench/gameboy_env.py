@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from bench.results import RESULTS, write_section
-from legroom.probing.tree import process_memory
+from bench.weighing import weigh
 from legroom.workloads.gameboy.env import GameBoyEnv
 from legroom.workloads.gameboy.players import Player as Fighter
 from legroom.workloads.gameboy.players import answer, guess, mash
@@ -74,23 +74,11 @@ def reset_ms(env: GameBoyEnv, times: int = 50) -> float:
     return (time.thread_time() - began) / times * 1e3
 
 
-def weigh() -> dict[str, float]:
-    """Return the bytes that this process wrote itself: before the first env, for it, and for each further one."""
-    written, kept = [_written()], []
-    for number in range(1, ENVS + 1):
-        env = GameBoyEnv()
-        Player(env).frames_per_second(FRAMES)
-        kept.append(env)
-        if number in (1, ENVS):
-            written.append(_written())
-    before, one, all_of_them = written
-    return {"import": before, "first": one - before, "further": (all_of_them - one) / (ENVS - 1)}
-
-
-def _written() -> float:
-    memory = process_memory("self")
-    assert memory is not None
-    return float(memory.anon)
+def played() -> GameBoyEnv:
+    """Return an environment that was played with."""
+    env = GameBoyEnv()
+    Player(env).frames_per_second(FRAMES)
+    return env
 
 
 def won_by(fighter: Fighter, env: GameBoyEnv) -> tuple[float, float]:
@@ -131,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--weigh", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.weigh:
-        print(json.dumps(weigh()))
+        print(json.dumps(weigh(played, ENVS)))
         return 0
     players = {name: Player(GameBoyEnv(**kwargs)) for name, kwargs, _ in CASES}
     found: dict[str, list[float]] = {name: [] for name in players}

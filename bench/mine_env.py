@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from bench.results import RESULTS, write_section
-from legroom.probing.tree import process_memory
+from bench.weighing import weigh
 from legroom.workloads.mine import MineEnv
 
 STEPS = 5_000  # per turn
@@ -93,28 +93,16 @@ def speeds() -> dict[str, Any]:
     }
 
 
-def weigh() -> dict[str, float]:
-    """Return the bytes that this process wrote itself: before the first, for it, and for each further environment.
+def bound() -> tuple[MineEnv, list[np.ndarray]]:
+    """Return an environment that was played with, and its two slots.
 
-    The deposit's files and the slots are shared memory, as in a worker, and not in it.
+    The deposit's files and the slots are shared memory, as in a worker, and not counted.
     """
-    written, kept = [_written()], []
-    for number in range(1, ENVS + 1):
-        env = MineEnv()
-        slots = [_shared(env.observation_space.shape) for _ in range(2)]
-        env.bind_observation(slots)
-        Digger(env).steps_per_second(env.step, 2_000)
-        kept.append((env, slots))
-        if number in (1, ENVS):
-            written.append(_written())
-    before, one, all_of_them = written
-    return {"import": before, "first": one - before, "further": (all_of_them - one) / (ENVS - 1)}
-
-
-def _written() -> float:
-    memory = process_memory("self")
-    assert memory is not None
-    return float(memory.anon)
+    env = MineEnv()
+    slots = [_shared(env.observation_space.shape) for _ in range(2)]
+    env.bind_observation(slots)
+    Digger(env).steps_per_second(env.step, 2_000)
+    return env, slots
 
 
 def _shared(shape: tuple[int, ...]) -> np.ndarray:
@@ -127,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--weigh", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.weigh:
-        print(json.dumps(weigh()))
+        print(json.dumps(weigh(bound, ENVS)))
         return 0
     speed = speeds()  # after it the deposit is prepared and the child finds it
     child = [sys.executable, "-m", "bench.mine_env", "--weigh"]

@@ -19,13 +19,14 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.results import RESULTS, write_section
-from legroom.probing.tree import process_memory
+from bench.weighing import weigh
 from legroom.workloads.ninja.env import NinjaEnv
 from legroom.workloads.ninja.generator import generate
 from legroom.workloads.ninja.level import MOST_MINES, Level, centre
@@ -102,23 +103,11 @@ def speeds(data: str) -> dict[str, float]:
     return {name: statistics.median(each) for name, each in found.items()}
 
 
-def weigh(data: str) -> dict[str, float]:
-    """Return the bytes that this process wrote itself: before the first env, for it, and for each further one."""
-    written, kept = [_written()], []
-    for number in range(1, ENVS + 1):
-        env = NinjaEnv(data=data, copy=False, **EVERYTHING)
-        Player(env).steps_per_second(2_000)
-        kept.append(env)
-        if number in (1, ENVS):
-            written.append(_written())
-    before, one, all_of_them = written
-    return {"import": before, "first": one - before, "further": (all_of_them - one) / (ENVS - 1)}
-
-
-def _written() -> float:
-    memory = process_memory("self")
-    assert memory is not None
-    return float(memory.anon)
+def played(data: str) -> NinjaEnv:
+    """Return an environment with everything on that was played with."""
+    env = NinjaEnv(data=data, copy=False, **EVERYTHING)
+    Player(env).steps_per_second(2_000)
+    return env
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -127,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--weigh", metavar="MAP", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.weigh:
-        print(json.dumps(weigh(options.weigh)))
+        print(json.dumps(weigh(partial(played, options.weigh), ENVS)))
         return 0
     with tempfile.TemporaryDirectory(prefix="legroom-bench-") as folder:
         data = str(Path(folder, "full.map"))

@@ -21,9 +21,9 @@ from legroom.backends.env_make import EnvError, build, stage
 from legroom.backends.gym_spaces import from_gymnasium
 from legroom.errors import BadInput
 from legroom.model.spaces import leaves as model_leaves
+from legroom.probing.child_process import close_and_leave, write_answer
 from legroom.probing.tree import process_memory
 
-CLOSE_TIMEOUT_S = 2.0
 PROBE_TIMED_OUT = 75  # exit code; sb3_env knows it too
 SECOND_INSTANCE_BELOW = 1 << 30  # a second one of a giant would be the out-of-memory we are asked to foresee
 
@@ -39,28 +39,15 @@ def main() -> None:
         answer = {"error": str(failed)}
     except BadInput as refused:
         answer = {"error": f"env {refused.message}", "hint": refused.hint}
-    _write(answer_file, answer)
+    write_answer(answer_file, answer)
     if task.get("probe") and envs and "error" not in answer:
         timer = threading.Timer(task["probe"]["timeout_s"], os._exit, (PROBE_TIMED_OUT,))
         timer.daemon = True
         timer.start()
         answer["probe"] = probe_envs(task, envs)
         timer.cancel()
-        _write(answer_file, answer)
-    # Environments may own processes and windows; one that does not let go must not keep us.
-    timer = threading.Timer(CLOSE_TIMEOUT_S, os._exit, (0,))
-    timer.daemon = True
-    timer.start()
-    for env in envs:
-        with suppress(BaseException):
-            env.close()
-    os._exit(0)
-
-
-def _write(answer_file: Path, answer: dict[str, Any]) -> None:
-    partial = answer_file.with_suffix(".partial")
-    partial.write_text(json.dumps(answer))
-    partial.replace(answer_file)
+        write_answer(answer_file, answer)
+    close_and_leave(envs)
 
 
 def probe_envs(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:

@@ -12,11 +12,9 @@ is halved, and stays halved; so it is, at once, where a redo has just helped the
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import random
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -25,6 +23,7 @@ import torch
 
 from legroom.backends.out_of_memory import is_out_of_memory
 from legroom.errors import BadInput
+from legroom.sharing.heap import give_back
 
 Result = TypeVar("Result")
 LONGEST_REASON = 200  # characters: CUDA's messages go on with advice and statistics
@@ -157,8 +156,7 @@ def free_cached(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    with suppress(OSError, AttributeError):  # glibc alone has it
-        ctypes.CDLL(None).malloc_trim(0)
+    give_back()
 
 
 def first_line(error: BaseException) -> str:

@@ -17,8 +17,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +27,7 @@ from legroom.model.evidence import EnvLook, Growth, LeanProbe, LeanTimes
 from legroom.model.facts import algorithm_of, n_workers
 from legroom.model.run import Run, Spaces
 from legroom.model.stored import batch_samples, may_store_leanly, normalizes_observations
+from legroom.probing.child_process import run_child
 from legroom.probing.import_path import import_path
 from legroom.sharing.shared_folder import OFF, VARIABLE
 
@@ -37,10 +36,7 @@ PROBE_TIMEOUT_S = 15.0
 PROBE_TIMED_OUT = 75  # the child's exit code: see env_child, which is not imported here since it imports gymnasium
 DECLARE = "declare env.spaces to predict without building it"
 
-# -P and the path as an argument: a json.py in the working directory must not be the child's json.
-_BOOTSTRAP = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from legroom.backends import env_child as c; c.main()"
-)
+CHILD = "legroom.backends.env_child"
 
 
 def look_at_env(
@@ -137,7 +133,8 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
             raise BadInput(f"env.kwargs of {run.env.id!r} are no plain data: {wrong}", path=run.source) from wrong
         # what it shares goes with this folder, however it ends
         shared = OFF if run.memory.shared_data is False else os.environ.get(VARIABLE, str(Path(folder, "shared")))
-        code = _run_child(import_path(run), task_file, log_file, timeout_s, {**os.environ, VARIABLE: shared})
+        environment = {**os.environ, VARIABLE: shared}
+        code = run_child(CHILD, import_path(run), task_file, log_file, timeout_s=timeout_s, environment=environment)
         with suppress(OSError, ValueError):
             # whatever happened after the answer (a step or a close() that hangs) does not matter any more
             fate = ""
@@ -147,33 +144,6 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
                 fate = f"it ended its process while it was stepped {_ending(code, log_file)}"
             return json.loads(answer_file.read_bytes()), fate
         raise BadInput(_epitaph(run, code, log_file, timeout_s), path=run.source, hint=DECLARE)
-
-
-def _run_child(
-    path: list[str], task_file: Path, log_file: Path, timeout_s: float, environment: dict[str, str]
-) -> int | None:
-    """Run the child to its end and return its exit code; None when it took too long."""
-    command = [sys.executable, "-P", "-c", _BOOTSTRAP, json.dumps(path), str(task_file)]
-    with log_file.open("wb") as log:
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=environment,
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            return child.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            _end_group(child)
-
-
-def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """End the child and whatever the environment started beside it."""
-    if hasattr(os, "killpg"):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)  # start_new_session made its id the group's
-    child.kill()
-    child.wait()
 
 
 def _epitaph(run: Run, code: int | None, log_file: Path, timeout_s: float) -> str:

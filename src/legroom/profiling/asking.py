@@ -10,22 +10,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput, MissingExtra
+from legroom.probing.child_process import run_child
+from legroom.sharing.shared_folder import VARIABLE
 
 BUILD_TIMEOUT_S = 60.0
-
-# -P and the path as an argument: a json.py in the working directory must not be the child's json.
-_BOOTSTRAP = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from legroom.profiling import child as c; c.main()"
-)
+CHILD = "legroom.profiling.child"
 
 
 def ask_child(
@@ -50,7 +45,10 @@ def ask_child(
             task_file.write_text(json.dumps(task))
         except (TypeError, ValueError) as wrong:
             raise BadInput(f"the arguments of env {env['id']!r} are no plain data: {wrong}") from wrong
-        code = _run_child(list(env["path"]), task_file, log_file, timeout_s, extra or {})
+        # what it shares goes with this folder, however it ends
+        shared = os.environ.get(VARIABLE, str(Path(folder, "shared")))
+        environment = {**os.environ, VARIABLE: shared, **(extra or {})}
+        code = run_child(CHILD, env["path"], task_file, log_file, timeout_s=timeout_s, environment=environment)
         try:
             answer: dict[str, Any] = json.loads(answer_file.read_bytes())
         except (OSError, ValueError):
@@ -60,37 +58,6 @@ def ask_child(
     if "error" in answer:
         raise BadInput(answer["error"], hint=answer.get("hint", ""))
     return answer
-
-
-def _run_child(
-    path: list[str], task_file: Path, log_file: Path, timeout_s: float, extra: Mapping[str, str]
-) -> int | None:
-    """Run the child to its end and return its exit code; None when it took too long."""
-    command = [sys.executable, "-P", "-c", _BOOTSTRAP, json.dumps(path), str(task_file)]
-    with log_file.open("wb") as log:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            start_new_session=True,
-            env={**os.environ, **extra},
-        )
-        try:
-            return child.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            _end_group(child)
-
-
-def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """End the child and whatever the environment started beside it."""
-    if hasattr(os, "killpg"):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)  # start_new_session made its id the group's
-    child.kill()
-    child.wait()
 
 
 def _epitaph(env_id: str, code: int | None, log_file: Path, timeout_s: float) -> str:

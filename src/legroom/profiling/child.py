@@ -7,18 +7,15 @@ it was built from, a folder for files of its own and the arguments it was asked 
 from __future__ import annotations
 
 import json
-import os
 import sys
-import threading
-from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
+from legroom.probing.child_process import close_and_leave, write_answer
 
-CLOSE_TIMEOUT_S = 2.0
 TASKS = {
     "leak": "legroom.profiling.child:measure_leak",
     "lines": "legroom.profiling.tracking:find_lines",
@@ -35,15 +32,8 @@ def main() -> None:
     """Carry out the task file named on the command line (after the path the bootstrap took)."""
     task = json.loads(Path(sys.argv[2]).read_text())
     envs: list[Any] = []
-    _write(Path(task["answer"]), _answer(task, envs))
-    # Environments may own processes and windows; one that does not let go must not keep us.
-    timer = threading.Timer(CLOSE_TIMEOUT_S, os._exit, (0,))
-    timer.daemon = True
-    timer.start()
-    for env in envs:
-        with suppress(BaseException):
-            env.close()
-    os._exit(0)
+    write_answer(Path(task["answer"]), _answer(task, envs))
+    close_and_leave(envs)
 
 
 def measure_leak(env: Any, built_from: dict[str, Any], folder: str, **arguments: Any) -> dict[str, Any]:
@@ -73,9 +63,3 @@ def _answer(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
 
 def _one_line(env_id: str, text: str) -> str:
     return text if repr(env_id) in text else f"env {env_id!r}: {text}"
-
-
-def _write(answer_file: Path, answer: dict[str, Any]) -> None:
-    partial = answer_file.with_suffix(".partial")
-    partial.write_text(json.dumps(answer))
-    partial.replace(answer_file)

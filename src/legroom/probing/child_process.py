@@ -1,0 +1,74 @@
+"""A child process that builds somebody else's environment: started, ended for certain, and how it answers.
+
+Such code may print, crash, hang or start processes of its own; whoever asks gets a file with JSON, or none. Both ends
+are here: `run_child` for who asks, `write_answer` and `close_and_leave` for the child.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+CLOSE_TIMEOUT_S = 2.0
+
+
+def run_child(
+    main: str, path: Sequence[str], task_file: Path, log_file: Path, *, timeout_s: float, environment: Mapping[str, str]
+) -> int | None:
+    """Run `main()` of a module in a fresh interpreter, and return its exit code; None when it took too long.
+
+    Args:
+        main: the module.
+        path: its `sys.path`.
+        task_file: the last of its arguments.
+        log_file: gets what it writes to standard error; what it prints goes nowhere.
+    """
+    # -P and the path as an argument: a json.py in the working directory must not be the child's json.
+    boot = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {main} import main; main()"
+    command = [sys.executable, "-P", "-c", boot, json.dumps(list(path)), str(task_file)]
+    with log_file.open("wb") as log:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=dict(environment),
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            return child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            end_group(child)
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """End a child that leads its own session, and whatever it started."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)  # start_new_session made its id the group's
+    child.kill()
+    child.wait()
+
+
+def write_answer(answer_file: Path, answer: Mapping[str, Any]) -> None:
+    """Write the answer so that nobody ever reads half of it."""
+    partial = answer_file.with_suffix(".partial")
+    partial.write_text(json.dumps(answer))
+    partial.replace(answer_file)
+
+
+def close_and_leave(envs: Iterable[Any]) -> None:
+    """Close the environments and end this process, whatever they do: they may own processes and windows."""
+    timer = threading.Timer(CLOSE_TIMEOUT_S, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
+    for env in envs:
+        with suppress(BaseException):
+            env.close()
+    os._exit(0)
