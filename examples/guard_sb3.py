@@ -1,7 +1,7 @@
 """A Stable-Baselines3 script that survives running out of memory in an update.
 
     python examples/guard_sb3.py        # as it is
-    python examples/guard_sb3.py 150    # with 150 MB from the first update on, which is too little for its batch of 512
+    python examples/guard_sb3.py 300    # with 300 MB from the first update on, which is too little for its batch of 1,024
 
 The second one goes on in smaller pieces and prints what it did; without the guard it ends with SB3's exception.
 """
@@ -55,10 +55,10 @@ class LittleMemory(BaseCallback):
 
 
 def main():
-    model = PPO("CnnPolicy", Snow(), n_steps=512, batch_size=512, n_epochs=2, device="cpu", seed=1)
+    model = PPO("CnnPolicy", Snow(), n_steps=1024, batch_size=1024, n_epochs=2, device="cpu", seed=1)
     callback = LittleMemory(int(sys.argv[1])) if len(sys.argv) > 1 else None
     with legroom.guard(model) as guarded:
-        model.learn(512, callback=callback)
+        model.learn(1024, callback=callback)
     for retreat in guarded.retreats:
         print(f"update {retreat.update}: {retreat.what}")
     print(f"trained {model.num_timesteps} steps, micro-batch {guarded.micro_batch or 'as it was'}")

@@ -10,7 +10,7 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
-@pytest.mark.parametrize(("name", "megabytes"), [("guard_sb3.py", 150), ("survive_loop.py", 40)])
+@pytest.mark.parametrize(("name", "megabytes"), [("guard_sb3.py", 300), ("survive_loop.py", 40)])
 def test_an_example_runs_out_of_memory_and_goes_on(name: str, megabytes: int) -> None:
     command = [sys.executable, str(EXAMPLES / name), str(megabytes)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

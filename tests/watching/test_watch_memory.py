@@ -18,10 +18,10 @@ CGROUPS = (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup"))
 FILL = TOUCHED + (  # as np.zeros does: asked for at once, resident while it is written
     "import mmap\nbuffer = mmap.mmap(-1, 160 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
     "for i in range(220):\n    at = i * (512 << 10)\n"
-    "    buffer[at:at + (512 << 10)] = bytes([1]) * (512 << 10)\n    time.sleep(0.015)\n"
+    "    buffer[at:at + (512 << 10)] = bytes([1]) * (512 << 10)\n    tick()\n"
 )
 PLATEAU = (
-    TOUCHED + "kept = []\nfor i in range(260):\n    kept += [touched(1)] if i < 90 else []\n    time.sleep(0.015)\n"
+    TOUCHED + "kept = []\nfor i in range(260):\n    kept += [touched(1)] if i < 90 else []\n    tick()\n"
 )
 
 

@@ -20,12 +20,17 @@ def touched(mib):
     block = bytearray(int(mib * (1 << 20)))
     block[::4096] = bytes([1]) * len(range(0, len(block), 4096))
     return block
+begun, ticks = time.monotonic(), 0
+def tick():  # by the clock: after a stall on a busy machine the curve is where it would have been
+    global ticks
+    ticks += 1
+    time.sleep(max(begun + 0.015 * ticks - time.monotonic(), 0))
 """
-LEAK = TOUCHED + "kept = []\nfor _ in range(220):\n    kept.append(touched(0.5)); time.sleep(0.015)\n"
-STEADY = TOUCHED + "kept = touched(60)\nfor _ in range(200):\n    time.sleep(0.015)\n"
+LEAK = TOUCHED + "kept = []\nfor _ in range(220):\n    kept.append(touched(0.5)); tick()\n"
+STEADY = TOUCHED + "kept = touched(60)\nfor _ in range(200):\n    tick()\n"
 SAWTOOTH = TOUCHED + (
     "kept, rollout = touched(40), []\n"
-    "for _ in range(220):\n    rollout = rollout + [touched(2)] if len(rollout) < 20 else []\n    time.sleep(0.015)\n"
+    "for _ in range(220):\n    rollout = rollout + [touched(2)] if len(rollout) < 20 else []\n    tick()\n"
 )
 
 
