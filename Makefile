@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: demo test test-native lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
   bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
   bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs bench-leaks \
-  bench-ninja bench-ninja-learns bench-parallel clean
+  bench-ninja bench-ninja-learns bench-parallel bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -32,7 +32,8 @@ test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with 
 
 bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases bench-workers bench-microbatch \
   bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-hard-limits bench-explain \
-  bench-knobs bench-watch bench-faults bench-leaks bench-ninja bench-ninja-learns bench-parallel  ## everything that takes longer; writes bench/RESULTS.md
+  bench-knobs bench-watch bench-faults bench-leaks bench-ninja bench-ninja-learns bench-parallel \
+  bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
@@ -99,6 +100,21 @@ bench-ninja-learns: $(STAMP)  ## three seeds of ninja:learn, judged on levels th
 bench-parallel: $(STAMP)  ## a hundred ninja environments in one machine, and what each optimisation saves
 	$(BIN)/python -m bench.parallel_workers
 	$(BIN)/python -m bench.parallel
+
+bench-gameboy: $(STAMP)  ## frames per second of the Game Boy, and 8192 × 2 steps of a real fight in lean storage
+	$(BIN)/python -m bench.gameboy_env
+	$(BIN)/python -m bench.gameboy_rollout
+
+bench-gameboy-learns: $(STAMP)  ## three seeds of gameboy:learn, judged in rounds they never fought
+	$(BIN)/python -m bench.gameboy_learns
+
+bench-fire: $(STAMP)  ## speed of fires, 100,000 transitions in lean replay, and the three runs beside each other
+	$(BIN)/python -m bench.fire_env
+	$(BIN)/python -m bench.fire_replay
+	$(BIN)/python -m bench.fire_table
+
+bench-fire-learns: $(STAMP)  ## three seeds of fire:learn, judged on landscapes they never saw
+	$(BIN)/python -m bench.fire_learns
 
 bench-faults: $(STAMP)  ## 100 kills of child, worker and supervisor; full disks, truncated checkpoints
 	$(BIN)/python -m bench.faults

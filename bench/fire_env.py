@@ -11,23 +11,30 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+import legroom  # its LeanVecEnv would bring torch: only where it is used
 from bench.results import RESULTS, write_section
 from bench.weighing import written_nbytes
+from legroom.probing.tree import tree_memory
 from legroom.workloads.fire import FireEnv
 
 REPETITIONS = 40
 BREAKS = 100
 IGNITIONS = 25
 REQUIRED_MS = 150.0
+WORKERS, FEW, MANY = 8, 4, 500
+ONE_LANDSCAPE_MB = 8 * 50 * 50 * 2 / 1e6
+COPIES = 1.5  # of the landscapes in all processes together: one, and how one measurement differs from the next
 OVERHEAD = 0.10  # of a step, beside the simulation, which is to bound it
 COLUMNS = ["figure", "required", "measured", "verdict"]
 
@@ -73,11 +80,27 @@ def steps(sims: int) -> tuple[float, float, float]:
 
 def worker_mb() -> float:
     """Return the private bytes of a fresh process that plays one environment, in MB."""
-    command = [sys.executable, "-m", "bench.fire_env", "--child"]
+    return _of_a_child("0")
+
+
+def shared_mb(rasters: int) -> float:
+    """Return what all processes together have (PSS) when workers play in so many landscapes, in MB."""
+    return _of_a_child(str(rasters))
+
+
+def _of_a_child(rasters: str) -> float:
+    command = [sys.executable, "-m", "bench.fire_env", "--child", rasters]
     return float(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
 
-def child() -> None:
+def child(rasters: int) -> None:
+    if rasters:
+        workers = legroom.LeanVecEnv([partial(FireEnv, rasters=rasters, sims=1, hours=0.01) for _ in range(WORKERS)])
+        workers.reset()
+        workers.step(np.zeros((WORKERS, 10), np.int64))
+        print(tree_memory(os.getpid()).pss / 1e6)
+        workers.close()
+        return
     env = FireEnv()
     env.reset(seed=0)
     env.step(np.random.default_rng(0).random(env.breaks.size))
@@ -87,10 +110,10 @@ def child() -> None:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Speed of fire spread.")
     parser.add_argument("--to", type=Path, default=RESULTS)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.child:
-        child()
+    if options.child is not None:
+        child(options.child)
         return 0
     rows = []
     for neighbours in (8, 16):
@@ -105,6 +128,11 @@ def main(arguments: Sequence[str]) -> int:
     rows.append(["step, over the simulation alone", f"<= +{OVERHEAD:.0%}", measured, verdict])
     rows.append(["reset", "-", f"{reset_ms:.1f} ms", "-"])
     rows.append(["private memory of a process with one environment", "-", f"{worker_mb():.0f} MB", "-"])
+    once_mb = (MANY - FEW) * ONE_LANDSCAPE_MB
+    more_mb = shared_mb(MANY) - shared_mb(FEW)
+    verdict = "ok" if more_mb <= COPIES * once_mb else "MISSED"
+    name = f"{MANY} landscapes instead of {FEW} in {WORKERS} workers, {once_mb:.0f} MB once"
+    rows.append([name, f"<= {COPIES * once_mb:.0f} MB", f"{more_mb:+.0f} MB PSS of all processes", verdict])
     write_section("Wildfire: speed of the simulation", COLUMNS, rows, "python -m bench.fire_env", path=options.to)
     return int(any(row[3] == "MISSED" for row in rows))
 

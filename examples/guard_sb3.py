@@ -1,7 +1,7 @@
 """A Stable-Baselines3 script that survives running out of memory in an update.
 
     python examples/guard_sb3.py        # as it is
-    python examples/guard_sb3.py 300    # with 300 MB from the first update on, which is too little for its batch of 1,024
+    python examples/guard_sb3.py 300    # with 300 MB from the first update on: too little for its batch of 1,024
 
 The second one goes on in smaller pieces and prints what it did; without the guard it ends with SB3's exception.
 """

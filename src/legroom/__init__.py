@@ -7,6 +7,7 @@
     legroom.MemoryCallback()                                predicted and measured memory in SB3's logger
     legroom.lean(PPO, "CnnPolicy", env, n_steps=2048)       the algorithm with lossless storage in little memory
     legroom.LeanRolloutBuffer, LeanReplayBuffer, …          the same by SB3's own hooks, rollout_buffer_class=…
+    legroom.DoubleDQN("MlpPolicy", env)                     SB3's DQN, double, with priorities and sets of actions
     legroom.LeanVecEnv(env_fns)                             an SB3 VecEnv whose worker processes need no torch
     legroom.share(key, build)                               read-only arrays once for all processes of a run
     legroom.profile(env)                                    whether an environment leaks, and where; what it costs
@@ -29,8 +30,8 @@ _STORING = (
     "lean",
 )
 __all__ = [
-    "LeanVecEnv", "MemoryCallback", "guard", "predict", "predict_model", "probe", "profile", "read", "share", "survive",
-    *_STORING,
+    "DoubleDQN", "LeanVecEnv", "MemoryCallback", "guard", "predict", "predict_model", "probe", "profile", "read",
+    "share", "survive", *_STORING,
 ]  # fmt: skip
 
 __getattr__ = lazy_exports(
@@ -44,6 +45,7 @@ __getattr__ = lazy_exports(
         "MemoryCallback": "sb3.MemoryCallback",
         "guard": "sb3.guard",
         "survive": "torch.survive",
+        "DoubleDQN": "algorithms.DoubleDQN",
         "LeanVecEnv": "sharing.LeanVecEnv",
         "share": "legroom.sharing.shared",
         **{name: f"storing.{name}" for name in _STORING},

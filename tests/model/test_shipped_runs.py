@@ -28,7 +28,8 @@ def test_all_workloads_have_their_runs() -> None:
     robots = {"quick", "default", "production", "gpu_8gb", "gpu_12gb", "gpu_16gb", "gpu_24gb"}
     assert names == {
         *("mine:full", "mine:memory_optimized", "mine:ultra_light", "mine:small"),
-        *("fire:original", "fire:medium", "fire:low", "gameboy:default", "gameboy:learn"),
+        *("fire:original", "fire:medium", "fire:low", "fire:learn"),
+        *("gameboy:default", "gameboy:fitted", "gameboy:learn"),
         *("ninja:default", "ninja:parallel", "ninja:learn"),
         *(f"robot:{name}" for name in robots),
     }

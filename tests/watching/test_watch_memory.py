@@ -20,9 +20,7 @@ FILL = TOUCHED + (  # as np.zeros does: asked for at once, resident while it is 
     "for i in range(220):\n    at = i * (512 << 10)\n"
     "    buffer[at:at + (512 << 10)] = bytes([1]) * (512 << 10)\n    tick()\n"
 )
-PLATEAU = (
-    TOUCHED + "kept = []\nfor i in range(260):\n    kept += [touched(1)] if i < 90 else []\n    tick()\n"
-)
+PLATEAU = TOUCHED + "kept = []\nfor i in range(260):\n    kept += [touched(1)] if i < 90 else []\n    tick()\n"
 
 
 @pytest.fixture(scope="module")

@@ -180,7 +180,8 @@ class Meter:
         """Return the bytes of the first observation in a fresh store, and of each further environment's."""
 
         def fresh(count: int) -> float:
-            store = new_shelf(Options(), count, self.item_nbytes, self.store.stack).store
+            page_bytes = self.store.page_bytes
+            store = new_shelf(Options(), count, self.item_nbytes, self.store.stack, page_bytes=page_bytes).store
             store.append_all(np.ascontiguousarray(observations[:count], self.dtype), np.empty(count, np.uint32))
             return float(_mark(store, 0).nbytes + store.nbytes()["index"])
 
@@ -213,13 +214,14 @@ class Meter:
         )
         if not literals or not changes:
             return 0.0
-        usual, page = literal_nbytes / literals, min(self.item_nbytes / self.store.stack.n_stack, SINGLE_PAGE_NBYTES)
+        largest = max(self.store.page_bytes, SINGLE_PAGE_NBYTES)
+        usual, page = literal_nbytes / literals, min(self.item_nbytes / self.store.stack.n_stack, largest)
         is_settled = literals > 16 * log(max(page / usual, 1.0)) + 16
         return 0.0 if is_settled else max(change_nbytes - SETTLED_SHARE * usual * changes, 0.0)
 
     def _step_with(self, stack: Stack) -> float:
         """Return the bytes of a step when observations are cut into these frames."""
-        store = new_shelf(Options(), self.n_envs, self.item_nbytes, stack).store
+        store = new_shelf(Options(), self.n_envs, self.item_nbytes, stack, page_bytes=self.store.page_bytes).store
         numbers, rows = np.empty(self.n_envs, np.uint32), min(self.kept, self.rows)
         store.append_all(self.plain[0][0], numbers)
         before = _mark(store, self.n_envs)

@@ -22,13 +22,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import sb3_contrib
-import stable_baselines3
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from legroom.backends.hollow import StubVecEnv
-from legroom.backends.sb3_build import importable
+from legroom.backends.sb3_build import class_of, importable
 from legroom.backends.sb3_call import run_from_model
 from legroom.backends.sb3_make import make_model
 from legroom.backends.sb3_state import capture, policy_arrays, restore_learned, saved_spaces
@@ -47,7 +45,8 @@ IMPORTED_WHY = "imported from an archive, which holds no environments"
 # A hyperparameter that only this algorithm has, of those that share their policies' classes; the first that fits.
 _TELLTALE = (
     ("top_quantiles_to_drop_per_net", "TQC"), ("cg_max_steps", "TRPO"), ("n_delta", "ARS"),
-    ("target_noise_clip", "TD3"), ("target_entropy", "SAC"), ("exploration_fraction", "DQN"), ("clip_range", "PPO"),
+    ("target_noise_clip", "TD3"), ("target_entropy", "SAC"), ("priority_alpha", "DoubleDQN"),
+    ("exploration_fraction", "DQN"), ("clip_range", "PPO"),
     ("gae_lambda", "A2C"),
 )  # fmt: skip
 # Where the policy's module says more: algorithms of sb3-contrib with hyperparameters of others.
@@ -253,7 +252,7 @@ def _load(archive: Path, algorithm: Algorithm, described: Mapping[str, Any]) -> 
     Raises:
         BadInput: SB3 cannot load it; with its words.
     """
-    kind: Any = getattr(sb3_contrib if algorithm.package == "sb3_contrib" else stable_baselines3, algorithm.name)
+    kind = class_of(algorithm)
     size, storage = _buffer(algorithm)
     n_envs = described.get("n_envs")
     changes: dict[str, Any] = {}

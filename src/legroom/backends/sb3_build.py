@@ -10,11 +10,10 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import sb3_contrib
-import stable_baselines3
 import torch
 from gymnasium import spaces
 from sb3_contrib.common.maskable import buffers as maskable
@@ -29,6 +28,7 @@ from legroom.backends.sb3_checkpointing import OWN_ARGUMENT, has_own
 from legroom.backends.sb3_knobs import with_knobs
 from legroom.backends.sb3_microbatch import with_micro_batch
 from legroom.errors import BadInput, Untraceable
+from legroom.model.algorithms import Algorithm
 from legroom.model.facts import algorithm_of, hyper, spaces_of
 from legroom.model.run import Run
 from legroom.model.stored import batch_samples, pass_samples
@@ -55,8 +55,7 @@ def build_model(
         BadInput: the run declares no spaces.
     """
     algorithm = algorithm_of(run)
-    package = sb3_contrib if algorithm.package == "sb3_contrib" else stable_baselines3
-    algorithm_class: Any = getattr(package, algorithm.name)
+    algorithm_class = class_of(algorithm)
     if pass_samples(run) < batch_samples(run):
         algorithm_class = with_micro_batch(algorithm_class, pass_samples(run))
     algorithm_class = with_knobs(algorithm_class, run)
@@ -84,6 +83,11 @@ def build_model(
             raise
         except Exception as wrong:  # a library's constructor raises anything; its message is the reason
             raise Untraceable(f"{algorithm.name} cannot be built: {type(wrong).__name__}: {wrong}") from wrong
+
+
+def class_of(algorithm: Algorithm) -> Any:
+    """Return the algorithm's class, from SB3, sb3-contrib or legroom itself."""
+    return getattr(import_module(algorithm.package), algorithm.name)
 
 
 def _replay_arguments(run: Run, dict_space: bool, plan: Sizes, parts: Sizes) -> dict[str, Any]:

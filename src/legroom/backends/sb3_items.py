@@ -23,8 +23,7 @@ def measured_items(model: BaseAlgorithm, env: VecEnv) -> dict[str, int]:
         if getattr(model, buffer, None) is not None:
             items |= _observations(prefix, getattr(model, buffer))
     place = "gpu" if model.device.type == "cuda" else "network"
-    trained = [p for optimizer in _optimizers(model) for group in optimizer.param_groups for p in group["params"]]
-    items[f"{place}.weights"] = _nbytes(trained)  # target networks are an item of their own
+    items[f"{place}.weights"] = _nbytes(trained_parameters(model))  # target networks are an item of their own
     states = [
         value for optimizer in _optimizers(model) for state in optimizer.state.values() for value in state.values()
     ]
@@ -35,9 +34,15 @@ def measured_items(model: BaseAlgorithm, env: VecEnv) -> dict[str, int]:
     return items
 
 
+def trained_parameters(model: BaseAlgorithm) -> list[torch.Tensor]:
+    """Return the parameters that an optimizer changes."""
+    return [p for optimizer in _optimizers(model) for group in optimizer.param_groups for p in group["params"]]
+
+
 def _observations(prefix: str, buffer: Any) -> dict[str, int]:
     stored = {"observations": buffer.observations, "next_observations": getattr(buffer, "next_observations", None)}
     items = {}
+    rows = buffer.size() if prefix == "replay" else buffer.buffer_size  # memory is there once it has been written to
     for name, values in stored.items():
         parts = values if isinstance(values, dict) else {"": values}
         for key, part in parts.items():
@@ -45,7 +50,7 @@ def _observations(prefix: str, buffer: Any) -> dict[str, int]:
             if isinstance(part, Column | Ring):
                 items[label] = sum(size for purpose, size in part.breakdown().items() if purpose != "spilled")
             elif isinstance(part, np.ndarray):
-                items[label] = part.nbytes
+                items[label] = part.nbytes * rows // buffer.buffer_size
     return items
 
 

@@ -13,8 +13,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import sb3_contrib
-import stable_baselines3
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise
@@ -22,7 +20,7 @@ from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack, VecNormalize
 
 from legroom.backends.env_make import make_env
-from legroom.backends.sb3_build import find_object, policy_arguments
+from legroom.backends.sb3_build import class_of, find_object, policy_arguments
 from legroom.backends.sb3_knobs import with_knobs
 from legroom.backends.sb3_microbatch import can_survive, surviving, with_micro_batch
 from legroom.errors import BadInput
@@ -95,8 +93,7 @@ def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:
         BadInput: the constructor refuses, a class cannot be found, or a knob cannot be turned.
     """
     algorithm = algorithm_of(run)
-    package = sb3_contrib if algorithm.package == "sb3_contrib" else stable_baselines3
-    algorithm_class: Any = getattr(package, algorithm.name)
+    algorithm_class = class_of(algorithm)
     for knob in _NOT_YET:
         if getattr(run.memory, knob):
             raise BadInput(f"memory.{knob} cannot be trained with yet", path=run.source, hint="leave it out")

@@ -22,12 +22,18 @@ from typing import Any
 from sb3_contrib import MaskablePPO
 from stable_baselines3 import DQN, PPO
 
-from legroom.backends.sb3_microbatch_dqn import MicroBatchedDQN
+from legroom.algorithms.double_dqn import DoubleDQN
+from legroom.backends.sb3_microbatch_dqn import MicroBatchedDoubleDQN, MicroBatchedDQN
 from legroom.backends.sb3_microbatch_exact import MicroBatch, check_sizes
 from legroom.backends.sb3_microbatch_ppo import MicroBatchedMaskablePPO, MicroBatchedPPO
 from legroom.errors import BadInput
 
-_MIXINS: dict[type, type] = {PPO: MicroBatchedPPO, MaskablePPO: MicroBatchedMaskablePPO, DQN: MicroBatchedDQN}
+_MIXINS: dict[type, type] = {
+    PPO: MicroBatchedPPO,
+    MaskablePPO: MicroBatchedMaskablePPO,
+    DQN: MicroBatchedDQN,
+    DoubleDQN: MicroBatchedDoubleDQN,
+}
 _ALL_MIXINS = tuple(_MIXINS.values())
 
 

@@ -4,6 +4,9 @@ The loss is a mean over the transitions sampled: each piece's mean counts by its
 clipping and the optimizer's step come once per gradient step. Transitions are drawn as SB3 draws them, all at once, and
 gathered piece by piece.
 
+How a minibatch is drawn and what its loss is are the algorithm's: SB3's for DQN, its own for `algorithms.double_dqn`,
+whose importance weights are those of the whole minibatch and whose priorities are set once it is complete.
+
 Mirrors `DQN.train` (stable_baselines3/dqn/dqn.py, 2.9.2); a test pins its source.
 """
 
@@ -22,8 +25,8 @@ from legroom.backends.sb3_microbatch_parts import Parts, is_known, refuse_unknow
 from legroom.backends.sb3_retreat import Surviving
 
 
-class MicroBatchedDQN(Surviving):
-    """A mixin before DQN; see `sb3_microbatch.microbatched`."""
+class DQNInParts(Surviving):
+    """The update of DQN and its relatives; `_draw`, `_loss` and `_learned` say what is drawn and learned."""
 
     def _setup_model(self: Any) -> None:
         super()._setup_model()  # type: ignore[safe-super]
@@ -50,10 +53,11 @@ class MicroBatchedDQN(Surviving):
         for step in range(gradient_steps):
             update = self._n_updates + step
             size = min(size_at(self.micro_batch, update) or batch_size, batch_size)
-            parts = replay_minibatch(self.replay_buffer, batch_size, self._vec_normalize_env)
+            parts = self._draw(batch_size)
             loss = self._attempt(partial(self._add_gradients, parts, batch_size), size, update)
             losses.append(loss.item())
             self.policy.optimizer.step()
+            self._learned(parts)
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         self.logger.record("train/loss", np.mean(losses))
@@ -79,6 +83,16 @@ class MicroBatchedDQN(Surviving):
         th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
         return total
 
+
+class MicroBatchedDQN(DQNInParts):
+    """A mixin before DQN; see `sb3_microbatch.microbatched`."""
+
+    def _draw(self: Any, batch_size: int) -> Parts:
+        return replay_minibatch(self.replay_buffer, batch_size, self._vec_normalize_env)
+
+    def _learned(self: Any, parts: Parts) -> None:
+        pass
+
     def _loss(self: Any, part: Any) -> th.Tensor:
         """Return the loss of one part, as if it were a minibatch."""
         discounts = part.discounts if part.discounts is not None else self.gamma
@@ -87,3 +101,10 @@ class MicroBatchedDQN(Surviving):
             target_q_values = part.rewards + (1 - part.dones) * discounts * next_q_values.reshape(-1, 1)
         current_q_values = th.gather(self.q_net(part.observations), dim=1, index=part.actions.long())
         return functional.smooth_l1_loss(current_q_values, target_q_values)
+
+
+class MicroBatchedDoubleDQN(DQNInParts):
+    """A mixin before `legroom.algorithms.DoubleDQN`, which brings its own loss and its own way of drawing."""
+
+    def _draw_uniformly(self: Any, batch_size: int) -> Parts:
+        return replay_minibatch(self.replay_buffer, batch_size, self._vec_normalize_env)

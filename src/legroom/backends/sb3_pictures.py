@@ -6,6 +6,7 @@ attribute `last_episode` holds and the path to write. The drawing happens here a
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,24 @@ from stable_baselines3.common.vec_env import VecEnv
 from legroom.backends.objects import resolve_object
 from legroom.training.events import EventPipe
 
+PAUSE_S = 15.0  # between two pictures: an iteration of DQN is a few steps, and nobody looks at a thousand pictures
+
 
 class Pictures:
-    """Draws the first environment's last episode every so many iterations."""
+    """Draws the first environment's last episode every so many iterations, but not all the time."""
 
     def __init__(self, env: VecEnv, out: Path, every: int, events: EventPipe) -> None:
         self._env, self._folder, self._every, self._events = env, out / "pictures", every, events
         name = first_attribute(env, "picture")
         self._draw = resolve_object(name) if name else None
+        self._drawn: float | None = None
         if self._draw is None:
             events.send("say", text="--visualization: this environment has no `picture`; nothing will be drawn")
 
     def at_boundary(self, iteration: int) -> None:
-        if self._draw is not None and iteration and iteration % self._every == 0:
+        due = self._drawn is None or time.monotonic() - self._drawn >= PAUSE_S
+        if due and self._draw is not None and iteration and iteration % self._every == 0:
+            self._drawn = time.monotonic()
             self.draw(f"iteration-{iteration:06d}.png")
 
     def draw(self, name: str) -> None:

@@ -92,6 +92,10 @@ def capture_replay(model: BaseAlgorithm, previous: Checkpoint | None, arrays: di
         "stores": stores,
         "rings": {key: {**ring.stack_state(), "count": ring.count} for key, ring in _rings(buffer).items()},
     }
+    priorities = getattr(model, "priorities", None)
+    if priorities is not None:
+        arrays["replay/priorities"] = priorities.kept
+        data["highest_priority"] = priorities.highest
     return Replay(data, link, files, unknown)
 
 
@@ -118,6 +122,8 @@ def prepare_replay(model: BaseAlgorithm, checkpoint: Checkpoint) -> tuple[Callab
                 checkpoint, f"its replay has {key} {_short(theirs.get(key))}, this one has {_short(ours[key])}"
             )
 
+    set_priorities, lost = _prepare_priorities(model, checkpoint)
+
     def take_over() -> None:
         for segment in data["segments"]:
             _read_rows(checkpoint.file(segment["file"]), rows, buffer.buffer_size, segment["first"], segment["end"])
@@ -132,8 +138,27 @@ def prepare_replay(model: BaseAlgorithm, checkpoint: Checkpoint) -> tuple[Callab
         if after_last is not None:
             buffer.observations[buffer.pos] = after_last
         setattr(buffer, _LINEAGE, data["lineage"])
+        set_priorities()
 
-    return take_over, ""
+    return take_over, lost
+
+
+def _prepare_priorities(model: Any, checkpoint: Checkpoint) -> tuple[Callable[[], None], str]:
+    """Return what gives prioritized replay the saved priorities, and what is lost; sums of them are made anew.
+
+    Raises:
+        BadInput: they are of another number of transitions, or cannot be priorities.
+    """
+    ours, data = getattr(model, "priorities", None), checkpoint.data["replay"]
+    if ours is None:
+        return (lambda: None), ""
+    kept, highest = checkpoint.tensors("replay").get("priorities"), data.get("highest_priority")
+    if kept is None or highest is None:
+        return (lambda: None), "the checkpoint holds no priorities: every transition counts as new"
+    count = (model.replay_buffer.buffer_size if data["full"] else data["pos"]) * model.n_envs
+    if kept.dtype != np.float64 or kept.shape != (count,) or not (np.isfinite(kept).all() and (kept >= 0).all()):
+        raise misfit(checkpoint, f"its priorities are not those of {count:,} transitions")
+    return (lambda: ours.take_over(kept, float(highest))), ""
 
 
 def row_arrays(buffer: Any) -> dict[str, np.ndarray]:

@@ -1,11 +1,14 @@
 """How good the trained policy is: the training's own episodes, and what the workload makes of it.
 
 A workload's environment names its judge in the attribute `score`: a function `module:name` that gets a function from
-observation and action mask to action, the environment's arguments, and a time limit, and returns numbers by name.
+observation and action mask to action, the environment's arguments, and a time limit, and returns numbers by name. One
+that also takes `frame_stack` stacks so many frames itself, as the policy is used to.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,16 +30,31 @@ def score_of(run: Run, model: BaseAlgorithm, env: VecEnv, *, finished: bool) -> 
     if episodes:
         score["reward_mean"] = float(np.mean([episode["r"] for episode in episodes]))
         score["length_mean"] = float(np.mean([episode["l"] for episode in episodes]))
-    judge = first_attribute(env, "score")
-    # the judge plays on a bare environment, so what a wrapper makes of observations would be missing
-    bare = unwrap_vec_wrapper(env, VecNormalize) is None and unwrap_vec_wrapper(env, VecFrameStack) is None
-    if isinstance(judge, str) and finished and bare and not run.env.wrappers:
+    name = first_attribute(env, "score")
+    judge = resolve_object(name) if isinstance(name, str) and finished and not run.env.wrappers else None
+    asked = None if judge is None else _what_wrappers_do(judge, env)
+    if judge is not None and asked is not None:
         kwargs = run.env.kwargs if run.env.grid is None else {"grid": run.env.grid} | run.env.kwargs
 
-        def act(observation: np.ndarray, mask: np.ndarray | None) -> int:
+        def act(observation: np.ndarray, mask: np.ndarray | None) -> int | np.ndarray:
             masks = {} if mask is None else {"action_masks": mask}
-            return int(model.predict(observation, deterministic=True, **masks)[0])  # type: ignore[arg-type]
+            action = np.asarray(model.predict(observation, deterministic=True, **masks)[0])  # type: ignore[arg-type]
+            return action if action.ndim else int(action)  # a set of cells, or one action
 
         with untouched_randomness():
-            score |= resolve_object(judge)(act, kwargs, time_limit_s=TIME_LIMIT_S)
+            score |= judge(act, kwargs, time_limit_s=TIME_LIMIT_S, **asked)
     return score
+
+
+def _what_wrappers_do(judge: Callable[..., Any], env: VecEnv) -> dict[str, Any] | None:
+    """Return what to tell a judge of the wrappers' work on observations, None if it could not do the same.
+
+    It plays on a bare environment: a policy would not see there what it was trained on.
+    """
+    stacking = unwrap_vec_wrapper(env, VecFrameStack)
+    if unwrap_vec_wrapper(env, VecNormalize) is not None:
+        return None
+    if stacking is None:
+        return {}
+    takes_it = "frame_stack" in inspect.signature(judge).parameters
+    return {"frame_stack": stacking.stacked_obs.n_stack} if takes_it else None

@@ -42,7 +42,10 @@ __all__ = [
 ]  # fmt: skip
 
 # Algorithms whose whole state is known. Others are saved as far as SB3 says what their state is.
-EXACT = frozenset({"PPO", "MaskablePPO", "A2C", "DQN", "SAC", "TD3", "DDPG", "QRDQN", "TQC", "TRPO", "CrossQ"})
+EXACT = frozenset(
+    {"PPO", "MaskablePPO", "A2C", "DQN", "DoubleDQN", "SAC", "TD3", "DDPG", "QRDQN", "TQC", "TRPO", "CrossQ"}
+)
+_LIBRARIES = ("stable_baselines3.", "sb3_contrib.", "legroom.algorithms.")
 VERSIONS = {name: version(name) for name in ("stable-baselines3", "torch", "numpy", "gymnasium")}
 COUNTERS = (
     "num_timesteps", "_total_timesteps", "_num_timesteps_at_start", "_episode_num", "_n_updates", "_n_calls",
@@ -177,7 +180,7 @@ def restore_log(model: BaseAlgorithm, checkpoint: Checkpoint) -> None:
 def algorithm_name(model: BaseAlgorithm) -> str:
     """Return the library's name of the algorithm, also of a subclass of ours or the user's."""
     for kind in type(model).__mro__:
-        if kind.__module__.partition(".")[0] in ("stable_baselines3", "sb3_contrib"):
+        if kind.__module__.startswith(_LIBRARIES):
             return kind.__name__
     return type(model).__name__
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import (
@@ -100,7 +101,7 @@ def prepare_envs(
                     _set_statistics(wrapper, each["state"])
             _begin_anew(model, env, checkpoint.step)
             return
-        env.reset()  # brings environments and wrappers to life; everything it sets is set again below
+        first = env.reset()  # brings environments and wrappers to life; everything it sets is set again below
         try:
             _set_env_states(base, saved["states"])
         except Exception as error:  # it is the user's method
@@ -114,11 +115,26 @@ def prepare_envs(
             base._options = list(saved["options"])
         if saved["reset_infos"] is not None:
             base.reset_infos = list(saved["reset_infos"])
-        model._last_obs = saved["last_obs"]
+        model._last_obs = _laid_out_like(saved["last_obs"], first)
         model._last_episode_starts = saved["last_episode_starts"]
         model._last_original_obs = saved["last_original_obs"]
 
     return restore, why
+
+
+def _laid_out_like(saved: Any, shown: Any) -> Any:
+    """Return the saved observation in the order of bytes that this environment's observations have.
+
+    VecTransposeImage hands out views with the channels last in memory, for which torch takes other kernels than for
+    channels that come first: the same numbers, rounded differently.
+    """
+    if isinstance(saved, Mapping):
+        return {key: _laid_out_like(part, shown[key]) for key, part in saved.items()}
+    if not isinstance(saved, np.ndarray) or not isinstance(shown, np.ndarray) or saved.shape != shown.shape:
+        return saved
+    laid_out = np.empty_like(shown, dtype=saved.dtype)
+    laid_out[...] = saved
+    return laid_out
 
 
 def _begin_anew(model: BaseAlgorithm, env: VecEnv, step: int) -> None:

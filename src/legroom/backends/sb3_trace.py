@@ -26,6 +26,7 @@ from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 from torch.distributions import Distribution
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from legroom import algorithms
 from legroom.backends import sb3_microbatch
 from legroom.backends.event_chunks import repeat, shorten
 from legroom.backends.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
@@ -39,7 +40,8 @@ from legroom.model.run import Run
 from legroom.model.stored import batch_samples, pass_samples
 
 _LIBRARIES = tuple(str(Path(module.__file__ or "").parent) for module in (stable_baselines3, sb3_contrib))
-_MIRRORS = str(Path(sb3_microbatch.__file__).with_suffix(""))  # of their updates: what those ask for, these do
+# of their updates: what those ask for, these do
+_MIRRORS = (str(Path(sb3_microbatch.__file__).with_suffix("")), str(Path(algorithms.__file__).parent))
 
 TRACED = 3  # rounds of a loop that are traced; the first may set things up, the third must repeat the second
 TRACED_PARTS = TRACED + 1  # the first makes the gradients, which outlive the others
@@ -66,7 +68,7 @@ def trace_run(
         Untraceable: the policy or update cannot be followed; the reason is the message.
     """
     on_cuda = device == "cuda"
-    follower = StorageFollower(workspaces if on_cuda else None, (*_LIBRARIES, _MIRRORS))
+    follower = StorageFollower(workspaces if on_cuda else None, (*_LIBRARIES, *_MIRRORS))
     checks = Distribution._validate_args
     with ExitStack() as stack:
         stack.enter_context(importable(run))

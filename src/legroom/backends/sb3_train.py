@@ -30,6 +30,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from legroom.backends.env_make import EnvError
 from legroom.backends.out_of_memory import is_out_of_memory
 from legroom.backends.redoing import Retreat
+from legroom.backends.sb3_announce import cleaned_line, opening_lines
 from legroom.backends.sb3_evaluate import Evaluator
 from legroom.backends.sb3_items import measured_items
 from legroom.backends.sb3_logging import make_logger
@@ -138,6 +139,8 @@ class Trainer:
         began = time.monotonic()
         total = self.task.total_timesteps
         self.events.send("started", step=self.step, total=total, seed=self.run.seed, resumed_from=self.resumed_from)
+        for line in opening_lines(self.run, self.model):
+            self._say(line)
         reporter = _Reporter(self.events, total, lambda: self.iteration)
         continue_learning(self.model, total, reporter, log_interval=self._log_interval())
         finished = self.step >= total
@@ -147,6 +150,10 @@ class Trainer:
         if self._retreating and not finished:
             self.events.send("retreated", step=self.step)
             return EXIT_TRAINING_FAILED
+        gpu_peak = _gpu_peak(self.model)
+        cleaned = cleaned_line(self.model)
+        if cleaned is not None:
+            self._say(cleaned)
         if self.pictures is not None:
             self.pictures.draw("final.png")
         self.events.send(
@@ -158,7 +165,7 @@ class Trainer:
             why_not_exact=self.why_not_exact,
             seconds=time.monotonic() - began,
             items=measured_items(self.model, self.env),
-            gpu_peak_nbytes=_gpu_peak(self.model),
+            gpu_peak_nbytes=gpu_peak,
             score=score_of(self.run, self.model, self.env, finished=finished),
         )
         return EXIT_GOOD if finished else EXIT_INTERRUPTED

@@ -18,13 +18,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import sb3_contrib
-import stable_baselines3
+from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack, VecNormalize
 
 from legroom.backends.gym_spaces import to_gymnasium
 from legroom.backends.objects import resolve_object
-from legroom.backends.sb3_build import importable, policy_arguments
+from legroom.backends.sb3_build import class_of, importable, policy_arguments
 from legroom.backends.sb3_knobs import with_knobs
 from legroom.backends.sb3_microbatch import with_micro_batch
 from legroom.model.facts import algorithm_of, spaces_of
@@ -83,7 +82,7 @@ def measure_updates(run: Run, batches: list[int]) -> list[Measured]:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, hard))
     tiny = StillEnv(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))
-    stable_baselines3.PPO("MlpPolicy", tiny, n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(16)
+    PPO("MlpPolicy", tiny, n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(16)
     if len(batches) > 1:
         map_blocks_from(MAPPED_BLOCK)
     before, _ = resident()
@@ -124,8 +123,7 @@ def map_blocks_from(nbytes: int) -> None:
 def build(run: Run, batch: int) -> Any:
     """Return the run's model with a buffer of just enough rows; `batch` samples go through the networks at once."""
     algorithm = algorithm_of(run)
-    package = sb3_contrib if algorithm.package == "sb3_contrib" else stable_baselines3
-    algorithm_class: Any = getattr(package, algorithm.name)
+    algorithm_class = class_of(algorithm)
     if pass_samples(run) < batch_samples(run):  # two micro-batches: from the second on, gradients are added up
         algorithm_class = with_micro_batch(algorithm_class, batch)
         batch *= 2

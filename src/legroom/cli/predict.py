@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from legroom.cli import options
+from legroom.cli.game import CartridgeFile, Rom, with_game
 from legroom.cli.overrides import split_settings
+from legroom.cli.rasters import Rasters, with_rasters
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD
 from legroom.fitting.free import lean_price, with_free_savings, with_lean_storage
 from legroom.model.evidence import Evidence
@@ -35,6 +37,9 @@ def run(
     probe_env: Annotated[
         bool, typer.Option("--probe", help="Step the env for a second: what lean storage would take, and how fast.")
     ] = False,
+    rom: Rom = None,
+    cartridge: CartridgeFile = None,
+    rasters: Rasters = None,
     like: options.Like = None,
     settings: options.Settings = None,
     everything: Annotated[bool, typer.Option("--all", help="List the small items too.")] = False,
@@ -57,7 +62,8 @@ def run(
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu))
     overrides = split_settings(settings or [])
-    wanted = [one for target in runs for one in read_all(target, overrides=overrides, like=like)]
+    found = (one for target in runs for one in read_all(target, overrides=overrides, like=like))
+    wanted = [with_rasters(with_game(one, rom, cartridge), rasters) for one in found]
     with status(f"predicting {', '.join(one.name for one in wanted)}", show=not json and mode != "arithmetic"):
         gathered = gather_all(wanted, machine, mode=mode.value, device=where, probe_env=probe_env)
     predictions = [_priced(one, evidence, budget) for one, evidence in gathered]

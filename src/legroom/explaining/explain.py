@@ -30,6 +30,9 @@ TAIL_BYTES = 4 << 20
 MOST_BLOCKS = 10  # a few seconds; nobody's failure stands 40 MiB before the end and not in the beginning
 TOGETHER = 3000  # characters between sentences about one failure
 OVERLAP_BYTES = 1 << 16  # a message that lies across two blocks is whole in one of them
+NOT_ON_THE_CARD = (
+    "not on the card: replay buffer, rollout and an environment's simulations; having less of them frees none of it"
+)
 _ALLOCATIONS = {"host-array", "host-allocator", "cuda", "cublas", "mps", "jax"}  # a frame shows what allocated
 UNKNOWN = Explanation(
     "unknown", False, "Nothing in this text is a failure for want of memory that legroom knows."
@@ -119,7 +122,7 @@ def _complete(log: Log, found: Reading) -> Explanation:
         said,
         cause=cause_text(cause, frame, frames) if said.kind in _ALLOCATIONS else "",
         dimensions=dimensions,
-        notes=(*said.notes, less) if less else said.notes,
+        notes=(*said.notes, *filter(None, (less, NOT_ON_THE_CARD if said.kind == "cuda" else ""))),
     )
     advice, command = advise(said, cause, script_of(log, found.place, frames))
     return replace(said, advice=advice, command=command)

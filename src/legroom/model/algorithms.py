@@ -77,13 +77,15 @@ _BRAX_SAC = _defaults(
     _BRAX, batch_size=256, tau=0.005, min_replay_size=0, max_replay_size=None, grad_updates_per_step=1,
 )  # fmt: skip
 
-_SB3, _CONTRIB = "stable_baselines3", "sb3_contrib"
+_SB3, _CONTRIB, _OURS = "stable_baselines3", "sb3_contrib", "legroom"  # ours: trained by SB3 all the same
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm("PPO", "sb3", _SB3, "on-policy", _PPO),
     Algorithm("A2C", "sb3", _SB3, "on-policy", _defaults(
         _ROLLOUT | _SDE, learning_rate=7e-4, n_steps=5, gamma=0.99, gae_lambda=1.0, ent_coef=0.0, vf_coef=0.5,
         max_grad_norm=0.5, rms_prop_eps=1e-5, use_rms_prop=True, normalize_advantage=False)),
     Algorithm("DQN", "sb3", _SB3, "off-policy", _DQN),
+    Algorithm("DoubleDQN", "sb3", _OURS, "off-policy", _defaults(
+        _DQN, double=True, priority_alpha=0.6, priority_beta=0.4, priority_eps=1e-6)),
     Algorithm("SAC", "sb3", _SB3, "off-policy", _SAC),
     Algorithm("TD3", "sb3", _SB3, "off-policy", _defaults(
         _DDPG, policy_delay=2, target_policy_noise=0.2, target_noise_clip=0.5)),

@@ -25,7 +25,8 @@ FLOAT32 = 4
 # DummyVecEnv: its own array, the copy of the last step (kept as _last_obs), and that of this step; plus the array the
 # buffer's add() makes while it stores. SubprocVecEnv: the unpickled ones in place of its own array.
 COPIES_IN_TRAINER = 4
-MICRO_BATCHED = ("PPO", "MaskablePPO", "DQN")  # whose update `backends.sb3_microbatch` can compute in pieces
+# whose update `backends.sb3_microbatch` can compute in pieces
+MICRO_BATCHED = ("PPO", "MaskablePPO", "DQN", "DoubleDQN")
 PLAIN_DTYPE_SINCE = (2, 7, 1)  # SB3 before it kept rollouts in float32, whatever the space's dtype
 
 

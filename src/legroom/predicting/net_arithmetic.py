@@ -171,7 +171,7 @@ def may_checkpoint(run: Run) -> bool | None:
 def _networks(run: Run) -> tuple[Networks, str]:
     extractor, note = _extractor(run)
     match algorithm_of(run).name:
-        case "DQN" | "QRDQN":
+        case "DQN" | "DoubleDQN" | "QRDQN":
             return _q_networks(run, extractor), note
         case "SAC" | "TQC" | "CrossQ" | "TD3" | "DDPG":
             return _actor_critics(run, extractor), note
@@ -228,7 +228,7 @@ def _q_networks(run: Run, extractor: Net) -> Networks:
     if arch is None:
         arch = [] if _is_nature_cnn(run) else [64, 64]
     quantiles = int(run.policy.kwargs.get("n_quantiles", 200)) if algorithm_of(run).name == "QRDQN" else 1
-    outputs = _action_outputs(action) * quantiles
+    outputs = (_cells(action) if algorithm_of(run).name == "DoubleDQN" else _action_outputs(action)) * quantiles
     net = extractor.then(mlp(extractor.features, arch, outputs))
     return Networks(net.parameters, net.parameters, net, net)
 
@@ -328,6 +328,11 @@ def _action_outputs(action: Space) -> int:
         case "multidiscrete":
             return sum(action.nvec)
     return math.prod(action.shape)  # type: ignore[union-attr]
+
+
+def _cells(action: Space) -> int:
+    """Return how many values DoubleDQN has for an action, which is a set of K of n cells: one per cell."""
+    return action.nvec[0] if action.type == "multidiscrete" else _action_outputs(action)
 
 
 def _optimizer_copies(run: Run) -> float:

@@ -5,7 +5,7 @@ written: the run starts well and dies hours later. So every field counts with th
 the whole ring, unless `total_timesteps` ends the run before.
 
 With lean storage, observations and next observations are one stream of frames (`predicting.lean`), and dones and
-timeouts share a byte.
+timeouts share a byte. Prioritized replay keeps a tree of sums beside the ring.
 
 Mirrors `ReplayBuffer`, `DictReplayBuffer` and `NStepReplayBuffer` (which stores nothing more) in
 stable_baselines3/common/buffers.py, and `HerReplayBuffer`, release 2.9.2.
@@ -28,6 +28,7 @@ from legroom.predicting.spill import within_limit
 
 NEXT = "next_"
 FLAGS = ("dones", "timeouts")  # float32 each as the rewards, whatever the environment returns
+TREE_BYTES = 2 * 8  # per leaf: itself and as many sums above, float64 (`algorithms.sum_tree`)
 HER_FIELDS = 2  # start and length of each transition's episode, int64
 
 
@@ -58,6 +59,11 @@ def replay_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         else:
             yield Item(f"replay.{name}", slots * each, Place.HOST, f"{held} x {each:,} B", FILLED)
     yield from within_limit(run, stored)
+    if hyper(run, "priority_alpha"):
+        capacity = ring * run.env.n_envs
+        leaves = 1 << (capacity - 1).bit_length()
+        why = f"prioritized replay: a tree of sums over {capacity:,} transitions, {leaves:,} leaves x {TREE_BYTES} B"
+        yield Item("replay.priorities", TREE_BYTES * leaves, Place.HOST, why, FILLED)
 
 
 def replay_fields(run: Run) -> dict[str, int]:

@@ -55,7 +55,7 @@ POSITIONAL: Mapping[str, tuple[str, ...]] = {
     "A2C": ("learning_rate", "n_steps", "gamma"),
     "TRPO": ("learning_rate", "n_steps", "batch_size", "gamma"),
     **dict.fromkeys(
-        ("DQN", "QRDQN", "SAC", "TD3", "DDPG", "TQC", "CrossQ"),
+        ("DQN", "DoubleDQN", "QRDQN", "SAC", "TD3", "DDPG", "TQC", "CrossQ"),
         ("learning_rate", "buffer_size", "learning_starts", "batch_size"),
     ),
 }

@@ -26,10 +26,15 @@ Cell = str | Styled
 
 
 class Table:
-    """Rows under a header. `align` has a letter per column: `l`, `r`, or `w` for the one that wraps."""
+    """Rows under a header. `align` has a letter per column: `l`, `r`, or `w` for the one that wraps.
 
-    def __init__(self, header: Sequence[str], align: str) -> None:
+    Args:
+        most_lines: where wrapping would take more, what wraps is cut short, as little as that needs.
+    """
+
+    def __init__(self, header: Sequence[str], align: str, most_lines: int | None = None) -> None:
         self.header, self.align = [Styled(title, "bold") for title in header], align
+        self.most_lines = most_lines
         self.rows: list[list[Styled]] = []
 
     def add(self, *cells: Cell, style: str = "") -> None:
@@ -44,13 +49,24 @@ class Table:
         if wrapping >= 0:
             others = sum(widths) - widths[wrapping] + len(GAP) * (len(widths) - 1)
             widths[wrapping] = min(widths[wrapping], max(width - others, NARROWEST))
-        for row in rows:
-            yield from self._row_lines(row, widths, wrapping, colour)
+        wrapped = [wrap(row[wrapping].text, widths[wrapping]) if wrapping >= 0 else [] for row in rows]
+        most = self._most_per_row(wrapped)
+        for row, texts in zip(rows, wrapped, strict=True):
+            yield from self._row_lines(row, cut(texts, most, widths[wrapping]), widths, wrapping, colour)
 
-    def _row_lines(self, row: list[Styled], widths: list[int], wrapping: int, colour: bool) -> Iterable[str]:
+    def _most_per_row(self, wrapped: Sequence[Sequence[str]]) -> int:
+        """Return how many lines a row may take, so that all rows together take no more than they shall."""
+        most = max((len(texts) for texts in wrapped), default=1)
+        while most > 1 and sum(max(min(len(texts), most), 1) for texts in wrapped) > (self.most_lines or 10**9):
+            most -= 1
+        return most
+
+    def _row_lines(
+        self, row: list[Styled], wrapped: list[str], widths: list[int], wrapping: int, colour: bool
+    ) -> Iterable[str]:
         texts = [[cell.text] for cell in row]
         if wrapping >= 0:
-            texts[wrapping] = wrap(row[wrapping].text, widths[wrapping])
+            texts[wrapping] = wrapped
         for number in range(max(map(len, texts))):
             parts = []
             for cell, text, size, side in zip(row, texts, widths, self.align, strict=True):
@@ -95,6 +111,16 @@ def wrap(text: str, width: int) -> list[str]:
             line = indent
         line += word if line == indent else " " + word
     return [*lines, line]
+
+
+def cut(lines: list[str], most: int, width: int) -> list[str]:
+    """Return the first of the lines, the last of them with an ellipsis where some are left out."""
+    if len(lines) <= most:
+        return lines
+    last = lines[most - 1]
+    while len(last) + 2 > width and " " in last:
+        last = last.rpartition(" ")[0]
+    return [*lines[: most - 1], f"{last[: width - 2]} …"]
 
 
 def paint(text: str, style: str) -> str:

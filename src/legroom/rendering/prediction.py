@@ -13,7 +13,7 @@ from legroom.model.footprint import ALWAYS, HOST_PLACES, Footprint, Item, Known,
 from legroom.model.run import Run
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.layout import Part, Styled, Table, wrap
 from legroom.units import format_size
 
 JSON_VERSION = 1
@@ -22,7 +22,9 @@ _PLACE_NAMES = {
     Place.DISK: "disk",
 }  # fmt: skip
 _KNOWN = {Known.ARITHMETIC: "", Known.TRACED: "traced", Known.MEASURED: "measured", Known.DEFAULT: "default"}
-SMALL_SHARE = 0.002  # items below this share of their place are shown as one line
+SCREEN_LINES, SCREEN_WIDTH = 40, 100  # a bill shall be seen as a whole; --all shows what that leaves out
+# items below this share of their place are shown as one line: the first share that leaves a screen
+SMALL_SHARES = (0.002, 0.005, 0.01, 0.02, 0.05)
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
@@ -118,13 +120,16 @@ def _item_json(item: Item) -> dict[str, Any]:
 
 def prediction_text(prediction: Prediction, *, everything: bool = False) -> Iterator[Part]:
     """Yield the bill of one run: phases, items (the small ones summed up), peaks, findings, verdict."""
+    phases, closing = _phase_table(prediction.footprint), list(_closing_lines(prediction))
+    told = sum(len(wrap(part.text if isinstance(part, Styled) else str(part), SCREEN_WIDTH)) for part in closing)
+    around = 1 + 1 + 1 + len(phases.rows) + 1 + 1 + told  # headline, empty lines, the head of the phases, the rest
     yield Styled(_headline(prediction), "bold")
     yield ""
-    yield _phase_table(prediction.footprint)
+    yield phases
     yield ""
-    yield _item_table(prediction.footprint, everything)
+    yield _item_table(prediction.footprint, None if everything else SCREEN_LINES - around)
     yield ""
-    yield from _closing_lines(prediction)
+    yield from closing
 
 
 def comparison_text(predictions: Sequence[Prediction]) -> Iterator[Part]:
@@ -200,11 +205,22 @@ def _place_name(footprint: Footprint, place: Place) -> str:
     return f"{count:,} workers"
 
 
-def _item_table(footprint: Footprint, everything: bool) -> Table:
-    table = Table(["item", "size", "±", "when", "why"], "lrrlw")
+def _item_table(footprint: Footprint, most_lines: int | None) -> Table:
+    """Return the items by place; all of them and all that is known of them where no number of lines is given."""
+    shares = (0.0,) if most_lines is None else SMALL_SHARES
+    for share in shares:
+        table = _items_from(footprint, share, most_lines)
+        if most_lines is None or len(table.rows) < most_lines:
+            break
+    return table
+
+
+def _items_from(footprint: Footprint, share: float, most_lines: int | None) -> Table:
+    """Return the items that have at least this share of their place, and the others as one line."""
+    table = Table(["item", "size", "±", "when", "why"], "lrrlw", most_lines)
     for place in Place:
         items = sorted((item for item in footprint.items if item.place is place), key=lambda item: -item.total)
-        smallest = 0 if everything else SMALL_SHARE * sum(item.total for item in items)
+        smallest = share * sum(item.total for item in items)
         shown = [item for item in items if item.total >= smallest]
         if items:
             table.add(_PLACE_NAMES[place], style="bold")

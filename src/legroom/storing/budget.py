@@ -18,6 +18,8 @@ from legroom.storing.stacks import Stack
 from legroom.units import format_size, parse_size
 
 LARGE = 8 << 20  # bytes that make the store after this one an eager one
+SINGLE_PAGE = 8192  # bytes of a frame up to which it is one page
+PAGE_BYTES_AT = slice(24, 28)  # of a dumped index
 CODECS = ("lz4", "none")
 
 
@@ -64,8 +66,21 @@ class Shelf:
         }
 
 
-def new_shelf(options: Options, n_streams: int, observation_bytes: int, stack: Stack, *, eager: bool = False) -> Shelf:
-    """Return an empty store for observations of so many bytes; `eager`: it will surely hold many megabytes."""
+def new_shelf(
+    options: Options,
+    n_streams: int,
+    observation_bytes: int,
+    stack: Stack,
+    *,
+    eager: bool = False,
+    page_bytes: int = 0,
+) -> Shelf:
+    """Return an empty store for observations of so many bytes.
+
+    Args:
+        eager: it will surely hold many megabytes.
+        page_bytes: of the pages that large frames are cut into; 0: as the store does by itself.
+    """
     file = tempfile.TemporaryFile(dir=options.spill_dir, buffering=0) if options.spills else None  # noqa: SIM115
     store = Store(
         n_streams,
@@ -74,6 +89,7 @@ def new_shelf(options: Options, n_streams: int, observation_bytes: int, stack: S
         outer=stack.outer,
         newest_first=stack.newest_first,
         compress=options.codec == "lz4",
+        page_bytes=page_bytes if observation_bytes // stack.n_stack > SINGLE_PAGE else 0,
         fd=file.fileno() if file else -1,
         eager=eager,
     )
@@ -86,7 +102,8 @@ def load_shelf(dump: dict, options: Options, n_streams: int, observation_bytes: 
     Raises:
         ValueError: it is damaged or of another geometry.
     """
-    shelf = new_shelf(options, n_streams, observation_bytes, stack)
+    page_bytes = int.from_bytes(dump["index"][PAGE_BYTES_AT], "little")
+    shelf = new_shelf(options, n_streams, observation_bytes, stack, page_bytes=page_bytes)
     shelf.store.load(dump["index"], dump["arenas"])
     return shelf
 

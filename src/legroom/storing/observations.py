@@ -25,6 +25,7 @@ class Observations:
     """
 
     plain_up_to: int  # bytes of an observation
+    page_bytes: int = 0  # of the pages that large frames are cut into; 0: as the store does by itself
     shelves: Sequence[Shelf]  # what rows are stored in, oldest first
     _plain: np.ndarray  # everything, where observations are that small
     _numbers: np.ndarray  # uint32 [rows, n_envs]: the observations' places in their stores, where they are not

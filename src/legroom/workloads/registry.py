@@ -24,9 +24,9 @@ class Workload:
 
 WORKLOADS: tuple[Workload, ...] = (
     Workload("mine", "full", ("full", "memory_optimized", "ultra_light", "small")),
-    Workload("fire", "original", ("original", "medium", "low")),
+    Workload("fire", "original", ("original", "medium", "low", "learn")),
     Workload("ninja", "default", ("default", "parallel", "learn")),
-    Workload("gameboy", "default", ("default", "learn")),
+    Workload("gameboy", "default", ("default", "fitted", "learn")),
     Workload(
         "robot", "default", ("quick", "default", "production", "gpu_8gb", "gpu_12gb", "gpu_16gb", "gpu_24gb")
     ),

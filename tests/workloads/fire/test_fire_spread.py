@@ -53,6 +53,22 @@ def test_fire_runs_upslope_and_downwind(to, cell):
         assert min(edge, key=edge.get) == cell
 
 
+# pyretechnics' calc_surface_fire_behavior_max, without a wind limit: wind of 150 m/min to the north, a slope of 0.7
+# that faces this way; rate in m/min, direction of the head in degrees, eccentricity
+OBLIQUE = [
+    (104, 180.0, 53.82, 0.0, 0.9133), (104, 225.0, 46.86, 14.57, 0.8943), (104, 300.0, 24.76, 30.57, 0.7859),
+    (145, 225.0, 34.95, 13.74, 0.9017), (145, 300.0, 19.24, 27.5, 0.7778), (145, 0.0, 15.44, 0.0, 0.7252),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "aspect", "rate", "direction", "eccentricity"), OBLIQUE)
+def test_wind_across_a_slope_is_that_of_a_peer(code, aspect, rate, direction, eccentricity):
+    growth = uniform(code, wind=150.0, slope=0.7, up=math.radians(aspect + 180))
+    assert growth.head_m_min[0, 0] == pytest.approx(rate, rel=0.005)
+    assert math.degrees(growth.direction_rad[0, 0]) == pytest.approx(direction, abs=0.1)
+    assert growth.eccentricity[0, 0] == pytest.approx(eccentricity, abs=0.002)
+
+
 def test_wind_up_the_slope_is_the_contract_s_rate_and_wind_against_it_takes_away():
     both = uniform(wind=60.0, to=EAST, slope=0.3, up=EAST).head_m_min[0, 0]
     assert both == pytest.approx(spread_rate(102, **DRY, wind_midflame_m_min=60.0, slope_rise_run=0.3))

@@ -9,6 +9,8 @@ __getattr__ = lazy_exports(
         "FireEnv": "legroom.workloads.fire.env",
         "FireNet": "legroom.workloads.fire.nets",
         "Landscape": "legroom.workloads.fire.spread",
+        "LinePolicy": "legroom.workloads.fire.line_policy",
+        "SightNet": "legroom.workloads.fire.sight",
         "read_tile": "legroom.workloads.fire.rasters",
         "spread_rate": "legroom.workloads.fire.rothermel",
     },

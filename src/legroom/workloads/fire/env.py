@@ -61,6 +61,8 @@ class FireEnv(gym.Env[NDArray[np.float32], Any]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 2}  # noqa: RUF012  gymnasium's
+    score = "legroom.workloads.fire.score:score_policy"  # who judges a policy of this environment,
+    picture = "legroom.workloads.fire.pictures:draw"  # and who draws its `last_episode`; by name, since both are heavy
 
     def __init__(
         self,
@@ -80,9 +82,9 @@ class FireEnv(gym.Env[NDArray[np.float32], Any]):
         seed: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        self._sims, self._budget = _whole("sims", sims), _whole("budget", budget)
-        self._per_step = _whole("breaks_per_step", breaks_per_step)
-        self._limit_min = 60.0 * _positive("hours", hours)
+        self._sims, self.budget = _whole("sims", sims), _whole("budget", budget)
+        self.breaks_per_step = _whole("breaks_per_step", breaks_per_step)
+        self.limit_min = 60.0 * _positive("hours", hours)
         self._wind_m_min = KM_H_IN_M_MIN * _positive("wind_km_h", wind_km_h, or_0=True)
         self._wind_from_deg = None if wind_from_deg is None else _positive("wind_from_deg", wind_from_deg, or_0=True)
         self._neighbours, self._copy, self._first_seed = neighbours, bool(copy), seed
@@ -97,8 +99,8 @@ class FireEnv(gym.Env[NDArray[np.float32], Any]):
         self.landscapes = _find(rasters, grid, first_raster)
         height, width = self.landscapes.layers.shape[2:]
         self.shape = (height, width)
-        if self._per_step > height * width:
-            raise BadInput(f"{self._per_step} breaks per step in {height * width} cells")
+        if self.breaks_per_step > height * width:
+            raise BadInput(f"{self.breaks_per_step} breaks per step in {height * width} cells")
         self._slots: list[NDArray[np.float32]] = []
         self._turn = 0
         self._last: dict[str, Any] | None = None
@@ -107,7 +109,7 @@ class FireEnv(gym.Env[NDArray[np.float32], Any]):
         self.observation_space = spaces.Box(low, high, dtype=np.float32)
         cells = height * width
         self.action_space: spaces.Space[Any] = (
-            spaces.Discrete(cells) if self._per_step == 1 else spaces.MultiDiscrete([cells] * self._per_step)
+            spaces.MultiDiscrete([cells] * self.breaks_per_step) if self.breaks_per_step > 1 else spaces.Discrete(cells)
         )
         self._use(0, self._wind_from_deg or 0.0, None)
 
@@ -116,7 +118,7 @@ class FireEnv(gym.Env[NDArray[np.float32], Any]):
         """Do once what every worker process would do again; called in the process that they are forked from."""
         env = cls(**arguments)
         env.reset(seed=0)
-        env.step(np.zeros(env._per_step, np.int64))
+        env.step(np.zeros(env.breaks_per_step, np.int64))
 
     # -- episodes -----------------------------------------------------------------------------------------------------
 
@@ -153,7 +155,7 @@ class FireEnv(gym.Env[NDArray[np.float32], Any]):
         self._ignitions = ignitions
         self.breaks = np.zeros(self.shape, np.bool_)
         self._spent = self._wasted = 0
-        self._probability_before = self._burn()
+        self._probability_before = self.burn_probability()
         self._burned_before = self._burned_now = float(self._probability_before.sum())
 
     def _growth(self, tile: Tile, wind_from_deg: float) -> Ellipses:
@@ -167,11 +169,11 @@ class FireEnv(gym.Env[NDArray[np.float32], Any]):
             upslope_rad=np.radians(tile["asp"] + 180.0),
         )
 
-    def _burn(self) -> NDArray[np.float64]:
-        """Return the share of the ignitions that burns each cell, [H, W]."""
+    def burn_probability(self) -> NDArray[np.float64]:
+        """Return the share of the ignitions that burns each cell with the present breaks, [H, W]."""
         if len(self._ignitions) == 0:
             return np.zeros(self.shape)
-        return self.landscape.burned(self._ignitions, breaks=self.breaks, limit_min=self._limit_min).mean(axis=0)
+        return self.landscape.burned(self._ignitions, breaks=self.breaks, limit_min=self.limit_min).mean(axis=0)
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Cut breaks in the cells of `action`, and let it burn.
@@ -180,25 +182,31 @@ class FireEnv(gym.Env[NDArray[np.float32], Any]):
             BadInput: an action that names no cells of the raster.
         """
         allowed = self.action_masks()
-        count = min(self._per_step, self._budget - self._spent)
-        wanted = cells_of(action, allowed, self._per_step)[:count]
+        count = min(self.breaks_per_step, self.budget - self._spent)
+        wanted = cells_of(action, allowed, self.breaks_per_step)[:count]
         cells = np.unique(wanted[allowed[wanted]])
         self.breaks.ravel()[cells] = True
         self._spent += count
         self._wasted += count - len(cells)
-        probability = self._burn() if len(cells) else None
+        probability = self.burn_probability() if len(cells) else None
         burned = self._burned_now if probability is None else float(probability.sum())
         reward = (self._burned_now - burned) / self.breaks.size
         self._burned_now = burned
-        terminated = self._spent >= self._budget or not self.action_masks().any()
+        terminated = self._spent >= self.budget or not self.action_masks().any()
         info: dict[str, Any] = {}
         if terminated:
-            after = self._burn() if probability is None else probability
+            after = self.burn_probability() if probability is None else probability
             self._last = {
                 "name": self.landscapes[self._index].name,
                 "before": self._probability_before,
                 "after": after,
                 "breaks": self.breaks.copy(),
+                "burnable": self.landscape.burnable.reshape(self.shape),
+                "cell_m": self.landscapes.cell_m,
+                "wind_km_h": self._wind_m_min / KM_H_IN_M_MIN,
+                "wind_from_deg": self._wind_now_deg,
+                "fires": len(self._ignitions),
+                "hours": self.limit_min / 60.0,
             }
             info = {
                 "burned_before": self._burned_before,
@@ -214,7 +222,11 @@ class FireEnv(gym.Env[NDArray[np.float32], Any]):
 
     @property
     def last_episode(self) -> dict[str, Any] | None:
-        """Burn probabilities [H, W] `before` and `after` the `breaks` of the last finished episode, None at first."""
+        """Burn probabilities [H, W] `before` and `after` the `breaks` of the last finished episode, None at first.
+
+        Also what a picture of it says: `name`, `burnable` [H, W], `cell_m`, the wind, and how many `fires` of how many
+        `hours` it was.
+        """
         return self._last
 
     # -- observations -------------------------------------------------------------------------------------------------
@@ -279,7 +291,7 @@ class FireEnv(gym.Env[NDArray[np.float32], Any]):
             self._use(index, float(state["wind_from_deg"]), ignitions)
             self.breaks.ravel()[cells] = True
             self._spent, self._wasted = int(state["spent"]), int(state["wasted"])
-            self._burned_now = float(self._burn().sum())
+            self._burned_now = float(self.burn_probability().sum())
             self._first_seed = state["first_seed"]
             self.np_random.bit_generator.state = state["rng"]
             self._last = None if state["last"] is None else dict(state["last"])
@@ -292,7 +304,7 @@ class FireEnv(gym.Env[NDArray[np.float32], Any]):
         """Return the picture, uint8 [8·H, 8·W, 3]: redder the likelier a cell burns, breaks white, water blue."""
         if self.render_mode is None:
             return None
-        probability = self._burn()
+        probability = self.burn_probability()
         picture = np.stack([80 + 175 * probability, 110 - 80 * probability, 60 - 40 * probability], axis=-1)
         picture[~self.landscape.burnable.reshape(self.shape)] = (70, 90, 140)
         picture[self.breaks] = 255

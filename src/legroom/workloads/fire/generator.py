@@ -5,15 +5,23 @@ slope and aspect are the terrain's own. Wetness follows from it: high and north-
 moist, south-facing slopes dry. Fuel goes by bands of elevation and wetness, in patches and not in lines, from grass
 over shrubs to timber, with water in the lowest hollows, rock on the steepest heights, and here and there a settlement
 or field. Canopy stands where the fuel is timber, denser and taller where it is moist.
+
+    python -m legroom.workloads.fire.generator --rasters 500 --out tiles/
+    legroom train fire --rasters tiles/
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
-from legroom.workloads.fire.rasters import LAYERS, Tile
+from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, BadInput, LegroomError
+from legroom.workloads.fire.rasters import LAYERS, Tile, write_tile
 
 CELL_M = 30.0
 LEAST_EDGE, MOST_EDGE = 4, 2048
@@ -101,3 +109,45 @@ def _ranks(field: Field) -> Field:
     """Return each value's rank as a number from 0 to under 1, so that a share of the cells is a share of the ranks."""
     order = np.argsort(np.argsort(field, axis=None, kind="stable"), kind="stable")
     return order.reshape(field.shape) / field.size
+
+
+def write_landscapes(folder: Path, count: int, shape: tuple[int, int] = (50, 50), *, first_seed: int = 0) -> None:
+    """Write the landscapes of `count` seeds as GeoTIFF, one file each, into a folder that is new or empty.
+
+    Raises:
+        BadInput: none at all, a shape that cannot be, or a folder that cannot be written to.
+        MissingExtra: rasterio is not installed.
+    """
+    if count < 1 or first_seed < 0:
+        raise BadInput(f"{count} landscapes from seed {first_seed} on", hint="1 or more, from 0 on")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise BadInput("is not empty", path=folder, hint="another --out, so that no tiles are mixed")
+        for seed in range(first_seed, first_seed + count):
+            tile = generate(seed, shape)
+            write_tile(folder / f"{tile.name}.tif", tile)
+    except OSError as problem:
+        raise BadInput(f"cannot be written: {problem.strerror or problem}", path=folder) from None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Carry out the command line and return the exit code."""
+    parser = argparse.ArgumentParser(description="Write landscapes as GeoTIFF, a band per layer.")
+    parser.add_argument("--rasters", type=int, default=500, metavar="N")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--grid", type=int, nargs=2, default=(50, 50), metavar=("ROWS", "COLUMNS"))
+    parser.add_argument("--first-seed", type=int, default=0, metavar="N", help="others than the trained ones: held out")
+    options = parser.parse_args(arguments)
+    try:
+        write_landscapes(options.out, options.rasters, tuple(options.grid), first_seed=options.first_seed)
+    except LegroomError as problem:
+        sys.stderr.write(f"legroom: {problem}\n")
+        return EXIT_BAD_INPUT
+    size = f"{options.grid[0]}x{options.grid[1]}"
+    sys.stdout.write(f"{options.rasters} landscapes of {size} cells in {options.out}\n")
+    return EXIT_GOOD
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -15,6 +15,8 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 from torch import nn
 
+from legroom.workloads.fire.observation import FIRST_LINE
+
 WIDTH = 128
 RESIDUAL_BLOCKS = 8
 
@@ -101,7 +103,16 @@ class CellQNetwork(QNetwork):
 
 
 class CellPolicy(DQNPolicy):
-    """SB3's DQN policy with one Q value per cell."""
+    """SB3's DQN policy with one Q value per cell, for the cells in which a break can be cut."""
+
+    @staticmethod
+    def action_mask(observations: torch.Tensor) -> torch.Tensor:
+        """Return where fire runs, bool [B, H·W]: what does not burn and what is a break already is not chosen.
+
+        It is `FireEnv.action_masks()` read from the fire lines, which know the moisture as the fuel model does not: wet
+        fuel does not burn either. Lines are shown in cm/min, so that a cell slower than half of one counts as still.
+        """
+        return (observations[:, FIRST_LINE:] > 0).any(dim=1).flatten(1)
 
     def make_q_net(self) -> CellQNetwork:
         arguments = self._update_features_extractor(self.net_args, features_extractor=None)

@@ -1,9 +1,9 @@
 """Fire growth over a raster: which cell burns when, from every ignition, by minimum travel time.
 
 Each cell has an ellipse. Its long axis points where wind and slope together push (the vector sum of Rothermel's two
-factors), its head rate is R0·(1 + |sum|), and its length to width follows from the effective wind, the wind that alone
-would do the same. The fire stands in the ellipse's rear focus, so the rate at an angle θ off the head is
-head·(1 - e)/(1 - e·cos θ).
+factors on the sloping ground), its head rate is R0·(1 + |sum|), and its length to width follows from the effective
+wind, the wind that alone would do the same. The fire stands in the ellipse's rear focus, so the rate at an angle θ off
+the head is head·(1 - e)/(1 - e·cos θ).
 
 The front reaches a cell along the quickest of all ways over a graph of 8 or 16 neighbours (the knight's moves make
 fronts rounder), which is Dijkstra's algorithm, once per ignition. Half of a way counts at the rate of the cell it
@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from legroom.errors import BadInput
-from legroom.workloads.fire.rothermel import FT_PER_M, FireBed
+from legroom.workloads.fire.rothermel import FT_PER_M, FireBed, along_slope
 
 MPH_PER_M_MIN = 60.0 / 1609.344
 MOST_LENGTH_TO_WIDTH = 8.0
@@ -61,10 +61,14 @@ def ellipses(
     bed: FireBed, *, wind_m_min: Cells | float, wind_to_rad: Cells | float, slope_rise_run: Cells, upslope_rad: Cells
 ) -> Ellipses:
     """Return the ellipses of cells under a midflame wind that blows towards `wind_to_rad` (clockwise from north)."""
-    wind, slope = bed.wind_factor(wind_m_min), bed.slope_factor(slope_rise_run)
+    rise_downwind = slope_rise_run * np.cos(wind_to_rad - upslope_rad)  # less than nothing where it blows downslope
+    on_ground_wind, on_ground_slope = along_slope(rise_downwind), along_slope(slope_rise_run)
+    # both factors are vectors on the sloping ground; here are their parts on the map
+    wind = bed.wind_factor(wind_m_min * on_ground_wind) / on_ground_wind
+    slope = bed.slope_factor(slope_rise_run) / on_ground_slope
     east = wind * np.sin(wind_to_rad) + slope * np.sin(upslope_rad)
     north = wind * np.cos(wind_to_rad) + slope * np.cos(upslope_rad)
-    both = np.hypot(east, north)
+    both = np.sqrt(east**2 + north**2 + (wind * rise_downwind + slope * slope_rise_run) ** 2)
     ratio = length_to_width(bed.wind_m_min_of(both))
     head = bed.rate_ft_min * (1.0 + both) / FT_PER_M
     return Ellipses(head, np.arctan2(east, north), np.sqrt(ratio**2 - 1.0) / ratio)

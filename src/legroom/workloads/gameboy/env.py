@@ -20,10 +20,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from legroom.errors import BadInput
-from legroom.workloads.gameboy.build_rom import fighter_rom
-from legroom.workloads.gameboy.cartridge import Cartridge, read_cartridge
+from legroom.workloads.gameboy.cartridge import Cartridge
 from legroom.workloads.gameboy.emulator import Emulator
-from legroom.workloads.gameboy.rom import read_rom, rom_title
+from legroom.workloads.gameboy.game import read_game
 from legroom.workloads.gameboy.view import View
 
 FRAMES_PER_S = 60
@@ -76,24 +75,18 @@ class GameBoyEnv(gym.Env[Frame, np.int64]):
         if rom is not None and data is not None:
             raise BadInput("both rom and data", hint="they mean the same")
         rom = data if rom is None else rom
-        if rom is not None and cartridge is None:
-            raise BadInput("a ROM without a cartridge file", path=rom, hint="cartridge: says where its numbers are")
         if isinstance(action_repeat, bool) or not isinstance(action_repeat, int) or not 1 <= action_repeat <= 600:
             raise BadInput(f"action_repeat is {action_repeat!r}", hint="a whole number, 1 to 600")
         if render_mode not in RENDER_MODES:
             raise BadInput(f"render_mode is {render_mode!r}", hint="rgb_array, or none: there is no window")
         self.render_mode, self.action_repeat = render_mode, action_repeat
         self._view = View.of(grey, crop, downsample)
-        self.cartridge = cartridge if isinstance(cartridge, Cartridge) else read_cartridge(cartridge)
-        image = fighter_rom() if rom is None else read_rom(rom)
-        name = "the fighter game" if rom is None else str(rom)
-        title = rom_title(image)
-        if self.cartridge.rom_title and self.cartridge.rom_title != title:
-            raise BadInput(f"is for the ROM {self.cartridge.rom_title!r}, not {title!r}", path=self.cartridge.path)
+        game = read_game(rom, cartridge)
+        self.cartridge = game.cartridge
         start = None if save_state is None else _read_state(save_state)
         self._first_seed = seed
         self._buttons = tuple(self.cartridge.actions.values())
-        self._emulator: Emulator | None = Emulator(image, name)
+        self._emulator: Emulator | None = Emulator(game.image, game.name)
         try:
             if start is None:
                 self._emulator.boot(self.cartridge.boot, self.cartridge.memory, self.cartridge.path)

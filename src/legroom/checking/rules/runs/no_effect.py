@@ -12,6 +12,12 @@ from legroom.model.constraints import keys_without_effect
 from legroom.model.facts import algorithm_of
 
 REPLAY: Key = ("checkpoint", "replay_buffer")
+# Words in the names of an environment's arguments that say how much it does in a step or has to draw from. An argument
+# of another name may change the observation, and so the networks.
+AMOUNTS_OF_WORK = {
+    *("sims", "simulations", "ignitions", "scenarios", "substeps", "frameskip", "lookahead"),
+    *("rasters", "landscapes", "levels", "tracks", "maps"),
+}
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
@@ -36,11 +42,14 @@ def _not_on_the_gpu(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     gpu = one.footprint.gpu if one.footprint else None
     if vram is None or gpu is None or gpu.high <= subject.budget.usable(vram) or one.run.backend != "sb3":
         return
-    for key, what in (
+    keys: list[tuple[Key, str]] = [
         (("hyperparams", "buffer_size"), "the replay buffer is in host memory"),
         (("hyperparams", "n_steps"), "the rollout is in host memory"),
-        (("env", "kwargs", "sims"), "simulations run one after the other on the host"),
-    ):
+    ]
+    for name in one.run.env.kwargs:
+        if set(name.lower().split("_")) & AMOUNTS_OF_WORK:
+            keys.append((("env", "kwargs", name), "an environment works on the host, and this is how much it works"))
+    for key, what in keys:
         if one.gives(*key) and (key[-1] != "n_steps" or algorithm_of(one.run).family == "on-policy"):
             message = f"{key[-1]} does not touch GPU memory ({size(gpu.nbytes)} predicted): {what}"
             yield Found(message, "a smaller batch_size or network, or micro-batches, would", one.line(*key), "info")

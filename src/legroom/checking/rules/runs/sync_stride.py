@@ -11,6 +11,7 @@ from legroom.model.facts import algorithm_of, hyper
 
 KEY: Key = ("hyperparams", "target_update_interval")
 BY_STEPS, BY_GRADIENTS = ("DQN", "QRDQN"), ("SAC", "TQC")
+EXACTLY = ("DoubleDQN",)  # ours: counts environment steps, whatever their stride
 MUCH = 0.25  # of the interval; more is worth a warning
 
 
@@ -20,6 +21,8 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     name = algorithm_of(one.run).name
     if name in BY_STEPS:
         yield from _by_steps(one)
+    elif name in EXACTLY:
+        yield from _exactly(one)
     elif name in BY_GRADIENTS and one.gives(*KEY):
         yield from _by_gradients(one, name)
 
@@ -31,9 +34,7 @@ def _by_steps(one: SubjectRun) -> Iterator[Found]:
     really = stride * envs
     line = one.line(*KEY) if one.gives(*KEY) else one.line(*N_ENVS)
     if total is not None and really > total:
-        message = f"the target network is never synchronised: every {really:,} steps, and the run ends after {total:,}"
-        given = "" if one.gives(*KEY) else " (SB3's default)"
-        yield Found(message + given, f"a target_update_interval below {total:,}", line, "warning")
+        yield _never(one, really, total, line)
     elif interval < envs:
         message = (
             f"target_update_interval {interval:,} is below one step of {envs:,} envs: the target is synchronised every "
@@ -49,6 +50,22 @@ def _by_steps(one: SubjectRun) -> Iterator[Found]:
         much = interval - really > MUCH * interval
         yield Found(message, f"{really:,} or {really + envs:,} say it exactly", line, "warning" if much else None)
     yield from _between_updates(one, really)
+
+
+def _exactly(one: SubjectRun) -> Iterator[Found]:
+    """The k-th time is the first step of all environments at which k × interval have been made (double_dqn.py)."""
+    interval, total = int(hyper(one.run, "target_update_interval")), one.run.total_timesteps
+    line = one.line(*KEY) if one.gives(*KEY) else one.line("algo")
+    if total is not None and interval > total:
+        yield _never(one, interval, total, line)
+    yield from _between_updates(one, interval)
+
+
+def _never(one: SubjectRun, really: int, total: int, line: int | None) -> Found:
+    message = f"the target network is never synchronised: every {really:,} steps, and the run ends after {total:,}"
+    whose = "the" if algorithm_of(one.run).name in EXACTLY else "SB3's"
+    given = "" if one.gives(*KEY) else f" ({whose} default)"
+    return Found(message + given, f"a target_update_interval below {total:,}", line, "warning")
 
 
 def _between_updates(one: SubjectRun, really: int) -> Iterator[Found]:

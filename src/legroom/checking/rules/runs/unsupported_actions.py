@@ -23,7 +23,8 @@ RULE = Rule(
     name="unsupported-actions",
     severity="error",
     what="The algorithm does not take the environment's kind of actions.",
-    why="SB3's constructor asserts it; DQN takes discrete actions only, SAC and TD3 continuous ones.",
+    why="SB3's constructor asserts it; DQN takes discrete actions only, SAC and TD3 continuous ones. "
+    "DoubleDQN also takes sets: multidiscrete with all sizes equal.",
     example="algo: SAC\nenv: {id: CartPole-v1}   # two discrete actions",
     remedy="Another algorithm, or the environment's continuous variant.",
     look=per_run(look),

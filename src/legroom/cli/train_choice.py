@@ -1,0 +1,88 @@
+"""Which of a workload's runs `legroom train WORKLOAD --fit` trains, and how shortages are put into words.
+
+A workload's runs are one idea in several sizes. The one to train is the first of them, the default at the head, that
+fits as it is or by knobs that leave what is learned alone: smaller pieces of a minibatch instead of a smaller network.
+Only where no knob of that kind is left, the next smaller run is better than the larger one with a changed learning.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from legroom.fitting.free import with_free_savings
+from legroom.fitting.predictor import Predictor
+from legroom.fitting.search import fit
+from legroom.model.footprint import Footprint
+from legroom.model.plan import PRICES
+from legroom.model.run import Run
+from legroom.model.verdict import Budget, fits
+from legroom.rendering.console import status
+from legroom.training.train import turned_knobs
+from legroom.units import format_size
+from legroom.workloads.registry import find_workload
+
+SAME_LEARNING = PRICES[:2]
+QUICK = "learn"  # has other networks and another environment: not the same idea in a smaller size
+
+
+def in_order(workload: str, runs: Sequence[Run]) -> list[Run]:
+    """Return a workload's runs with its default first, without the one that shows quickly that it learns."""
+    known = find_workload(workload)
+    default = f"{workload}:{known.default}" if known is not None else ""
+    sizes = [run for run in runs if run.name != f"{workload}:{QUICK}"]
+    return sorted(sizes, key=lambda run: run.name != default)
+
+
+def choose(
+    runs: Sequence[Run], look: Callable[[Run], Predictor], budget: Budget, *, quiet: bool
+) -> tuple[Run, tuple[Run, Footprint] | None]:
+    """Return the run to train as it is written, and as it fits with its footprint; say which and why.
+
+    Where none fits without changing what it learns, that is the first one, and None.
+
+    Args:
+        look: predicts a run; not asked for those after the one that is chosen.
+    """
+    for asked in runs:
+        with status(f"predicting {asked.name}", show=not quiet):
+            predictor = look(asked)
+            chosen = with_free_savings(predictor.run, predictor.evidence(predictor.run))
+            footprint = predictor.footprint(chosen)
+        if fits(footprint, budget) is not False:
+            tell(f"{asked.name} fits: {needs(footprint)}; training it as it is")
+            return asked, (chosen, footprint)
+        with status(f"{asked.name} does not fit; looking for a way", show=not quiet):
+            plan = fit(chosen, budget, predictor, allow=SAME_LEARNING)
+        head = shortage(asked, footprint, budget)
+        if plan.fits:
+            knobs = words(turned_knobs(chosen, plan.run))
+            tell(f"{head}; with {knobs} it learns the same in {needs(plan.after)}; training that")
+            return asked, (plan.run, plan.after)
+        tell(f"{head}; no way that learns the same makes it fit")
+    return runs[0], None
+
+
+def shortage(asked: Run, footprint: Footprint, budget: Budget) -> str:
+    """Return what a run needs and what there is, as text."""
+    place, peak, have = "host", footprint.host, budget.ram or 0
+    if footprint.gpu is not None and peak.high <= budget.usable(have):
+        place, peak, have = "GPU", footprint.gpu, budget.vram or 0
+    return f"{asked.name} needs {format_size(peak.high)} of {place} memory and {format_size(have)} are there"
+
+
+def needs(footprint: Footprint) -> str:
+    """Return the most that a run needs, as text."""
+    gpu = f" and {format_size(footprint.gpu.high)} of GPU memory" if footprint.gpu is not None else ""
+    return f"{format_size(footprint.host.high)} of host memory{gpu}"
+
+
+def words(knobs: dict[str, Any]) -> str:
+    """Return knobs and their settings as text."""
+    return ", ".join(f"{name}={value}" for name, value in knobs.items() if value is not None)
+
+
+def tell(line: str) -> None:
+    """Write a line for people, beside the result."""
+    sys.stderr.write(f"legroom: {line}\n")
