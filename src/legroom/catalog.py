@@ -7,6 +7,7 @@ other module needs a local import or a try/except. Our own modules that most com
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from legroom.errors import MissingExtra
@@ -25,6 +26,7 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "sb3.trace": ("legroom.backends.sb3_trace:trace_run", "sb3", "stable-baselines3"),
     "sb3.run_from_call": ("legroom.backends.sb3_call:run_from_call", "sb3", "stable-baselines3"),
     "sb3.run_from_model": ("legroom.backends.sb3_call:run_from_model", "sb3", "stable-baselines3"),
+    "algorithms.DoubleDQN": ("legroom.algorithms.double_dqn:DoubleDQN", "sb3", "stable-baselines3"),
     "storing.lean": ("legroom.storing.lean:lean", "sb3", "stable-baselines3"),
     "storing.LeanRolloutBuffer": ("legroom.storing.rollout:LeanRolloutBuffer", "sb3", "stable-baselines3"),
     "storing.LeanDictRolloutBuffer": ("legroom.storing.rollout:LeanDictRolloutBuffer", "sb3", "stable-baselines3"),
@@ -37,6 +39,7 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "sharing.LeanVecEnv": ("legroom.sharing.vec_env:LeanVecEnv", "sb3", "stable-baselines3"),
     "sb3.export": ("legroom.backends.sb3_archive:export_sb3", "sb3", "stable-baselines3"),
     "sb3.import": ("legroom.backends.sb3_archive:import_sb3", "sb3", "stable-baselines3"),
+    "brax.export": ("legroom.backends.brax.exporting:export_brax", "jax", "safetensors"),
     "sb3.guard": ("legroom.backends.guard:guard", "sb3", "stable-baselines3"),
     "torch.survive": ("legroom.backends.survive:survive", "sb3", "torch"),
     "sb3.MemoryCallback": ("legroom.backends.sb3_callback:MemoryCallback", "sb3", "stable-baselines3"),
@@ -63,3 +66,19 @@ def load(name: str) -> Any:
         if (missing.name or "").partition(".")[0] not in _EXTRA_PACKAGES:
             raise
         raise MissingExtra(extra, missing.name or package, what=f"legroom's {attribute}") from missing
+
+
+# What a child process of the command imports: asked for before one is started.
+BACKENDS = {"sb3": ("sb3", ("stable_baselines3", "safetensors")), "brax": ("jax", ("jax", "brax", "safetensors"))}
+
+
+def require_backend(backend: str) -> None:
+    """Refuse a backend whose packages are not installed, without importing them.
+
+    Raises:
+        MissingExtra: the first that is missing.
+    """
+    extra, packages = BACKENDS[backend]
+    for package in packages:
+        if find_spec(package) is None:
+            raise MissingExtra(extra, package, what=f"training with backend {backend}")

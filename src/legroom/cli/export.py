@@ -1,4 +1,4 @@
-"""`legroom export DIR model.zip`: a run's checkpoint as the archive that Stable-Baselines3 loads."""
+"""`legroom export DIR FILE`: what a run has learned, as SB3's archive, or for brax as a safetensors file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from legroom.catalog import load
 from legroom.cli import options
 from legroom.rendering.console import say
-from legroom.training.archives import check_export
+from legroom.training.archives import backend_of, check_export
 from legroom.units import format_size
 
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
@@ -19,18 +19,19 @@ Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
 def run(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder, or one of its checkpoints.")],
-    archive: Annotated[Path, typer.Argument(metavar="MODEL.ZIP", help="The file to write.")],
+    archive: Annotated[Path, typer.Argument(metavar="FILE", help="model.zip; of a brax run: policy.safetensors.")],
     force: Force = False,
     json: options.Json = False,
 ) -> None:
-    """The last good checkpoint of a run as Stable-Baselines3's archive.
+    """The last good checkpoint of a run as Stable-Baselines3's archive; of a brax run, as safetensors.
 
     \b
     legroom export runs/first model.zip
+    legroom export runs/walk policy.safetensors
     legroom export runs/first/checkpoints/step-000000012288 model.zip --force
     """
     check_export(directory, archive, force=force)  # before torch is imported
-    exported = load("sb3.export")(directory, archive, force=force)
+    exported = load(f"{backend_of(directory)}.export")(directory, archive, force=force)
     if json:
         facts = {"archive": str(exported.path), "algo": exported.algorithm, "timesteps": exported.step}
         say(dumps({"legroom": 1, **facts, "nbytes": exported.nbytes, "notes": exported.notes}, indent=2))

@@ -10,13 +10,16 @@ from dataclasses import replace
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from legroom.catalog import load
+from legroom.catalog import BACKENDS, load, require_backend
 from legroom.cli import options
+from legroom.cli.game import CartridgeFile, Rom, with_game
 from legroom.cli.overrides import split_settings
+from legroom.cli.rasters import Rasters, with_rasters
+from legroom.cli.train_choice import choose, in_order, shortage, tell, words
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.fitting.free import with_free_savings
 from legroom.fitting.predictor import Predictor
@@ -32,7 +35,7 @@ from legroom.predicting.predict import choose_device
 from legroom.probing import probe
 from legroom.probing.gpus_by_torch import with_gpus_by_torch
 from legroom.probing.tree import process_memory
-from legroom.reading import read
+from legroom.reading import read, read_all
 from legroom.rendering.console import say, status
 from legroom.rendering.outcome import outcome_text
 from legroom.rendering.training import display_for
@@ -41,6 +44,7 @@ from legroom.training.folder import LOG, Predicted, RunFolder
 from legroom.training.progress_log import read_progress
 from legroom.training.train import RETRIES, Ended, NextKnob, Training, is_finished, train, turned_knobs
 from legroom.units import format_size
+from legroom.workloads.registry import find_workload
 
 
 def run(
@@ -52,6 +56,9 @@ def run(
     data: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The workload's data (env.kwargs.data), e.g. a block model.")
     ] = None,
+    rom: Rom = None,
+    cartridge: CartridgeFile = None,
+    rasters: Rasters = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Default: the run's, or a random one.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/NAME-TIMESTAMP.")] = None,
     visualization: Annotated[
@@ -62,7 +69,9 @@ def run(
     checkpoint_every: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Steps between checkpoints; default: by time.")
     ] = None,
-    fit: Annotated[bool, typer.Option("--fit", help="Make it fit first, as legroom fit does.")] = False,
+    fit: Annotated[
+        bool, typer.Option("--fit", help="Make it fit first, as legroom fit does; of a workload, the largest run.")
+    ] = False,
     retries: Annotated[
         int, typer.Option(min=0, metavar="N", help="How often to go on after memory ran out or the child was killed.")
     ] = RETRIES,
@@ -84,19 +93,34 @@ def run(
     \b
     legroom train mine:ultra_light
     legroom train mine:full --fit --ram 3GiB
+    legroom train fire --fit --rasters tiles/
     legroom train mine:full --timesteps 8192 --set memory.micro_batch=8
     legroom train run.yaml --out runs/first --seed 1
     legroom train run.yaml --out runs/first --resume --timesteps 2000000
     legroom train ppo.yml:CartPole-v1 --plain
+    legroom train gameboy --rom my_game.gb --cartridge my_game.yaml
+    legroom train robot:quick --num-envs 64 --batch-size 64 --num-minibatches 8
     """
     if fit and plain:
         raise BadInput("--plain trains as the library does it, --fit does not", hint="give one of them")
     if resume and out is None:
         raise BadInput("--resume goes on in a folder", hint="--out DIR says which")
-    written = read(target, overrides=split_settings(settings or []), like=like)
-    asked = _asked(written, timesteps, device, data, seed)
-    if asked.backend != "sb3":
+    overrides = split_settings(settings or [])
+    written = read(target, overrides=overrides, like=like)
+
+    def prepared(one: Run) -> Run:
+        return with_rasters(with_game(_asked(one, timesteps, device, data, seed), rom, cartridge), rasters)
+
+    asked = prepared(written)
+    sizes = [asked]
+    if fit and find_workload(target) is not None and not Path(target).exists():
+        named = in_order(target, read_all(target, overrides=overrides, like=like))
+        sizes = [prepared(one) for one in named]
+        kept = RunFolder(out).run() if resume and out is not None else None
+        asked = next((one for one in sizes if kept is not None and one.name == kept.name), asked)
+    if asked.backend not in BACKENDS:
         raise BadInput(f"{asked.name}: runs of backend {asked.backend} cannot be trained yet", path=asked.source)
+    require_backend(asked.backend)
     folder = RunFolder(out) if out is not None else RunFolder.default(asked)
     folder.check(resume=resume)
     if resume and is_finished(folder, asked.total_timesteps):
@@ -110,7 +134,12 @@ def run(
         budget = replace(budget, ram=max(budget.ram - (own.pss if own else 0), 1))
     training = _resumed(asked, folder) if resume else None
     if training is None:
-        fitted = _fitted(asked, machine, budget, plain=plain, fit_first=fit, quiet=json)
+        fitted = None
+        if len(sizes) > 1:
+            look = partial(_predictor, machine=machine, probe_env=True)
+            asked, fitted = choose(sizes, look, budget, quiet=json)
+            folder = folder if out is not None else RunFolder.default(asked)
+        fitted = fitted or _fitted(asked, machine, budget, plain=plain, fit_first=fit, quiet=json)
         if fitted is None:
             return EXIT_FINDINGS
         trained, footprint = fitted
@@ -181,6 +210,10 @@ def _resumed(asked: Run, folder: RunFolder) -> Training | None:
     return Training(asked, run, folder, device, predicted)
 
 
+def _predictor(run: Run, machine: Machine, *, probe_env: bool) -> Predictor:
+    return Predictor(run, machine, device=choose_device(run, machine), probe_env=probe_env)
+
+
 def _fitted(
     asked: Run, machine: Machine, budget: Budget, *, plain: bool, fit_first: bool, quiet: bool
 ) -> tuple[Run, Footprint] | None:
@@ -188,7 +221,7 @@ def _fitted(
     if asked.device == "cuda" and not machine.gpus:
         raise BadInput("--device cuda: this machine shows no GPU", path=asked.source, hint="--device cpu")
     with status(f"predicting {asked.name}", show=not quiet):
-        predictor = Predictor(asked, machine, device=choose_device(asked, machine), probe_env=not plain)
+        predictor = _predictor(asked, machine, probe_env=not plain)
         known, evidence = predictor.run, predictor.evidence(predictor.run)
         chosen = known if plain else with_free_savings(known, evidence)
         footprint = predictor.footprint(chosen)
@@ -196,46 +229,31 @@ def _fitted(
         return chosen, footprint
     if not fit_first and fits(footprint, replace(budget, vram=None)) is not False:
         # Nothing is lost when a card is full: the update is redone. A host that is full kills.
-        _tell(f"{_shortage(asked, footprint, budget)}; an update that does not fit is redone in smaller pieces")
+        tell(f"{shortage(asked, footprint, budget)}; an update that does not fit is redone in smaller pieces")
         return chosen, footprint
     with status(f"{asked.name} does not fit; looking for a way", show=not quiet):
         plan = make_fit(chosen, budget, predictor, allow=PRICES if fit_first else ("free", "slower"))
-    head = _shortage(asked, footprint, budget)
+    head = shortage(asked, footprint, budget)
     if not plan.fits:
         if fit_first:
             least = " and ".join(f"{format_size(n)} on the {place}" for place, n in plan.needed.items())
-            _tell(f"{head}; with every knob turned it still needs {least}")
+            tell(f"{head}; with every knob turned it still needs {least}")
         else:
-            _tell(f"{head}; no way that learns the same makes it fit")
-            _tell(f"{_command()} --fit trains what does fit, and says what changes")
+            tell(f"{head}; no way that learns the same makes it fit")
+            tell(f"{_command()} --fit trains what does fit, and says what changes")
         return None
     knobs = turned_knobs(chosen, plan.run)
     if fit_first:
-        _tell(f"{head}; fitted with {_words(knobs)}: {format_size(plan.after.host.high)}")
+        tell(f"{head}; fitted with {words(knobs)}: {format_size(plan.after.host.high)}")
         for turn in plan.turns:
             if turn.price == "changes-learning":
-                _tell(f"changes what is learned: {turn.name} {turn.changes[0].before} -> {turn.changes[0].after}")
+                tell(f"changes what is learned: {turn.name} {turn.changes[0].before} -> {turn.changes[0].after}")
         return plan.run, plan.after
-    _tell(f"{head}; with {_words(knobs)} it needs {format_size(plan.after.host.high)}, same learning")
+    tell(f"{head}; with {words(knobs)} it needs {format_size(plan.after.host.high)}, same learning")
     if sys.stdin.isatty() and sys.stderr.isatty() and not quiet and typer.confirm("Train so?", default=True, err=True):
         return plan.run, plan.after
-    _tell(f"{_command()} --fit")
+    tell(f"{_command()} --fit")
     return None
-
-
-def _shortage(asked: Run, footprint: Footprint, budget: Budget) -> str:
-    place, peak, have = "host", footprint.host, budget.ram or 0
-    if footprint.gpu is not None and peak.high <= budget.usable(have):
-        place, peak, have = "GPU", footprint.gpu, budget.vram or 0
-    return f"{asked.name} needs {format_size(peak.high)} of {place} memory and {format_size(have)} are there"
-
-
-def _tell(line: str) -> None:
-    sys.stderr.write(f"legroom: {line}\n")
-
-
-def _words(knobs: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in knobs.items() if value is not None)
 
 
 def _command() -> str:
@@ -256,7 +274,7 @@ def _train(training: Training, machine: Machine, target: str, json: bool, next_k
     )
     with display:
         knobs = turned_knobs(training.asked, run)
-        display.say(f"training {run.name} in {folder.path}" + (f", with {_words(knobs)}" if knobs else ""))
+        display.say(f"training {run.name} in {folder.path}" + (f", with {words(knobs)}" if knobs else ""))
         ended = train(training, display, next_knob=next_knob, retries=retries)
     try:
         _draw(ended, training, machine)
@@ -303,7 +321,8 @@ def _report(ended: Ended, training: Training, target: str, json: bool) -> None:
         say(dumps(outcome.to_json(), indent=2))
     else:
         progress = _whole_progress(folder)
-        say(outcome_text(outcome, run=target, directory=folder, progress=progress, reminder=_reminder(training)))
+        backend, reminder = training.run.backend, _reminder(training)
+        say(outcome_text(outcome, folder, run=target, progress=progress, reminder=reminder, backend=backend))
 
 
 def _log_tail(path: Path, lines: int = 15) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from legroom.fitting.settings import with_settings
 from legroom.model.evidence import Evidence
 from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
@@ -20,7 +21,9 @@ Price = Literal["free", "slower"]
 def with_free_savings(run: Run, evidence: Evidence) -> Run:
     """Return the run with light workers and, where it is free, lean storage; what it says itself stays as it is."""
     if run.backend == "brax":
-        return run
+        # what XLA takes in advance serves nobody, and hides what is needed; the host knows no such thing
+        preallocates = evidence.device == "cuda" and run.memory.xla_preallocate is None
+        return with_settings(run, memory={"xla_preallocate": False}) if preallocates else run
     workers = "light" if run.env.workers == "subproc" else run.env.workers
     lighter = run.replace(env=run.env.model_copy(update={"workers": workers}))
     return with_lean_storage(lighter) if lean_price(run, evidence) == "free" else lighter

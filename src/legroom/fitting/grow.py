@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from legroom.fitting.brax_growth import steps_cap
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import breaks_rules
 from legroom.fitting.search import needed_in_all, relimited, unlimited
 from legroom.fitting.settings import differences, with_settings
+from legroom.model.brax import env_steps_per_training_step
 from legroom.model.facts import algorithm_of, hyper
 from legroom.model.plan import Plan, Turn
 from legroom.model.run import Run
@@ -60,7 +62,9 @@ def _ways(run: Run) -> list[tuple[str, Larger, str]]:
     """Return what can be made larger: a sentence, a function from factor to run, and what bounds it besides memory."""
     family = algorithm_of(run).family
     if run.backend == "brax" and run.algo.upper() == "PPO":
-        return [("more environments and as many more samples per step", lambda f: _more_robots(run, f), "")]
+        cap = steps_cap(run)
+        bound = f"one update learns from at most {cap:,} env steps"
+        return [("more environments and as many more samples per step", lambda f: _more_robots(run, f, cap), bound)]
     if family == "off-policy":
         return [("older experience stays longer", lambda f: _larger_replay(run, f), _replay_bound(run))]
     if family == "on-policy":
@@ -132,12 +136,13 @@ def _replay_bound(run: Run) -> str:
     return "a buffer over the run's total would never fill" if run.total_timesteps is not None else ""
 
 
-def _more_robots(run: Run, factor: float) -> Run | None:
+def _more_robots(run: Run, factor: float, cap: int) -> Run | None:
     times = int(factor)
-    return with_settings(
+    more = with_settings(
         with_settings(run, env={"n_envs": run.env.n_envs * times}),
         hyperparams={"batch_size": hyper(run, "batch_size") * times},
     )
+    return more if env_steps_per_training_step(more) <= cap else None
 
 
 def _used(plan: Plan) -> float:

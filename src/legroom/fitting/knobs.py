@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from legroom.fitting import ladders_brax as brax
 from legroom.fitting import ladders_free as free
 from legroom.fitting import ladders_learning as learning
 from legroom.fitting import ladders_slower as slower
@@ -74,6 +75,11 @@ KNOBS: tuple[Knob, ...] = (
     Knob("memory.activation_checkpointing", "slower", "rounding",
          "what layers hand on is computed again for the backward pass, a forward pass more",
          slower.activation_checkpointing),
+    Knob("memory.activation_checkpointing", "slower", "rounding",
+         "the loss's networks go over an unroll step by step, and each step again for the backward pass",
+         brax.remat_of_the_loss),
+    Knob("memory.env_chunk", "slower", "rounding",
+         "so many environments are stepped at once, one chunk after the other", brax.envs_in_chunks),
     Knob("memory.foreach", "slower", "rounding",
          "the optimizer updates one tensor after the other, without temporaries for all at once",
          slower.single_tensor_optimizer),
@@ -88,6 +94,9 @@ KNOBS: tuple[Knob, ...] = (
     Knob("env.n_envs", "changes-learning", "",
          "fewer environments that each play longer: as many samples per update, less varied",
          learning.fewer_envs_longer_rollouts),
+    Knob("hyperparams.batch_size", "changes-learning", "",
+         "as many env steps per update, in more and smaller gradient steps, which are noisier",
+         brax.smaller_batch_more_minibatches),
     Knob("hyperparams.batch_size", "changes-learning", "",
          "gradients of fewer samples are noisier, and there are more steps per update", learning.smaller_batch),
     Knob("memory.bf16", "changes-learning", "",

@@ -51,14 +51,8 @@ def smaller_batch(run: Run, evidence: Evidence) -> Iterator[Run]:
     size = hyper(run, "batch_size")
     if not size or algorithm_of(run).name == "TRPO":
         return
-    if run.backend == "brax":
-        for fewer in halves(size):
-            if run.algo.upper() != "PPO":
-                yield with_settings(run, hyperparams={"batch_size": fewer})
-            else:  # as many samples per update, in more and smaller steps
-                steps = hyper(run, "num_minibatches") * size // fewer
-                yield with_settings(run, hyperparams={"batch_size": fewer, "num_minibatches": steps})
-        return
+    if run.backend == "brax" and run.algo.upper() == "PPO":
+        return  # `smaller_batch_more_minibatches` keeps the data per update
     if algorithm_of(run).family == "on-policy":
         sizes = [n for n in divisors_below(rollout_samples(run)) if n < size]
         least = 2 if hyper(run, "normalize_advantage") else 1

@@ -51,16 +51,16 @@ class Predictor:
 
     def evidence(self, run: Run) -> Evidence:
         """Return what is known of this variant."""
+        if run.backend == "brax":  # what the compiler said about it holds for every setting, and is in the cache
+            return self._first
         if self.mode == "arithmetic":
-            if run.backend == "brax":
-                return self._first
             return replace(self._first, net=estimate_net(run, self.device))
         self.prepare([run])
         return self._by_net[_net_key(run)]
 
     def prepare(self, runs: Iterable[Run]) -> None:
         """Trace what of these runs is not traced yet, in one go."""
-        if self.mode == "arithmetic":
+        if self.mode == "arithmetic" or self.run.backend == "brax":
             return
         wanted = {_net_key(run): run for run in runs}
         missing = [run for key, run in wanted.items() if key not in self._by_net]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from legroom.errors import BadInput
 from legroom.fitting.knobs import KNOBS, Knob
+from legroom.fitting.ladders_brax import keeps_data_per_update
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import Mend, breaks_rules, repaired
 from legroom.fitting.settings import differences, with_changes, with_settings
@@ -66,10 +67,12 @@ def fit(run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Pri
     if not search.fits(fitted):
         needed = _needs(predictor.footprint(fitted))
     if search.fits(fitted):
-        unmended = _replayed(run, steps)
+        unmended, turned = _replayed(run, steps), steps
+        steps = search.loosened(mended, turned)
         if repairs and not breaks_rules(unmended) and search.fits(unmended):
-            mended, repairs = run, []  # a knob has changed what was to be mended
-        steps = search.loosened(mended, steps)
+            without = search.loosened(run, turned)
+            if len(without) < len(repairs) + len(steps):  # a knob has changed what was to be mended
+                mended, repairs, steps = run, [], without
         fitted = _replayed(mended, steps)
         fitted, steps = _with_storage_limit(fitted, steps, predictor)
     before = predictor.footprint(run)
@@ -128,6 +131,8 @@ class _Search:
         bought = {knob: now - self.over(ladder[-1]) for knob, ladder in ladders.items()}
         if not bought or max(bought.values()) <= WORTH_TURNING:
             return None
+        if run.backend == "brax":  # the same data per update is the smaller change, even where it buys less
+            bought = _keeping_data(run, ladders, bought)
         knob = max(bought, key=lambda each: bought[each])
         return Step(knob, price, differences(run, self._least(ladders[knob])))
 
@@ -236,6 +241,13 @@ class _Search:
 
     def _price(self, knob: Knob, run: Run) -> Price:
         return knob.price_for(run, self.predictor.evidence(run))
+
+
+def _keeping_data(run: Run, ladders: dict[Knob, list[Run]], bought: dict[Knob, float]) -> dict[Knob, float]:
+    """Return those knobs that buy something and leave as many env steps per update; all where there are none."""
+    useful = {knob: worth for knob, worth in bought.items() if worth > WORTH_TURNING}
+    kept = {knob: worth for knob, worth in useful.items() if keeps_data_per_update(run, ladders[knob][-1])}
+    return kept or bought
 
 
 def _roomier(budget: Budget) -> Budget:

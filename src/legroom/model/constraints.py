@@ -10,15 +10,17 @@ import math
 from collections.abc import Iterator
 
 from legroom.model.algorithms import ALGORITHMS
+from legroom.model.brax_rules import BRAX_RULES
 from legroom.model.facts import algorithm_of, hyper, spaces_of
 from legroom.model.finding import Finding
 from legroom.model.run import Run
-from legroom.model.spaces import BoxSpace, DictSpace
+from legroom.model.spaces import BoxSpace, DictSpace, MultiDiscreteSpace
 from legroom.model.stored import MICRO_BATCHED
 
 # What each SB3 algorithm takes as actions; `supported_action_spaces` in stable-baselines3 2.9.2 and sb3-contrib 2.9.
 _ACTIONS = {
     **dict.fromkeys(("DQN", "QRDQN"), ("discrete",)),
+    "DoubleDQN": ("discrete", "multidiscrete"),
     **dict.fromkeys(("SAC", "TD3", "DDPG", "TQC", "CrossQ"), ("box",)),
     "MaskablePPO": ("discrete", "multidiscrete", "multibinary"),
     "ARS": ("box", "discrete"),
@@ -27,7 +29,7 @@ _ACTIONS = {
 
 def broken_rules(run: Run) -> list[Finding]:
     """Return what is wrong with the run, errors first."""
-    rules = (brax_rules,) if run.backend == "brax" else (space_rules, rollout_rules, replay_rules)
+    rules = (brax_rules, *BRAX_RULES) if run.backend == "brax" else (space_rules, rollout_rules, replay_rules)
     findings = [finding for rule in (*rules, no_effect) for finding in rule(run)]
     order = ("error", "warning", "info")
     return sorted(findings, key=lambda finding: order.index(finding.severity))
@@ -39,14 +41,26 @@ def brax_rules(run: Run) -> Iterator[Finding]:
         return
     batch, minibatches, envs = hyper(run, "batch_size"), hyper(run, "num_minibatches"), run.env.n_envs
     if batch * minibatches % envs:
-        better = nearest_minibatches(batch, minibatches, envs)
+        key, better = least_mend(batch, minibatches, envs)
+        product = f"{batch} × {better}" if key == "num_minibatches" else f"{better} × {minibatches}"
+        product += f" = {(batch if key == 'num_minibatches' else minibatches) * better}"
         yield Finding(
             "LR002", "brax-divisibility", "error",
             f"brax PPO asserts batch_size × num_minibatches % num_envs == 0; here {batch} × {minibatches} = "
             f"{batch * minibatches} is not a multiple of {envs}",
-            hint=f"num_minibatches {better} gives {batch} × {better} = {batch * better}",
-            path=run.source, fix={"hyperparams.num_minibatches": better},
+            hint=f"{key} {better} gives {product}", path=run.source, fix={f"hyperparams.{key}": better},
         )  # fmt: skip
+
+
+def least_mend(batch: int, minibatches: int, envs: int) -> tuple[str, int]:
+    """Return which of the two to change, and to what, so that the data of an update changes least.
+
+    `num_envs` stays as it is: it was chosen for the card.
+    """
+    more, larger = nearest_minibatches(batch, minibatches, envs), nearest_batch(batch, minibatches, envs)
+    if abs(more - minibatches) * batch <= abs(larger - batch) * minibatches:
+        return "num_minibatches", more
+    return "batch_size", larger
 
 
 def nearest_minibatches(batch: int, minibatches: int, envs: int) -> int:
@@ -94,6 +108,12 @@ def space_rules(run: Run) -> Iterator[Finding]:
             f"{run.algo} takes {' or '.join(allowed)} actions, the environment has {action.type}",
             hint="choose another algorithm", path=run.source,
         )  # fmt: skip
+    if algorithm_of(run).name == "DoubleDQN" and isinstance(action, MultiDiscreteSpace) and not _is_set(action):
+        yield Finding(
+            "LR003", "unsupported-actions", "error",
+            f"{run.algo} reads multidiscrete actions as a set of K of n cells; nvec is {_short(action.nvec)}",
+            hint="the same n K times, K at most n", path=run.source,
+        )  # fmt: skip
     if isinstance(observation, DictSpace) and run.policy.name in ("MlpPolicy", "CnnPolicy"):
         yield Finding(
             "LR004", "policy-does-not-match", "error",
@@ -110,6 +130,15 @@ def space_rules(run: Run) -> Iterator[Finding]:
                 f"CnnPolicy needs an image (3 axes, uint8); the observation is {observation.shape} {observation.dtype}",
                 hint="MlpPolicy, or a features_extractor of your own", path=run.source,
             )  # fmt: skip
+
+
+def _is_set(action: MultiDiscreteSpace) -> bool:
+    return len(set(action.nvec)) == 1 and len(action.nvec) <= action.nvec[0]
+
+
+def _short(nvec: tuple[int, ...]) -> str:
+    shown = ", ".join(map(str, nvec[:4]))
+    return f"[{shown}, …]" if len(nvec) > 4 else f"[{shown}]"
 
 
 def rollout_rules(run: Run) -> Iterator[Finding]:

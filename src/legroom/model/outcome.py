@@ -88,7 +88,8 @@ class Outcome(Data):
 
     Args:
         timesteps: environment steps trained, those before a resume included.
-        parameters_sha256: over the policy's state dict, tensors in name order, raw little-endian bytes.
+        parameters_sha256: over the policy's state dict, tensors in name order, raw little-endian bytes; for brax over
+            policy and value parameters, leaves in tree order.
         attempts: every start, the first included.
         retreats: every time memory ran out, or was about to.
         micro_batch: the schedule that came of it, [[from_update, size], ...]; a run file that has it repeats this one.

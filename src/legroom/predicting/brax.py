@@ -1,32 +1,38 @@
-"""Predict a brax run by arithmetic: networks, optimizer, environment states, rollout, and what compiling takes.
+"""The bill of a brax run: from what the compiler said about it, or by arithmetic where it has not been asked.
 
-Everything lives on one device. On a GPU that is its memory; without one it is the host's, where importing, tracing
-and compiling dominate. The state of one environment depends on the physics model and is only known to the compiler,
-so that item is a default with a wide error until the run has been compiled.
+Everything lives on one device: a GPU's memory, or the host's where there is none. The training step is one compiled
+program: its arguments (weights, optimizer, the states of all environments) are there all the time, its temporaries
+(rollout, activations, the physics' intermediate results) are one block for as long as it runs. How large that block is
+only the compiler knows; see `brax_calibration` for how it is asked once for all settings.
 
-Mirrors the layout of brax 0.14.2 (`training/acting.py`, `training/agents/ppo/train.py`).
+It is the CPU's compiler that is asked, on any machine. Its block is exact for training on a CPU. A GPU's compiler
+decides for itself what to fuse and when, adds the workspaces of its libraries, and has to be allowed a wide band.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
+from legroom.model.brax import eval_envs_of, is_ppo
 from legroom.model.evidence import Evidence
-from legroom.model.facts import hyper, spaces_of
 from legroom.model.footprint import Item, Known, Phase, Place
-from legroom.model.run import Run
-from legroom.model.spaces import BoxSpace, DictSpace
+from legroom.model.run import Run, Spaces
+from legroom.model.spaces import BoxSpace, DictSpace, Space
+from legroom.predicting.brax_arithmetic import MOVED, arithmetic_items, context_item, replay_item
+from legroom.predicting.brax_calibration import Calibration, kind_of, sizes_of
+from legroom.predicting.brax_scaling import Scaled, known_of
 from legroom.units import MIB
 
-FLOAT = 4
-# brax's own defaults: ppo/networks.py and sac/networks.py
-HIDDEN_POLICY, HIDDEN_VALUE = (32, 32, 32, 32), (256,) * 5
-HIDDEN_SAC = (256, 256)
-# One MJX ant under the CPU compiler, jax 0.9.2, brax 0.14.2, 2026-11: 0.075 MB.
-STATE_BYTES = 75_000
-# Import, tracing and compiling of one training epoch: 1.07 GB peak RSS at 256 envs, 1.14 at 1024 (same versions).
-COMPILE_BYTES, COMPILE_ERROR = 1_050_000_000, 90_000_000
+TRAINING = (Phase.COLLECT, Phase.UPDATE)
+# Of the temporaries. CPU: XLA's own plan, to which malloc's pages and the threads' stacks come; `bench/brax_memory.py`.
+# GPU: other fusions and schedules, cuBLAS workspaces, autotuning; nobody has measured it here.
+CPU_ERROR, GPU_ERROR = 0.05, 0.5
+SCALED_ERROR = 0.25  # of what was taken from another network or from a step without a knob
+HOST_ERROR = 0.08  # of what tracing and compiling take: repeated runs, and other sizes
+RUNNING_NBYTES, RUNNING_ERROR = 12 * MIB, 10 * MIB  # thread pools and what jax allocates beside the program
+
+# Which terms of a program's temporaries are shown as what; whatever is left is "other".
+PHYSICS, MINIBATCH, ROLLOUT = ("N", "NU", "k", "kU"), ("BU", "B", "U"), ("BMU", "BM")
 
 
 def brax_items(run: Run, evidence: Evidence) -> Iterator[Item]:
@@ -34,110 +40,135 @@ def brax_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     if run.backend != "brax":
         return
     device = Place.GPU if evidence.device == "cuda" else Place.HOST
-    yield Item(
-        "runtime.import, trace, compile", COMPILE_BYTES, Place.HOST, known=Known.DEFAULT, error=COMPILE_ERROR,
-        why="Python, jax, brax and XLA compiling one training epoch",
-    )  # fmt: skip
     if device is Place.GPU:
-        yield Item(
-            "gpu.context", 450 * MIB, Place.GPU, known=Known.DEFAULT, error=150 * MIB,
-            why="CUDA context and libraries, outside of XLA's allocator; varies by card and driver",
-        )  # fmt: skip
-    yield from _network_items(run, device)
-    yield from _state_items(run, device)
-    if run.algo.upper() == "PPO":
-        yield from _rollout_items(run, device)
-    else:
-        yield _replay_item(run, device)
+        yield context_item()
+    known = known_of(run)
+    if known is None:
+        yield from arithmetic_items(run, device)
+        return
+    yield from _host_items(known.calibration, device)
+    yield from _state_items(run, known, device)
+    yield from _temporary_items(run, known, device)
+    yield from _evaluation_items(run, known, device)
 
 
-def _network_items(run: Run, device: Place) -> Iterator[Item]:
-    parameters, targets = count_parameters(run)
-    yield Item("network.weights", FLOAT * parameters, device, why=f"{parameters:,} parameters, float32")
-    if targets:
-        yield Item("network.targets", FLOAT * targets, device, why=f"{targets:,} parameters of the target critics")
-    yield Item("network.gradients", FLOAT * parameters, device, phases=(Phase.UPDATE,), why="one per parameter")
-    yield Item("optimizer.state", 2 * FLOAT * parameters, device, why="Adam keeps two moments per parameter")
-
-
-def _state_items(run: Run, device: Place) -> Iterator[Item]:
-    envs = run.env.n_envs
+def _host_items(known: Calibration, device: Place) -> Iterator[Item]:
+    """What the process takes before and beside all that: the same wherever the run trains."""
+    growth = known.all_compiled_nbytes - known.imported_nbytes
     yield Item(
-        "envs.states", STATE_BYTES, device, count=envs, known=Known.DEFAULT, error=STATE_BYTES // 2,
-        why=f"physics state and its XLA temporaries, {envs:,} environments; the compiler knows the real size",
+        "runtime.import, trace, compile", known.all_compiled_nbytes, Place.HOST, phases=(Phase.START,),
+        known=Known.MEASURED, error=round(HOST_ERROR * growth),
+        why=f"Python, jax and brax {known.imported_nbytes / 1e6:,.0f} MB, tracing and compiling the training step and "
+        f"the evaluation ({known.compile_s:,.0f} s) the rest",
     )  # fmt: skip
-    evaluating = run.eval.n_envs if run.eval else 128
+    yield Item(
+        "runtime.compiled", known.retained_nbytes, Place.HOST, phases=(*TRAINING, Phase.CHECKPOINT),
+        known=Known.MEASURED, error=round(HOST_ERROR * growth), why="what stays of it while the run trains",
+    )  # fmt: skip
+    if device is Place.HOST:
+        yield Item(
+            "runtime.threads", RUNNING_NBYTES, Place.HOST, phases=(*TRAINING, Phase.CHECKPOINT), known=Known.DEFAULT,
+            error=RUNNING_ERROR, why="XLA's thread pools and buffers of its matrix products",
+        )  # fmt: skip
+
+
+def _state_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
+    calibration = known.calibration
+    yield Item("network.weights", known.weights_nbytes, device, known=Known.TRACED, why="policy and value")
+    if known.targets_nbytes:
+        yield Item("network.targets", known.targets_nbytes, device, known=Known.TRACED, why="target critics")
+    yield Item("optimizer.state", known.optimizer_nbytes, device, known=Known.TRACED, why="Adam's two moments")
+    yield Item(
+        "network.normaliser", calibration.other_nbytes, device, known=Known.TRACED, why="running statistics, counters"
+    )
+    yield Item(
+        "envs.states", calibration.env_state_nbytes, device, count=run.env.n_envs, known=Known.TRACED,
+        why=f"{run.env.n_envs:,} environments × {calibration.env_state_nbytes:,} B carried from step to step",
+    )  # fmt: skip
+    yield Item("envs.shared state", calibration.env_fixed_nbytes, device, known=Known.TRACED, why="one for all of them")
+    if not is_ppo(run):
+        yield replay_item(run, device)
+
+
+def _temporary_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
+    """The program's block of temporaries, by what its fullest moment is made of."""
+    sizes = sizes_of(run)
+    terms = known.temporaries(sizes)
+    share = max(SCALED_ERROR if known.scaled else CPU_ERROR, known.calibration.deviation())
+    share = max(share, GPU_ERROR) if device is Place.GPU else share
+    if is_ppo(run) and kind_of(sizes) not in known.calibration.programs:
+        share = max(share, SCALED_ERROR)  # the other kind of rollout was compiled
+    said = "as XLA for the CPU plans it" + ("; a GPU's compiler plans otherwise" if device is Place.GPU else "")
+
+    def item(name: str, nbytes: float, why: str) -> Item:
+        error = round(share * nbytes)
+        return Item(name, round(nbytes), device, why, TRAINING, known=Known.TRACED, error=error)
+
+    groups = [
+        *_stored_groups(run, known, terms),
+        (
+            "network.activations", sum(terms.get(term, 0.0) for term in MINIBATCH),
+            f"one minibatch, {round(sizes.value('BU')):,} samples, and what the backward pass keeps of it, {said}",
+        ),
+        (
+            "envs.temporaries", sum(terms.get(term, 0.0) for term in PHYSICS),
+            f"intermediate results of the physics, {sizes.envs:,} environments, {said}",
+        ),
+    ]  # fmt: skip
+    yield from (item(*group) for group in groups)
+    yield item("xla.other temporaries", sum(terms.values()) - sum(nbytes for _, nbytes, _ in groups), said)
+
+
+def _stored_groups(run: Run, known: Scaled, terms: dict[str, float]) -> list[tuple[str, float, str]]:
+    """Return the rollout and its copies, or those of SAC's replay buffer, which is itself no temporary."""
+    if not is_ppo(run):
+        return [("replay.copies", terms.get("M", 0.0), MOVED)]
+    steps, each = sizes_of(run).value("BMU"), known.calibration.transition_nbytes
+    rollout = sum(terms.get(term, 0.0) for term in ROLLOUT)
+    first = min(steps * each, rollout)
+    return [
+        ("rollout", first, f"{round(steps):,} steps × {each:,} B per step"),
+        ("rollout.copies", rollout - first, "put in order, and shuffled for the minibatches"),
+    ]
+
+
+def _evaluation_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
+    envs, calibration = eval_envs_of(run), known.calibration
     default = "" if run.eval else " (brax's default)"
     yield Item(
-        "envs.evaluation states", STATE_BYTES, device, count=evaluating, phases=(Phase.START, Phase.CHECKPOINT),
-        known=Known.DEFAULT, error=STATE_BYTES // 2, why=f"{evaluating:,} evaluation environments{default}",
+        "envs.evaluation states", calibration.eval_state_nbytes, device, count=envs, known=Known.TRACED,
+        why=f"{envs:,} environments that evaluate{default}; brax keeps their last states",
     )  # fmt: skip
-
-
-def _rollout_items(run: Run, device: Place) -> Iterator[Item]:
-    unroll, batch, minibatches = (hyper(run, key) for key in ("unroll_length", "batch_size", "num_minibatches"))
-    each = transition_nbytes(run)
-    steps = unroll * batch * minibatches
+    temporaries = known.evaluation_nbytes(envs)
+    share = GPU_ERROR if device is Place.GPU else CPU_ERROR
     yield Item(
-        "rollout", steps * each, device, phases=(Phase.COLLECT, Phase.UPDATE),
-        why=f"{unroll} steps × {batch} × {minibatches} minibatches × {each:,} B per step",
-    )  # fmt: skip
-    yield Item(
-        "rollout.shuffled copy", steps * each, device, phases=(Phase.UPDATE,),
-        why="every epoch permutes the rollout into a second array",
-    )  # fmt: skip
-    widths = sum(sum(layers) for layers in hidden_layers(run))
-    activations = unroll * batch * FLOAT * 2 * widths
-    yield Item(
-        "network.activations", activations, device, phases=(Phase.UPDATE,), error=activations // 2,
-        why=f"one minibatch, {unroll * batch:,} samples × {widths:,} units, before and after each activation",
+        "envs.evaluation temporaries", temporaries, device, phases=(Phase.CHECKPOINT,), known=Known.TRACED,
+        error=round(share * temporaries), why="intermediate results of the physics while it evaluates",
     )  # fmt: skip
 
 
-def _replay_item(run: Run, device: Place) -> Item:
-    size = hyper(run, "max_replay_size") or run.total_timesteps or 0
-    each = transition_nbytes(run)
-    why = f"{size:,} transitions × {each:,} B"
-    if not hyper(run, "max_replay_size"):
-        why += " (max_replay_size left out means num_timesteps)"
-    return Item("replay", size * each, device, phases=(Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), why=why)
+def brax_note(run: Run, device: str) -> str:
+    """Return what the reader of the bill should know about where its figures come from."""
+    known = known_of(run)
+    if known is None:
+        return (
+            "predicted by arithmetic: the size of an environment is a default; --mode trace asks the compiler, once "
+            "for all settings of this environment"
+        )
+    of = "of the same environment with other networks or knobs" if known.scaled else "of this training step"
+    band = f"; a GPU's compiler decides for itself: ±{GPU_ERROR:.0%} of the temporaries" if device == "cuda" else ""
+    return f"temporaries are as XLA's CPU compiler plans those {of}{band}"
 
 
-def transition_nbytes(run: Run) -> int:
-    """Return the bytes of one stored step: two observations, action, reward, discount and the policy's extras."""
-    observation, action = spaces_of(run)
-    size = action.nbytes
-    extras = size + 2 * FLOAT if run.algo.upper() == "PPO" else FLOAT  # raw action, log-probability, truncation
-    return 2 * observation.nbytes + size + 2 * FLOAT + extras
-
-
-def hidden_layers(run: Run) -> tuple[tuple[int, ...], ...]:
-    """Return the hidden layers of each network: policy and value, or policy and two critics."""
-    kwargs = run.policy.kwargs
-    if run.algo.upper() == "SAC":
-        layers = tuple(kwargs.get("hidden_layer_sizes", HIDDEN_SAC))
-        return layers, layers, layers
-    policy = tuple(kwargs.get("policy_hidden_layer_sizes", HIDDEN_POLICY))
-    return policy, tuple(kwargs.get("value_hidden_layer_sizes", HIDDEN_VALUE))
-
-
-def count_parameters(run: Run) -> tuple[int, int]:
-    """Return the parameters that are trained and those of target networks."""
-    observation, action = spaces_of(run)
-    inputs, actions = _elements(observation), _elements(action)
-    policy, *others = hidden_layers(run)
-    trained = _dense((inputs, *policy, 2 * actions))  # a mean and a scale per action
-    if run.algo.upper() == "SAC":
-        critics = sum(_dense((inputs + actions, *layers, 1)) for layers in others)
-        return trained + critics + 1, critics
-    return trained + sum(_dense((inputs, *layers, 1)) for layers in others), 0
-
-
-def _dense(widths: tuple[int, ...]) -> int:
-    return sum(a * b + b for a, b in pairwise(widths))
-
-
-def _elements(space: object) -> int:
-    if isinstance(space, DictSpace):
-        return sum(_elements(sub) for sub in space.spaces.values())
-    return space.nbytes // FLOAT if isinstance(space, BoxSpace) else 1
+def with_brax_spaces(run: Run) -> Run:
+    """Return the run with the spaces that its environment had when it was compiled; as it is where nobody knows."""
+    known = None if run.env.spaces is not None else known_of(run)
+    if known is None:
+        return run
+    seen = known.calibration.observation
+    if isinstance(seen, dict):
+        observation: Space = DictSpace(spaces={key: BoxSpace(shape=tuple(shape)) for key, shape in seen.items()})
+    else:
+        observation = BoxSpace(shape=tuple(seen))
+    spaces = Spaces(observation=observation, action=BoxSpace(shape=(known.calibration.action_size,)))
+    return run.replace(env=run.env.model_copy(update={"spaces": spaces}))

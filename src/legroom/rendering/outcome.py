@@ -18,6 +18,8 @@ _RESUME = {
     "exact": "to the bit as if it had never stopped",
     "approximate": "approximately, since the environment cannot give its state",
 }
+# Who can use what is exported, and the file's name.
+_EXPORTS = {"sb3": ("with SB3", "model.zip"), "brax": ("elsewhere", "policy.safetensors")}
 _CONTENTS = (
     ("outcome.json", "this outcome"),
     ("progress.csv", "every figure over time"),
@@ -30,7 +32,13 @@ _CONTENTS = (
 
 
 def outcome_text(
-    outcome: Outcome, directory: Path, *, run: str = "", progress: Sequence[Progress] = (), reminder: str = ""
+    outcome: Outcome,
+    directory: Path,
+    *,
+    run: str = "",
+    progress: Sequence[Progress] = (),
+    reminder: str = "",
+    backend: str = "sb3",
 ) -> Iterator[Part]:
     """Yield the report of a training.
 
@@ -60,7 +68,7 @@ def outcome_text(
             table.add(*row)
         yield table
     yield ""
-    yield from _closing_table(outcome, run, directory, reminder)
+    yield from _closing_table(outcome, run, directory, reminder, backend)
 
 
 def _retreat_lines(outcome: Outcome) -> Iterator[Part]:
@@ -143,7 +151,7 @@ def _shown(value: object) -> str:
     return "–" if value is None else number_text(value) if isinstance(value, float) else str(value)
 
 
-def _closing_table(outcome: Outcome, run: str, directory: Path, reminder: str) -> Iterator[Part]:
+def _closing_table(outcome: Outcome, run: str, directory: Path, reminder: str, backend: str) -> Iterator[Part]:
     table = Table(["", ""], "lw")
     for name, what in _CONTENTS:
         if (directory / name).exists():
@@ -155,8 +163,9 @@ def _closing_table(outcome: Outcome, run: str, directory: Path, reminder: str) -
     if outcome.parameters_sha256:
         yield f"parameters (SHA-256) {outcome.parameters_sha256}"
     if outcome.status == "finished":
-        yield "to use the policy with SB3:"
-        yield Styled(f"  legroom export {where} model.zip", "cyan")
+        whose, name = _EXPORTS[backend]
+        yield f"to use the policy {whose}:"
+        yield Styled(f"  legroom export {where} {name}", "cyan")
     elif outcome.resume is None:
         yield Styled("there is no checkpoint to go on from", "yellow")
     else:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from legroom.errors import BadInput
 
 RUN, IMPORTED = "run.json", "imported.json"
+
+
+def backend_of(directory: Path) -> str:
+    """Return the backend of the run in a folder, or of which it is a checkpoint; SB3's where nothing says."""
+    for folder in (directory, directory.parent.parent):
+        try:
+            return str(json.loads((folder / RUN).read_bytes())["backend"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return "sb3"
 
 
 def check_export(directory: Path, archive: Path, *, force: bool) -> None:

@@ -9,7 +9,8 @@
         manifest.json           size and SHA-256 of every other file
 
 A checkpoint is made in a temporary directory beside `checkpoints/`, forced to the disk, and renamed. Nothing in it is
-pickled, so nothing in it is ever executed. What the arrays and the JSON mean is known to `backends.sb3_state` alone.
+pickled, so nothing in it is ever executed. What the arrays and the JSON mean is known to the backend alone
+(`backends.sb3_state`, `backends.brax.state`).
 """
 
 from __future__ import annotations

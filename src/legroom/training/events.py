@@ -17,7 +17,7 @@ class EventPipe:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may send while its thread does
 
     def __enter__(self) -> EventPipe:
         return self

@@ -38,12 +38,14 @@ SAMPLING_SHARE = 0.05  # reading the memory of many processes takes long; never 
 MOST_SAMPLES = 20_000
 LET_GO_S = 3.0  # after a second Ctrl-C
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+XLA_PREALLOCATE, JAX_PLATFORMS, XLA_LOG_LEVEL = "XLA_PYTHON_CLIENT_PREALLOCATE", "JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL"
+CHILDREN = {"sb3": "legroom.backends.sb3_train", "brax": "legroom.backends.brax.training"}
 
 # -P and the path as an argument: a json.py in the working directory must not be the child's json.
 _BOOTSTRAP = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1));"
     "from legroom.training.orphan import end_with; end_with(int(sys.argv.pop(1)));"
-    "from legroom.backends.sb3_train import main; main()"
+    "from importlib import import_module; import_module(sys.argv.pop(1)).main()"
 )
 
 
@@ -94,8 +96,9 @@ def supervise(
     with tempfile.TemporaryDirectory(prefix="legroom-train-") as folder, (Path(task.out) / LOG).open("ab") as log:
         task_file = Path(folder, "task.json")
         replace(task, events_fd=writing).write(task_file)
+        about = [json.dumps(import_path), str(os.getpid()), CHILDREN[task.run.backend], str(task_file)]
         child = subprocess.Popen(
-            [sys.executable, "-P", "-c", _BOOTSTRAP, json.dumps(import_path), str(os.getpid()), str(task_file)],
+            [sys.executable, "-P", "-c", _BOOTSTRAP, *about],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -115,8 +118,10 @@ def supervise(
 
 
 def child_environment(task: TrainTask) -> dict[str, str]:
-    """Return the child's environment: CUDA's allocator is told before torch loads, or it does not listen."""
+    """Return the child's environment: allocators are told before torch or jax loads, or they do not listen."""
     memory = task.run.memory
+    if task.run.backend == "brax":
+        return _jax_settings(task) | dict(os.environ)  # the user's own word counts
     settings = []
     if memory.expandable_segments is not False:
         settings.append("expandable_segments:True")
@@ -126,6 +131,15 @@ def child_environment(task: TrainTask) -> dict[str, str]:
     if settings and ALLOCATOR not in environment:  # the user's own word counts
         environment[ALLOCATOR] = ",".join(settings)
     return environment
+
+
+def _jax_settings(task: TrainTask) -> dict[str, str]:
+    settings = {XLA_LOG_LEVEL: "2"}  # XLA remarks on every program that it finds in its cache
+    if task.run.memory.xla_preallocate is not None:
+        settings[XLA_PREALLOCATE] = str(task.run.memory.xla_preallocate).lower()
+    if task.device == "cpu":
+        settings[JAX_PLATFORMS] = "cpu"
+    return settings
 
 
 def _follow(

@@ -6,6 +6,9 @@ from legroom.checking.rule import Rule
 from legroom.checking.rules.runs import (
     brax_devices,
     brax_divisibility,
+    brax_episode_length,
+    brax_int32,
+    brax_replay,
     brax_sac_replay_default,
     checkpoint_in_iterations,
     default_eval_envs,
@@ -71,4 +74,7 @@ RUN_RULES: tuple[Rule, ...] = (
     fork_workers.RULE,
     xla_preallocation.RULE,
     host_exceeded.RULE,
+    brax_int32.RULE,
+    brax_episode_length.RULE,
+    brax_replay.RULE,
 )

@@ -8,7 +8,7 @@ from legroom.checking.locating import value_fix
 from legroom.checking.looking import N_ENVS, per_run
 from legroom.checking.rule import Found, Rule
 from legroom.checking.subject import Key, Subject, SubjectRun
-from legroom.model.constraints import brax_rules, nearest_batch, nearest_envs, nearest_minibatches
+from legroom.model.constraints import brax_rules, least_mend, nearest_batch, nearest_envs, nearest_minibatches
 from legroom.model.facts import hyper
 
 MINIBATCHES: Key = ("hyperparams", "num_minibatches")
@@ -24,13 +24,8 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         unroll = hyper(run, "unroll_length")
         more, larger = nearest_minibatches(batch, minibatches, envs), nearest_batch(batch, minibatches, envs)
         fewer = nearest_envs(batch, minibatches, envs)
-        # num_envs stays as it is: it was chosen for the card. Of the other two, what changes the data per update least.
-        by_minibatches = abs(more - minibatches) * batch <= abs(larger - batch) * minibatches
-        key, name, old, new = (
-            (MINIBATCHES, "num_minibatches", minibatches, more)
-            if by_minibatches
-            else (BATCH, "batch_size", batch, larger)
-        )
+        name, new = least_mend(batch, minibatches, envs)
+        key, old = (MINIBATCHES, minibatches) if name == "num_minibatches" else (BATCH, batch)
         before = unroll * batch * minibatches
         after = before // old * new
         say = f"{name} {old} -> {new}: {before:,} -> {after:,} env steps per update"

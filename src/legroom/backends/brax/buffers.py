@@ -1,0 +1,124 @@
+"""What XLA writes about the buffers of a program it compiles, and how each of them grows with the run's settings.
+
+Asked to (`xla_dump_to`), XLA writes its *buffer assignment* once it has optimised and scheduled a program and before it
+generates code: every buffer with its shape, the allocation it is in, and from which to which instruction it lives. A
+program lowered with sizes that are products of primes of their own tells for every buffer which settings it grows
+with: an axis of 61 × 67 is a batch, one of 61 the environments. The buffers that live at one instruction then add up to
+a sum of a few terms (so many bytes per environment, per environment and step of the unroll, ...), and what the program
+needs is the largest of these sums. One compilation thus answers for every setting.
+
+Mirrors the text of `BufferAssignment::ToString` and `HloLiveRange::ToString` as of jaxlib 0.9.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from legroom.model.brax_pieces import PRIMES, Terms, term_of
+
+_ALLOCATION = re.compile(r"^allocation \d+: size (\d+),? ?(.*)$")
+_VALUE = re.compile(r"^ value: <\d+ (\S+?)(\{[\d,]*\})?(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$")
+_RANGE = re.compile(r"^    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)$")
+_DIMENSIONS = re.compile(r"^\(?\w+\[([\d,]*)\]")
+NOT_COUNTED = ("parameter", "constant", "thread-local", "output shape")
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One logical buffer: where it is in its allocation, from which to which instruction it lives, how it grows."""
+
+    size: int
+    offset: int
+    first: int
+    last: int
+    term: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The temporaries of one program: their buffers, and the bytes XLA packed them into."""
+
+    buffers: tuple[Buffer, ...]
+    packed: int
+
+
+def read_assignment(text: str) -> Assignment:
+    """Return the temporaries that XLA's text lists."""
+    ranges: dict[str, tuple[int, int]] = {}
+    found: list[tuple[str, int, int, str]] = []
+    packed, counting = 0, False
+    for line in text.splitlines():
+        if match := _ALLOCATION.match(line):
+            # what is live out of the program is an output: in the sizes of arguments and outputs already
+            counting = "preallocated-temp" in match[2]
+            packed += int(match[1]) if counting else 0
+        elif counting and (match := _VALUE.match(line)):
+            found.append((match[1] + (match[2] or "{}"), int(match[3]), int(match[4]), match[5]))
+        elif match := _RANGE.match(line):
+            ranges[match[1] + match[2]] = int(match[3]), int(match[4])
+        elif not line:
+            counting = False
+    buffers = [
+        Buffer(size, offset, *ranges[name], _term(shape), shape)
+        for name, size, offset, shape in found
+        if name in ranges
+    ]
+    return Assignment(tuple(buffers), packed)
+
+
+def _term(shape: str) -> str:
+    dimensions = _DIMENSIONS.match(shape)
+    return term_of([int(each) for each in dimensions[1].split(",") if each]) if dimensions else "1"
+
+
+def live_sums(assignment: Assignment) -> Iterator[Terms]:
+    """Yield what is live at each instruction where something is born, as bytes per term at the sizes compiled for."""
+    births, deaths = defaultdict(list), defaultdict(list)
+    for buffer in _united(assignment.buffers):
+        births[buffer.first].append(buffer)
+        deaths[buffer.last + 1].append(buffer)
+    live: Counter[str] = Counter()
+    for moment in sorted({*births, *deaths}):
+        for buffer in deaths[moment]:
+            live[buffer.term] -= buffer.size
+        for buffer in births[moment]:
+            live[buffer.term] += buffer.size
+        if births[moment]:
+            yield {term: nbytes for term, nbytes in live.items() if nbytes}
+
+
+def _united(buffers: Iterable[Buffer]) -> list[Buffer]:
+    """Return the buffers with those made one that take turns at the same place: a loop's state before, in and after it.
+
+    XLA counts an instruction's operands and its result as live together; where both are the same bytes, they are one.
+    """
+    by_place: dict[tuple[int, int], list[Buffer]] = defaultdict(list)
+    for buffer in buffers:
+        by_place[buffer.offset, buffer.size].append(buffer)
+    united = []
+    for same in by_place.values():
+        same.sort(key=lambda each: each.first)
+        current = same[0]
+        for buffer in same[1:]:
+            if buffer.first <= current.last + 1:
+                current = Buffer(
+                    current.size, current.offset, current.first, max(current.last, buffer.last), current.term,
+                    current.shape,
+                )  # fmt: skip
+            else:
+                united.append(current)
+                current = buffer
+        united.append(current)
+    return united
+
+
+def coefficients(sums: Terms, values: Mapping[str, float]) -> Terms:
+    """Return bytes per unit of each term, from bytes at the sizes compiled for."""
+    return {term: nbytes / values[term] for term, nbytes in sums.items()}
+
+
+__all__ = ["PRIMES", "Assignment", "Buffer", "coefficients", "live_sums", "read_assignment"]

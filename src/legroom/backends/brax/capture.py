@@ -1,0 +1,255 @@
+"""brax's own training epoch, taken out of `train()` before it runs.
+
+`train()` is one function of 500 lines that builds everything and then trains; what it compiles exists only inside it.
+Here it is called as a user would call it, with `jax.pmap` replaced: the first call of the epoch that it has built ends
+it, by an exception that carries the epoch and its arguments. Nothing of brax is written again.
+
+*Abstractly* (`real=False`) all of this happens while jax traces: every array is a shape, no environment is reset and
+no weight is drawn, so that a run of any size is captured in the same few seconds. *Really* it does what brax does up to
+that point, and the arguments are the arrays training begins with. Either way the epoch is still under `jax.pmap` over
+brax's devices, so arguments have a leading axis of that length, and it donates all of them but the key.
+
+Mirrors brax 0.14.2 under jax 0.9. jax's own names are replaced for the time of the call and only in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import jax
+import jax.numpy as jnp
+from brax.training import acting
+from brax.training.agents.ppo import train as ppo
+from brax.training.agents.sac import train as sac
+
+from legroom.backends.brax.arguments import train_arguments
+from legroom.backends.brax.envs import TrainingEnv, make_training_env
+from legroom.errors import BadInput
+from legroom.model.brax import env_steps_per_training_step, is_ppo
+from legroom.model.constraints import broken_rules
+from legroom.model.run import Run
+
+EPOCH, PREFILL, RESET_AGAIN = "training_epoch", "prefill_replay_buffer", "reset_fn_donated_env_state"
+Tree = Any  # of arrays, or of their shapes
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One training epoch of brax, its first arguments, and how it evaluates.
+
+    Args:
+        epoch: `(training_state, env_state, keys) -> (training_state, env_state, metrics)` for PPO; SAC has
+            `buffer_state` before the keys and before the metrics. All but the keys are donated.
+        arguments: of its first call; arrays, or `jax.ShapeDtypeStruct` where captured abstractly.
+        reset: `(env_state, keys) -> env_state`, PPO with `num_resets_per_eval` only.
+        evaluator: brax's own; `run_evaluation(policy_params(training_state), {})` returns its metrics (really only).
+        env: with brax's wrappers around it; `reset` and `step` are batched.
+        make_policy: `(policy_params, deterministic=False) -> policy`.
+        training_steps: in one epoch; `env_steps_each` environment steps in each of them.
+        devices: the leading axis of all arguments.
+        local_key: what brax splits the keys of the second and later epochs from: `epoch_key, local_key =
+            split(local_key)`, then `split(epoch_key, devices)` are the epoch's keys; None where captured abstractly.
+        reset_keys: what `reset` is given, PPO only.
+    """
+
+    run: Run
+    epoch: Callable[..., Any]
+    arguments: tuple[Tree, ...]
+    reset: Callable[..., Any] | None
+    evaluator: acting.Evaluator
+    env: Any
+    make_policy: Callable[..., Any]
+    training_steps: int
+    env_steps_each: int
+    devices: int
+    real: bool
+    local_key: jax.Array | None = None
+    reset_keys: jax.Array | None = None
+
+    @property
+    def evaluation(self) -> Callable[..., Any]:
+        """brax's jitted unroll of all evaluation environments; its first argument is donated."""
+        return self.evaluator._generate_eval_unroll
+
+    @property
+    def evaluation_arguments(self) -> tuple[Tree, Tree, Tree]:
+        """Its arguments as shapes: the states to donate, the policy's parameters, a key."""
+        state = jax.tree_util.tree_map(_shape, self.evaluator._eval_state_to_donate)
+        one = jax.tree_util.tree_map(_without_device, policy_params(self.arguments[0]))
+        return state, one, _without_device(self.arguments[-1])
+
+
+def policy_params(training_state: Any) -> tuple[Tree, ...]:
+    """Return what brax's policies take, out of a PPO or SAC training state (device axis and all)."""
+    if hasattr(training_state, "policy_params"):
+        return training_state.normalizer_params, training_state.policy_params
+    params = training_state.params
+    return training_state.normalizer_params, params.policy, params.value
+
+
+def unreplicated(tree: Tree) -> Tree:
+    """Return arrays without their leading device axis: those of the first device."""
+    return jax.tree_util.tree_map(lambda leaf: leaf[0], tree)
+
+
+def strip_weak_types(tree: Tree) -> Tree:
+    """Return the tree as brax hands it to the next epoch; without this, the second epoch would compile again."""
+    return ppo._strip_weak_type(tree)
+
+
+def capture(
+    run: Run, *, real: bool = False, training_steps_per_epoch: int | None = None, made: TrainingEnv | None = None
+) -> Captured:
+    """Return the training epoch that brax builds for the run.
+
+    Args:
+        real: do what brax does up to the epoch: reset environments, draw weights (SAC: fill the replay buffer).
+        training_steps_per_epoch: as many training steps in one epoch; None: as the run's `num_evals` divides it.
+        made: the run's environment, where it has been made already.
+
+    Raises:
+        BadInput: brax would refuse the run, or the environment cannot be made.
+    """
+    for finding in broken_rules(run):
+        if finding.severity == "error":
+            raise BadInput(finding.message, path=run.source, hint=finding.hint)
+    library: ModuleType = ppo if is_ppo(run) else sac
+    arguments = train_arguments(run, made or make_training_env(run), training_steps_per_epoch)
+    recorder = _Recorder(real)
+    with _replaced(library, recorder):
+        try:
+            # under eval_shape every array that train() makes is a tracer: nothing is allocated or executed
+            library.train(**arguments) if real else jax.eval_shape(lambda: _drop(library.train(**arguments)))
+        except _Reached as reached:
+            first, variables = reached.arguments, _variables_of_train(reached)
+        else:
+            raise BadInput("brax trains nothing in such a run", path=run.source, hint="total_timesteps above 0")
+    assert recorder.evaluator is not None
+    keywords = recorder.evaluator_arguments
+    return Captured(
+        run=run,
+        epoch=recorder.pmapped[EPOCH],
+        arguments=first,
+        reset=recorder.pmapped.get(RESET_AGAIN),
+        evaluator=recorder.evaluator,
+        env=variables["env"],
+        make_policy=keywords["eval_policy_fn"].func,
+        training_steps=_training_steps(run, arguments),
+        env_steps_each=env_steps_per_training_step(run),
+        devices=jax.tree_util.tree_leaves(first)[0].shape[0],
+        real=real,
+        local_key=variables["local_key"] if real else None,
+        reset_keys=variables["key_envs"] if real else None,
+    )
+
+
+class _Reached(Exception):
+    """The epoch is called for the first time."""
+
+    def __init__(self, arguments: tuple[Tree, ...]) -> None:
+        super().__init__("reached the training epoch")
+        self.arguments = arguments
+
+
+@dataclass
+class _Recorder:
+    """What train() has made so far."""
+
+    real: bool
+    pmapped: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    evaluator: acting.Evaluator | None = None
+    evaluator_arguments: dict[str, Any] = field(default_factory=dict)
+
+    def pmap(self, jax_pmap: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a stand-in for `jax.pmap` that keeps what it is given and knows the epoch when it is called."""
+
+        def pmap(function: Callable[..., Any], axis_name: str | None = None, **options: Any) -> Callable[..., Any]:
+            name = getattr(function, "__name__", "")
+            self.pmapped[name] = pmapped = jax_pmap(function, axis_name=axis_name, **options)
+
+            def call(*arguments: Any) -> Any:
+                if name == EPOCH or (name == PREFILL and not self.real):  # as many and the same arguments
+                    raise _Reached(arguments if self.real else jax.tree_util.tree_map(_shape, arguments))
+                return pmapped(*arguments) if self.real else jax.vmap(function, axis_name=axis_name)(*arguments)
+
+            return call
+
+        return pmap
+
+    def make_evaluator(self, make: Callable[..., acting.Evaluator]) -> Callable[..., acting.Evaluator]:
+        """Return a stand-in for brax's Evaluator that keeps the one it makes, and has it evaluate nothing yet."""
+
+        def evaluator(eval_env: Any, eval_policy_fn: Any, **keywords: Any) -> acting.Evaluator:
+            self.evaluator_arguments = {"eval_policy_fn": eval_policy_fn, **keywords}
+            self.evaluator = made = make(eval_env, eval_policy_fn, **keywords)
+            if not self.real:
+                for name in ("_eval_state_to_donate", "_key"):  # tracers must not outlive the tracing
+                    setattr(made, name, jax.tree_util.tree_map(_shape, getattr(made, name)))
+            return _Silent(made)
+
+        return evaluator
+
+
+class _Silent:
+    """Evaluates nothing: train() would, before its first epoch."""
+
+    def __init__(self, evaluator: acting.Evaluator) -> None:
+        self.evaluator = evaluator
+
+    def run_evaluation(self, *_: Any, **__: Any) -> dict[str, Any]:
+        return {}
+
+
+@contextmanager
+def _replaced(library: ModuleType, recorder: _Recorder) -> Iterator[None]:
+    """Replace what train() must not really do, for as long as it runs."""
+    pmap, evaluator = recorder.pmap(jax.pmap), recorder.make_evaluator(acting.Evaluator)
+    with patch.object(jax, "pmap", pmap), patch.object(acting, "Evaluator", evaluator):
+        if recorder.real:
+            yield
+            return
+        # tracers have no shards, and can only be copied to devices when the trace is over
+        with patch.object(jax, "device_put_replicated", _replicated), patch.object(library, "_unpmap", unreplicated):
+            yield
+
+
+def _variables_of_train(reached: _Reached) -> dict[str, Any]:
+    """Return the local variables of train() at the moment it called the epoch: they are nowhere else."""
+    trace = reached.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name == "train":
+            return {name: trace.tb_frame.f_locals.get(name) for name in ("env", "local_key", "key_envs")}
+        trace = trace.tb_next
+    raise AssertionError("train() is not on the stack")
+
+
+def _replicated(tree: Tree, devices: list[Any]) -> Tree:
+    return jax.tree_util.tree_map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * len(devices)), tree)
+
+
+def _drop(_: Any) -> None:
+    """Return nothing that eval_shape would have to understand: train() returns functions."""
+
+
+def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf))
+
+
+def _without_device(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+
+
+def _training_steps(run: Run, arguments: dict[str, Any]) -> int:
+    """Return the training steps in an epoch, as train() counts them."""
+    each, evals = env_steps_per_training_step(run), max(arguments.get("num_evals", 1) - 1, 1)
+    resets = max(arguments.get("num_resets_per_eval", 0), 1)
+    prefill = 0
+    if not is_ppo(run):
+        envs = run.env.n_envs
+        prefill = -(-arguments.get("min_replay_size", 0) // envs) * envs * arguments.get("action_repeat", 1)
+    return -(-(arguments["num_timesteps"] - prefill) // (evals * each * resets))

@@ -1,0 +1,210 @@
+"""What XLA says about a brax run that is traced and compiled and never run; asked by way of `compile_child`.
+
+*compile*: the run's epoch (and its evaluation) as they are; answers with XLA's memory analysis, seconds, and the
+high-water mark of this process, which is what tracing and compiling take on the host wherever the run trains.
+
+*mark*: the run with marked sizes (`model/brax_pieces.py`), to be told how every buffer grows. XLA has written what it
+is asked for before it generates any code, which takes most of a compilation's time: the process ends right there. With
+`evaluation`, the evaluation instead of the training step.
+
+*shapes*: traces only: the bytes of weights, optimizer and states.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+from brax.training import acting
+
+from legroom.backends.brax.buffers import coefficients, live_sums, read_assignment
+from legroom.backends.brax.capture import Captured, capture, policy_params
+from legroom.backends.brax.compile_child import EPOCH_MODULE, EVALUATION_MODULE
+from legroom.model.brax import eval_envs_of, is_ppo
+from legroom.model.brax_pieces import Program, Sizes, marked_replay, marked_sizes, undominated
+from legroom.model.run import EvalSpec, Run
+
+MARKED_EVAL_ENVS = 61  # the prime that stands for environments
+POLL_S = 0.2
+REPORT = "-memory-usage-report.txt"  # written right after the buffer assignment
+ASSIGNMENT = "-buffer-assignment.txt"
+Task = dict[str, Any]
+Say = Callable[[str], None]
+
+
+def _compile(task: Task, say: Say) -> dict[str, Any]:
+    imported, started = _status("VmRSS"), time.perf_counter()
+    captured = _captured(task, say)
+    answer: dict[str, Any] = {"imported_nbytes": imported, **shapes_of(captured)}
+    lowered = _lowered(captured.epoch, captured.arguments)
+    answer["trace_s"], answer["traced_nbytes"] = time.perf_counter() - started, _status("VmHWM")
+    say("XLA compiles the training step")
+    started = time.perf_counter()
+    answer["epoch"] = _analysis(lowered.compile())
+    answer["compile_s"], answer["compiled_nbytes"] = time.perf_counter() - started, _status("VmHWM")
+    answer["retained_nbytes"] = _status("VmRSS")
+    if task.get("evaluation", True):
+        del lowered
+        say("XLA compiles the evaluation")
+        started = time.perf_counter()
+        answer["evaluation"] = _analysis(_lowered(captured.evaluation, captured.evaluation_arguments).compile())
+        answer["evaluation_s"], answer["all_compiled_nbytes"] = time.perf_counter() - started, _status("VmHWM")
+        answer["retained_nbytes"] = _status("VmRSS")
+    return answer
+
+
+def _shapes(task: Task, say: Say) -> dict[str, Any]:
+    return shapes_of(_captured(task, say))
+
+
+def _mark(task: Task, say: Say) -> dict[str, Any]:
+    marked = marked_replay() if task["run"]["algo"] == "SAC" else marked_sizes(one_unroll=task["one_unroll"])
+    captured = _captured(task, say, marked)
+    if task["evaluation"]:
+        marked = Sizes(MARKED_EVAL_ENVS)
+        function, arguments, module = captured.evaluation, captured.evaluation_arguments, EVALUATION_MODULE
+    else:
+        function, arguments, module = captured.epoch, captured.arguments, EPOCH_MODULE
+    lowered = _lowered(function, arguments)
+    say(f"XLA plans the memory of {'the evaluation' if task['evaluation'] else 'the training step'}")
+    assignment = read_assignment(_assignment_text(lowered, module, Path(task["folder"], "dump")))
+    sums = list(live_sums(assignment))
+    pieces = undominated([coefficients(each, {term: marked.value(term) for term in each}) for each in sums])
+    if marked.unrolls == 1:  # as many environments as segments: what has that many rows is nearly all physics
+        pieces = tuple({"N" if term == "BM" else term: each for term, each in piece.items()} for piece in pieces)
+    fullest = max(sum(each.values()) for each in sums)
+    program = Program(pieces, packing=assignment.packed / fullest)
+    return {**program.model_dump(), "buffers": len(assignment.buffers), "packed": assignment.packed}
+
+
+def _captured(task: Task, say: Say, sizes: Sizes | None = None) -> Captured:
+    run = Run.model_validate(task["run"])
+    if sizes is not None:
+        run = with_sizes(run, sizes, MARKED_EVAL_ENVS)
+    say("tracing brax's training step")
+    # `legroom train` makes an epoch of one training step; brax's own SAC has a loop around it
+    steps = 1 if run.algo.upper() == "PPO" else 2
+    return capture(run, training_steps_per_epoch=task.get("training_steps", steps))
+
+
+def with_sizes(run: Run, sizes: Sizes, eval_envs: int | None = None) -> Run:
+    """Return the run with these sizes; SAC's minibatches are the transitions of its replay buffer."""
+    hyperparams = dict(run.hyperparams, batch_size=sizes.batch)
+    if is_ppo(run):
+        hyperparams.update(num_minibatches=sizes.minibatches, unroll_length=sizes.unroll)
+    else:
+        hyperparams.update(max_replay_size=sizes.minibatches, min_replay_size=0, grad_updates_per_step=1)
+    evaluation = run.eval
+    if eval_envs is not None:
+        evaluation = (run.eval or EvalSpec()).model_copy(update={"n_envs": eval_envs})
+    env = run.env.model_copy(update={"n_envs": sizes.envs})
+    return run.replace(hyperparams=hyperparams, env=env, eval=evaluation)
+
+
+def _lowered(program: Any, arguments: tuple[Any, ...]) -> Any:
+    """Return the program, traced for arguments of these shapes: what jax has between tracing and compiling."""
+    return program.lower(*arguments)
+
+
+def _assignment_text(lowered: Any, module: str, folder: Path) -> str:
+    """Return what XLA writes about the buffers, as soon as it has; the compilation is left to itself."""
+    failed: list[BaseException] = []
+
+    def compile_it() -> None:
+        try:
+            lowered.compile()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=compile_it, daemon=True)
+    thread.start()
+    while True:
+        found = sorted(folder.glob(f"*{module}*{REPORT}"))
+        if found:
+            return Path(str(found[0]).replace(REPORT, ASSIGNMENT)).read_text()
+        if failed:
+            raise failed[0]
+        if not thread.is_alive():
+            raise AssertionError("XLA wrote no buffer assignment")
+        time.sleep(POLL_S)
+
+
+def shapes_of(captured: Captured) -> dict[str, Any]:
+    """Return the bytes of what an epoch is given, by what it is, and the sizes of observation and action."""
+
+    def nbytes(tree: Any) -> int:
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree_util.tree_leaves(tree))
+
+    state, env_state = captured.arguments[0], captured.arguments[1]
+    envs = captured.run.env.n_envs
+    leaves = jax.tree_util.tree_leaves(env_state)
+    batched = [leaf for leaf in leaves if leaf.shape[1:2] == (envs // captured.devices,)]
+    each = nbytes(batched) // envs
+    weights = nbytes([getattr(state, name) for name in ("params", "policy_params", "q_params") if hasattr(state, name)])
+    optimizer = nbytes([value for name, value in vars(state).items() if "optimizer_state" in name])
+    evaluated = nbytes(captured.evaluation_arguments[0]) // eval_envs_of(captured.run)
+    return {
+        "weights_nbytes": weights,
+        "targets_nbytes": nbytes(getattr(state, "target_q_params", ())),
+        "optimizer_nbytes": optimizer,
+        "other_nbytes": nbytes(state) - weights - optimizer - nbytes(getattr(state, "target_q_params", ())),
+        "env_state_nbytes": each,
+        "env_fixed_nbytes": nbytes(env_state) - each * envs,
+        "eval_state_nbytes": evaluated,
+        "replay_nbytes": nbytes(captured.arguments[2]) if len(captured.arguments) == 4 else 0,
+        "transition_nbytes": transition_nbytes(captured),
+        "observation": _observation(env_state),
+        "action_size": int(captured.env.action_size),
+        "devices": captured.devices,
+    }
+
+
+def transition_nbytes(captured: Captured) -> int:
+    """Return the bytes of one environment step as brax stores it, by tracing one step of its own `actor_step`."""
+
+    def without_device(tree: Any) -> Any:
+        return jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tree)
+
+    fields = ("truncation", "episode_metrics", "episode_done") if is_ppo(captured.run) else ("truncation",)
+
+    def step(state: Any, params: Any, key: Any) -> Any:
+        return acting.actor_step(captured.env, state, captured.make_policy(params), key, extra_fields=fields)[1]
+
+    arguments = captured.arguments
+    found = jax.eval_shape(
+        step, without_device(arguments[1]), without_device(policy_params(arguments[0])), without_device(arguments[-1])
+    )
+    envs = captured.run.env.n_envs // captured.devices
+    return sum(leaf.size // envs * leaf.dtype.itemsize for leaf in jax.tree_util.tree_leaves(found))
+
+
+def _observation(env_state: Any) -> Any:
+    observation = env_state.obs
+    if hasattr(observation, "items"):
+        return {key: list(leaf.shape[2:]) for key, leaf in observation.items()}
+    return list(observation.shape[2:])
+
+
+def _analysis(compiled: Any) -> dict[str, int]:
+    found = compiled.memory_analysis()
+    return {
+        "arguments": found.argument_size_in_bytes,
+        "temporaries": found.temp_size_in_bytes,
+        "outputs": found.output_size_in_bytes,
+        "aliased": found.alias_size_in_bytes,
+        "code": found.generated_code_size_in_bytes,
+    }
+
+
+def _status(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024
+    return 0  # not Linux
+
+
+QUESTIONS: dict[str, Callable[[Task, Say], dict[str, Any]]] = {"shapes": _shapes, "compile": _compile, "mark": _mark}

@@ -1,0 +1,54 @@
+"""What a brax run has learned as one safetensors file, which needs neither jax nor legroom to be read.
+
+Names are paths of brax's own trees: `params/policy/…` and `params/value/…` with flax's layers, `normalizer/…` with
+the running statistics of observations. brax's inference function takes (normalizer, policy, value), nested as named.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from legroom.errors import BadInput
+from legroom.training.archives import check_export
+from legroom.training.checkpoint import newest_checkpoint
+from legroom.training.durable import sync_directory
+
+POLICY = "policy.safetensors"
+NOTES = ("policy, value and the statistics that normalise observations, as brax names them",)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written, and what its reader should know."""
+
+    path: Path
+    algorithm: str
+    step: int
+    nbytes: int
+    notes: tuple[str, ...]
+
+
+def export_brax(directory: Path, archive: Path, *, force: bool = False) -> Exported:
+    """Write what the last good checkpoint of a run has learned, or the one checkpoint that `directory` is.
+
+    Raises:
+        BadInput: there is no good checkpoint, the file exists (and not `force`), or it cannot be written.
+    """
+    check_export(directory, archive, force=force)
+    checkpoint = newest_checkpoint(directory)
+    if checkpoint is None:
+        raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
+    if archive.suffix != ".safetensors":
+        raise BadInput("a brax policy is exported as safetensors", path=archive, hint="name it POLICY.safetensors")
+    temporary = archive.with_name(f".{archive.name}.{os.getpid()}.tmp")
+    try:
+        shutil.copyfile(checkpoint.file(POLICY), temporary)
+        temporary.replace(archive)
+        sync_directory(archive.absolute().parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise BadInput(f"cannot be written: {error.strerror or error}", path=archive) from error
+    return Exported(archive, checkpoint.data["algorithm"], checkpoint.step, archive.stat().st_size, NOTES)

@@ -1,0 +1,74 @@
+"""Two ways to make brax's training step need less memory, at the price of time; the mathematics stay.
+
+*Chunks of environments*: brax steps all environments by one `vmap`, and XLA keeps the temporaries of the physics for
+all of them at once. `lax.map` with a batch size steps so many at a time, one chunk after the other; the states stay.
+
+*Remat of the loss*: brax applies its networks to a whole minibatch `[unroll, batch, ...]` and keeps every layer's
+output for the backward pass. Here they go over the unroll one step at a time, and each step's layers are computed
+again for its backward pass. A checkpoint around the whole loss would save nothing: it would recompute all at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from brax.envs.base import Env, State, Wrapper
+from brax.envs.wrappers.training import AutoResetWrapper, EpisodeWrapper
+
+
+class ChunkedVmapWrapper(Wrapper):
+    """brax's VmapWrapper, `chunk` environments at a time."""
+
+    def __init__(self, env: Env, chunk: int) -> None:
+        super().__init__(env)
+        self.chunk = chunk
+
+    def reset(self, rng: jax.Array) -> State:
+        return jax.lax.map(self.env.reset, rng, batch_size=self.chunk)
+
+    def step(self, state: State, action: jax.Array) -> State:
+        return jax.lax.map(lambda each: self.env.step(*each), (state, action), batch_size=self.chunk)
+
+
+def stepped_in_chunks(
+    env: Env, episode_length: int, action_repeat: int, randomization_fn: object = None, *, chunk: int
+) -> Wrapper:
+    """Return the environment wrapped as `brax.envs.training.wrap` does it, stepped in chunks; brax's `wrap_env_fn`."""
+    assert randomization_fn is None  # no run file can name one
+    return AutoResetWrapper(EpisodeWrapper(ChunkedVmapWrapper(env, chunk), episode_length, action_repeat))
+
+
+def with_remat(factory: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a network factory whose networks go over an unroll step by step and keep no activations of it."""
+
+    def make(observation_size: Any, *args: Any, **kwargs: Any) -> Any:
+        networks = factory(observation_size, *args, **kwargs)
+        axes = _axes(observation_size)
+        leaner = {
+            name: dataclasses.replace(getattr(networks, name), apply=_stepwise(getattr(networks, name).apply, axes))
+            for name in ("policy_network", "value_network")
+        }
+        return dataclasses.replace(networks, **leaner)
+
+    return make
+
+
+def _axes(observation_size: Any) -> int:
+    """Return the axes of the first part of one observation; brax gives sizes as numbers or shapes."""
+    sizes = list(observation_size.values()) if hasattr(observation_size, "values") else [observation_size]
+    return len(sizes[0]) if isinstance(sizes[0], tuple | list) else 1
+
+
+def _stepwise(apply: Callable[..., Any], axes: int) -> Callable[..., Any]:
+    def stepwise(normalizer_params: Any, params: Any, observation: Any) -> Any:
+        # acting sees [envs, ...] and the last step's value [batch, ...]; only the loss has an unroll in front
+        parts = list(observation.values()) if hasattr(observation, "values") else [observation]
+        if parts[0].ndim - axes < 2:
+            return apply(normalizer_params, params, observation)
+        again = jax.checkpoint(lambda step: apply(normalizer_params, params, step))
+        return jax.lax.map(again, observation)
+
+    return stepwise

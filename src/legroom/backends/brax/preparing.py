@@ -1,0 +1,141 @@
+"""A brax run made ready to train: captured from brax's `train()`, compiled ahead of its first step, and timed.
+
+A program that has been compiled on this machine before is taken from jax's persistent cache: compiling the robot takes
+most of a minute, and a resumed training would pay it again. Small programs are kept too: brax runs dozens of them, one
+by one, before it begins, and they take several seconds together.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import jax
+from brax.training import acting
+
+from legroom.backends.brax.capture import Captured, capture, policy_params, unreplicated
+from legroom.backends.brax.envs import TrainingEnv, make_training_env
+from legroom.backends.brax.episodes import counting_episodes
+from legroom.backends.brax.evaluating import PatientEvaluator
+from legroom.backends.brax.leaner import stepped_in_chunks
+from legroom.backends.brax.schedule import first_keys
+from legroom.backends.brax.state import Carry, without_weak_types
+from legroom.model.run import Run
+from legroom.probing.cache import cache_folder
+from legroom.units import format_size
+
+CACHE_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that a training needs.
+
+    Args:
+        step: one training step, compiled; donates its first two arguments.
+        first: what it begins with; shapes only where a checkpoint says what it begins with.
+        trace_s, compile_s: how long it took to get there.
+        temporary_nbytes: what the compiler says a step needs beside its arguments; None where it does not say.
+    """
+
+    captured: Captured
+    step: Callable[..., Any]
+    first: Carry
+    evaluator: PatientEvaluator
+    trace_s: float
+    compile_s: float
+    temporary_nbytes: int | None
+
+    def policy_params(self, training_state: Any) -> Any:
+        """Return what brax's policies take, without the device axis."""
+        return unreplicated(policy_params(training_state))
+
+    def reset(self, env_state: Any, keys: jax.Array) -> Any:
+        """Return all environments at the beginning of an episode."""
+        assert self.captured.reset is not None
+        return without_weak_types(self.captured.reset(env_state, keys))
+
+    def measured_items(self, carry: Carry) -> dict[str, int]:
+        """Return bytes by the names that items of a bill have."""
+        state = carry.training_state
+        trees = {
+            "network.weights": state.params,
+            "optimizer.state": state.optimizer_state,
+            "envs.states": carry.env_state,
+        }
+        return {name: sum(leaf.nbytes for leaf in jax.tree.leaves(tree)) for name, tree in trees.items()}
+
+    def told(self) -> str:
+        """Return in one line what it took to get ready."""
+        text = f"begun and traced in {self.trace_s:.0f} s, compiled in {self.compile_s:.0f} s"
+        if self.temporary_nbytes is None:
+            return text
+        return f"{text}; a step needs {format_size(self.temporary_nbytes)} beside its state"
+
+
+def begin_envs(captured: Captured, salt: int) -> Any:
+    """Return all environments at the beginning of an episode that depends on `salt`; there was no state before."""
+    run, devices = captured.run, captured.devices
+    key = jax.random.fold_in(jax.random.PRNGKey(run.seed or 0), salt % 2**31)
+    keys = jax.random.split(key, run.env.n_envs)
+    return without_weak_types(jax.pmap(captured.env.reset)(keys.reshape((devices, -1, *keys.shape[1:]))))
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs beside what legroom measured on this machine, unless the user has a place for them."""
+    if os.environ.get(CACHE_VARIABLE) is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+
+def make_ready(run: Run, *, begin: bool) -> Prepared:
+    """Return the run, compiled.
+
+    Args:
+        begin: make the arrays it begins with; otherwise only their shapes, and no environment is reset.
+
+    Raises:
+        BadInput: brax would refuse it, or its environment cannot be made.
+    """
+    began = time.monotonic()
+    made = make_training_env(run)
+    chunk = getattr(run.memory, "env_chunk", None)
+    wrap = made.wrap
+    if chunk is not None and wrap is None:  # `capture` would wrap as well, and knows only one wrapper
+        wrap = functools.partial(stepped_in_chunks, chunk=chunk)
+        run_captured = run.replace(memory=run.memory.model_copy(update={"env_chunk": None}))
+    else:
+        run_captured = run
+    counted = TrainingEnv(made.env, counting_episodes(wrap))
+    with patch.object(acting, "Evaluator", PatientEvaluator):
+        captured = capture(run_captured, real=begin, training_steps_per_epoch=1, made=counted)
+    training_state, env_state, _ = captured.arguments
+    if begin:
+        training_state, env_state = without_weak_types((training_state, env_state))
+    keys = first_keys(run, captured.devices)
+    lowered = captured.epoch.lower(training_state, env_state, keys["step"])  # type: ignore[attr-defined]
+    traced = time.monotonic()
+    step = lowered.compile()
+    compiled = time.monotonic()
+    assert isinstance(captured.evaluator, PatientEvaluator)
+    return Prepared(
+        captured=captured,
+        step=step,
+        first=Carry(training_state, env_state, keys),
+        evaluator=captured.evaluator,
+        trace_s=traced - began,
+        compile_s=compiled - traced,
+        temporary_nbytes=_temporary_nbytes(step),
+    )
+
+
+def _temporary_nbytes(step: Any) -> int | None:
+    try:
+        return int(step.memory_analysis().temp_size_in_bytes)
+    except (AttributeError, NotImplementedError, jax.errors.JaxRuntimeError):  # not every backend analyses
+        return None

@@ -1,0 +1,269 @@
+"""What the compiler said about a brax run once, kept so that every other setting of it is arithmetic.
+
+A calibration belongs to an environment, networks and library versions; num_envs, batch_size, num_minibatches,
+unroll_length and the number of evaluation environments may be anything. It takes two or three processes that trace and
+compile (`backends/brax/compiled.py`), some minutes, and is kept as JSON under the user's cache directory. Reading it
+imports nothing: a prediction from it takes milliseconds.
+
+brax compiles two kinds of program: where the environments are as many as the segments of a rollout (batch_size ×
+num_minibatches), one unroll of each is the rollout, and XLA leaves out the loop around it. Each kind is asked for by
+itself.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from legroom.backends.brax.compiled import ask_compiler
+from legroom.model.brax import is_ppo
+from legroom.model.brax_pieces import Program, Sizes
+from legroom.model.data import Data
+from legroom.model.facts import hyper
+from legroom.model.run import Run
+from legroom.probing.cache import cache_folder, digest, read_json, write_json
+from legroom.probing.versions import read_versions
+
+LIBRARIES = ("jax", "jaxlib", "brax", "flax", "optax", "mujoco", "mujoco-mjx", "mujoco-playground")
+VERSION = 1  # of the file's form and of how it is made
+# Settings that are arguments of the arithmetic, and those that are numbers inside the program and shape nothing.
+SIZES = frozenset({"batch_size", "num_minibatches", "unroll_length", "max_replay_size"})
+SHAPELESS = frozenset({
+    "learning_rate", "discounting", "entropy_cost", "reward_scaling", "clipping_epsilon", "gae_lambda", "tau",
+    "vf_loss_coefficient", "num_evals", "num_resets_per_eval", "episode_length", "desired_kl", "min_replay_size",
+    "learning_rate_schedule_min_lr", "learning_rate_schedule_max_lr", "training_metrics_steps",
+    "normalize_observations_std_eps", "deterministic_eval", "verbose", "restore_value_fn", "run_evals",
+})  # fmt: skip
+KIND = {True: "one", False: "many"}  # of unrolls per rollout
+
+
+@dataclass(frozen=True)
+class Checked(Data):
+    """A setting that was really compiled, and what XLA's own analysis says its temporaries take."""
+
+    sizes: Sizes
+    temporaries: int
+
+
+@dataclass(frozen=True)
+class Calibration(Data):
+    """What is known of one environment with one set of networks.
+
+    Args:
+        programs: the training step, by the kind of rollout: "one" unroll of every environment, or "many".
+        evaluation: brax's evaluation, whose only size is its environments.
+        weights_nbytes, targets_nbytes, optimizer_nbytes, other_nbytes: of the training state.
+        env_state_nbytes: of one environment, as it is carried from step to step; `env_fixed_nbytes` of all together.
+        transition_nbytes: of one environment step, as the rollout keeps it.
+        imported_nbytes: of a process that has imported jax and brax; then, as high-water marks, having traced, having
+            compiled the training step, and the evaluation too.
+        retained_nbytes: what is left of that when training begins.
+        compile_s: tracing and compiling, on the machine that did it.
+    """
+
+    version: int
+    versions: dict[str, str]
+    programs: dict[str, Program]
+    evaluation: Program | None
+    weights_nbytes: int
+    targets_nbytes: int
+    optimizer_nbytes: int
+    other_nbytes: int
+    env_state_nbytes: int
+    env_fixed_nbytes: int
+    eval_state_nbytes: int
+    transition_nbytes: int
+    observation: dict[str, list[int]] | list[int]
+    action_size: int
+    imported_nbytes: int
+    traced_nbytes: int
+    compiled_nbytes: int
+    all_compiled_nbytes: int
+    retained_nbytes: int
+    compile_s: float
+    checked: list[Checked]
+
+    def temporaries(self, sizes: Sizes, adjust: Mapping[str, float] = MappingProxyType({})) -> dict[str, float]:
+        """Return the bytes of each term at the training step's fullest moment; terms in `adjust` are multiplied."""
+        program = self.programs.get(kind_of(sizes)) or next(iter(self.programs.values()))
+        return program.fullest(sizes, adjust)
+
+    def deviation(self) -> float:
+        """Return how far, as a share, it is from what the compiler said of settings that were compiled as they are."""
+        known = [each for each in self.checked if each.temporaries and kind_of(each.sizes) in self.programs]
+        predicted = (sum(self.temporaries(each.sizes).values()) / each.temporaries for each in known)
+        return max((abs(ratio - 1) for ratio in predicted), default=0.0)
+
+    def largest(self, term: str) -> float:
+        """Return the most bytes per unit of the term at any moment of the training step."""
+        pieces = (piece for program in self.programs.values() for piece in program.pieces)
+        return max((piece.get(term, 0.0) for piece in pieces), default=0.0)
+
+
+def _all_at_once(run: Run) -> Run:
+    """Return the run without chunks of environments."""
+    if getattr(run.memory, "env_chunk", None) is None:
+        return run
+    return run.replace(memory=run.memory.model_copy(update={"env_chunk": None}))
+
+
+def sizes_of(run: Run) -> Sizes:
+    """Return the settings that the run's arrays depend on."""
+    if not is_ppo(run):
+        sampled = int(hyper(run, "batch_size")) * int(hyper(run, "grad_updates_per_step"))
+        return Sizes(run.env.n_envs, sampled, int(hyper(run, "max_replay_size") or run.total_timesteps or 1))
+    return Sizes(
+        run.env.n_envs, int(hyper(run, "batch_size")), int(hyper(run, "num_minibatches")),
+        int(hyper(run, "unroll_length")),
+    )  # fmt: skip
+
+
+def kind_of(sizes: Sizes) -> str:
+    """Return which of brax's programs it is."""
+    return KIND[sizes.unrolls == 1]
+
+
+def find_calibration(run: Run) -> Calibration | None:
+    """Return what is kept about such runs, None where there is nothing or it is of other versions."""
+    return _read(calibration_file(run))
+
+
+def calibration_file(run: Run) -> Path:
+    """Return where it is kept; the same for runs that differ only in sizes."""
+    hyperparams = {key: value for key, value in run.hyperparams.items() if key not in SIZES | SHAPELESS}
+    # stepping in chunks is no part of it: what that saves is arithmetic (`brax_scaling`)
+    remat = bool(run.memory.activation_checkpointing)
+    parts = run.algo.upper(), run.env.id, run.env.kwargs, run.policy.kwargs, sorted(hyperparams.items()), remat
+    return cache_folder() / f"brax-{digest(VERSION, _versions(), _source_of(run.env.id), *parts)}.json"
+
+
+@cache
+def _versions() -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(read_versions(LIBRARIES).items()))
+
+
+@cache
+def _source_of(env_id: str | None) -> int:
+    """Return a checksum of the environment's own files: edited, it is another environment."""
+    module = (env_id or "").partition(":")[0]
+    if ":" not in (env_id or ""):
+        return 0  # a library's, which has a version
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError):
+        return 0
+    if spec is None or spec.origin is None:
+        return 0
+    origin = Path(spec.origin)
+    files = [origin]
+    if spec.submodule_search_locations:  # a package: what it is made of may stand in any of its files
+        files = sorted(each for each in origin.parent.iterdir() if each.suffix in (".py", ".xml"))
+    checksum = 0
+    for file in files:
+        checksum = zlib.crc32(file.read_bytes(), checksum)
+    return checksum
+
+
+_REMEMBERED: dict[Path, tuple[int, Any]] = {}
+
+
+def _read(path: Path) -> Calibration | None:
+    return _remembered(path, lambda each: _parsed(read_json(each)))
+
+
+def _remembered(path: Path, read: Callable[[Path], Any]) -> Any:
+    """Return what `read` makes of the file, None where there is none; once, since a fit asks thousands of times."""
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError:
+        return None
+    if path not in _REMEMBERED or _REMEMBERED[path][0] != changed:
+        _REMEMBERED[path] = changed, read(path)
+    return _REMEMBERED[path][1]
+
+
+def _parsed(data: Any) -> Calibration | None:
+    """Return the calibration that our own JSON describes, None where it is damaged; without pydantic, which is slow."""
+    try:
+        programs = {kind: _program(each) for kind, each in data["programs"].items()}
+        evaluation = None if data["evaluation"] is None else _program(data["evaluation"])
+        checked = [Checked(Sizes(**each["sizes"]), each["temporaries"]) for each in data["checked"]]
+        return Calibration(**{**data, "programs": programs, "evaluation": evaluation, "checked": checked})
+    except (KeyError, TypeError, AttributeError):
+        return None
+
+
+def _program(data: dict[str, Any]) -> Program:
+    return Program(tuple(data["pieces"]), data["packing"])
+
+
+def save_calibration(run: Run, calibration: Calibration) -> None:
+    """Keep it for every run that differs from this one in sizes only, and as the latest of its environment."""
+    write_json(calibration_file(run), calibration.model_dump())
+    remat, policy = bool(run.memory.activation_checkpointing), run.policy.model_dump()["kwargs"]
+    write_json(_relative_file(run), {"file": calibration_file(run).name, "policy": policy, "remat": remat})
+
+
+def find_relative(run: Run) -> tuple[Calibration, dict[str, Any], bool] | None:
+    """Return the latest calibration of the run's environment, of which networks it is, and whether with remat."""
+    about = _remembered(_relative_file(run), read_json)
+    if not isinstance(about, dict):
+        return None
+    found = _read(cache_folder() / str(about.get("file")))
+    return None if found is None or not found.programs else (found, about["policy"], about["remat"])
+
+
+def _relative_file(run: Run) -> Path:
+    parts = run.algo.upper(), run.env.id, run.env.kwargs
+    return cache_folder() / f"brax-env-{digest(VERSION, _versions(), _source_of(run.env.id), *parts)}.json"
+
+
+def calibrate(run: Run, *, progress: Callable[[str], None] = lambda _: None, both: bool = False) -> Calibration:
+    """Return a calibration that knows the run's kind of program, compiling what is not kept yet; and keep it.
+
+    Args:
+        both: ask for the other kind as well, which a table of many settings needs.
+
+    Raises:
+        BadInput: brax refuses the run.
+        MissingExtra: jax or brax is not installed.
+    """
+    run = _all_at_once(run)
+    known, sizes = find_calibration(run), sizes_of(run)
+    if known is None:
+        known = _from_compiler(run, ask_compiler("compile", run, progress=progress))
+        save_calibration(run, known)
+    kinds = ["many"] if not is_ppo(run) else [*KIND.values()] if both else [kind_of(sizes)]
+    for kind in kinds:
+        if kind not in known.programs:
+            answer = ask_compiler("mark", run, progress=progress, one_unroll=kind == "one", evaluation=False)
+            known = known.model_copy(update={"programs": {**known.programs, kind: _program(answer)}})
+            save_calibration(run, known)
+    if known.evaluation is None:
+        answer = ask_compiler("mark", run, progress=progress, one_unroll=False, evaluation=True)
+        known = known.model_copy(update={"evaluation": _program(answer)})
+        save_calibration(run, known)
+    return known
+
+
+def _from_compiler(run: Run, answer: dict[str, Any]) -> Calibration:
+    names = (
+        "weights_nbytes", "targets_nbytes", "optimizer_nbytes", "other_nbytes", "env_state_nbytes",
+        "env_fixed_nbytes", "eval_state_nbytes", "transition_nbytes", "observation", "action_size", "imported_nbytes",
+        "traced_nbytes", "compiled_nbytes", "all_compiled_nbytes", "retained_nbytes",
+    )  # fmt: skip
+    return Calibration(
+        version=VERSION,
+        versions=dict(_versions()),
+        programs={},
+        evaluation=None,
+        compile_s=answer["trace_s"] + answer["compile_s"] + answer["evaluation_s"],
+        checked=[Checked(sizes_of(run), answer["epoch"]["temporaries"])],
+        **{name: answer[name] for name in names},
+    )

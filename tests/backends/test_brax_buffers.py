@@ -1,0 +1,50 @@
+"""XLA's text about its buffers, read: what lives when, what is one buffer in turns, and what is no temporary."""
+
+from __future__ import annotations
+
+from legroom.backends.brax.buffers import coefficients, live_sums, read_assignment
+from legroom.model.brax_pieces import Sizes
+
+# 61 environments, a batch of 61 × 67 = 4087 segments; shortened from what jaxlib 0.9 writes
+TEXT = """BufferAssignment:
+allocation 0: size 244, parameter 0, shape |f32[61]| at ShapeIndex {}, maybe-live-out:
+ value: <1 x.1 @0> (size=244,offset=0): f32[61]{0}
+allocation 1: size 4, constant:
+ value: <2 constant.6 @0> (size=4,offset=0): s32[]
+allocation 2: size 18300, preallocated-temp:
+ value: <3 physics @0> (size=732,offset=0): f32[61,3]{1,0}
+ value: <4 carried @0> (size=244,offset=768): f32[61]{0}
+ value: <5 arg_tuple.3{1} (phi) @0> (size=244,offset=768): f32[61]{0}
+ value: <6 loss.2 @0> (size=16348,offset=1024): f32[4087]{0}
+ value: <7 tuple.6{} @0> (size=24,offset=17408): (s32[], f32[61]{0})
+
+Total bytes used: 18548 (18.1KiB)
+
+HloLiveRange (max 25):
+  BufferLiveRange:
+    x.1{}:0-25
+    constant.6{}:1-3
+    physics{}:2-4
+    carried{}:3-6
+    arg_tuple.3{1}:6-10
+    loss.2{}:8-9
+    tuple.6{}:3-10
+  Live ranges at 8 (peak):
+"""
+
+
+def test_only_temporaries_are_counted() -> None:
+    found = read_assignment(TEXT)
+    assert found.packed == 18_300
+    assert [(buffer.size, buffer.term) for buffer in found.buffers] == [
+        (732, "N"), (244, "N"), (244, "N"), (16_348, "B"), (24, "1"),
+    ]  # fmt: skip
+
+
+def test_what_lives_together_is_added_and_a_loop_carries_one_buffer() -> None:
+    sums = list(live_sums(read_assignment(TEXT)))
+    assert sums[0] == {"N": 732}
+    assert sums[1] == {"N": 732 + 244, "1": 24}
+    assert sums[-1] == {"N": 244, "1": 24, "B": 16_348}  # carried and arg_tuple.3 are the same bytes, in turns
+    per_unit = coefficients(sums[-1], {term: Sizes(61, 4087).value(term) for term in sums[-1]})
+    assert per_unit == {"N": 4, "1": 24, "B": 4}

@@ -1,0 +1,66 @@
+"""How long a brax training is and when it evaluates, counted by hand; and its keys, which are brax's."""
+
+import jax
+import pytest
+
+from legroom.backends.brax.schedule import first_keys, next_keys, schedule_of
+from legroom.model.run import Run
+
+
+def run(total=100_000, seed=3, **hyperparams):
+    given = {"batch_size": 128, "unroll_length": 10, "num_minibatches": 4, "episode_length": 1000} | hyperparams
+    env = {"id": "ant", "n_envs": 256}
+    return Run.model_validate(
+        dict(backend="brax", algo="PPO", env=env, hyperparams=given, total_timesteps=total, seed=seed)
+    )
+
+
+def test_one_epoch_rounds_up_once():
+    schedule = schedule_of(run(), 100_000)
+    assert schedule.env_steps_each == 128 * 10 * 4 == 5120
+    assert (schedule.training_steps, schedule.env_steps) == (20, 102_400)  # 19.53 steps
+
+
+def test_brax_rounds_up_for_every_epoch():
+    # 10 evaluations are 9 epochs; 100,000 / (9 × 5,120) = 2.17, so 3 steps in each
+    schedule = schedule_of(run(num_evals=10), 100_000)
+    assert (schedule.epochs, schedule.steps_per_epoch, schedule.env_steps) == (9, 3, 138_240)
+    assert schedule.evaluate_every == 3
+
+
+def test_resets_make_epochs_shorter():
+    schedule = schedule_of(run(num_evals=3, num_resets_per_eval=2), 100_000)
+    assert (schedule.epochs, schedule.steps_per_epoch, schedule.resets) == (4, 5, True)
+    assert schedule.evaluate_every == 10
+
+
+@pytest.mark.parametrize(
+    ("envs", "every", "expected"),
+    [
+        (64, None, 20),  # 64 × 1,000 steps are dear for a training of 100,000: the beginning and the end
+        (1, None, 2),  # ten evaluations are 10,000 steps
+        (64, 51_200, 10),
+        (64, 100, 1),
+    ],
+)
+def test_evaluations_are_as_many_as_is_not_too_dear(envs, every, expected):
+    evaluated = run().model_copy(update={"eval": Run.model_validate(
+        dict(algo="PPO", env={}, eval={"n_envs": envs, "every": every})).eval})  # fmt: skip
+    assert schedule_of(evaluated, 100_000).evaluate_every == expected
+
+
+def test_no_evaluations_where_brax_is_told_so():
+    schedule = schedule_of(run(num_evals=10, run_evals=False), 100_000)
+    assert (schedule.evaluate_every, schedule.evaluate_last) == (None, False)
+
+
+def test_the_steps_of_an_epoch_hand_their_keys_on():
+    keys = first_keys(run(), 1)
+    following = next_keys(keys, epoch_ends=False)
+    assert following["step"].tolist() == jax.random.split(keys["step"][0], 3)[2:].tolist()
+    assert following["epochs"].tolist() == keys["epochs"].tolist()
+    assert next_keys(keys, epoch_ends=True)["epochs"].tolist() != keys["epochs"].tolist()
+
+
+def test_the_largest_seed_has_keys():
+    assert first_keys(run(seed=2**32 - 1), 1)["step"].shape == (1, 2)

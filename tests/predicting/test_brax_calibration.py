@@ -1,0 +1,159 @@
+"""What the compiler said once is kept, and answers for other settings in milliseconds, without jax."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from legroom.backends.brax import compiled
+from legroom.errors import MissingExtra
+from legroom.model.brax_pieces import Program, Sizes
+from legroom.model.footprint import Footprint, Phase, Place
+from legroom.model.machine import Machine
+from legroom.model.run import Run
+from legroom.predicting.brax_calibration import (
+    VERSION,
+    Calibration,
+    Checked,
+    calibrate,
+    calibration_file,
+    find_calibration,
+    save_calibration,
+)
+from legroom.predicting.predict import predict
+from legroom.units import GIB
+
+MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=32 * GIB, cores=8)
+# 1,000 B per environment and 60 B per stored step while it collects; 500 B per sample of a minibatch while it learns
+COLLECTING, LEARNING = {"N": 1000.0, "BMU": 60.0}, {"BU": 500.0, "BMU": 120.0, "1": 4096.0}
+
+
+def make_run(envs: int = 8, batch: int = 4, minibatches: int = 4, unroll: int = 5, **changes: Any) -> Run:
+    data: dict[str, Any] = {
+        "algo": "PPO",
+        "backend": "brax",
+        "env": {"id": "fast", "n_envs": envs, "spaces": {
+            "observation": {"type": "box", "shape": [2], "dtype": "float32"},
+            "action": {"type": "box", "shape": [1], "dtype": "float32"},
+        }},
+        "hyperparams": {"batch_size": batch, "num_minibatches": minibatches, "unroll_length": unroll},
+        "policy": {"kwargs": {"policy_hidden_layer_sizes": [16], "value_hidden_layer_sizes": [16]}},
+        "eval": {"n_envs": 3},
+    }  # fmt: skip
+    return Run.model_validate({**data, **changes})
+
+
+def make_calibration() -> Calibration:
+    program = Program((COLLECTING, LEARNING), packing=1.0)
+    return Calibration(
+        version=VERSION, versions={}, programs={"one": program, "many": program}, evaluation=Program(({"N": 900.0},)),
+        weights_nbytes=700, targets_nbytes=0, optimizer_nbytes=1400, other_nbytes=44, env_state_nbytes=164,
+        env_fixed_nbytes=0, eval_state_nbytes=180, transition_nbytes=60, observation=[2], action_size=1,
+        imported_nbytes=300_000_000, traced_nbytes=400_000_000, compiled_nbytes=600_000_000,
+        all_compiled_nbytes=700_000_000, retained_nbytes=650_000_000, compile_s=60.0,
+        checked=[Checked(Sizes(8, 4, 4, 5), 23_696)],
+    )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def sizes(footprint: Footprint) -> dict[str, int]:
+    return {item.name: item.total for item in footprint.items}
+
+
+def test_the_bill_is_made_of_the_fullest_moment() -> None:
+    save_calibration(make_run(), make_calibration())
+    # learning: 4 × 5 × 500 + 80 × 120 + 4096 = 23,696; collecting: 8 × 1000 + 80 × 60 = 12,800
+    bill = sizes(predict(make_run(), MACHINE, mode="arithmetic", device="cpu"))
+    assert bill["network.activations"] == 10_000
+    assert (bill["rollout"], bill["rollout.copies"], bill["xla.other temporaries"]) == (4800, 4800, 4096)
+    assert bill["envs.states"] == 8 * 164
+    assert bill["envs.evaluation states"] == 3 * 180
+    assert bill["envs.evaluation temporaries"] == 3 * 900
+    # another setting of the same environment and networks: 1000 × 100 + 60 × 500 while it collects
+    other = sizes(predict(make_run(100, 25, 4, 5), MACHINE, mode="arithmetic", device="cpu"))
+    assert (other["envs.temporaries"], other["rollout"]) == (100_000, 30_000)
+    assert "network.activations" not in other
+
+
+def test_everything_is_on_the_gpu_where_there_is_one_and_its_band_is_wide() -> None:
+    save_calibration(make_run(), make_calibration())
+    footprint = predict(make_run(), MACHINE, mode="arithmetic", device="cuda")
+    items = {item.name: item for item in footprint.items}
+    assert items["envs.states"].place is Place.GPU
+    assert items["network.activations"].error == 5000
+    assert "GPU's compiler plans otherwise" in items["network.activations"].why
+    assert footprint.at(Phase.START) == 700_000_000  # tracing and compiling take the host's memory all the same
+
+
+def test_a_calibration_is_of_one_environment_networks_and_knobs() -> None:
+    run = make_run()
+    same = make_run(1000, 500, 4, 20)
+    assert calibration_file(run) == calibration_file(same)
+    assert calibration_file(run) == calibration_file(make_run(hyperparams={**run.hyperparams, "learning_rate": 1e-3}))
+    for other in (
+        make_run(policy={"kwargs": {}}),
+        make_run(memory={"activation_checkpointing": True}),
+        make_run(hyperparams={**run.hyperparams, "normalize_observations": True}),
+        make_run(env={"id": "ant", "n_envs": 8}),
+    ):
+        assert calibration_file(run) != calibration_file(other)
+
+
+def test_wider_networks_are_scaled_from_what_was_compiled_with_a_wider_band() -> None:
+    save_calibration(make_run(), make_calibration())
+    twice = {"kwargs": {"policy_hidden_layer_sizes": [32], "value_hidden_layer_sizes": [32]}}
+    items = {i.name: i for i in predict(make_run(policy=twice), MACHINE, mode="arithmetic", device="cpu").items}
+    # 60 of the 500 B per sample are the minibatch's own data, whatever the networks: 60 + 2 × 440
+    assert items["network.activations"].total == 20 * 940
+    assert items["network.activations"].error == 4700
+    assert items["envs.states"].total == 8 * 164
+
+
+def test_a_setting_that_was_compiled_otherwise_than_predicted_widens_the_band() -> None:
+    off = make_calibration().model_copy(update={"checked": [Checked(Sizes(8, 4, 4, 5), 2 * 23_696)]})
+    save_calibration(make_run(), off)
+    items = {i.name: i for i in predict(make_run(), MACHINE, mode="arithmetic", device="cpu").items}
+    assert items["network.activations"].error == 5000
+
+
+def test_a_damaged_file_is_as_good_as_none() -> None:
+    save_calibration(make_run(), make_calibration())
+    assert find_calibration(make_run()) == make_calibration()
+    calibration_file(make_run()).write_text('{"programs": {"one": 3}}')
+    assert find_calibration(make_run()) is None
+
+
+def test_an_unseen_setting_takes_no_jax_and_less_than_a_second() -> None:
+    save_calibration(make_run(), make_calibration())
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[1])\n"
+        "from test_brax_calibration import MACHINE, make_run, predict\n"
+        "began = time.process_time()\n"
+        "found = predict(make_run(64, 32, 4, 7), MACHINE, mode='auto', device='cpu')\n"
+        "took = time.process_time() - began\n"
+        "heavy = {'jax', 'brax', 'torch', 'mujoco', 'gymnasium'} & set(sys.modules)\n"
+        "assert any(item.name == 'envs.shared state' or item.name == 'envs.states' for item in found.items)\n"
+        "assert not heavy, heavy\n"
+        "assert took < 1, took\n"
+    )
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", code, str(Path(__file__).parent)], check=True)
+    assert time.monotonic() - began < 30
+
+
+def test_without_jax_the_compiler_cannot_be_asked_and_the_line_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiled, "is_installed", lambda package: package != "jax")
+    with pytest.raises(MissingExtra, match=r"jax, which is not installed \(pip install 'legroom\[jax\]'\)") as raised:
+        calibrate(make_run())
+    assert raised.value.exit_code == 3
