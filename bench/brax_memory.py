@@ -41,7 +41,7 @@ MEDIAN, WORST, HOST = 0.10, 0.20, 0.15
 # num_envs, batch_size, num_minibatches, unroll_length: many robots, large minibatches, long unrolls, and in between;
 # one unroll of every robot per rollout, or several
 SETTINGS = (
-    Sizes(16_384, 4096, 4, 1), Sizes(24_576, 6144, 4, 1), Sizes(1024, 2048, 1, 12), Sizes(256, 4096, 1, 8),
+    Sizes(16_384, 4096, 4, 1), Sizes(24_576, 6144, 4, 1), Sizes(1024, 2048, 2, 12), Sizes(256, 4096, 2, 8),
     Sizes(2048, 2048, 2, 16), Sizes(4096, 4096, 1, 6), Sizes(128, 1024, 2, 30), Sizes(640, 1280, 2, 20),
     Sizes(512, 512, 8, 48), Sizes(8192, 8192, 2, 2),
 )  # fmt: skip

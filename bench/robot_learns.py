@@ -22,10 +22,10 @@ GROWTH, MINUTES = 2.0, 30
 def judge(outcome: dict[str, Any]) -> tuple[list[str], bool]:
     """Return how long episodes were before and after, and whether they became long enough in time."""
     score, minutes = outcome["score"], outcome["seconds"] / 60
-    before, after = score["length_before"], score["length_after"]
+    before, after = score["first_eval_length"], score["eval_length"]
     good = after >= GROWTH * before and minutes <= MINUTES
     lengths = [f"{before:.0f}", f"{after:.0f}", f"{after / before:.1f}×"]
-    walk = [f"{score[name]:.0f}" for name in ("length_mean", "still_length_mean", "random_length_mean")]
+    walk = [f"{score[name]:.0f}" for name in ("walk_length_mean", "still_length_mean", "random_length_mean")]
     speed = [f"{score[name]:.2f}" for name in ("speed_error_mean", "still_speed_error_mean")]
     return [f"{outcome['timesteps']:,}", *lengths, *walk, *speed, f"{minutes:.1f}"], good
 

@@ -25,6 +25,7 @@ from legroom.fitting.free import with_free_savings
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.retreat import retreat
 from legroom.fitting.search import fit as make_fit
+from legroom.model.constraints import broken_rules
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
 from legroom.model.plan import PRICES, Price
@@ -121,6 +122,8 @@ def run(
     if asked.backend not in BACKENDS:
         raise BadInput(f"{asked.name}: runs of backend {asked.backend} cannot be trained yet", path=asked.source)
     require_backend(asked.backend)
+    if asked.backend == "brax" and not fit and not resume:
+        _refuse_what_brax_refuses(asked)
     folder = RunFolder(out) if out is not None else RunFolder.default(asked)
     folder.check(resume=resume)
     if resume and is_finished(folder, asked.total_timesteps):
@@ -157,6 +160,17 @@ def run(
     )
     allow = PRICES if allow_changes else PRICES[:2]
     return _train(training, machine, target, json, partial(_next_knob, training, machine, allow), retries)
+
+
+def _refuse_what_brax_refuses(run: Run) -> None:
+    """Say before a minute of compiling what brax would only assert, without a word.
+
+    Raises:
+        BadInput: with the nearest values that it takes.
+    """
+    for finding in broken_rules(run):
+        if finding.severity == "error":
+            raise BadInput(finding.message, path=run.source, hint=f"{finding.hint}; --fit repairs it")
 
 
 def _next_knob(

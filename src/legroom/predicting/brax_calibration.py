@@ -95,10 +95,11 @@ class Calibration(Data):
         return program.fullest(sizes, adjust)
 
     def deviation(self) -> float:
-        """Return how far, as a share, it is from what the compiler said of settings that were compiled as they are."""
+        """Return how far, as a share, it may be from what the compiler says of a setting that is compiled as it is."""
+        gaps = max((program.packing - 1 for program in self.programs.values()), default=0.0)
         known = [each for each in self.checked if each.temporaries and kind_of(each.sizes) in self.programs]
-        predicted = (sum(self.temporaries(each.sizes).values()) / each.temporaries for each in known)
-        return max((abs(ratio - 1) for ratio in predicted), default=0.0)
+        ratios = (sum(self.temporaries(each.sizes).values()) / each.temporaries for each in known)
+        return max(gaps, *(abs(ratio - 1) for ratio in ratios), 0.0)
 
     def largest(self, term: str) -> float:
         """Return the most bytes per unit of the term at any moment of the training step."""

@@ -140,6 +140,12 @@ def test_pay_by_hand():
     assert rules.judge(np, task, biped, low, velocity, **calm).fallen
 
 
+def test_a_simulation_that_broke_down_is_a_fall_and_poisons_no_mean():
+    nothing = dict(action=np.zeros(11), before=np.zeros(11), command=0.5, phases=np.zeros(4))
+    outcome = rules.judge(np, Task(), read_biped(), np.full(18, np.nan), np.full(17, np.nan), **nothing)
+    assert outcome.fallen and outcome.reward == 0 and outcome.forward_speed == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -164,6 +170,6 @@ def test_bad_arguments_are_one_clear_line(arguments, says):
 
 def test_a_score_tells_standing_from_falling():
     still = score_policy(lambda *_: STILL, {"start_noise": 0.0, "speeds": (0.0, 0.0)}, episodes=2)
-    assert still["length_mean"] == 500 and still["fall_rate"] == 0 and still["speed_error_mean"] < 0.02
+    assert still["walk_length_mean"] == 500 and still["fall_rate"] == 0 and still["speed_error_mean"] < 0.02
     falls = score_policy(lambda *_: np.ones(11), episodes=2, time_limit_s=20)
-    assert falls["length_mean"] < 100 and falls["fall_rate"] == 1
+    assert falls["walk_length_mean"] < 100 and falls["fall_rate"] == 1

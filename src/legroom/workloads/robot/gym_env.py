@@ -85,7 +85,7 @@ class RobotGymEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.data.qpos[:], self.data.qvel[:] = qpos, qvel
         self._action, self._steps = np.zeros(ACTION_SIZE), 0
         self._put_ground(qpos[:3] + rules.sole_points(np, self.biped, qpos[3:7]))
-        mujoco.mj_kinematics(self.biped.model, self.data)  # for pictures, and for whoever reads data.xpos
+        self._place_bodies()
         self.data.sensordata[:] = rules.first_sensors(np, self.biped, qpos)
         return self._observe(), self._info(0.0)
 
@@ -132,6 +132,11 @@ class RobotGymEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     def _info(self, forward_speed: float) -> dict[str, Any]:
         return {"forward_speed": forward_speed, "command": self.command}
 
+    def _place_bodies(self) -> None:
+        """Put bodies and lights where the pose has them, for pictures and whoever reads `data.xpos`."""
+        mujoco.mj_kinematics(self.biped.model, self.data)
+        mujoco.mj_camlight(self.biped.model, self.data)
+
     def _put_ground(self, points: NDArray[np.float64]) -> None:
         if self.task.rough:
             pos, quat = tangent_planes(np, self.phases, self.task.roughness_m, points)
@@ -164,7 +169,7 @@ class RobotGymEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         if np.shape(state["physics"]) != (size,):
             raise BadInput(f"a state of {np.size(state['physics'])} numbers, where this robot has {size}")
         mujoco.mj_setState(self.biped.model, self.data, np.asarray(state["physics"], np.float64), _PHYSICS)
-        mujoco.mj_kinematics(self.biped.model, self.data)
+        self._place_bodies()
         self.data.sensordata[:] = state["sensors"]
         self._action, self.phases = np.array(state["action"], np.float64), np.array(state["phases"], np.float64)
         self.command, self._steps = float(state["command"]), int(state["steps"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,9 +29,9 @@ def score_policy(
 ) -> dict[str, float]:
     """Return how a policy walks, and beside it how random actions and the stand pose alone do.
 
-    `length_mean` in steps of at most 500, `fall_rate`, `speed_error_mean` in m/s over all steps but each episode's
+    `walk_length_mean` in steps of at most 500, `fall_rate`, `speed_error_mean` in m/s over all steps but each episode's
     first second, `distance_mean` in m; `random_length_mean`; `still_length_mean` and `still_speed_error_mean`, of
-    doing nothing but keeping the pose; `episodes`, of how many.
+    doing nothing but keeping the pose; `walks`, how many there were.
 
     Args:
         predict: from an observation and None, in the place of an action mask, to an action [11].
@@ -51,16 +52,17 @@ def score_policy(
 
     random = _play(env, noise, episodes, time_limit_s and 0.1 * time_limit_s)
     still = _play(env, lambda *_: np.zeros(ACTION_SIZE), episodes, time_limit_s and 0.2 * time_limit_s)
-    return {
-        "length_mean": _mean(played, "length"),
+    found = {
+        "walk_length_mean": _mean(played, "length"),
         "fall_rate": _mean(played, "fell"),
         "speed_error_mean": _speed_error(played),
         "distance_mean": _mean(played, "distance"),
         "random_length_mean": _mean(random, "length"),
         "still_length_mean": _mean(still, "length"),
         "still_speed_error_mean": _speed_error(still),
-        "episodes": float(len(played)),
+        "walks": float(len(played)),
     }
+    return {name: value for name, value in found.items() if math.isfinite(value)}  # what there was time for
 
 
 def _play(env: RobotGymEnv, predict: Predict, episodes: int, time_limit_s: float | None) -> list[dict[str, Any]]:

@@ -177,7 +177,8 @@ def judge(
     forward = (qvel[0] * ahead_x + qvel[1] * ahead_y) / length
     sideways = (qvel[1] * ahead_x - qvel[0] * ahead_y) / length
     ground = height(xp, phases, task.roughness_m, qpos) if task.rough else 0.0
-    fallen = (qpos[2] - ground < FALLEN_HEIGHT * biped.stand[2]) | (up < FALLEN_UP)
+    # Asked this way round, a robot whose simulation broke down (NaN) has fallen too, and begins again.
+    fallen = ~((qpos[2] - ground >= FALLEN_HEIGHT * biped.stand[2]) & (up >= FALLEN_UP))
     reward = (
         PAY_ALIVE
         + PAY_SPEED * xp.exp(-(((forward - command) / SPEED_SCALE) ** 2))
@@ -186,7 +187,7 @@ def judge(
         - COST_TURNING * qvel[5] ** 2
         - COST_JERK * ((action - before) ** 2).sum()
     )
-    return Outcome(xp.where(fallen, 0.0, reward), fallen, forward)
+    return Outcome(xp.where(fallen, 0.0, reward), fallen, xp.nan_to_num(forward))
 
 
 def _within(name: str, value: Any, low: float, high: float) -> None:
