@@ -19,7 +19,7 @@ demo: $(STAMP)  ## what legroom does, on this machine
 	@bash demo.sh $(BIN)/legroom
 
 test: $(STAMP)  ## fast tests, under 10 minutes on 2 cores
-	$(BIN)/python -m pytest tests -n 2
+	$(BIN)/python -m pytest tests -n 2 --dist worksteal
 
 lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .
