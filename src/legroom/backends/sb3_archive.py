@@ -34,7 +34,7 @@ from legroom.catalog import load
 from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm, algorithm_names, find_algorithm
 from legroom.model.run import MemorySpec, Run
-from legroom.training.archives import IMPORTED, RUN, check_export, check_import
+from legroom.training.archives import IMPORTED, RUN, Exported, check_export, check_import
 from legroom.training.checkpoint import Checkpoints, newest_checkpoint, parameters_sha256
 from legroom.training.durable import new_temporary, put_in_place, sync_directory
 
@@ -54,17 +54,6 @@ _MODULES = (
     ("maskable", "MaskablePPO"), ("ppo_recurrent", "RecurrentPPO"), ("recurrent", "RecurrentPPO"),
     ("qrdqn", "QRDQN"), ("crossq", "CrossQ"),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Exported:
-    """An archive that was written, and what its reader should know."""
-
-    path: Path
-    algorithm: str
-    step: int
-    nbytes: int
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)

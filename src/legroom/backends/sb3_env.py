@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +26,7 @@ from legroom.model.evidence import EnvLook, Growth, LeanProbe, LeanTimes
 from legroom.model.facts import algorithm_of, n_workers
 from legroom.model.run import Run, Spaces
 from legroom.model.stored import batch_samples, may_store_leanly, normalizes_observations
-from legroom.probing.child_process import run_child
+from legroom.probing.child_process import how_it_ended, run_child
 from legroom.probing.import_path import import_path
 from legroom.sharing.shared_folder import OFF, VARIABLE
 
@@ -141,7 +140,7 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
             if task["probe"] and code in (None, PROBE_TIMED_OUT):
                 fate = "stepping it took too long"
             elif task["probe"] and code:
-                fate = f"it ended its process while it was stepped {_ending(code, log_file)}"
+                fate = f"it ended its process while it was stepped {how_it_ended(code, log_file)}"
             return json.loads(answer_file.read_bytes()), fate
         raise BadInput(_epitaph(run, code, log_file, timeout_s), path=run.source, hint=DECLARE)
 
@@ -149,11 +148,4 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
 def _epitaph(run: Run, code: int | None, log_file: Path, timeout_s: float) -> str:
     if code is None:
         return f"env {run.env.id!r} was not ready after {timeout_s:g} s"
-    return f"env {run.env.id!r} ended its process while it was built {_ending(code, log_file)}"
-
-
-def _ending(code: int, log_file: Path) -> str:
-    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    lines = log_file.read_text(errors="replace").strip().splitlines()
-    last = f": {lines[-1][:300]}" if lines else ""
-    return f"({how}){last}"
+    return f"env {run.env.id!r} ended its process while it was built {how_it_ended(code, log_file)}"

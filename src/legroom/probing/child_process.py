@@ -1,7 +1,7 @@
 """A child process that builds somebody else's environment: started, ended for certain, and how it answers.
 
 Such code may print, crash, hang or start processes of its own; whoever asks gets a file with JSON, or none. Both ends
-are here: `run_child` for who asks, `write_answer` and `close_and_leave` for the child.
+are here: `run_child` and `how_it_ended` for who asks, `write_answer` and `close_and_leave` for the child.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 CLOSE_TIMEOUT_S = 2.0
+LONGEST_LAST_WORDS = 300  # characters
 
 
 def run_child(
@@ -45,6 +46,14 @@ def run_child(
             return None
         finally:
             end_group(child)
+
+
+def how_it_ended(code: int, log_file: Path) -> str:
+    """Return in parentheses what ended a child, and after it the last line that it wrote."""
+    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    lines = log_file.read_text(errors="replace").strip().splitlines()
+    last = f": {lines[-1][:LONGEST_LAST_WORDS]}" if lines else ""
+    return f"({how}){last}"
 
 
 def end_group(child: subprocess.Popen[bytes]) -> None:

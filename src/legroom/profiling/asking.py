@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput, MissingExtra
-from legroom.probing.child_process import run_child
+from legroom.probing.child_process import how_it_ended, run_child
 from legroom.sharing.shared_folder import VARIABLE
 
 BUILD_TIMEOUT_S = 60.0
@@ -63,7 +62,4 @@ def ask_child(
 def _epitaph(env_id: str, code: int | None, log_file: Path, timeout_s: float) -> str:
     if code is None:
         return f"env {env_id!r} was not done after {timeout_s:g} s"
-    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    lines = log_file.read_text(errors="replace").strip().splitlines()
-    last = f": {lines[-1][:300]}" if lines else ""
-    return f"env {env_id!r} ended its process ({how}){last}"
+    return f"env {env_id!r} ended its process {how_it_ended(code, log_file)}"

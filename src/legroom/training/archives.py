@@ -1,13 +1,25 @@
-"""What is checked before an archive of SB3's is written or read: a refusal need not wait for torch to be imported."""
+"""What is checked before an archive is written or read, and said after it: a refusal need not wait for torch."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from legroom.errors import BadInput
 
 RUN, IMPORTED = "run.json", "imported.json"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written, and what its reader should know."""
+
+    path: Path
+    algorithm: str
+    step: int
+    nbytes: int
+    notes: tuple[str, ...]
 
 
 def backend_of(directory: Path) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import tempfile
 import threading
@@ -18,7 +17,7 @@ from typing import Any, Literal
 
 from legroom.errors import BadInput, MissingExtra
 from legroom.model.run import Run
-from legroom.probing.child_process import run_child
+from legroom.probing.child_process import how_it_ended, run_child
 from legroom.probing.versions import is_installed
 
 CHILD = "legroom.backends.brax.compile_child"
@@ -95,7 +94,4 @@ def _listen(progress_file: Path, progress: Progress, finished: threading.Event) 
 def _epitaph(run: Run, code: int | None, log_file: Path, timeout_s: float) -> str:
     if code is None:
         return f"compiling {run.name} was not done after {timeout_s:g} s"
-    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    lines = log_file.read_text(errors="replace").strip().splitlines()
-    last = f": {lines[-1][:300]}" if lines else ""
-    return f"compiling {run.name} ended its process ({how}){last}"
+    return f"compiling {run.name} ended its process {how_it_ended(code, log_file)}"

@@ -8,27 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from legroom.errors import BadInput
-from legroom.training.archives import check_export
+from legroom.training.archives import Exported, check_export
 from legroom.training.checkpoint import newest_checkpoint
 from legroom.training.durable import sync_directory
 
 POLICY = "policy.safetensors"
 NOTES = ("policy, value and the statistics that normalise observations, as brax names them",)
-
-
-@dataclass(frozen=True)
-class Exported:
-    """A file that was written, and what its reader should know."""
-
-    path: Path
-    algorithm: str
-    step: int
-    nbytes: int
-    notes: tuple[str, ...]
 
 
 def export_brax(directory: Path, archive: Path, *, force: bool = False) -> Exported:
