@@ -14,7 +14,7 @@ from pathlib import Path
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 TITLE = "# Results\n\nWritten by the benches; each section is replaced when its bench runs again.\n"
-PACKAGES = ("torch", "stable-baselines3", "numpy")
+PACKAGES = ("torch", "stable-baselines3", "numpy", "jax", "brax", "ray")
 
 
 def write_section(

@@ -16,6 +16,10 @@ from legroom.errors import MissingExtra
 CATALOG: dict[str, tuple[str, str, str]] = {
     "predicting.gpu_items": ("legroom.predicting.gpu:gpu_items", "", ""),
     "predicting.brax_items": ("legroom.predicting.brax:brax_items", "", ""),
+    "predicting.brax_note": ("legroom.predicting.brax:brax_note", "", ""),
+    "predicting.with_brax_spaces": ("legroom.predicting.brax:with_brax_spaces", "", ""),
+    "predicting.is_calibrated": ("legroom.predicting.brax_scaling:is_calibrated", "", ""),
+    "predicting.calibrate": ("legroom.predicting.brax_calibration:calibrate", "", ""),
     "predicting.look_closely": ("legroom.predicting.tracing:look_closely", "", ""),
     "probing.find_gpu": ("legroom.probing.gpu_table:find_gpu", "", ""),
     "probing.measure_base": ("legroom.probing.base_measure:measure_base", "", ""),

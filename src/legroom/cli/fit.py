@@ -25,7 +25,7 @@ from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.probing import probe
 from legroom.reading import read, read_all
-from legroom.rendering.console import say, status
+from legroom.rendering.console import say, status, told
 from legroom.rendering.fitting import plan_json, plan_text
 from legroom.rendering.run_file import plan_file
 from legroom.rendering.tiers import recommendation_json, recommendation_text, tiers_json, tiers_text
@@ -107,9 +107,10 @@ class _Look:
         self.machine, self.mode, self.device, self.quiet = machine, mode, device, quiet
 
     def at(self, run: Run) -> Predictor:
-        with self.showing(f"predicting {run.name}"):
+        with self.showing(f"predicting {run.name}") as shown:
             probing = self.mode != "arithmetic" and run.env.id is not None
-            return Predictor(run, self.machine, mode=self.mode, device=self.device, probe_env=probing)
+            how: Any = {"mode": self.mode, "device": self.device, "probe_env": probing}
+            return Predictor(run, self.machine, **how, progress=told(shown))
 
     def showing(self, text: str) -> Any:
         return status(text, show=not self.quiet and self.mode != "arithmetic")

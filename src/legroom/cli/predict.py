@@ -19,14 +19,15 @@ from legroom.predicting.lean import slowdown
 from legroom.predicting.predict import add_up, gather_all
 from legroom.probing import probe
 from legroom.reading import read_all
-from legroom.rendering.console import say, status
+from legroom.rendering.console import say, status, told
 from legroom.rendering.prediction import LeanOption, Prediction, comparison_text, prediction_json, prediction_text
 
 
 def run(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="mine:full, run.yaml, ppo.yml:atari, train.py")],
     mode: Annotated[
-        options.Mode, typer.Option(help="auto traces the networks where torch is installed.")
+        options.Mode,
+        typer.Option(help="auto traces the networks where torch is installed; brax: asks XLA's compiler once."),
     ] = options.Mode.AUTO,
     device: options.DeviceOption = None,
     cpu_only: options.CpuOnly = False,
@@ -57,6 +58,7 @@ def run(
     legroom predict constants.py --like gameboy:default
     legroom predict train.py --set env.n_envs=8
     legroom predict run.yaml --probe
+    legroom predict robot:default --mode trace --gpu "RTX 4090"
     """
     machine = options.with_gpu(probe(), gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
@@ -64,8 +66,10 @@ def run(
     overrides = split_settings(settings or [])
     found = (one for target in runs for one in read_all(target, overrides=overrides, like=like))
     wanted = [with_rasters(with_game(one, rom, cartridge), rasters) for one in found]
-    with status(f"predicting {', '.join(one.name for one in wanted)}", show=not json and mode != "arithmetic"):
-        gathered = gather_all(wanted, machine, mode=mode.value, device=where, probe_env=probe_env)
+    what = f"predicting {', '.join(one.name for one in wanted)}"
+    with status(what, show=not json and mode != "arithmetic") as shown:
+        how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env}
+        gathered = gather_all(wanted, machine, **how, progress=told(shown))
     predictions = [_priced(one, evidence, budget) for one, evidence in gathered]
     if json:
         say(prediction_json(predictions))

@@ -32,7 +32,7 @@ from legroom.model.plan import PRICES, Price
 from legroom.model.progress import Progress
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
-from legroom.predicting.predict import choose_device
+from legroom.predicting.predict import DeviceName, Mode, choose_device
 from legroom.probing import probe
 from legroom.probing.gpus_by_torch import with_gpus_by_torch
 from legroom.probing.tree import process_memory
@@ -178,7 +178,8 @@ def _next_knob(
 ) -> tuple[Run, Predicted | None] | None:
     """Return the run with less memory, where memory ran out; the prediction that it takes is made only then."""
     assert failure.place is not None
-    predictor = Predictor(run, machine, device="cuda" if training.device == "cuda" else "cpu", probe_env=False)
+    device: DeviceName = "cuda" if training.device == "cuda" else "cpu"
+    predictor = Predictor(run, machine, mode=_mode(run, asks=False), device=device, probe_env=False)
     found = retreat(predictor.run, failure.place, predictor, allow)
     return None if found is None else (found[0], Predicted.of(found[1]))
 
@@ -224,8 +225,15 @@ def _resumed(asked: Run, folder: RunFolder) -> Training | None:
     return Training(asked, run, folder, device, predicted)
 
 
-def _predictor(run: Run, machine: Machine, *, probe_env: bool) -> Predictor:
-    return Predictor(run, machine, device=choose_device(run, machine), probe_env=probe_env)
+def _predictor(run: Run, machine: Machine, *, probe_env: bool, asks: bool = True) -> Predictor:
+    mode = _mode(run, asks=asks)
+    probing = probe_env and mode != "arithmetic"
+    return Predictor(run, machine, mode=mode, device=choose_device(run, machine), probe_env=probing)
+
+
+def _mode(run: Run, *, asks: bool) -> Mode:
+    """Return how to predict: a brax run's compiler is asked, which takes minutes, only to make it fit."""
+    return "arithmetic" if run.backend == "brax" and not asks else "auto"
 
 
 def _fitted(
@@ -235,7 +243,7 @@ def _fitted(
     if asked.device == "cuda" and not machine.gpus:
         raise BadInput("--device cuda: this machine shows no GPU", path=asked.source, hint="--device cpu")
     with status(f"predicting {asked.name}", show=not quiet):
-        predictor = _predictor(asked, machine, probe_env=not plain)
+        predictor = _predictor(asked, machine, probe_env=not plain, asks=fit_first)
         known, evidence = predictor.run, predictor.evidence(predictor.run)
         chosen = known if plain else with_free_savings(known, evidence)
         footprint = predictor.footprint(chosen)

@@ -27,7 +27,7 @@ def remat_of_the_loss(run: Run, evidence: Evidence) -> Iterator[Run]:
 
 def envs_in_chunks(run: Run, evidence: Evidence) -> Iterator[Run]:
     """So many environments are stepped at once, one chunk after the other."""
-    if run.backend != "brax" or not hasattr(run.memory, "env_chunk") or run.memory.env_chunk is not None:
+    if run.backend != "brax" or run.memory.env_chunk is not None:
         return
     for chunk in halves(run.env.n_envs):
         if chunk >= SMALLEST_CHUNK:

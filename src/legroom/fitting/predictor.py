@@ -8,7 +8,7 @@ traces of their own are asked for together.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from legroom.model.evidence import Evidence
@@ -23,10 +23,17 @@ class Predictor:
     """Predicts variants of a run on one machine; what was learned of its environment holds for all of them."""
 
     def __init__(
-        self, run: Run, machine: Machine, *, mode: Mode = "auto", device: DeviceName | None = None, probe_env: bool
+        self,
+        run: Run,
+        machine: Machine,
+        *,
+        mode: Mode = "auto",
+        device: DeviceName | None = None,
+        probe_env: bool,
+        progress: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.mode = mode
-        self.run, evidence = gather(run, machine, mode=mode, device=device, probe_env=probe_env)
+        self.run, evidence = gather(run, machine, mode=mode, device=device, probe_env=probe_env, progress=progress)
         self._first = evidence
         self._by_net: dict[str, Evidence] = {_net_key(self.run): evidence}
         self._footprints: dict[str, Footprint] = {}

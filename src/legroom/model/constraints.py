@@ -228,6 +228,9 @@ def _memory_without_effect(run: Run) -> Iterator[tuple[tuple[str, ...], str, str
             yield ("memory", knob), f"memory.{knob} has no effect on plain storage: only lean storage spills", ""
     if memory.xla_preallocate is not None and run.backend != "brax":
         yield ("memory", "xla_preallocate"), f"memory.xla_preallocate has no effect with backend {run.backend}", ""
+    if memory.env_chunk is not None and run.backend != "brax":
+        hint = "workers share their environments by env.envs_per_worker"
+        yield ("memory", "env_chunk"), f"memory.env_chunk has no effect with backend {run.backend}", hint
     if run.backend == "brax":
         for knob in ("expandable_segments", "max_split_size_mb", "empty_cache_every", "foreach"):
             if getattr(memory, knob) is not None:

@@ -84,6 +84,8 @@ class MemorySpec(Data):
     shared_data: bool | None = None
     """False: `legroom.share` shares nothing, every process builds its own"""
     xla_preallocate: bool | None = None
+    env_chunk: Count | None = None
+    """brax: environments stepped at once, one chunk after the other"""
 
 
 @dataclass(frozen=True)

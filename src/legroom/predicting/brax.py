@@ -19,7 +19,7 @@ from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run, Spaces
 from legroom.model.spaces import BoxSpace, DictSpace, Space
 from legroom.predicting.brax_arithmetic import MOVED, arithmetic_items, context_item, replay_item
-from legroom.predicting.brax_calibration import Calibration, kind_of, sizes_of
+from legroom.predicting.brax_calibration import Calibration, kind_of, made_elsewhere, sizes_of
 from legroom.predicting.brax_scaling import Scaled, known_of
 from legroom.units import MIB
 
@@ -96,6 +96,7 @@ def _temporary_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
     terms = known.temporaries(sizes)
     share = max(SCALED_ERROR if known.scaled else CPU_ERROR, known.calibration.deviation())
     share = max(share, GPU_ERROR) if device is Place.GPU else share
+    share = max(share, SCALED_ERROR) if made_elsewhere(known.calibration) else share
     if is_ppo(run) and kind_of(sizes) not in known.calibration.programs:
         share = max(share, SCALED_ERROR)  # the other kind of rollout was compiled
     said = "as XLA for the CPU plans it" + ("; a GPU's compiler plans otherwise" if device is Place.GPU else "")
@@ -156,6 +157,8 @@ def brax_note(run: Run, device: str) -> str:
             "for all settings of this environment"
         )
     of = "of the same environment with other networks or knobs" if known.scaled else "of this training step"
+    if others := made_elsewhere(known.calibration):
+        of += f", compiled with {', '.join(others)} (here are others; --mode trace compiles it here)"
     band = f"; a GPU's compiler decides for itself: ±{GPU_ERROR:.0%} of the temporaries" if device == "cuda" else ""
     return f"temporaries are as XLA's CPU compiler plans those {of}{band}"
 

@@ -65,7 +65,7 @@ def _network_items(run: Run, device: Place) -> Iterator[Item]:
 
 def _state_items(run: Run, device: Place) -> Iterator[Item]:
     envs = run.env.n_envs
-    at_once = min(getattr(run.memory, "env_chunk", None) or envs, envs)
+    at_once = min(run.memory.env_chunk or envs, envs)
     yield Item(
         "envs.states", STATE_BYTES, device, count=envs, known=Known.DEFAULT, error=STATE_BYTES // 2,
         why=f"physics state of {envs:,} environments; the compiler knows the real size",

@@ -5,6 +5,10 @@ unroll_length and the number of evaluation environments may be anything. It take
 compile (`backends/brax/compiled.py`), some minutes, and is kept as JSON under the user's cache directory. Reading it
 imports nothing: a prediction from it takes milliseconds.
 
+A package may ship calibrations of its environments in a folder `calibrations` beside the module (the robot does, by
+`bench/robot_calibrations.py`). They hold for as long as the environment's own files are what they were; those made with
+other versions of the libraries are used with a wider band, since nobody should wait minutes for a first look.
+
 brax compiles two kinds of program: where the environments are as many as the segments of a rollout (batch_size ×
 num_minibatches), one unroll of each is the rollout, and XLA leaves out the loop around it. Each kind is asked for by
 itself.
@@ -40,6 +44,7 @@ SHAPELESS = frozenset({
     "learning_rate_schedule_min_lr", "learning_rate_schedule_max_lr", "training_metrics_steps",
     "normalize_observations_std_eps", "deterministic_eval", "verbose", "restore_value_fn", "run_evals",
 })  # fmt: skip
+SHIPPED = "calibrations"  # the folder beside an environment's module
 KIND = {True: "one", False: "many"}  # of unrolls per rollout
 
 
@@ -109,7 +114,7 @@ class Calibration(Data):
 
 def _all_at_once(run: Run) -> Run:
     """Return the run without chunks of environments."""
-    if getattr(run.memory, "env_chunk", None) is None:
+    if run.memory.env_chunk is None:
         return run
     return run.replace(memory=run.memory.model_copy(update={"env_chunk": None}))
 
@@ -131,17 +136,50 @@ def kind_of(sizes: Sizes) -> str:
 
 
 def find_calibration(run: Run) -> Calibration | None:
-    """Return what is kept about such runs, None where there is nothing or it is of other versions."""
-    return _read(calibration_file(run))
+    """Return what is kept about such runs on this machine, or shipped with their environment; None: nothing."""
+    found = _read(calibration_file(run))
+    if found is not None or (folder := shipped_folder(run.env.id)) is None:
+        return found
+    return _read(folder / _shipped_name(run))
+
+
+def made_elsewhere(calibration: Calibration) -> list[str]:
+    """Return the libraries whose version here is another than the one it was made with, as `jax 0.9.2`."""
+    here = dict(_versions())
+    return [f"{name} {version}" for name, version in calibration.versions.items() if here.get(name, version) != version]
 
 
 def calibration_file(run: Run) -> Path:
     """Return where it is kept; the same for runs that differ only in sizes."""
+    return cache_folder() / f"brax-{digest(VERSION, _versions(), *_identity(run))}.json"
+
+
+def shipped_folder(env_id: str | None) -> Path | None:
+    """Return where the package of the environment keeps calibrations; None where it does not."""
+    module = _module_file(env_id)
+    folder = None if module is None else module.parent / SHIPPED
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def _shipped_name(run: Run) -> str:
+    return f"brax-{digest(VERSION, *_identity(run))}.json"
+
+
+def ship_calibration(run: Run, calibration: Calibration, folder: Path) -> Path:
+    """Write it into the folder that a package ships, where every run that differs in sizes only finds it."""
+    path = folder / _shipped_name(run)
+    write_json(path, calibration.model_dump())
+    write_json(folder / _relative_name(run), _about(run, path.name))
+    return path
+
+
+def _identity(run: Run) -> tuple[Any, ...]:
+    """Return all that a compiled program depends on but sizes and versions."""
     hyperparams = {key: value for key, value in run.hyperparams.items() if key not in SIZES | SHAPELESS}
     # stepping in chunks is no part of it: what that saves is arithmetic (`brax_scaling`)
     remat = bool(run.memory.activation_checkpointing)
     parts = run.algo.upper(), run.env.id, run.env.kwargs, run.policy.kwargs, sorted(hyperparams.items()), remat
-    return cache_folder() / f"brax-{digest(VERSION, _versions(), _source_of(run.env.id), *parts)}.json"
+    return (_source_of(run.env.id), *parts)
 
 
 @cache
@@ -150,20 +188,26 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 
 @cache
-def _source_of(env_id: str | None) -> int:
-    """Return a checksum of the environment's own files: edited, it is another environment."""
-    module = (env_id or "").partition(":")[0]
-    if ":" not in (env_id or ""):
-        return 0  # a library's, which has a version
+def _module_file(env_id: str | None) -> Path | None:
+    """Return the file of the module that an environment `module:Class` is in; None for those of a library."""
+    module, colon, _ = (env_id or "").partition(":")
+    if not colon:
+        return None
     try:
         spec = find_spec(module)
     except (ImportError, ValueError):
-        return 0
-    if spec is None or spec.origin is None:
-        return 0
-    origin = Path(spec.origin)
+        return None
+    return None if spec is None or spec.origin is None else Path(spec.origin)
+
+
+@cache
+def _source_of(env_id: str | None) -> int:
+    """Return a checksum of the environment's own files: edited, it is another environment."""
+    origin = _module_file(env_id)
+    if origin is None:
+        return 0  # a library's, which has a version
     files = [origin]
-    if spec.submodule_search_locations:  # a package: what it is made of may stand in any of its files
+    if origin.name == "__init__.py":  # a package: what it is made of may stand in any of its files
         files = sorted(each for each in origin.parent.iterdir() if each.suffix in (".py", ".xml"))
     checksum = 0
     for file in files:
@@ -206,23 +250,39 @@ def _program(data: dict[str, Any]) -> Program:
 
 def save_calibration(run: Run, calibration: Calibration) -> None:
     """Keep it for every run that differs from this one in sizes only, and as the latest of its environment."""
-    write_json(calibration_file(run), calibration.model_dump())
+    path = calibration_file(run)
+    write_json(path, calibration.model_dump())
+    write_json(_relative_file(run), _about(run, path.name))
+
+
+def _about(run: Run, name: str) -> dict[str, Any]:
     remat, policy = bool(run.memory.activation_checkpointing), run.policy.model_dump()["kwargs"]
-    write_json(_relative_file(run), {"file": calibration_file(run).name, "policy": policy, "remat": remat})
+    return {"file": name, "policy": policy, "remat": remat}
 
 
 def find_relative(run: Run) -> tuple[Calibration, dict[str, Any], bool] | None:
     """Return the latest calibration of the run's environment, of which networks it is, and whether with remat."""
-    about = _remembered(_relative_file(run), read_json)
-    if not isinstance(about, dict):
-        return None
-    found = _read(cache_folder() / str(about.get("file")))
-    return None if found is None or not found.programs else (found, about["policy"], about["remat"])
+    places = [_relative_file(run)]
+    if (folder := shipped_folder(run.env.id)) is not None:
+        places.append(folder / _relative_name(run))
+    for place in places:
+        about = _remembered(place, read_json)
+        if not isinstance(about, dict):
+            continue
+        found = _read(place.parent / str(about.get("file")))
+        if found is not None and found.programs:
+            return found, about["policy"], about["remat"]
+    return None
 
 
 def _relative_file(run: Run) -> Path:
     parts = run.algo.upper(), run.env.id, run.env.kwargs
     return cache_folder() / f"brax-env-{digest(VERSION, _versions(), _source_of(run.env.id), *parts)}.json"
+
+
+def _relative_name(run: Run) -> str:
+    parts = run.algo.upper(), run.env.id, run.env.kwargs
+    return f"brax-env-{digest(VERSION, _source_of(run.env.id), *parts)}.json"
 
 
 def calibrate(run: Run, *, progress: Callable[[str], None] = lambda _: None, both: bool = False) -> Calibration:
@@ -237,6 +297,8 @@ def calibrate(run: Run, *, progress: Callable[[str], None] = lambda _: None, bot
     """
     run = _all_at_once(run)
     known, sizes = find_calibration(run), sizes_of(run)
+    if known is not None and made_elsewhere(known):  # asked again, with the libraries that are here
+        known = None
     if known is None:
         known = _from_compiler(run, ask_compiler("compile", run, progress=progress))
         save_calibration(run, known)

@@ -62,9 +62,14 @@ class Scaled:
         }
 
 
+def is_calibrated(run: Run) -> bool:
+    """Return whether the compiler said something about the run's environment once."""
+    return known_of(run) is not None
+
+
 def known_of(run: Run) -> Scaled | None:
     """Return what the compiler's words mean for this run, None where it never said anything about its environment."""
-    own, chunk = find_calibration(run), getattr(run.memory, "env_chunk", None)
+    own, chunk = find_calibration(run), run.memory.env_chunk
     if own is not None and own.programs:
         chunked = chunk is not None and chunk < run.env.n_envs
         return Scaled(

@@ -4,6 +4,10 @@
 real networks and follows one real update on fake tensors. `auto` traces where the libraries are installed and falls
 back to arithmetic, with a note, where they are not or where the policy cannot be traced.
 
+A brax run is one compiled program, so its compiler is asked instead: `trace` about the very run, `auto` only where
+nothing is known of its environment yet, since that takes minutes; what it said is kept for all settings
+(`brax_calibration`).
+
 Where the environment is built anyway, since the run does not say its spaces, it is also stepped for a second: that
 tells what lean storage would take, and whether it would be slower (`backends.env_probe`). `probe_env` asks for it where
 they are declared.
@@ -77,10 +81,16 @@ def predict(
 
 
 def gather(
-    run: Run, machine: Machine, *, mode: Mode = "auto", device: DeviceName | None = None, probe_env: bool = False
+    run: Run,
+    machine: Machine,
+    *,
+    mode: Mode = "auto",
+    device: DeviceName | None = None,
+    probe_env: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> tuple[Run, Evidence]:
     """Return the run with its spaces, and all there is to know about it; the slow half of a prediction."""
-    return gather_all([run], machine, mode=mode, device=device, probe_env=probe_env)[0]
+    return gather_all([run], machine, mode=mode, device=device, probe_env=probe_env, progress=progress)[0]
 
 
 def gather_all(
@@ -90,8 +100,13 @@ def gather_all(
     mode: Mode = "auto",
     device: DeviceName | None = None,
     probe_env: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> list[tuple[Run, Evidence]]:
-    """Return the same for several runs, which share the cost of importing the libraries."""
+    """Return the same for several runs, which share the cost of importing the libraries.
+
+    Args:
+        progress: is told what takes long.
+    """
     if probe_env and mode == "arithmetic":
         raise BadInput("probing builds the environment, which mode arithmetic does not", hint="mode auto or trace")
     for run in runs:
@@ -101,6 +116,7 @@ def gather_all(
                 path=run.source,
                 hint="backend: sb3 predicts the same algorithm on one machine",
             )
+    runs = [_asked_of_compiler(run, mode, progress) if run.backend == "brax" else run for run in runs]
     built = [_with_spaces(run, mode, probe_env) for run in runs]
     devices = [device or choose_device(run, machine) for run in runs]
     looks = _look([run for run, _ in built], devices, machine, mode)
@@ -109,8 +125,8 @@ def gather_all(
         notes = list(look.notes)
         if env is not None and env.not_probed:
             notes.append(f"the env could not be probed: {env.not_probed}")
-        if run.backend == "brax" and mode != "arithmetic":
-            notes.append("brax runs are predicted by arithmetic; the size of an environment's state is a default")
+        if run.backend == "brax":
+            notes.append(load("predicting.brax_note")(run, where))
         if where == "cuda" and not machine.gpus:
             notes.append("no GPU here: what the CUDA driver itself keeps in host memory is not included")
         evidence = Evidence(
@@ -158,12 +174,27 @@ def _base_needs(run: Run) -> set[str]:
     return figures_for({run.env.workers, run.eval.workers if run.eval else "dummy"}, run.env.start_method)
 
 
+def _asked_of_compiler(run: Run, mode: Mode, progress: Callable[[str], None]) -> Run:
+    """Have the compiler asked about a brax run where the mode wants it; return the run with its spaces, where known.
+
+    Raises:
+        MissingExtra, BadInput: mode `trace` without jax, or a run that brax refuses.
+    """
+    ask = mode == "trace"
+    if mode == "auto" and not load("predicting.is_calibrated")(run):
+        refused = any(finding.severity == "error" for finding in broken_rules(run))
+        ask = not refused and is_installed("jax") and is_installed("brax")
+    if ask:
+        load("predicting.calibrate")(run, progress=progress)
+    return load("predicting.with_brax_spaces")(run)
+
+
 def _with_spaces(run: Run, mode: Mode, probe_env: bool) -> tuple[Run, EnvLook | None]:
     """Return the run with its spaces, and what building its environment told; None where it was not built."""
     declared = run.env.spaces
     if declared is not None and probe_env and is_sb3(run):
         return run, _look_only(run, declared)
-    if declared is not None or mode == "arithmetic" or run.env.id is None:
+    if declared is not None or mode == "arithmetic" or run.env.id is None or run.backend == "brax":
         return run, None  # facts.spaces_of says what to do when there are none
     if not is_installed("gymnasium"):
         raise MissingExtra("sb3", "gymnasium", what=f"building env {run.env.id!r} to see its spaces")

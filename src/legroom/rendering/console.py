@@ -36,3 +36,18 @@ def status(text: str, *, show: bool) -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status(text) as shown:
         yield shown.update
+
+
+def told(shown: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function that tells of long work: in the status where there is one, else as lines, once each."""
+    if sys.stderr.isatty():
+        return shown
+    said: set[str] = set()
+
+    def tell(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            sys.stderr.write(f"legroom: {text}\n")
+            sys.stderr.flush()
+
+    return tell

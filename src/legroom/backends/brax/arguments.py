@@ -38,7 +38,7 @@ def train_arguments(run: Run, made: TrainingEnv, training_steps_per_epoch: int |
             del hyperparams["num_resets_per_eval"]
     arguments = {key: value for key, value in hyperparams.items() if key not in NEUTRAL}
     wrap = made.wrap
-    chunk = getattr(run.memory, "env_chunk", None)
+    chunk = run.memory.env_chunk
     if chunk is not None:
         if wrap is not None:
             raise BadInput("memory.env_chunk needs an environment that brax itself wraps", path=run.source)

@@ -104,7 +104,7 @@ def make_ready(run: Run, *, begin: bool) -> Prepared:
     """
     began = time.monotonic()
     made = make_training_env(run)
-    chunk = getattr(run.memory, "env_chunk", None)
+    chunk = run.memory.env_chunk
     wrap = made.wrap
     if chunk is not None and wrap is None:  # `capture` would wrap as well, and knows only one wrapper
         wrap = functools.partial(stepped_in_chunks, chunk=chunk)
