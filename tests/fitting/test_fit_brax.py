@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from legroom.model.plan import Plan
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.reading import read
+from legroom.rendering.layout import draw
+from legroom.rendering.tiers import tiers_json, tiers_text
 from legroom.units import GIB
 
 MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=32 * GIB, cores=8)
@@ -80,6 +83,25 @@ def test_the_cap_leaves_a_short_run_its_updates_and_a_large_one_its_own_wish() -
     short = run.replace(total_timesteps=2_000_000)
     assert steps_cap(short) == 20_000  # a hundred updates
     assert steps_cap(run.replace(total_timesteps=1000)) == env_steps_per_training_step(run)
+
+
+def test_the_table_says_which_of_memory_and_data_per_update_binds() -> None:
+    capped = draw(tiers_text("robot:default", rows(read("robot:default"))), width=80, colour=False)
+    assert "steps/update" in capped and "at most 131,072 env steps" in capped
+    assert max(map(len, capped.splitlines())) <= 80
+    free = draw(tiers_text("robot:default", rows(read("robot:default"), most_steps=2**30)), width=80, colour=False)
+    assert "learns little" not in free
+    (first, *_) = json.loads(tiers_json(rows(read("robot:default"))))["tiers"]
+    assert (first["bound_by"], first["most_env_steps_per_update"]) == ("env steps per update", 131_072)
+    assert first["num_envs_by_memory_alone"] > first["num_envs"]
+
+
+def test_environments_in_chunks_take_the_physics_of_one_chunk() -> None:
+    run = with_settings(read("robot:default"), env={"n_envs": 16_384}, hyperparams={"batch_size": 4096})
+    chunked = with_settings(run, memory={"env_chunk": 1024})
+    whole, less = (predictor_of(run).footprint(each).gpu for each in (run, chunked))
+    assert whole is not None and less is not None
+    assert less.nbytes < whole.nbytes
 
 
 def planned(run: Run, budget: Budget, **how: Any) -> Plan:

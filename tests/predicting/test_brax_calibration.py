@@ -15,7 +15,7 @@ from legroom.errors import MissingExtra
 from legroom.model.brax_pieces import Program, Sizes
 from legroom.model.footprint import Footprint, Phase, Place
 from legroom.model.machine import Machine
-from legroom.model.run import Run
+from legroom.model.run import PolicySpec, Run
 from legroom.predicting.brax_calibration import (
     VERSION,
     Calibration,
@@ -26,6 +26,7 @@ from legroom.predicting.brax_calibration import (
     save_calibration,
 )
 from legroom.predicting.predict import predict
+from legroom.reading import read
 from legroom.units import GIB
 
 MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=32 * GIB, cores=8)
@@ -157,3 +158,30 @@ def test_without_jax_the_compiler_cannot_be_asked_and_the_line_says_what_to_inst
     with pytest.raises(MissingExtra, match=r"jax, which is not installed \(pip install 'legroom\[jax\]'\)") as raised:
         calibrate(make_run())
     assert raised.value.exit_code == 3
+
+
+@pytest.mark.parametrize("name", ["robot:quick", "robot:default", "robot:production", "robot:gpu_12gb"])
+def test_the_robot_ships_what_the_compiler_said(name: str) -> None:
+    """A first `legroom predict robot:default` answers at once, without minutes of compiling."""
+    found = find_calibration(read(name))
+    assert found is not None, "make robot-calibrations"
+    assert set(found.programs) == {"one", "many"} and found.evaluation is not None
+
+
+def test_spaces_that_a_run_leaves_out_are_those_that_were_compiled() -> None:
+    run = read("robot:default")
+    silent = run.replace(env=run.env.model_copy(update={"spaces": None}), policy=PolicySpec())
+    footprint = predict(silent, MACHINE, mode="arithmetic", device="cpu")
+    assert (
+        sizes(footprint)["envs.states"] == sizes(predict(run, MACHINE, mode="arithmetic", device="cpu"))["envs.states"]
+    )
+
+
+def test_other_versions_of_the_libraries_widen_the_band_and_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = read("robot:default")
+    before = predict(run, MACHINE, mode="arithmetic", device="cpu")
+    monkeypatch.setattr("legroom.predicting.brax_calibration._versions", lambda: (("jax", "0.1"),))
+    after = predict(run, MACHINE, mode="arithmetic", device="cpu")
+    assert after.host.nbytes == before.host.nbytes
+    assert after.host.high > before.host.high
+    assert "compiled with jax 0.9" in " ".join(after.notes)

@@ -49,6 +49,10 @@ def run(
     tiers: Annotated[
         str | None, typer.Option(metavar="GB,GB,...", help="A table by GPU memory: 8,12,16,24,48,80.")
     ] = None,
+    most_steps: Annotated[
+        int | None,
+        typer.Option("--max-steps-per-update", min=1, metavar="N", help="brax tiers: env steps an update may have."),
+    ] = None,
     mode: Annotated[
         options.Mode, typer.Option(help="auto traces the networks and steps the env where it can.")
     ] = options.Mode.AUTO,
@@ -68,6 +72,7 @@ def run(
     legroom fit train.py --vram 6GiB --reserve 10%
     legroom fit run.yaml --ram 32GiB --grow
     legroom fit gameboy:default --tiers 8,12,16,24
+    legroom fit robot:default --tiers 8,12,16,24,48,80
     legroom fit mine --ram 8GiB
     """
     sizes = _sizes(tiers)
@@ -85,7 +90,7 @@ def run(
     predictor = look.at(wanted)
     if sizes:
         with look.showing(f"fitting {wanted.name} to {len(sizes)} sizes of GPU"):
-            rows = list(plan_tiers(sizes, budget, predictor, grow=grow))
+            rows = list(plan_tiers(sizes, budget, predictor, grow=grow, most_steps=most_steps))
         say(tiers_json(rows) if json else tiers_text(wanted.name, rows))
         return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
     with look.showing(f"fitting {wanted.name}"):

@@ -20,7 +20,7 @@ from legroom.model.run import Run, Spaces
 from legroom.model.spaces import BoxSpace, DictSpace, Space
 from legroom.predicting.brax_arithmetic import MOVED, arithmetic_items, context_item, replay_item
 from legroom.predicting.brax_calibration import Calibration, kind_of, made_elsewhere, sizes_of
-from legroom.predicting.brax_scaling import Scaled, known_of
+from legroom.predicting.brax_scaling import Scaled, calibration_of_env, known_of
 from legroom.units import MIB
 
 TRAINING = (Phase.COLLECT, Phase.UPDATE)
@@ -165,13 +165,13 @@ def brax_note(run: Run, device: str) -> str:
 
 def with_brax_spaces(run: Run) -> Run:
     """Return the run with the spaces that its environment had when it was compiled; as it is where nobody knows."""
-    known = None if run.env.spaces is not None else known_of(run)
+    known = None if run.env.spaces is not None else calibration_of_env(run)
     if known is None:
         return run
-    seen = known.calibration.observation
+    seen = known.observation
     if isinstance(seen, dict):
         observation: Space = DictSpace(spaces={key: BoxSpace(shape=tuple(shape)) for key, shape in seen.items()})
     else:
         observation = BoxSpace(shape=tuple(seen))
-    spaces = Spaces(observation=observation, action=BoxSpace(shape=(known.calibration.action_size,)))
+    spaces = Spaces(observation=observation, action=BoxSpace(shape=(known.action_size,)))
     return run.replace(env=run.env.model_copy(update={"spaces": spaces}))

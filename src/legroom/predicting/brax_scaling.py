@@ -64,7 +64,16 @@ class Scaled:
 
 def is_calibrated(run: Run) -> bool:
     """Return whether the compiler said something about the run's environment once."""
-    return known_of(run) is not None
+    return calibration_of_env(run) is not None
+
+
+def calibration_of_env(run: Run) -> Calibration | None:
+    """Return what the compiler said about the run's environment, with whatever networks."""
+    own = find_calibration(run)
+    if own is not None and own.programs:
+        return own
+    relative = find_relative(run)
+    return None if relative is None else relative[0]
 
 
 def known_of(run: Run) -> Scaled | None:

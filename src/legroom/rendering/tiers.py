@@ -25,13 +25,57 @@ def _row_data(tier: Any) -> dict[str, Any]:
         "batch": tier.batch,
         "minibatches": tier.minibatches,
         "micro_batch": tier.micro_batch,
+        **_bounds_data(tier),
         **{key: value for key, value in plan_data(tier.plan).items() if key in ("after", "knobs", "run")},
     }
 
 
+def _bounds_data(tier: Any) -> dict[str, Any]:
+    """Return what keeps a brax run from having more environments; nothing for others."""
+    if tier.steps_per_update is None:
+        return {}
+    return {
+        "env_steps_per_update": tier.steps_per_update,
+        "most_env_steps_per_update": tier.cap,
+        "bound_by": tier.bound,
+        "num_envs_by_memory_alone": tier.by_memory,
+    }
+
+
 def tiers_text(name: str, tiers: Sequence[Any]) -> Iterator[Part]:
-    """Yield the table by GPU memory."""
+    """Yield the table by GPU memory; that of a brax run also says what bounds its environments."""
     yield Styled(f"{name} by GPU memory", "bold")
+    bounded = any(tier.steps_per_update is not None for tier in tiers)
+    yield from (_bounded_rows(tiers) if bounded else _rows(tiers))
+    hosts = [tier.plan.after.host.high for tier in tiers]
+    yield f"host memory: at most {format_size(max(hosts))}"
+
+
+def _bounded_rows(tiers: Sequence[Any]) -> Iterator[Part]:
+    header = ["GPU", "num_envs", "batch × minib.", "steps/update", "at most", "bound by", "by memory"]
+    table = Table(header, "rrrrrlr")
+    for tier in tiers:
+        gpu, size = tier.plan.after.gpu, f"{tier.vram / GIB:g} GiB"
+        if not tier.plan.fits:
+            table.add(size, style="dim")
+            table.rows[-1][5] = Styled(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
+            continue
+        table.add(
+            size, f"{tier.n_envs:,}", f"{tier.batch:,} × {tier.minibatches:,}", f"{tier.steps_per_update:,}",
+            format_size(gpu.high) if gpu else "-",
+            "steps/update" if tier.bound == "env steps per update" else tier.bound, f"{tier.by_memory:,}",
+        )  # fmt: skip
+    yield table
+    yield "by memory: the environments that would fit if an update could learn from any number of steps"
+    most = max(tier.cap for tier in tiers)
+    if any(tier.bound == "env steps per update" for tier in tiers):
+        yield (
+            f"steps/update: an update learns from at most {most:,} env steps (--max-steps-per-update), since "
+            "batch_size × num_minibatches grows with num_envs, and a training of a few giant updates learns little"
+        )
+
+
+def _rows(tiers: Sequence[Any]) -> Iterator[Part]:
     table = Table(["GPU", "num_envs", "batch", "minibatches", "micro-batch", "GPU use", "at most", "price"], "rrrrrrrl")
     for tier in tiers:
         gpu = tier.plan.after.gpu
@@ -47,8 +91,6 @@ def tiers_text(name: str, tiers: Sequence[Any]) -> Iterator[Part]:
             Styled(price, PRICE_STYLES.get(price, "")),
         )  # fmt: skip
     yield table
-    hosts = [tier.plan.after.host.high for tier in tiers]
-    yield f"host memory: at most {format_size(max(hosts))}"
 
 
 def recommendation_text(workload: str, named: Sequence[Any], chosen: Any, plan: Plan) -> Iterator[Part]:
