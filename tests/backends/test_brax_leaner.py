@@ -17,7 +17,7 @@ from brax.training.agents.ppo import networks  # noqa: E402
 
 from legroom.backends.brax.capture import capture  # noqa: E402
 from legroom.backends.brax.envs import TrainingEnv  # noqa: E402
-from legroom.backends.brax.leaner import stepped_in_chunks, with_remat  # noqa: E402
+from legroom.backends.brax.leaner import mapped_in_chunks, stepped_in_chunks, with_remat  # noqa: E402
 from legroom.model.run import Run  # noqa: E402
 
 SIZES = {"policy_hidden_layer_sizes": (8,), "value_hidden_layer_sizes": (8,)}
@@ -37,6 +37,12 @@ def test_environments_in_chunks_are_stepped_as_all_at_once(chunk: int) -> None:
             state = wrapped.step(state, actions)
         results.append(jax.tree_util.tree_leaves(state))
     assert all(bool((a == b).all()) for a, b in zip(*results, strict=True))
+
+
+def test_parts_of_a_state_that_are_empty_are_no_obstacle() -> None:
+    tree = {"position": jnp.arange(10.0).reshape(5, 2), "nothing": jnp.zeros((5, 0)), "count": jnp.arange(5)}
+    found = mapped_in_chunks(lambda one: jax.tree.map(lambda leaf: leaf + 1, one), tree, 2)
+    assert all(bool((found[name] == leaf + 1).all()) and found[name].shape == leaf.shape for name, leaf in tree.items())
 
 
 def test_networks_that_keep_no_activations_have_the_same_values_and_gradients() -> None:

@@ -1,7 +1,7 @@
 """Two ways to make brax's training step need less memory, at the price of time; the mathematics stay.
 
 *Chunks of environments*: brax steps all environments by one `vmap`, and XLA keeps the temporaries of the physics for
-all of them at once. `lax.map` with a batch size steps so many at a time, one chunk after the other; the states stay.
+all of them at once. `lax.map` over chunks steps so many at a time, one chunk after the other; the states stay.
 
 *Remat of the loss*: brax applies its networks to a whole minibatch `[unroll, batch, ...]` and keeps every layer's
 output for the backward pass. Here they go over the unroll one step at a time, and each step's layers are computed
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from brax.envs.base import Env, State, Wrapper
 from brax.envs.wrappers.training import AutoResetWrapper, EpisodeWrapper
 
@@ -27,10 +28,34 @@ class ChunkedVmapWrapper(Wrapper):
         self.chunk = chunk
 
     def reset(self, rng: jax.Array) -> State:
-        return jax.lax.map(self.env.reset, rng, batch_size=self.chunk)
+        return mapped_in_chunks(self.env.reset, rng, self.chunk)
 
     def step(self, state: State, action: jax.Array) -> State:
-        return jax.lax.map(lambda each: self.env.step(*each), (state, action), batch_size=self.chunk)
+        return mapped_in_chunks(lambda each: self.env.step(*each), (state, action), self.chunk)
+
+
+def mapped_in_chunks(function: Callable[[Any], Any], tree: Any, chunk: int) -> Any:
+    """Return `jax.vmap(function)(tree)`, computed for `chunk` rows at a time.
+
+    `lax.map` has a `batch_size` that does the same, but divides by zero where an array of the tree is empty, as parts
+    of an environment's state may be (jax 0.9.2).
+    """
+    rows = jax.tree.leaves(tree)[0].shape[0]
+    whole = rows // chunk
+    if rows <= chunk:
+        return jax.vmap(function)(tree)
+    at_once = jax.vmap(function)
+    parts = [
+        jax.tree.map(
+            lambda leaf: leaf.reshape((whole * chunk, *leaf.shape[2:])),
+            jax.lax.map(
+                at_once, jax.tree.map(lambda leaf: leaf[: whole * chunk].reshape((whole, chunk, *leaf.shape[1:])), tree)
+            ),
+        )
+    ]
+    if rows % chunk:
+        parts.append(at_once(jax.tree.map(lambda leaf: leaf[whole * chunk :], tree)))
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *each: jnp.concatenate(each), *parts)
 
 
 def stepped_in_chunks(
