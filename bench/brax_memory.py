@@ -111,17 +111,18 @@ def tier_rows(run: Run) -> tuple[list[list[str]], int]:
     """Return the tier table, each row built by brax itself, and how many it refuses."""
     predictor = Predictor(run, MACHINE, mode="auto", device="cuda", probe_env=False)
     rows, refused, seen = [], 0, {}
-    for tier in tiers(TIERS, Budget(64 * GIB, None), predictor):
-        key = repr((tier.plan.run.env.n_envs, tier.plan.run.hyperparams))
-        if key not in seen:
-            seen[key] = _builds(tier.plan.run)
-        refused += not seen[key]
-        gpu = tier.plan.after.gpu
-        rows.append([
-            f"{tier.vram / GIB:g} GiB", f"{tier.n_envs:,}", f"{tier.batch:,} × {tier.minibatches}",
-            f"{tier.steps_per_update:,}", tier.bound, f"{tier.by_memory:,}", f"{gpu.high / GIB:.1f} GiB" if gpu else "",
-            "yes" if seen[key] else "no",
-        ])  # fmt: skip
+    for most_steps in (None, 2**30):  # as the table is, and with memory as the only bound
+        for tier in tiers(TIERS, Budget(64 * GIB, None), predictor, most_steps=most_steps):
+            key = repr((tier.plan.run.env.n_envs, tier.plan.run.hyperparams))
+            if key not in seen:
+                seen[key] = _builds(tier.plan.run)
+            refused += not seen[key]
+            gpu = tier.plan.after.gpu
+            rows.append([
+                f"{tier.vram / GIB:g} GiB", f"{tier.n_envs:,}", f"{tier.batch:,} × {tier.minibatches}",
+                f"{tier.steps_per_update:,}", tier.bound, f"{tier.by_memory:,}",
+                f"{gpu.high / GIB:.1f} GiB" if gpu else "", "yes" if seen[key] else "no",
+            ])  # fmt: skip
     return rows, refused
 
 

@@ -56,7 +56,7 @@ def make_calibration() -> Calibration:
         weights_nbytes=700, targets_nbytes=0, optimizer_nbytes=1400, other_nbytes=44, env_state_nbytes=164,
         env_fixed_nbytes=0, eval_state_nbytes=180, transition_nbytes=60, observation=[2], action_size=1,
         imported_nbytes=300_000_000, traced_nbytes=400_000_000, compiled_nbytes=600_000_000,
-        all_compiled_nbytes=700_000_000, retained_nbytes=650_000_000, compile_s=60.0,
+        all_compiled_nbytes=700_000_000, retained_nbytes=650_000_000, host_spread_nbytes=50_000_000, compile_s=60.0,
         checked=[Checked(Sizes(8, 4, 4, 5), 23_696)],
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ TRAINING = (Phase.COLLECT, Phase.UPDATE)
 # GPU: other fusions and schedules, cuBLAS workspaces, autotuning; nobody has measured it here.
 CPU_ERROR, GPU_ERROR = 0.05, 0.5
 SCALED_ERROR = 0.25  # of what was taken from another network or from a step without a knob
-HOST_ERROR = 0.08  # of what tracing and compiling take: repeated runs, and other sizes
+HOST_ERROR = 0.05  # of what tracing and compiling take, besides how many cores are free: repeated runs, other sizes
 RUNNING_NBYTES, RUNNING_ERROR = 12 * MIB, 10 * MIB  # thread pools and what jax allocates beside the program
 
 # Which terms of a program's temporaries are shown as what; whatever is left is "other".
@@ -55,15 +55,16 @@ def brax_items(run: Run, evidence: Evidence) -> Iterator[Item]:
 def _host_items(known: Calibration, device: Place) -> Iterator[Item]:
     """What the process takes before and beside all that: the same wherever the run trains."""
     growth = known.all_compiled_nbytes - known.imported_nbytes
+    error = known.host_spread_nbytes + round(HOST_ERROR * growth)
     yield Item(
         "runtime.import, trace, compile", known.all_compiled_nbytes, Place.HOST, phases=(Phase.START,),
-        known=Known.MEASURED, error=round(HOST_ERROR * growth),
+        known=Known.MEASURED, error=error,
         why=f"Python, jax and brax {known.imported_nbytes / 1e6:,.0f} MB, tracing and compiling the training step and "
         f"the evaluation ({known.compile_s:,.0f} s) the rest",
     )  # fmt: skip
     yield Item(
         "runtime.compiled", known.retained_nbytes, Place.HOST, phases=(*TRAINING, Phase.CHECKPOINT),
-        known=Known.MEASURED, error=round(HOST_ERROR * growth), why="what stays of it while the run trains",
+        known=Known.MEASURED, error=error, why="what stays of it while the run trains",
     )  # fmt: skip
     if device is Place.HOST:
         yield Item(

@@ -35,7 +35,7 @@ from legroom.probing.cache import cache_folder, digest, read_json, write_json
 from legroom.probing.versions import read_versions
 
 LIBRARIES = ("jax", "jaxlib", "brax", "flax", "optax", "mujoco", "mujoco-mjx", "mujoco-playground")
-VERSION = 1  # of the file's form and of how it is made
+VERSION = 2  # of the file's form and of how it is made
 # Settings that are arguments of the arithmetic, and those that are numbers inside the program and shape nothing.
 SIZES = frozenset({"batch_size", "num_minibatches", "unroll_length", "max_replay_size"})
 SHAPELESS = frozenset({
@@ -67,8 +67,10 @@ class Calibration(Data):
         env_state_nbytes: of one environment, as it is carried from step to step; `env_fixed_nbytes` of all together.
         transition_nbytes: of one environment step, as the rollout keeps it.
         imported_nbytes: of a process that has imported jax and brax; then, as high-water marks, having traced, having
-            compiled the training step, and the evaluation too.
+            compiled the training step, and the evaluation too. XLA generates code with as many threads as find a
+            core, and each of them takes memory: the figures are the middle between all cores free and a single one.
         retained_nbytes: what is left of that when training begins.
+        host_spread_nbytes: how far the middle is from either.
         compile_s: tracing and compiling, on the machine that did it.
     """
 
@@ -91,6 +93,7 @@ class Calibration(Data):
     compiled_nbytes: int
     all_compiled_nbytes: int
     retained_nbytes: int
+    host_spread_nbytes: int
     compile_s: float
     checked: list[Checked]
 
@@ -300,7 +303,8 @@ def calibrate(run: Run, *, progress: Callable[[str], None] = lambda _: None, bot
     if known is not None and made_elsewhere(known):  # asked again, with the libraries that are here
         known = None
     if known is None:
-        known = _from_compiler(run, ask_compiler("compile", run, progress=progress))
+        free, busy = ask_compiler("compile", run, progress=progress), ask_compiler("compile", run, cores=1)
+        known = _from_compiler(run, free, busy)
         save_calibration(run, known)
     kinds = ["many"] if not is_ppo(run) else [*KIND.values()] if both else [kind_of(sizes)]
     for kind in kinds:
@@ -315,18 +319,21 @@ def calibrate(run: Run, *, progress: Callable[[str], None] = lambda _: None, bot
     return known
 
 
-def _from_compiler(run: Run, answer: dict[str, Any]) -> Calibration:
+def _from_compiler(run: Run, free: dict[str, Any], busy: dict[str, Any]) -> Calibration:
+    """Return what two processes said that compiled the same, one with all cores and one with a single one."""
     names = (
         "weights_nbytes", "targets_nbytes", "optimizer_nbytes", "other_nbytes", "env_state_nbytes",
-        "env_fixed_nbytes", "eval_state_nbytes", "transition_nbytes", "observation", "action_size", "imported_nbytes",
-        "traced_nbytes", "compiled_nbytes", "all_compiled_nbytes", "retained_nbytes",
+        "env_fixed_nbytes", "eval_state_nbytes", "transition_nbytes", "observation", "action_size",
     )  # fmt: skip
+    measured = ("imported_nbytes", "traced_nbytes", "compiled_nbytes", "all_compiled_nbytes", "retained_nbytes")
     return Calibration(
         version=VERSION,
         versions=dict(_versions()),
         programs={},
         evaluation=None,
-        compile_s=answer["trace_s"] + answer["compile_s"] + answer["evaluation_s"],
-        checked=[Checked(sizes_of(run), answer["epoch"]["temporaries"])],
-        **{name: answer[name] for name in names},
+        compile_s=free["trace_s"] + free["compile_s"] + free["evaluation_s"],
+        checked=[Checked(sizes_of(run), free["epoch"]["temporaries"])],
+        host_spread_nbytes=abs(free["all_compiled_nbytes"] - busy["all_compiled_nbytes"]) // 2,
+        **{name: free[name] for name in names},
+        **{name: (free[name] + busy[name]) // 2 for name in measured},
     )

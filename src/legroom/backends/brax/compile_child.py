@@ -26,6 +26,8 @@ def main() -> None:
         with Path(task["progress"]).open("a") as file:
             file.write(text + "\n")
 
+    if task.get("cores") and hasattr(os, "sched_setaffinity"):  # before XLA counts them
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task["cores"]])
     if task["what"] == "mark":
         flags = f"--xla_dump_to={task['folder']}/dump --xla_dump_hlo_module_re={EPOCH_MODULE}|{EVALUATION_MODULE}"
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"

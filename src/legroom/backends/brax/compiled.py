@@ -34,7 +34,7 @@ def ask_compiler(
 
     Args:
         progress: is told what goes on, from another thread.
-        more: for the question, as plain data: `one_unroll`, `evaluation`, `training_steps`.
+        more: for the question, as plain data: `one_unroll`, `evaluation`, `training_steps`; `cores` to do with.
 
     Raises:
         BadInput: brax refuses the run, its environment cannot be made, or the child died.
