@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-native lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
+.PHONY: demo test test-native docs test-docs lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
   bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
   bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs bench-leaks \
   bench-ninja bench-ninja-learns bench-parallel bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns \
@@ -30,6 +30,17 @@ lint: $(STAMP)  ## style, types, and the direction of imports
 
 test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with every allocation failing in turn
 	sh tests/native.sh $(BIN)/python
+
+DOCS_STAMP := $(VENV)/.installed-docs
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt
+	touch $@
+
+docs: $(DOCS_STAMP)  ## the documentation, in build/docs/index.html; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+
+test-docs: $(DOCS_STAMP)  ## every command of README and docs, also those that train; the built pages (half an hour)
+	LEGROOM_SLOW_DOCS=1 $(BIN)/python -m pytest tests/docs
 
 bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases bench-workers bench-microbatch \
   bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-hard-limits bench-explain \

@@ -1,0 +1,36 @@
+"""Sphinx: the pages are Markdown (MyST), the theme is furo. Nothing is fetched when they are built or read."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
+
+from docs.generate import generate  # noqa: E402
+
+from legroom import __version__  # noqa: E402
+from legroom.cli.main import COMMANDS  # noqa: E402
+
+generate()
+
+project = "legroom"
+author = "the authors of legroom"
+project_copyright = author
+release = version = __version__
+extensions = ["myst_parser"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+highlight_language = "text"
+exclude_patterns = ["generated/commands.md", "generated/runs.md", "files", "__pycache__"]
+# a page of a command that this tree does not have is no page of its documentation
+exclude_patterns += [f"commands/{p.name}" for p in HERE.glob("commands/*.md") if p.stem not in (*COMMANDS, "index")]
+exclude_patterns += [] if "sweep" in COMMANDS else ["howto/cluster.md"]
+suppress_warnings = ["myst.header", "misc.highlighting_failure", "toc.empty_glob"]
+html_theme = "furo"
+html_title = f"legroom {release}"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+html_copy_source = False
+html_show_copyright = False
+html_show_sphinx = False
+pygments_style = "default"

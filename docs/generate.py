@@ -1,0 +1,43 @@
+"""Writes the pages that are made from the code and from measurements, into docs/generated (not committed).
+
+Sphinx calls it before it reads the pages (`conf.py`); by hand: python docs/generate.py
+
+python docs/generate.py --images writes docs/images/predicted.svg, the one chart of the README.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent), str(Path(__file__).resolve().parent.parent / "src")]
+
+from docs.generators import api, commands, knobs, results, rules, run_file, workloads  # noqa: E402
+
+DOCS = Path(__file__).resolve().parent
+GENERATED = DOCS / "generated"
+PARTS = (commands, rules, knobs, run_file, results, workloads, api)
+
+
+def generate(folder: Path = GENERATED) -> None:
+    """Write every generated page, in place of earlier ones."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for part in PARTS:
+        write(folder, part.pages())
+
+
+def write(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write texts by their path in `folder`."""
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--images"]:
+        write(DOCS / "images", {"predicted.svg": results.readme_chart()})
+    else:
+        generate()

@@ -1,0 +1,36 @@
+"""What `legroom COMMAND --help` prints, for the end of each command's page, and the table of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+from docs.generators.markdown import table
+
+from legroom.cli.main import COMMANDS, _build
+
+WIDTH = 100
+
+
+def pages() -> Mapping[str, str]:
+    parsers = command_parsers()
+    texts = {f"help/{name}.txt": help_of(name, parser) for name, parser in parsers.items()}
+    rows = [(f"[`legroom {name}`](commands/{name}.md)", _first_sentence(parsers[name])) for name in parsers]
+    return {**texts, "commands.md": table(["command", "what it says or does"], rows)}
+
+
+def command_parsers() -> dict[str, Any]:
+    """Return the parser of every command, by name."""
+    built: Any = typer.main.get_command(_build(list(COMMANDS)))
+    return dict(built.commands)
+
+
+def help_of(name: str, parser: Any) -> str:
+    """Return what `legroom NAME --help` prints on a terminal of a hundred columns."""
+    context = parser.context_class(parser, info_name=f"legroom {name}", max_content_width=WIDTH, terminal_width=WIDTH)
+    return str(parser.get_help(context)).rstrip() + "\n"
+
+
+def _first_sentence(parser: Any) -> str:
+    return str(parser.help).strip().split("\n\n")[0].replace("\n", " ")

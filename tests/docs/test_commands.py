@@ -1,0 +1,130 @@
+"""What README and documentation say people can type works, and prints what the pages show.
+
+Commands with an output block are run and compared word by word, figures that vary masked (`docs/blocks.py`); slow ones
+only with LEGROOM_SLOW_DOCS=1, which `make test-docs` sets. All others are parsed: their options exist, their runs can
+be read. Python is compiled, and run where its page says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docs.blocks import FILES, ROOT, Block, Session, Told, blocks_of, masked, pages, snippets_of, told_by
+from docs.generators.commands import command_parsers
+
+from legroom.cli.main import COMMANDS
+from legroom.cli.overrides import rewrite_overrides, split_settings
+from legroom.errors import BadInput
+from legroom.reading import read_all
+
+SLOW = os.environ.get("LEGROOM_SLOW_DOCS") == "1"
+# Commands whose pages are written before they are there; nothing once they are.
+AWAITED = {"sweep", "ui"} - set(COMMANDS)
+AWAITED_PAGES = {"cluster", *AWAITED} if AWAITED else set()
+PAGES = [page for page in pages() if page.stem not in AWAITED_PAGES]
+RUN_PAGES = [page for page in PAGES if any(SLOW or not block.slow for block in blocks_of(page))]
+PARSERS = command_parsers()
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", RUN_PAGES, ids=name_of)
+def test_commands_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    for block in blocks_of(page):
+        if SLOW or not block.slow:
+            assert block.output is not None, f"{block.where}: no output yet; python docs/fill.py --slow {page.stem}"
+            compare(block, session.run(block.command))
+
+
+def compare(block: Block, printed: str) -> None:
+    shown, now = masked(block.output or ""), masked(printed)
+    if block.loosely:
+        shown, now = shown[:1], now[:1]
+    if shown != now:
+        changes = [line for line in difflib.ndiff(shown, now) if not line.startswith("?")]
+        changed = [i for i, line in enumerate(changes) if line[0] in "+-"]
+        around = changes[max(changed[0] - 8, 0) : changed[0] + 40]
+        pytest.fail(
+            f"{block.where}: {block.command}\nprints something else (- shown, + now); if that is right, "
+            f"python docs/fill.py {block.page.stem}\n" + "\n".join(around)
+        )
+
+
+def test_every_shown_output_is_there() -> None:
+    """Also of commands that only `make test-docs` runs."""
+    empty = [block.where for page in PAGES for block in blocks_of(page) if not block.output]
+    assert not empty, f"python docs/fill.py --slow fills {empty}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_that_are_only_told_can_be_typed(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FILES)
+    for told in told_by(page):
+        parse(told)
+
+
+def parse(told: Told) -> None:
+    """Fail where a command, an option or a run does not exist."""
+    if not told.words or told.words[0] in AWAITED or told.words[0].startswith("--"):
+        return
+    name, *arguments = told.words
+    assert name in COMMANDS, f"{told.where}: there is no command {name}"
+    parser = PARSERS[name]
+    if arguments in ([], ["--help"]):
+        return  # the command itself is meant
+    try:
+        context = parser.make_context(name, rewrite_overrides(list(arguments), parser.params))
+    except Exception as error:
+        if hasattr(error, "exit_code") and not hasattr(error, "format_message"):
+            return  # --help and its like
+        said = error.format_message() if hasattr(error, "format_message") else error
+        pytest.fail(f"{told.where}: legroom {' '.join(told.words)}: {said}")
+    check_runs(told, parser, context.params)
+
+
+def check_runs(told: Told, parser: Any, given: dict[str, Any]) -> None:
+    overrides = [] if any("VALUE" in text for text in told.words) else split_settings(given.get("settings") or ())
+    for parameter in parser.params:
+        if parameter.param_type_name != "argument" or parameter.make_metavar.__self__.metavar is None:
+            continue
+        metavar, values = parameter.metavar, given.get(parameter.name) or ()
+        for value in (values,) if isinstance(values, str) else values:
+            if value.rstrip(".").isupper():  # RUN, PATH: stands for one
+                continue
+            if "RUN" in metavar or ("PATH" in metavar and ":" in value and not Path(value).exists()):
+                try:
+                    read_all(value, overrides=overrides, like=given.get("like"))
+                except BadInput as error:
+                    pytest.fail(f"{told.where}: {error}")
+            elif "PATH" in metavar or metavar == "[FILE|-]":
+                assert value == "-" or Path(value).exists(), f"{told.where}: {value} is not in docs/files"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_python_compiles_and_where_cheap_runs(page: Path, tmp_path: Path) -> None:
+    for number, snippet in enumerate(snippets_of(page)):
+        source = snippet.source
+        if source.startswith(">>>"):
+            lines = source.splitlines()
+            source = "\n".join(line[4:] for line in lines if line.startswith((">>> ", "... ")))
+        compile(source, f"{name_of(page)}:{snippet.line}", "exec")
+        if snippet.execute:
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            session = Session(folder)
+            (session.folder / "snippet.py").write_text(source)
+            assert session.run("python snippet.py")
+
+
+def test_masks_keep_words_and_hide_figures_that_vary() -> None:
+    line = "  rollout.observations   4.2 GiB   1%  collect on  8,192 steps x 2 envs x 276,480 B [measured]"
+    assert " ".join(masked(line)) == "rollout.observations SIZE collect on 8,192 steps x 2 envs x SIZE"
+    line = "17×49×71×58 float32, 581.3× less, 12 min, 9 smaller items"
+    assert " ".join(masked(line)) == "17×49×71×58 float32, TIMES less, TIME, SOME smaller items"

@@ -1,0 +1,154 @@
+"""Every command, rule and knob has its page, links and images are there, and no page needs another host to be read."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from docs.blocks import DOCS, ROOT, pages
+from docs.generate import generate
+from docs.generators import knobs, results
+
+from legroom import __all__ as names
+from legroom.checking.rules import RULES
+from legroom.cli.main import COMMANDS
+from legroom.fitting.knobs import KNOBS
+from legroom.workloads.registry import WORKLOADS
+
+MOST_PICTURE, MOST_PICTURES = 160_000, 1_000_000
+AWAITED = {"sweep", "ui"} - set(COMMANDS)  # their pages are written before they are there
+LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs") / "generated"
+    generate(folder)
+    return folder
+
+
+def test_every_command_has_a_page_and_every_page_a_command() -> None:
+    there = {page.stem for page in (DOCS / "commands").glob("*.md")} - {"index"}
+    assert there == set(COMMANDS) | AWAITED
+    listed = (DOCS / "commands/index.md").read_text().split()
+    assert all(name in listed or f"{name}*" in listed for name in COMMANDS)
+    for name in COMMANDS:
+        assert f"../generated/help/{name}.txt" in (DOCS / f"commands/{name}.md").read_text()
+
+
+def test_every_rule_knob_run_and_name_is_described(generated: Path) -> None:
+    for rule in RULES:
+        text = (generated / f"rules/{rule.code}.md").read_text()
+        assert rule.what in text and rule.why in text and rule.remedy in text
+        assert all(line in text for line in rule.example.strip().splitlines())
+    for knob in KNOBS:
+        text = (generated / f"knobs/{knobs.page_name(knob.key)}.md").read_text()
+        assert knob.say[1:] in text
+    for workload in WORKLOADS:
+        assert (DOCS / f"workloads/{workload.name}.md").exists()
+        assert all(f"`{workload.name}:{run}`" in (generated / "runs.md").read_text() for run in workload.runs)
+    api = (generated / "api.md").read_text()
+    assert all(f"### legroom.{name}\n" in api for name in names)
+    assert {path.stem for path in (generated / "help").iterdir()} == set(COMMANDS)
+
+
+def test_every_section_of_the_results_is_on_one_page(generated: Path) -> None:
+    sections = results.read_sections(results.RESULTS.read_text())
+    assert len(sections) == results.RESULTS.read_text().count("\n## ")
+    shown = [
+        line[3:]
+        for page in (generated / "results").glob("*.md")
+        if page.stem != "index"
+        for line in page.read_text().splitlines()
+        if line.startswith("## ")
+    ]
+    assert sorted(shown) == sorted(sections)
+
+
+def test_the_chart_of_the_readme_is_what_the_results_say() -> None:
+    """python docs/generate.py --images makes it anew."""
+    assert (DOCS / "images/predicted.svg").read_text() == results.readme_chart()
+
+
+def test_links_and_images_of_pages_are_there(generated: Path) -> None:
+    every = [*pages(), *generated.rglob("*.md"), ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
+    missing = []
+    for page in every:
+        text = re.sub(r"```.*?^```", "", page.read_text(), flags=re.S | re.M)
+        for image, target in LINK.findall(text):
+            if target.startswith(("http:", "https:")):
+                assert not image, f"{page}: a picture from another host: {target}"
+                continue
+            if not there(page, target, generated):
+                missing.append(f"{page}: {target}")
+    assert not missing
+
+
+def there(page: Path, target: str, generated: Path) -> bool:
+    """Whether a link leads somewhere; generated pages are where the test has them."""
+    path, _, anchor = target.partition("#")
+    if AWAITED and re.search(r"images/ui.*\.png$|results/cluster\.md$", path):
+        return True
+    # the table of commands is written for the page that includes it
+    home = DOCS if page.name in ("commands.md", "runs.md") and generated in page.parents else page.parent
+    if generated in page.parents and path.startswith("../files"):
+        home = DOCS / "generated"
+    found = (home / path).resolve() if path else page
+    if DOCS / "generated" in found.parents:
+        found = generated / found.relative_to(DOCS / "generated")
+    if not found.exists():
+        return False
+    return not anchor or anchor in {slug(line) for line in found.read_text().splitlines() if line.startswith("#")}
+
+
+def slug(heading: str) -> str:
+    text = heading.lstrip("#").strip().lower().replace("`", "")
+    return re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", text.replace(".", "-")))
+
+
+def test_pictures_are_small() -> None:
+    pictures = list((DOCS / "images").iterdir())
+    assert {f"{workload.name}" for workload in WORKLOADS} <= {picture.stem for picture in pictures}
+    sizes = {picture.name: picture.stat().st_size for picture in pictures}
+    assert max(sizes.values()) <= MOST_PICTURE and sum(sizes.values()) <= MOST_PICTURES
+
+
+class Asks(HTMLParser):
+    """Collects what a browser would fetch to show a page, and its links."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if (value and name in ("src", "srcset", "data", "poster")) or (name == "href" and tag == "link" and value):
+                self.fetched.append(value)
+            elif value and name == "href" and tag == "a":
+                self.links.append(value)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("sphinx") is None, reason="make docs installs Sphinx; make test-docs tests it")
+def test_built_pages_fetch_nothing_from_other_hosts(tmp_path: Path) -> None:
+    built = tmp_path / "html"
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(DOCS), str(built)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for page in built.rglob("*.html"):
+        asks = Asks()
+        asks.feed(page.read_text())
+        outside = [url for url in asks.fetched if re.match(r"(?:https?:)?//", url)]
+        assert not outside, f"{page.name} fetches {outside}"
+        for url in asks.links:
+            path = url.partition("#")[0].partition("?")[0]
+            if path and not re.match(r"[a-z]+:", path):
+                assert (page.parent / path).exists(), f"{page.name}: {url}"
+    for sheet in built.rglob("*.css"):
+        assert not re.search(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", sheet.read_text()), sheet.name
