@@ -6,7 +6,8 @@ A page writes
 
 and `fill.py` puts a `text` block with the real output below it. Blocks of a page run in order in one folder, which
 begins as a copy of `docs/files`, so that pages say `run.yaml` and mean it. `run slow:` is left to `make test-docs`;
-`run loosely:` prints what only this machine has, and its shape alone is compared: the first word of its first line.
+`run loosely:` prints what depends on this machine in more than figures (which knob is enough, which cards there are),
+and only its first line is compared. `run slow loosely:` is both.
 """
 
 from __future__ import annotations

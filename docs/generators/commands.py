@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import typer
 from docs.generators.markdown import table
 
-from legroom.cli.main import COMMANDS, _build
+from legroom.cli.main import COMMANDS
 
 WIDTH = 100
 
@@ -22,7 +23,12 @@ def pages() -> Mapping[str, str]:
 
 def command_parsers() -> dict[str, Any]:
     """Return the parser of every command, by name."""
-    built: Any = typer.main.get_command(_build(list(COMMANDS)))
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    app.callback()(lambda: None)
+    for name, module in COMMANDS.items():
+        path = module if isinstance(module, str) else module[0]
+        app.command(name)(import_module(path).run)
+    built: Any = typer.main.get_command(app)
     return dict(built.commands)
 
 
