@@ -31,7 +31,10 @@ def fill(page: Path, words: list[str], slow: bool) -> None:
         session = Session(Path(folder))
         for block in wanted:
             sys.stderr.write(f"{block.where} {block.command}\n")
-            outputs[block.command] = session.run(block.command)
+            try:
+                outputs[block.command] = session.run(block.command, slow=block.slow)
+            except RuntimeError as failed:
+                sys.stderr.write(f"FAILED, left as it was: {failed}\n")
 
     def filled(match) -> str:  # type: ignore[no-untyped-def]
         command = match["command"]

@@ -40,7 +40,7 @@ def test_commands_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     for block in blocks_of(page):
         if SLOW or not block.slow:
             assert block.output is not None, f"{block.where}: no output yet; python docs/fill.py --slow {page.stem}"
-            compare(block, session.run(block.command))
+            compare(block, session.run(block.command, slow=block.slow))
 
 
 def compare(block: Block, printed: str) -> None:
