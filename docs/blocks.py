@@ -97,7 +97,7 @@ def told_by(page: Path) -> Iterator[Told]:
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
         fenced ^= line.startswith("```")
-        if re.match(r" *(?:\$ )?legroom \S" if fenced else r" {4,}(?:\$ )?legroom \S", line):
+        if re.match(r" *(?:\$ )?legroom [\w-]+(?: |$)" if fenced else r" {4,}(?:\$ )?legroom \S", line):
             for words in _commands_in(line.strip().removeprefix("$ ")):
                 yield Told(page, number, words)
     for match in _SPAN.finditer(text):
