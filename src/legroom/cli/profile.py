@@ -119,7 +119,7 @@ def _write_files(
         if report is not None:
             write_whole(report, draw(profile_text(found, comparison), width=PLAIN_WIDTH, colour=False).encode())
         if html is not None:
-            page = import_module("legroom.rendering.profile_page").profile_page
+            page = import_module("legroom.rendering.pages.profile").profile_page
             write_whole(html, page(found, comparison).encode())
     except OSError as failed:
         raise BadInput(failed.strerror or str(failed), path=failed.filename) from None

@@ -99,7 +99,7 @@ def _make_folder(out: Path) -> None:
 
 
 def _write(out: Path, found: Watched) -> None:
-    watch_page = import_module("legroom.rendering.watch_page").watch_page  # its time would count as the watching's
+    watch_page = import_module("legroom.rendering.pages.watching").watch_page  # its time would count as the watching's
     try:
         write_whole(out / JSON_FILE, watched_json(found).encode())
         write_whole(out / PAGE_FILE, watch_page(found).encode())

@@ -1,6 +1,6 @@
-"""Drawings for pages: a frame that knows its scale, with a grid and labels around it.
+"""A frame that knows its scale, with a grid and labels around it: what curves are drawn in.
 
-The drawing is stretched to the page's width; labels are text of the page, placed in percent (see `page`).
+The drawing is stretched to the page's width; labels are text of the page, placed in percent (see `rendering.page`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from html import escape
 from legroom.units import GIB, MIB, format_size
 
 WIDTH, HEIGHT = 1000, 300  # units of the drawing
-LABELS = 5  # along the width
 KIB = 1024
 SIZES = [2**i for i in range(4, 10)] + [unit * 2**i for unit in (KIB, MIB) for i in range(10)]
 SIZES += [GIB * 2**i for i in range(14)]
+DECIMALS = [digit * 10.0**power for power in range(-9, 16) for digit in (1, 2, 5)]
 
 
 class Frame:
@@ -26,7 +26,8 @@ class Frame:
         top, bottom: bytes that must be inside; a bottom below 0 is for what may also shrink.
         label: writes a place along the width.
         size_label: writes bytes beside the height.
-        least_step: bytes between two lines of the grid, at least.
+        steps: what may lie between two lines of the grid; `DECIMALS` where the height is no bytes.
+        least_step: the smallest of them to be used.
     """
 
     def __init__(
@@ -38,14 +39,15 @@ class Frame:
         label: Callable[[float], str],
         bottom: float = 0,
         size_label: Callable[[float], str] | None = None,
-        least_step: int = MIB,
+        steps: Sequence[float] = SIZES,
+        least_step: float = MIB,
     ) -> None:
         self.begin, self.end = begin, max(end, begin + 1e-3)
         self._label, self._size_label = label, size_label or short_size
-        steps = [size for size in SIZES if size >= least_step]
-        self.step = _round_step((top - bottom) * 1.04 / 4, steps)
-        self.top = self.step * math.ceil(top * 1.02 / self.step)
-        self.bottom = self.step * math.floor(bottom * 1.02 / self.step)
+        room = 0.02 * (top - bottom)
+        self.step = _round_step((top - bottom + 2 * room) / 4, [step for step in steps if step >= least_step])
+        self.top = self.step * math.ceil((top + room) / self.step)
+        self.bottom = self.step * math.floor((bottom - room) / self.step) if bottom else 0
 
     def x(self, place: float) -> float:
         return round((place - self.begin) / (self.end - self.begin) * WIDTH, 1)
@@ -88,9 +90,10 @@ class Frame:
             f'<span class="y" style="top:{100 * self.y(m) / HEIGHT:.2f}%">{self._size_label(m)}</span>' for m in marks
         )
         if places is None:
-            below = "".join(self._place_label(i / (LABELS - 1), minor=i % 2 > 0) for i in range(LABELS))
+            kinds = ["", " minor", "", " minor", " last"]  # minor ones are left out where it is narrow
+            below = "".join(self._place_label(i / (len(kinds) - 1), kind) for i, kind in enumerate(kinds))
         else:
-            below = "".join(self._place_label(self.x(place) / WIDTH, minor=False) for place in places)
+            below = "".join(self._place_label(self.x(place) / WIDTH) for place in places)
         return (
             f'<div class="chart"><svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
             f'aria-labelledby="{name}-title {name}-desc"><title id="{name}-title">{escape(title)}</title>'
@@ -98,15 +101,15 @@ class Frame:
             f"{labels}{heights}{below}</div>"
         )
 
-    def _place_label(self, share: float, *, minor: bool) -> str:
+    def _place_label(self, share: float, kind: str = "") -> str:
         text = self._label(self.begin + (self.end - self.begin) * share)
-        kind = " minor" if minor else ""  # left out where it is narrow
         return f'<span class="x{kind}" style="left:{100 * share:g}%">{text}</span>'
 
 
 def short_size(nbytes: float) -> str:
+    """Return a size for the side of a grid, whose steps are round."""
     return "0" if nbytes == 0 else format_size(nbytes).replace(".0 ", " ")
 
 
-def _round_step(least: float, steps: Sequence[int]) -> int:
+def _round_step(least: float, steps: Sequence[float]) -> float:
     return next((step for step in steps if step >= least), steps[-1])
