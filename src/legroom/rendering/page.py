@@ -3,7 +3,8 @@
 Drawings stretch to the width there is, while their labels are text of the page beside them: inside the drawing they
 would shrink with it and be unreadable on a phone. Colours follow the reader's choice of light or dark; every text has
 at least 4.5 : 1 against what is behind it in both. Every rule begins with `.legroom`, so that a fragment shown in a
-notebook changes nothing around it (`fragment`).
+notebook changes nothing around it (`fragment`). No element has a style of its own: what differs from one to the next is
+an attribute of SVG, so that fragments also work in a page whose content security policy allows no inline styles.
 """
 
 from __future__ import annotations
@@ -50,13 +51,11 @@ _RULES = """
 & .chart{position:relative;margin:.6rem 0 2.4rem 4.6rem;height:18rem;
 border-left:1px solid var(--line);border-bottom:1px solid var(--line)}
 & .chart svg{position:absolute;inset:0;width:100%;height:100%;max-width:none;overflow:visible}
-& .chart span{position:absolute;font-size:.8rem;color:var(--soft);white-space:nowrap}
-& .chart .y{right:100%;margin-right:.4rem;transform:translateY(-50%)}
-& .chart .x{top:100%;margin-top:.2rem;transform:translateX(-50%)}
-& .chart .x.last{transform:translateX(-100%)}
-& .chart .mark.begin{left:.3rem;right:auto}
-& .chart .mark{right:.3rem;transform:translateY(-50%);background:var(--paper);padding:0 .25rem;border-radius:.2rem}
-& .chart .over{transform:translate(-50%,-115%);color:var(--ink)}
+& .chart text{font-size:13px;fill:var(--soft)}
+& .chart text.over{fill:var(--ink)}
+& .chart text.limit,& .chart text.band{paint-order:stroke;stroke:var(--paper);stroke-width:5px;stroke-linejoin:round}
+& .chart text.limit{fill:var(--limit)}
+& .chart text.band{fill:var(--band)}
 & .chart path,& .chart line{vector-effect:non-scaling-stroke;stroke-width:1.5}
 & .chart .curve{fill:none;stroke-width:2}
 & .grid{stroke:var(--line)}
@@ -66,7 +65,7 @@ border-left:1px solid var(--line);border-bottom:1px solid var(--line)}
 & .moment.retreat{stroke:var(--limit);stroke-dasharray:none}
 & .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;padding:0;margin:.4rem 0 .8rem;font-size:.9rem}
 & .legend li{margin:0}
-& .legend i{display:inline-block;width:.8rem;height:.8rem;border-radius:.15rem;margin-right:.4rem}
+& .legend svg{display:inline-block;width:.8rem;height:.8rem;margin-right:.4rem;vertical-align:baseline}
 & .wide{overflow-x:auto}
 & table{border-collapse:collapse;width:100%;font-size:.95rem;color:inherit}
 & tr{background:none}
@@ -85,10 +84,8 @@ vertical-align:top;overflow-wrap:break-word}
 & summary{cursor:pointer;margin:.6rem 0}
 & footer{margin-top:2rem;color:var(--soft);font-size:.85rem}
 & .bars{margin:.4rem 0 1rem}
-& .bars .scale{position:relative;height:1.4rem;font-size:.8rem;color:var(--soft)}
-& .bars .scale span{position:absolute;transform:translateX(-50%);white-space:nowrap}
-& .bars .scale span.first{transform:none}
-& .bars .scale span.last{transform:translateX(-100%)}
+& .bars .scale{height:1.4rem}
+& .bars .scale text{font-size:13px;fill:var(--soft)}
 & .bars .limits{list-style:none;margin:.2rem 0 .5rem;padding:0;display:flex;flex-wrap:wrap;gap:.1rem 1.2rem;
 font-size:.9rem;color:var(--limit)}
 & .bars .bar{position:relative;margin:0 0 .7rem}
@@ -96,7 +93,7 @@ font-size:.9rem;color:var(--limit)}
 & .bars .of{display:flex;flex-wrap:wrap;gap:0 .8rem;align-items:baseline;overflow-wrap:anywhere}
 & .bars .of b{font-variant-numeric:tabular-nums}
 & .bars .of small{color:var(--soft);font-size:.85rem}
-& .bars svg{display:block;width:100%;max-width:none;height:46px;overflow:visible}
+& .bars .bar svg,& .bars .scale{display:block;width:100%;max-width:none;height:46px;overflow:visible}
 & .bars .seg rect{stroke:var(--paper);stroke-width:.6}
 & .bars .seg:hover rect{filter:brightness(1.12)}
 & .bars .seg text{fill:var(--on);font-size:12px;pointer-events:none}
@@ -108,7 +105,10 @@ font-size:.9rem;color:var(--limit)}
 border:1px solid var(--soft);border-radius:.4rem;padding:.3rem .6rem;font-size:.85rem;overflow-wrap:anywhere}
 & .bars .whisker{stroke:var(--ink);stroke-width:1.5}
 & .bars .cap{stroke-width:2}
-@media(max-width:40rem){& .bars .roomy{display:none}}
+@media(max-width:40rem){& .bars .roomy{display:none}
+& .stacking thead{display:none}& .stacking tr{display:flex;flex-wrap:wrap;gap:0 1rem;padding:.3rem 0;
+border-bottom:1px solid var(--line)}
+& .stacking td,& .stacking th{border:0;padding:0}& .stacking td.long{flex:1 0 100%;color:var(--soft)}}
 @media(max-width:30rem){& .chart{margin-left:3.9rem;height:14rem}& .chart .minor,& .bars .minor{display:none}
 & dl{grid-template-columns:1fr;gap:0}& dd{margin:0 0 .5rem}}
 """
@@ -144,8 +144,12 @@ def facts(rows: Iterable[tuple[str, str | None]]) -> str:
 
 def legend(colours: Mapping[str, str]) -> str:
     """Return what the colours of a drawing mean: a CSS colour by name."""
-    items = (f'<li><i style="background:{colour}"></i>{escape(name)}</li>' for name, colour in colours.items())
+    items = (f"<li>{_swatch(colour)}{escape(name)}</li>" for name, colour in colours.items())
     return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _swatch(colour: str) -> str:
+    return f'<svg aria-hidden="true"><rect width="100%" height="100%" rx="2" fill="{colour}"/></svg>'
 
 
 def verdict(text: str, kind: str, rest: str = "") -> str:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from legroom.model.footprint import HOST_PLACES, Footprint, Peak, Place
 from legroom.rendering.bill import why_text
-from legroom.rendering.figures.frame import SIZES, short_size
+from legroom.rendering.figures.frame import SIZES, short_size, text_at
 from legroom.rendering.kinds import KINDS, kind_colour, kind_name, kind_of
 from legroom.rendering.page import legend
 from legroom.units import format_size
@@ -175,9 +175,10 @@ def _limit_line(limit: Limit, end: float) -> str:
 def _scale(end: float) -> str:
     step = next((size for size in SIZES if end / size < LABELS), SIZES[-1])
     marks = [step * i for i in range(int(end / step) + 1)]
-    labels = []
+    labels = ""
     for number, mark in enumerate(marks):
-        share = 100 * mark / end
-        kind = "first" if not number else "last" if share > 93 else "minor" if number % 2 and len(marks) > 3 else ""
-        labels.append(f'<span class="{kind}" style="left:{share:.2f}%">{short_size(mark)}</span>')
-    return f'<div class="scale" aria-hidden="true">{"".join(labels)}</div>'
+        share = mark / end
+        anchor = "start" if not number else "end" if share > 0.93 else "middle"
+        kind = "minor" if number % 2 and len(marks) > 3 else ""
+        labels += text_at(share, 0, short_size(mark), dy=15, kind=kind, anchor=anchor)
+    return f'<svg class="scale" aria-hidden="true">{labels}</svg>'

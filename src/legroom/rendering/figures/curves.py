@@ -13,7 +13,7 @@ from typing import Literal
 
 from legroom.model.footprint import Peak
 from legroom.rendering.figures.bars import Limit
-from legroom.rendering.figures.frame import DECIMALS, HEIGHT, WIDTH, Frame
+from legroom.rendering.figures.frame import DECIMALS, HEIGHT, WIDTH, Frame, text_at
 from legroom.rendering.pace import duration_text, number_text
 from legroom.rendering.page import legend
 from legroom.rendering.thinning import Stretch, phase_stretches, thin
@@ -90,11 +90,11 @@ def timeline(
     if shown is not None:
         y = frame.y(shown.nbytes)
         inside.append(f'<line class="cap" x1="0" x2="{WIDTH}" y1="{y}" y2="{y}"/>')
-        labels += _beside(y, f"{shown.label}: {format_size(shown.nbytes)}", "var(--limit)")
+        text = f"{shown.label}: {format_size(shown.nbytes)}"
+        labels += text_at(1, y / HEIGHT, text, dx=-6, dy=-6, kind="limit", anchor="end")
     if predicted is not None:
-        labels += _beside(
-            frame.y(predicted.nbytes), f"predicted {format_size(predicted.nbytes)}", "var(--band)", " begin"
-        )
+        text = f"predicted {format_size(predicted.nbytes)}"
+        labels += text_at(0, frame.y(predicted.nbytes) / HEIGHT, text, dx=6, dy=-6, kind="band", anchor="start")
     return legend(names) + frame.chart(name, title, description or _spoken(sums, predicted, limit), inside, labels)
 
 
@@ -204,10 +204,6 @@ def _moment(frame: Frame, mark: Mark) -> str:
     said = escape(f"{seconds_text(mark.seconds)}: {mark.text}")
     top = 0 if mark.kind == "retreat" else HEIGHT - 24
     return f'<line class="moment {mark.kind}" x1="{x}" x2="{x}" y1="{top}" y2="{HEIGHT}"><title>{said}</title></line>'
-
-
-def _beside(y: float, text: str, colour: str, side: str = "") -> str:
-    return f'<span class="mark{side}" style="top:{100 * y / HEIGHT:.2f}%;color:{colour}">{escape(text)}</span>'
 
 
 def _spoken(sums: Sequence[float], predicted: Peak | None, limit: Limit | None) -> str:

@@ -1,6 +1,7 @@
 """A frame that knows its scale, with a grid and labels around it: what curves are drawn in.
 
-The drawing is stretched to the page's width; labels are text of the page, placed in percent (see `rendering.page`).
+The drawing is stretched to the page's width. Text must not be, so labels are a second drawing over it, which has no
+view box: its places are shares of the width and of the height.
 """
 
 from __future__ import annotations
@@ -81,29 +82,42 @@ class Frame:
             name: unique on the page.
             title, description: for those who cannot see it.
             inside: SVG elements.
-            labels: HTML elements over it.
+            labels: what `text_at` gave, over it.
             places: along the width that get a label; evenly spread ones if left out.
         """
         marks = [self.bottom + self.step * i for i in range(round((self.top - self.bottom) / self.step) + 1)]
         grid = "".join(f'<line class="grid" x1="0" x2="{WIDTH}" y1="{self.y(m)}" y2="{self.y(m)}"/>' for m in marks[1:])
-        heights = "".join(
-            f'<span class="y" style="top:{100 * self.y(m) / HEIGHT:.2f}%">{self._size_label(m)}</span>' for m in marks
-        )
+        heights = "".join(text_at(0, self.y(m) / HEIGHT, self._size_label(m), dx=-7, anchor="end") for m in marks)
         if places is None:
-            kinds = ["", " minor", "", " minor", " last"]  # minor ones are left out where it is narrow
-            below = "".join(self._place_label(i / (len(kinds) - 1), kind) for i, kind in enumerate(kinds))
+            # every second one is left out where it is narrow
+            kinds = [("", "middle"), ("minor", "middle"), ("", "middle"), ("minor", "middle"), ("", "end")]
+            shares = [(i / (len(kinds) - 1), *kind) for i, kind in enumerate(kinds)]
         else:
-            below = "".join(self._place_label(self.x(place) / WIDTH) for place in places)
+            shares = [(self.x(place) / WIDTH, "", "middle") for place in places]
+        below = "".join(
+            text_at(
+                share, 1, self._label(self.begin + (self.end - self.begin) * share), dy=20, kind=kind, anchor=anchor
+            )
+            for share, kind, anchor in shares
+        )
         return (
             f'<div class="chart"><svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
             f'aria-labelledby="{name}-title {name}-desc"><title id="{name}-title">{escape(title)}</title>'
             f'<desc id="{name}-desc">{escape(description)}</desc>{grid}{"".join(inside)}</svg>'
-            f"{labels}{heights}{below}</div>"
+            f'<svg class="labels" aria-hidden="true" pointer-events="none">{labels}{heights}{below}</svg></div>'
         )
 
-    def _place_label(self, share: float, kind: str = "") -> str:
-        text = self._label(self.begin + (self.end - self.begin) * share)
-        return f'<span class="x{kind}" style="left:{100 * share:g}%">{text}</span>'
+    def _place_text(self, share: float) -> str:
+        return self._label(self.begin + (self.end - self.begin) * share)
+
+
+def text_at(
+    x: float, y: float, text: str, *, dx: float = 0, dy: float = 4, kind: str = "", anchor: str = "middle"
+) -> str:
+    """Return a text at a share of the width and of the height, moved by pixels; `kind` is its class."""
+    name = f' class="{kind}"' if kind else ""
+    place = f'x="{100 * x:.2f}%" y="{100 * y:.2f}%" dx="{dx:g}" dy="{dy:g}" text-anchor="{anchor}"'
+    return f"<text{name} {place}>{escape(text)}</text>"
 
 
 def short_size(nbytes: float) -> str:

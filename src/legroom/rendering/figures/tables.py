@@ -14,7 +14,8 @@ def table(header: Sequence[str], align: str, rows: Iterable[Sequence[str]], *, l
     """Return a table.
 
     Args:
-        align: a letter per column: `l`, `n` for a number, `t` for a long text.
+        align: a letter per column: `l`, `n` for a number, `t` for a long text, which gets a line of its own where it is
+            narrow.
         rows: cells are HTML; a row of one cell is a heading over all columns.
     """
     kinds = [{"n": ' class="n"', "t": ' class="long"'}.get(side, "") for side in align]
@@ -29,7 +30,8 @@ def table(header: Sequence[str], align: str, rows: Iterable[Sequence[str]], *, l
     if last_is_sum and lines:
         lines[-1] = lines[-1].replace("<tr>", '<tr class="all">', 1)
     top = f"<thead><tr>{head}</tr></thead>" if any(header) else ""
-    return f'<div class="wide"><table>{top}<tbody>{"".join(lines)}</tbody></table></div>'
+    kind = ' class="stacking"' if "t" in align else ""
+    return f'<div class="wide"><table{kind}>{top}<tbody>{"".join(lines)}</tbody></table></div>'
 
 
 def item_table(footprint: Footprint) -> str:

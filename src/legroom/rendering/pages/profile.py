@@ -13,7 +13,7 @@ from html import escape
 from legroom import __version__
 from legroom.model.profile import Comparison, Profile
 from legroom.rendering.figures import table
-from legroom.rendering.figures.frame import HEIGHT, Frame, short_size
+from legroom.rendering.figures.frame import HEIGHT, Frame, short_size, text_at
 from legroom.rendering.page import facts, footer, legend, verdict, whole_page
 from legroom.rendering.profile import (
     CHANGE_NAMES,
@@ -165,8 +165,8 @@ def _parallel(profile: Profile) -> Iterator[str]:
             for colour, low, high in ((SHARED, 0, row.shared), (ALONE, row.shared, row.pss)):
                 area = frame.area(ends, [low, low], [high, high])
                 inside.append(f'<path fill="{colour}" stroke="none" d="{area}"/>')
-            left, top = 100 * (place + 0.5) / len(rows), 100 * frame.y(row.pss) / HEIGHT
-            labels += f'<span class="over" style="left:{left:.1f}%;top:{top:.1f}%">{short_size(row.pss)}</span>'
+            left, top = (place + 0.5) / len(rows), frame.y(row.pss) / HEIGHT
+            labels += text_at(left, top, short_size(row.pss), dy=-6, kind="over")
         yield legend({"shared among them": SHARED, "each one's own": ALONE})
         yield frame.chart(
             "parallel", f"Memory of copies of {profile.env} side by side", scaling_text(profile), inside, labels,
