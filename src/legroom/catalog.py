@@ -26,6 +26,7 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "rendering.LiveDisplay": ("legroom.rendering.live:LiveDisplay", "", ""),
     "rendering.memory_chart": ("legroom.rendering.charts:memory_chart", "sb3", "matplotlib"),
     "rendering.reward_chart": ("legroom.rendering.charts:reward_chart", "sb3", "matplotlib"),
+    "serving.serve": ("legroom.serving.server:serve", "ui", "uvicorn"),
     "sb3.look_at_env": ("legroom.backends.sb3_env:look_at_env", "sb3", "gymnasium"),
     "sb3.trace": ("legroom.backends.sb3_trace:trace_run", "sb3", "stable-baselines3"),
     "sb3.run_from_call": ("legroom.backends.sb3_call:run_from_call", "sb3", "stable-baselines3"),

@@ -20,6 +20,7 @@ COMMANDS = {
     "explain": "legroom.cli.explain",
     "watch": "legroom.cli.watch",
     "profile": "legroom.cli.profile",
+    "ui": "legroom.cli.ui",
     "export": "legroom.cli.export",
     "import": "legroom.cli.import_",
     "machine": "legroom.cli.machine",

@@ -11,16 +11,12 @@ from legroom.cli.game import CartridgeFile, Rom, with_game
 from legroom.cli.overrides import split_settings
 from legroom.cli.rasters import Rasters, with_rasters
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD
-from legroom.fitting.free import lean_price, with_free_savings, with_lean_storage
-from legroom.model.evidence import Evidence
-from legroom.model.run import Run
-from legroom.model.verdict import Budget, fits
-from legroom.predicting.lean import slowdown
-from legroom.predicting.predict import add_up, gather_all
+from legroom.fitting.priced import priced
+from legroom.predicting.predict import gather_all
 from legroom.probing import probe
 from legroom.reading import read_all
 from legroom.rendering.console import say, status, told
-from legroom.rendering.prediction import LeanOption, Prediction, comparison_text, prediction_json, prediction_text
+from legroom.rendering.prediction import comparison_text, prediction_json, prediction_text
 
 
 def run(
@@ -70,7 +66,7 @@ def run(
     with status(what, show=not json and mode != "arithmetic") as shown:
         how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env}
         gathered = gather_all(wanted, machine, **how, progress=told(shown))
-    predictions = [_priced(one, evidence, budget) for one, evidence in gathered]
+    predictions = [priced(one, evidence, budget) for one, evidence in gathered]
     if json:
         say(prediction_json(predictions))
     elif len(predictions) == 1:
@@ -78,20 +74,3 @@ def run(
     else:
         say(comparison_text(predictions))
     return EXIT_FINDINGS if any(p.bad for p in predictions) else EXIT_GOOD
-
-
-def _priced(run: Run, evidence: Evidence, budget: Budget) -> Prediction:
-    """Return the prediction of a run as it is written, with every free saving, and with lean storage at its price."""
-    footprint, freely = add_up(run, evidence), with_free_savings(run, evidence)
-    price, lean = lean_price(run, evidence), None
-    if price is not None:
-        lean = LeanOption(add_up(with_lean_storage(freely), evidence), price, slowdown(run, evidence))
-    return Prediction(
-        run=run,
-        footprint=footprint,
-        free=add_up(freely, evidence),
-        budget=budget,
-        fits=fits(footprint, budget),
-        lean=lean,
-        probe=evidence.lean,
-    )

@@ -1,0 +1,161 @@
+"""The server's table of answers: a path and a method, and the function that answers.
+
+`/api/predict` takes a run and answers as `legroom predict --json` does; the others are the page's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from legroom import __version__
+from legroom.errors import BadInput
+from legroom.model.run import Run
+from legroom.probing.gpu_table import GPUS
+from legroom.reading import read, read_given
+from legroom.reading.files import decode
+from legroom.rendering.page import STYLE
+from legroom.rendering.run_file import run_file
+from legroom.serving import planning
+from legroom.serving.asking import Here, Place, place_asked, plain_run, run_asked
+from legroom.serving.controls import controls_of
+from legroom.serving.guard import Refused, Scope, Send
+from legroom.serving.plain_json import parse_json
+from legroom.serving.settings import Settings
+from legroom.units import format_size
+from legroom.workloads.registry import WORKLOADS, run_names
+
+STATIC = Path(__file__).parent / "static"
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+LONGEST_NAME = 120
+FITS_AT_ONCE = 2  # a fit may take a second of this machine's processor
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+class Page:
+    """The application behind the guard."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._here = settings, Here()
+        self._fits = asyncio.Semaphore(FITS_AT_ONCE)
+        self._files = _static_files()
+        self._started = {each.run.name: each.run for each in settings.started}
+        self._answers: dict[tuple[str, str], Answer] = {
+            ("GET", "/api/start"): self.start,
+            ("GET", "/api/run"): self.named_run,
+            ("POST", "/api/read"): self.read_file,
+            ("POST", "/api/predict"): self.predict,
+            ("POST", "/api/plan"): self.plan,
+            ("POST", "/api/fit"): self.fit,
+            ("POST", "/api/check"): self.check,
+            ("POST", "/api/file"): self.file,
+        }
+
+    async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
+        method, path = ("GET" if scope["method"] == "HEAD" else scope["method"]), scope["path"]
+        if method == "GET" and path in self._files:
+            body, kind = self._files[path]
+            await Response(body, media_type=kind, headers={"cache-control": "no-cache"})(scope, receive, send)
+            return
+        answer = self._answers.get((method, path))
+        if answer is None:
+            if any(known == path for _, known in self._answers) or path in self._files:
+                raise Refused(405, f"{method} {path} is not served")
+            raise Refused(404, "there is nothing of that name")
+        response = await answer(Request(scope, receive))
+        await response(scope, receive, send)
+
+    async def start(self, request: Request) -> Response:
+        """What the page begins with: this machine, the known cards, the named runs and those it was started with."""
+        machine = self._here.machine()
+        own = [{"name": gpu.name, "free": format_size(gpu.free)} for gpu in machine.gpus]
+        cards = [{"name": card.name, "gb": card.nominal_gb} for card in GPUS]
+        return JSONResponse({
+            "version": __version__,
+            "machine": {"ram": format_size(machine.ram), "available": format_size(machine.available), "gpus": own},
+            "cards": cards,
+            "workloads": [
+                {"name": each.name, "runs": [name for name in run_names() if name.startswith(f"{each.name}:")]}
+                for each in WORKLOADS
+            ],
+            "started": list(self._started),
+        })  # fmt: skip
+
+    async def named_run(self, request: Request) -> Response:
+        """A named run, or one that the page was started with; never a path."""
+        name = request.query_params.get("name", "")[:LONGEST_NAME]
+        run = self._started.get(name)
+        if run is None:
+            if name not in run_names():
+                raise Refused(404, f"no named run {name!r} (legroom workloads lists them)")
+            run = read(name)
+        return JSONResponse(_shown(run))
+
+    async def read_file(self, request: Request) -> Response:
+        """The runs in a file that was opened or dropped: `{"name": "ppo.yml", "text": …}`."""
+        asked = _mapping(parse_json(await request.body()))
+        if "run" in asked:  # one that a link has brought back
+            return JSONResponse({"runs": [_shown(run_asked(asked["run"]))]})
+        name, text = asked.get("name"), asked.get("text")
+        if not isinstance(name, str) or not isinstance(text, str) or not 0 < len(name) <= LONGEST_NAME:
+            raise BadInput("a file has a name and a text", hint='{"name": "run.yaml", "text": "algo: PPO …"}')
+        plain = name.replace("\\", "/").rpartition("/")[2] or "run.yaml"
+        found = read_given(decode(text.encode("utf-8", "replace"), plain), plain)
+        return JSONResponse({"runs": [_shown(run) for run in found]})
+
+    async def predict(self, request: Request) -> Response:
+        """The contract: a run in, the text of `legroom predict --mode arithmetic --json` out."""
+        run = run_asked(parse_json(await request.body()))
+        text = planning.predict_answer(run, self._place(dict(request.query_params)))
+        return Response(text, media_type="application/json")
+
+    async def plan(self, request: Request) -> Response:
+        asked = _mapping(parse_json(await request.body()))
+        runs = asked.get("runs")
+        if not isinstance(runs, list) or len(runs) > planning.MOST_RUNS:
+            raise BadInput("runs must be a list of runs", hint=f"at most {planning.MOST_RUNS}")
+        return JSONResponse(planning.plan_answer([run_asked(each) for each in runs], self._place(asked), asked))
+
+    async def fit(self, request: Request) -> Response:
+        asked = _mapping(parse_json(await request.body()))
+        run, place = run_asked(asked.get("run")), self._place(asked)
+        async with self._fits:  # in a thread: a slider of another page goes on meanwhile
+            return JSONResponse(await asyncio.to_thread(planning.fit_answer, run, place, asked))
+
+    async def check(self, request: Request) -> Response:
+        asked = _mapping(parse_json(await request.body()))
+        return JSONResponse(planning.check_answer(run_asked(asked.get("run")), self._place(asked)))
+
+    async def file(self, request: Request) -> Response:
+        """The run as YAML, to be kept."""
+        run = run_asked(_mapping(parse_json(await request.body())).get("run"))
+        return Response(run_file(run, head=[f"{run.name}, as planned with legroom ui"]), media_type="application/yaml")
+
+    def _place(self, asked: dict[str, Any]) -> Place:
+        return place_asked(asked, self._here.machine())
+
+
+def _shown(run: Run) -> dict[str, Any]:
+    return {
+        "name": run.name, "description": run.description, "recommended_for": run.recommended_for, "algo": run.algo,
+        "backend": run.backend, "run": plain_run(run), "controls": controls_of(run),
+    }  # fmt: skip
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadInput("the request must be a mapping", hint='{"run": {…}}')
+    return value
+
+
+def _static_files() -> dict[str, tuple[bytes, str]]:
+    """Return the page's files by path, read once: no request ever names a file."""
+    files = {f"/{path.name}": (path.read_bytes(), TYPES[path.suffix]) for path in STATIC.iterdir()}
+    files["/family.css"] = (STYLE.encode(), TYPES[".css"])  # what reports look like, the page does too
+    files["/"] = files.pop("/index.html")
+    return files
