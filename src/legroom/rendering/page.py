@@ -44,6 +44,7 @@ _RULES = """
 & .leak,& .bad,& .error,& .changes-learning,& .worse{color:var(--leak)}
 & .growing,& .warning,& .slower{color:var(--growing)}
 & .ok,& .good,& .free,& .better{color:var(--ok)}
+& .strong{font-weight:600}
 & .info,& .soft,& .same,& .unknown{color:var(--soft)}
 & dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:.8rem 0}
 & dt{color:var(--soft);font-weight:normal}
@@ -84,7 +85,7 @@ vertical-align:top;overflow-wrap:break-word}
 & summary{cursor:pointer;margin:.6rem 0}
 & footer{margin-top:2rem;color:var(--soft);font-size:.85rem}
 & .bars{margin:.4rem 0 1rem}
-& .bars .scale{height:1.4rem}
+& .bars .scale{display:block;width:100%;max-width:none;height:1.4rem;overflow:visible}
 & .bars .scale text{font-size:13px;fill:var(--soft)}
 & .bars .limits{list-style:none;margin:.2rem 0 .5rem;padding:0;display:flex;flex-wrap:wrap;gap:.1rem 1.2rem;
 font-size:.9rem;color:var(--limit)}
@@ -93,7 +94,7 @@ font-size:.9rem;color:var(--limit)}
 & .bars .of{display:flex;flex-wrap:wrap;gap:0 .8rem;align-items:baseline;overflow-wrap:anywhere}
 & .bars .of b{font-variant-numeric:tabular-nums}
 & .bars .of small{color:var(--soft);font-size:.85rem}
-& .bars .bar svg,& .bars .scale{display:block;width:100%;max-width:none;height:46px;overflow:visible}
+& .bars .bar svg{display:block;width:100%;max-width:none;height:46px;overflow:visible}
 & .bars .seg rect{stroke:var(--paper);stroke-width:.6}
 & .bars .seg:hover rect{filter:brightness(1.12)}
 & .bars .seg text{fill:var(--on);font-size:12px;pointer-events:none}

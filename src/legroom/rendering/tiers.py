@@ -32,6 +32,13 @@ def _row_data(tier: Any) -> dict[str, Any]:
 def tiers_text(name: str, tiers: Sequence[Any]) -> Iterator[Part]:
     """Yield the table by GPU memory."""
     yield Styled(f"{name} by GPU memory", "bold")
+    yield tiers_table(tiers)
+    hosts = [tier.plan.after.host.high for tier in tiers]
+    yield f"host memory: at most {format_size(max(hosts))}"
+
+
+def tiers_table(tiers: Sequence[Any]) -> Table:
+    """Return a row per size of card."""
     table = Table(["GPU", "num_envs", "batch", "minibatches", "micro-batch", "GPU use", "at most", "price"], "rrrrrrrl")
     for tier in tiers:
         gpu = tier.plan.after.gpu
@@ -46,15 +53,24 @@ def tiers_text(name: str, tiers: Sequence[Any]) -> Iterator[Part]:
             format_size(gpu.nbytes) if gpu else "-", format_size(gpu.high) if gpu else "-",
             Styled(price, PRICE_STYLES.get(price, "")),
         )  # fmt: skip
-    yield table
-    hosts = [tier.plan.after.host.high for tier in tiers]
-    yield f"host memory: at most {format_size(max(hosts))}"
+    return table
 
 
 def recommendation_text(workload: str, named: Sequence[Any], chosen: Any, plan: Plan) -> Iterator[Part]:
     """Yield the named runs beside the budget, the one to take, and what the knobs would give instead."""
     gpu = plan.after.gpu is not None
     yield Styled(f"{workload} within {budget_text(plan.budget, gpu=gpu)}", "bold")
+    yield named_table(named, gpu=gpu)
+    yield ""
+    yield recommended_line(chosen)
+    yield ""
+    if plan.turns or chosen is None:
+        yield "with the knobs instead:"
+        yield from plan_text(plan)
+
+
+def named_table(named: Sequence[Any], *, gpu: bool) -> Table:
+    """Return the named runs of a workload, as they are and with what costs nothing."""
     header = ["run", "host at most", *(["GPU at most"] if gpu else []), "fits", "with free savings", "recommended for"]
     table = Table(header, "lr" + "r" * gpu + "lrw")
     for each in named:
@@ -64,17 +80,15 @@ def recommendation_text(workload: str, named: Sequence[Any], chosen: Any, plan: 
         fits = Styled("yes", "green") if each.fits else Styled("no", "red")
         freely = format_size(each.freely.host.high) + ("" if each.fits_freely else " (no)")
         table.add(*cells, fits, freely, each.run.recommended_for)
-    yield table
-    yield ""
+    return table
+
+
+def recommended_line(chosen: Any) -> Styled:
+    """Return which of them to take."""
     if chosen is None:
-        yield Styled("none of them fits as it is", "bold red")
-    else:
-        how = "as it is" if chosen.fits else "with what costs nothing, which train does by itself"
-        yield Styled(f"recommended: legroom train {chosen.run.name} ({how})", "green")
-    yield ""
-    if plan.turns or chosen is None:
-        yield "with the knobs instead:"
-        yield from plan_text(plan)
+        return Styled("none of them fits as it is", "bold red")
+    how = "as it is" if chosen.fits else "with what costs nothing, which train does by itself"
+    return Styled(f"recommended: legroom train {chosen.run.name} ({how})", "green")
 
 
 def recommendation_json(named: Sequence[Any], chosen: Any, plan: Plan, shown: Plan) -> str:

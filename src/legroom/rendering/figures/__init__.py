@@ -4,14 +4,13 @@ Their colours and their style are in `rendering.page` (`STYLE`, everything under
 """
 
 from legroom.rendering.figures.bars import Bar, Limit, Segment, bar_of, bar_of_items, stacked_bars
-from legroom.rendering.figures.curves import Layer, Mark, curve, timeline
-from legroom.rendering.figures.tables import item_table, table
+from legroom.rendering.figures.curves import Layer, curve, timeline
+from legroom.rendering.figures.tables import item_table, table, text_lines, text_table
 
 __all__ = [
     "Bar",
     "Layer",
     "Limit",
-    "Mark",
     "Segment",
     "bar_of",
     "bar_of_items",
@@ -19,5 +18,7 @@ __all__ = [
     "item_table",
     "stacked_bars",
     "table",
+    "text_lines",
+    "text_table",
     "timeline",
 ]

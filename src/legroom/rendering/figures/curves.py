@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal
 
 from legroom.model.footprint import Peak
+from legroom.model.progress import Moment
 from legroom.rendering.figures.bars import Limit
 from legroom.rendering.figures.frame import DECIMALS, HEIGHT, WIDTH, Frame, text_at
 from legroom.rendering.pace import duration_text, number_text
@@ -38,15 +38,6 @@ class Layer:
     values: Sequence[float]
 
 
-@dataclass(frozen=True)
-class Mark:
-    """Something that happened at one moment."""
-
-    seconds: float
-    kind: Literal["checkpoint", "retreat"]
-    text: str
-
-
 def timeline(
     times: Sequence[float],
     layers: Sequence[Layer],
@@ -57,7 +48,7 @@ def timeline(
     phases: Sequence[str] = (),
     predicted: Peak | None = None,
     limit: Limit | None = None,
-    marks: Sequence[Mark] = (),
+    marks: Sequence[Moment] = (),
 ) -> str:
     """Return memory over time with its legend; empty where there are fewer than two moments.
 
@@ -193,13 +184,13 @@ def _areas(
     return inside
 
 
-def _fewer(marks: Sequence[Mark]) -> list[Mark]:
+def _fewer(marks: Sequence[Moment]) -> list[Moment]:
     checkpoints = [mark for mark in marks if mark.kind == "checkpoint"]
     stride = -(-len(checkpoints) // CHECKPOINTS) or 1
     return [*checkpoints[::stride], *(mark for mark in marks if mark.kind != "checkpoint")]
 
 
-def _moment(frame: Frame, mark: Mark) -> str:
+def _moment(frame: Frame, mark: Moment) -> str:
     x = frame.x(min(max(mark.seconds, frame.begin), frame.end))
     said = escape(f"{seconds_text(mark.seconds)}: {mark.text}")
     top = 0 if mark.kind == "retreat" else HEIGHT - 24

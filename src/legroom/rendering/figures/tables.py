@@ -7,7 +7,13 @@ from html import escape
 
 from legroom.model.footprint import Footprint, Place
 from legroom.rendering.bill import PLACE_NAMES, error_text, when_text, why_text
+from legroom.rendering.layout import Part, Styled, Table
 from legroom.units import format_size
+
+_CLASSES = {"bold": "strong", "dim": "soft", "red": "bad", "bold red": "bad", "green": "good", "yellow": "warning",
+            "cyan": "info"}  # fmt: skip
+_LETTERS = {"l": "l", "r": "n", "w": "t"}
+_SHORT = 40  # letters: what wraps in a terminal, but is as short as this, needs no line of its own
 
 
 def table(header: Sequence[str], align: str, rows: Iterable[Sequence[str]], *, last_is_sum: bool = False) -> str:
@@ -32,6 +38,32 @@ def table(header: Sequence[str], align: str, rows: Iterable[Sequence[str]], *, l
     top = f"<thead><tr>{head}</tr></thead>" if any(header) else ""
     kind = ' class="stacking"' if "t" in align else ""
     return f'<div class="wide"><table{kind}>{top}<tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def text_table(of: Table) -> str:
+    """Return a table of the terminal as one of a page, so that both say the same."""
+    longest = [max((len(row[i].text) for row in of.rows), default=0) for i in range(len(of.align))]
+    align = "".join(
+        "l" if side == "w" and size <= _SHORT else _LETTERS[side] for side, size in zip(of.align, longest, strict=True)
+    )
+    rows = [[_styled(cell) for cell in row] for row in of.rows]
+    return table([title.text for title in of.header], align, rows)
+
+
+def text_lines(parts: Iterable[Part]) -> str:
+    """Return lines and tables of the terminal as paragraphs and tables of a page."""
+    html = []
+    for part in parts:
+        if isinstance(part, Table):
+            html.append(text_table(part))
+        elif text := (part.text if isinstance(part, Styled) else part).strip():
+            html.append(f"<p>{_styled(Styled(text, part.style if isinstance(part, Styled) else ''))}</p>")
+    return "\n".join(html)
+
+
+def _styled(cell: Styled) -> str:
+    kind = _CLASSES.get(cell.style)
+    return f'<span class="{kind}">{escape(cell.text)}</span>' if kind and cell.text else escape(cell.text)
 
 
 def item_table(footprint: Footprint) -> str:
