@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from legroom.catalog import load
 from legroom.errors import BadInput
 from legroom.reading import read_all
+from legroom.reading.files import is_file
 from legroom.rendering.console import say
 from legroom.serving.settings import DEFAULT_HOST, DEFAULT_PORT, Settings, Started, checked
 
@@ -45,15 +45,19 @@ def run(
     legroom ui --port 0
     legroom ui --host 0.0.0.0 --token "$(uuidgen)"
     """
-    found = [Started(_target(target, one.name), one) for target in runs or [] for one in read_all(target)]
+    found = [started for target in runs or [] for started in _read(target)]
     folders = tuple(_followed(each) for each in folder or [])
     settings = checked(Settings(host, port, token, tuple(found), folders))
     load("serving.serve")(settings, lambda address: say(f"legroom ui: {address}"))
 
 
-def _target(target: str, name: str) -> str:
-    """Return what names this one run where `target` holds several."""
-    return target if os.path.exists(target) or ":" in target else name  # noqa: PTH110
+def _read(target: str) -> list[Started]:
+    """Return the runs that `target` names, each with what names it alone."""
+    found = read_all(target)
+    if len(found) == 1:
+        return [Started(target, found[0])]
+    alone = (lambda one: f"{target}:{one.name}") if is_file(target) else (lambda one: one.name)
+    return [Started(alone(one), one) for one in found]
 
 
 def _followed(folder: Path) -> Path:

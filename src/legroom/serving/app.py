@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from legroom import __version__
 from legroom.errors import BadInput
@@ -24,15 +24,19 @@ from legroom.rendering.run_file import run_file
 from legroom.serving import planning
 from legroom.serving.asking import Here, Place, place_asked, plain_run, run_asked
 from legroom.serving.controls import controls_of
+from legroom.serving.following import folders_in, news
 from legroom.serving.guard import Refused, Scope, Send
 from legroom.serving.plain_json import parse_json
 from legroom.serving.settings import Settings
+from legroom.serving.tracing import Tracer
 from legroom.units import format_size
 from legroom.workloads.registry import WORKLOADS, run_names
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 LONGEST_NAME = 120
+FIRST_RUN = "gameboy:default"  # where none was named: it has a GPU's share, and knobs of every price
+MOST_FOLLOWERS = 8
 FITS_AT_ONCE = 2  # a fit may take a second of this machine's processor
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -44,7 +48,8 @@ class Page:
         self._settings, self._here = settings, Here()
         self._fits = asyncio.Semaphore(FITS_AT_ONCE)
         self._files = _static_files()
-        self._started = {each.run.name: each.run for each in settings.started}
+        self._started = {each.run.name: each for each in settings.started}
+        self._tracer, self._followers = Tracer(), 0
         self._answers: dict[tuple[str, str], Answer] = {
             ("GET", "/api/start"): self.start,
             ("GET", "/api/run"): self.named_run,
@@ -54,6 +59,10 @@ class Page:
             ("POST", "/api/fit"): self.fit,
             ("POST", "/api/check"): self.check,
             ("POST", "/api/file"): self.file,
+            ("POST", "/api/trace"): self.trace,
+            ("GET", "/api/trace"): self.traced,
+            ("GET", "/api/folders"): self.folders,
+            ("GET", "/api/follow"): self.follow,
         }
 
     async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
@@ -84,17 +93,14 @@ class Page:
                 for each in WORKLOADS
             ],
             "started": list(self._started),
+            "shown": [self._shown_by_name(name) for name in list(self._started)[: planning.MOST_RUNS] or [FIRST_RUN]],
+            "folders": list(folders_in(self._settings.folders)),
         })  # fmt: skip
 
     async def named_run(self, request: Request) -> Response:
         """A named run, or one that the page was started with; never a path."""
         name = request.query_params.get("name", "")[:LONGEST_NAME]
-        run = self._started.get(name)
-        if run is None:
-            if name not in run_names():
-                raise Refused(404, f"no named run {name!r} (legroom workloads lists them)")
-            run = read(name)
-        return JSONResponse(_shown(run))
+        return JSONResponse(self._shown_by_name(name))
 
     async def read_file(self, request: Request) -> Response:
         """The runs in a file that was opened or dropped: `{"name": "ppo.yml", "text": …}`."""
@@ -135,6 +141,60 @@ class Page:
         """The run as YAML, to be kept."""
         run = run_asked(_mapping(parse_json(await request.body())).get("run"))
         return Response(run_file(run, head=[f"{run.name}, as planned with legroom ui"]), media_type="application/yaml")
+
+    async def trace(self, request: Request) -> Response:
+        """Begin to trace a run that the page was started with, as it is turned: `{"name": …, "run": …}`."""
+        asked = _mapping(parse_json(await request.body()))
+        name = asked.get("name")
+        started = self._started.get(name) if isinstance(name, str) else None
+        if started is None:
+            raise Refused(403, "only runs that legroom ui was started with are traced (legroom ui RUN)")
+        where = self._place(asked)
+        run_asked(asked.get("run"))  # says what cannot be, before a child is started for it
+        return JSONResponse({"job": await self._tracer.start(started, asked.get("run"), asked, where)})
+
+    async def traced(self, request: Request) -> Response:
+        job = request.query_params.get("job", "")
+        if not (job.isascii() and job.isdigit() and len(job) < 10):
+            raise BadInput("job must be a number", hint="POST /api/trace gives it")
+        return JSONResponse(self._tracer.told(int(job)))
+
+    async def folders(self, request: Request) -> Response:
+        return JSONResponse({"folders": list(folders_in(self._settings.folders))})
+
+    async def follow(self, request: Request) -> Response:
+        """A stream of what happens in a folder, by the name that it was listed under."""
+        name = request.query_params.get("folder", "")
+        folder = folders_in(self._settings.folders).get(name)
+        if folder is None:
+            raise Refused(404, "there is no such training or watch in the folders that legroom ui was given")
+        if self._followers >= MOST_FOLLOWERS:
+            raise Refused(503, f"{MOST_FOLLOWERS} pages follow already (close one)")
+        return StreamingResponse(self._counted(news(name, folder)), media_type="text/event-stream")
+
+    async def _counted(self, told: AsyncIterator[str]) -> AsyncIterator[str]:
+        self._followers += 1
+        try:
+            async for each in told:
+                yield each
+        finally:
+            self._followers -= 1
+
+    async def end(self) -> None:
+        """End what is under way."""
+        await self._tracer.end()
+
+    def _shown_by_name(self, name: str) -> dict[str, Any]:
+        """Return a named run, or one that the page was started with.
+
+        Raises:
+            Refused: there is none of that name; a path is never looked at.
+        """
+        if name in self._started:
+            return _shown(self._started[name].run)
+        if name not in run_names():
+            raise Refused(404, f"no named run {name!r} (legroom workloads lists them)")
+        return _shown(read(name))
 
     def _place(self, asked: dict[str, Any]) -> Place:
         return place_asked(asked, self._here.machine())

@@ -42,7 +42,8 @@ SIZES = ("memory.max_bytes",)
 def controls_of(run: Run) -> list[dict[str, Any]]:
     """Return the groups of controls of this run, each with a name and its controls."""
     algorithm = algorithm_of(run)
-    about_memory, others = [], []
+    about_memory: list[Control] = []
+    others: list[Control] = []
     for control in _hyperparameters(run, algorithm):
         name = control["key"].partition(".")[2]
         (about_memory if name in MEMORY_DEPENDS_ON else others).append(control)

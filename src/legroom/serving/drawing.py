@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import Prediction
-from legroom.probing.gpu_table import find_gpu
+from legroom.probing.gpu_table import KnownGpu, find_gpu
 from legroom.rendering.bill import why_text
 from legroom.rendering.figures import Bar, Limit, Segment, bar_of, item_table, stacked_bars
 from legroom.serving.asking import Place as Where
@@ -54,15 +55,19 @@ def host_limits(where: Where) -> list[Limit]:
     return limits
 
 
+@lru_cache(maxsize=1)
+def _well_known() -> list[tuple[str, KnownGpu]]:
+    return [(name, find_gpu(name)) for name in WELL_KNOWN]
+
+
 def card_limits(bars: Sequence[Bar], where: Where) -> list[Limit]:
     """Return the lines for GPUs: the chosen one, and known ones of about the size that is needed."""
     limits = []
     if where.budget.vram is not None:
-        chosen = where.card if where.card and where.budget.vram_origin != "given" else "given"
+        chosen = (where.card or "").removeprefix("GeForce ") if where.budget.vram_origin != "given" else "given"
         limits.append(Limit(where.budget.usable(where.budget.vram), chosen))
     largest = max((bar.high or bar.nbytes for bar in bars), default=0)
-    for name in WELL_KNOWN:
-        card = find_gpu(name)
+    for name, card in _well_known():
         near = NEAR[0] * largest <= card.total <= NEAR[1] * largest
         if near and not any(abs(limit.nbytes - card.total) < GIB for limit in limits):
             limits.append(Limit(card.total, name))

@@ -46,7 +46,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         h11_max_incomplete_event_size=LARGEST_HEAD,
     )
     say(address(settings))
-    asyncio.run(_until_told(_Server(config), listening))
+    asyncio.run(_until_told(_Server(config), listening, page))
 
 
 def address(settings: Settings) -> str:
@@ -64,7 +64,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _until_told(server: _Server, listening: socket.socket) -> None:
+async def _until_told(server: _Server, listening: socket.socket, page: Page) -> None:
     def stop() -> None:
         server.force_exit = server.should_exit  # asked twice: now
         server.should_exit = True
@@ -72,7 +72,10 @@ async def _until_told(server: _Server, listening: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    await server.serve(sockets=[listening])
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        await page.end()
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -26,6 +26,7 @@ from legroom.probing.import_path import import_path
 from legroom.training.failing import Failure, failure_of, lacks_expandable_segments
 from legroom.training.folder import OUTCOME, Predicted, RunFolder
 from legroom.training.lookout import Lookout
+from legroom.training.noting import Noting
 from legroom.training.supervise import Display, Story, supervise
 from legroom.training.task import TrainTask
 
@@ -88,7 +89,7 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
         raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
     with folder.locked():
         before = folder.outcome() if training.resume else None
-        tale = Tale(training, before)
+        tale, display = Tale(training, before), Noting(display, folder.path)
         while True:
             folder.keep(tale.run, tale.predicted)
             story = supervise(
