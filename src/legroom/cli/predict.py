@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from legroom.catalog import load
 from legroom.cli import options
 from legroom.cli.game import CartridgeFile, Rom, with_game
 from legroom.cli.overrides import split_settings
 from legroom.cli.rasters import Rasters, with_rasters
+from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD
 from legroom.fitting.priced import priced
 from legroom.predicting.predict import gather_all
@@ -40,6 +42,7 @@ def run(
     like: options.Like = None,
     settings: options.Settings = None,
     everything: Annotated[bool, typer.Option("--all", help="List the small items too.")] = False,
+    html: Html = None,
     json: options.Json = False,
 ) -> int:
     """What a run will need on host and GPU, item by item, and whether it fits.
@@ -54,8 +57,10 @@ def run(
     legroom predict constants.py --like gameboy:default
     legroom predict train.py --set env.n_envs=8
     legroom predict run.yaml --probe
+    legroom predict mine:full mine:small --html mine.html
     legroom predict robot:default --mode trace --gpu "RTX 4090"
     """
+    check_writable("--html", html)
     machine = options.with_gpu(probe(), gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu))
@@ -67,10 +72,14 @@ def run(
         how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env}
         gathered = gather_all(wanted, machine, **how, progress=told(shown))
     predictions = [priced(one, evidence, budget) for one, evidence in gathered]
+    if html is not None:
+        write_text("--html", html, load("rendering.prediction_page")(predictions))
     if json:
         say(prediction_json(predictions))
     elif len(predictions) == 1:
         say(prediction_text(predictions[0], everything=everything))
     else:
         say(comparison_text(predictions))
+    if html is not None and not json:
+        say(f"written: {html}")
     return EXIT_FINDINGS if any(p.bad for p in predictions) else EXIT_GOOD

@@ -16,12 +16,14 @@ KINDS = {
     "update": ("batches and activations", "#b4540a", "#f0a35e"),
     "evaluation": ("evaluation", "#0f7377", "#5fc9cc"),
     "checkpoint": ("checkpoints", "#8a6a1f", "#d3b066"),
+    "measured": ("measured as a whole", "#3f4a5a", "#c3ccd6"),
     "other": ("other", "#6b5b4f", "#b8a99c"),
 }
 _BY_ROOM = {
     "runtime": "runtime", "xla": "runtime", "env": "envs", "envs": "envs", "rollout": "storage", "replay": "storage",
     "storage": "storage", "network": "network", "optimizer": "optimizer", "update": "update", "collect": "update",
     "eval": "evaluation", "checkpoint": "checkpoint",
+    "measured": "measured",
 }  # fmt: skip
 _BY_LABEL = {
     "optimizer": "optimizer", "activations": "update", "weights": "network", "targets": "network",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from legroom.model.footprint import Peak
 from legroom.model.outcome import MeasuredItem, MeasuredPeak, Outcome
-from legroom.model.progress import Progress, finite
+from legroom.model.progress import MemorySample, Moment, Progress, finite
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.rendering.pace import duration_text, number_text
 from legroom.units import format_size
@@ -29,6 +31,29 @@ _CONTENTS = (
     ("pictures", "pictures of the workload"),
     ("checkpoints", "to go on from"),
 )
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """All that is shown of one training.
+
+    Args:
+        progress: all of it, those before a resume included.
+        samples, moments: of this session, on one clock.
+        at_host_peak: name and bytes of what the prediction consists of at the host's peak.
+        host_limit, gpu_limit: bytes there are, None where nobody knows.
+    """
+
+    name: str
+    outcome: Outcome
+    progress: Sequence[Progress] = ()
+    samples: Sequence[MemorySample] = ()
+    moments: Sequence[Moment] = ()
+    host: Peak | None = None
+    gpu: Peak | None = None
+    at_host_peak: Sequence[tuple[str, int]] = ()
+    host_limit: int | None = None
+    gpu_limit: int | None = None
 
 
 def outcome_text(

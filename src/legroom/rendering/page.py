@@ -106,12 +106,14 @@ font-size:.9rem;color:var(--limit)}
 border:1px solid var(--soft);border-radius:.4rem;padding:.3rem .6rem;font-size:.85rem;overflow-wrap:anywhere}
 & .bars .whisker{stroke:var(--ink);stroke-width:1.5}
 & .bars .cap{stroke-width:2}
+& .bars .halo{stroke:var(--paper);stroke-width:4}
 @media(max-width:40rem){& .bars .roomy{display:none}
 & .stacking thead{display:none}& .stacking tr{display:flex;flex-wrap:wrap;gap:0 1rem;padding:.3rem 0;
 border-bottom:1px solid var(--line)}
 & .stacking td,& .stacking th{border:0;padding:0}& .stacking td.long{flex:1 0 100%;color:var(--soft)}}
 @media(max-width:30rem){& .chart{margin-left:3.9rem;height:14rem}& .chart .minor,& .bars .minor{display:none}
-& dl{grid-template-columns:1fr;gap:0}& dd{margin:0 0 .5rem}}
+& dl{grid-template-columns:1fr;gap:0}& dd{margin:0 0 .5rem}
+& table{font-size:.85rem}& th,& td{padding-right:.6rem}}
 """
 STYLE = f"{_THEMES}{_RULES}".replace("&", SCOPE)
 _PAGE = f"""

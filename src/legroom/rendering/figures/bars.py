@@ -169,7 +169,8 @@ def _limit_line(limit: Limit, end: float) -> str:
     x = f"{100 * limit.nbytes / end:.3f}%"
     said = f"{limit.label}: {format_size(limit.nbytes)}"
     ends = f'y1="0" y2="{2 * OVER + THICK + WHISKER}"'
-    return f'<line class="cap" x1="{x}" x2="{x}" {ends}><title>{escape(said)}</title></line>'
+    line = f'x1="{x}" x2="{x}" {ends}'
+    return f'<line class="halo" {line}/><line class="cap" {line}><title>{escape(said)}</title></line>'
 
 
 def _scale(end: float) -> str:

@@ -73,9 +73,9 @@ def item_table(footprint: Footprint) -> str:
         items = sorted((item for item in footprint.items if item.place is place), key=lambda item: -item.total)
         if items:
             rows.append([escape(PLACE_NAMES[place])])
-        rows += [
-            [escape(item.name), format_size(item.total), error_text(item), when_text(item), escape(why_text(item))]
-            for item in items
-            if item.total
-        ]
+        for item in items:
+            if item.total:
+                when = when_text(item).replace(" on", "\N{NO-BREAK SPACE}on")
+                said = (item.name, format_size(item.total), error_text(item), when, why_text(item))
+                rows.append([escape(text) for text in said])
     return table(["item", "size", "±", "when", "why"], "lnnlt", rows)

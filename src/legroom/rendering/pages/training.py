@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from html import escape
 
 from legroom import __version__
-from legroom.model.footprint import Peak
 from legroom.model.outcome import MeasuredPeak, Outcome
-from legroom.model.progress import MemorySample, Moment, Progress, finite
+from legroom.model.progress import finite
 from legroom.rendering.figures import Bar, Layer, Limit, Segment, bar_of_items, curve, stacked_bars, table, timeline
 from legroom.rendering.figures.tables import text_lines, text_table
-from legroom.rendering.outcome import attempt_lines, headline, item_table, peak_table, result_table
+from legroom.rendering.outcome import TrainingReport, attempt_lines, headline, item_table, peak_table, result_table
 from legroom.rendering.page import facts, footer, verdict, whole_page
 from legroom.units import format_size
 
 _STATUS = {"finished": "ok", "stopped": "growing", "failed": "leak"}
 _RESUME = {"exact": "to the bit", "approximate": "approximately"}
-
-
-@dataclass(frozen=True)
-class TrainingReport:
-    """All that is shown of one training.
-
-    Args:
-        progress: all of it, those before a resume included.
-        samples, moments: of this session, on one clock.
-        at_host_peak: name and bytes of what the prediction consists of at the host's peak.
-        host_limit, gpu_limit: bytes there are, None where nobody knows.
-    """
-
-    name: str
-    outcome: Outcome
-    progress: Sequence[Progress] = ()
-    samples: Sequence[MemorySample] = ()
-    moments: Sequence[Moment] = ()
-    host: Peak | None = None
-    gpu: Peak | None = None
-    at_host_peak: Sequence[tuple[str, int]] = ()
-    host_limit: int | None = None
-    gpu_limit: int | None = None
 
 
 def training_page(report: TrainingReport) -> str:
@@ -119,7 +94,7 @@ def _composition(report: TrainingReport) -> Iterator[str]:
     if report.at_host_peak and report.host is not None:
         yield "<h2>What the predicted peak is made of</h2>"
         predicted = bar_of_items("predicted", report.at_host_peak, report.host, f"during {report.host.phase.value}")
-        whole = Segment("measured, the whole tree of processes", report.outcome.peaks.host.measured)
+        whole = Segment("measured", report.outcome.peaks.host.measured, "the whole tree of processes")
         limits = [Limit(report.host_limit, "what there is")] if report.host_limit else []
         yield stacked_bars([predicted, Bar("measured", (whole,))], limits, title="The host's peak")
     if any(item.measured is not None for item in report.outcome.items):
