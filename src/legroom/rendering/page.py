@@ -15,6 +15,7 @@ from html import escape
 from legroom.rendering.kinds import DARK, LIGHT
 
 SCOPE = ".legroom"
+NOTEBOOK = ".legroom.notebook.notebook"  # said twice: what notebooks say about tables in general shall not count here
 _LIGHT = (
     "color-scheme:light;--paper:#fff;--ink:#1c2430;--soft:#5a6572;--line:#d9dee4;--card:#f5f7f9;--on:#fff;"
     "--trainer:#2f6fb3;--workers:#37803f;--others:#8a6a1f;--gpu:#7d50a8;--limit:#b93333;--band:#7d50a8;"
@@ -34,7 +35,6 @@ _THEMES = f"""
 """
 _RULES = """
 &{background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
-&.notebook{padding:.6rem 1rem;border-radius:.5rem;max-width:60rem}
 &,& *{box-sizing:border-box}
 & h1{font-size:1.25rem;margin:.2rem 0 .8rem;overflow-wrap:anywhere}
 & h2{font-size:1.05rem;margin:1.6rem 0 .5rem}
@@ -68,7 +68,7 @@ border-left:1px solid var(--line);border-bottom:1px solid var(--line)}
 & .legend li{margin:0}
 & .legend svg{display:inline-block;width:.8rem;height:.8rem;margin-right:.4rem;vertical-align:baseline}
 & .wide{overflow-x:auto}
-& table{border-collapse:collapse;width:100%;font-size:.95rem;color:inherit}
+& table{border-collapse:collapse;table-layout:auto;margin:0;width:100%;font-size:.95rem;color:inherit}
 & tr{background:none}
 & th,& td{text-align:left;padding:.25rem 1.1rem .25rem 0;border:0;border-bottom:1px solid var(--line);
 vertical-align:top;overflow-wrap:break-word}
@@ -116,6 +116,7 @@ border-bottom:1px solid var(--line)}
 & table{font-size:.85rem}& th,& td{padding-right:.6rem}}
 """
 STYLE = f"{_THEMES}{_RULES}".replace("&", SCOPE)
+_IN_NOTEBOOK = f"{_THEMES}{_RULES}&{{padding:.6rem 1rem;border-radius:.5rem;max-width:60rem}}".replace("&", NOTEBOOK)
 _PAGE = f"""
 body{SCOPE}{{margin:0 auto;max-width:60rem;padding:1rem;min-height:100vh}}
 """
@@ -136,7 +137,7 @@ def whole_page(title: str, body: Iterable[str]) -> str:
 def fragment(body: Iterable[str]) -> str:
     """Return what a notebook shows: the body with its style, which reaches nothing beside it."""
     inside = "\n".join(part for part in body if part)
-    return f'<div class="legroom notebook"><style>{STYLE}</style>\n{inside}\n</div>'
+    return f'<div class="legroom notebook"><style>{_IN_NOTEBOOK}</style>\n{inside}\n</div>'
 
 
 def facts(rows: Iterable[tuple[str, str | None]]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from html import escape
+from zlib import crc32
 
 from legroom import __version__
 from legroom.model.explanation import Explanation
@@ -66,11 +67,13 @@ def _trace_body(trace: Trace) -> Iterator[str]:
     gpu = None if trace.peak_gpu is None else format_size(trace.peak_gpu)
     yield facts([("peak", f"{format_size(trace.peak_host)} ({roles})" if roles else format_size(trace.peak_host)),
                  ("GPU peak", gpu)])  # fmt: skip
-    yield from _charts(trace, "what was watched", "", None)
+    # ids have to differ from those of other cells; the same trace shown twice may well have the same
+    name = f"trace-{crc32(repr(trace.samples).encode()):x}"
+    yield from _charts(trace, "what was watched", "", None, name=name)
     yield from _phases(trace)
 
 
-def _charts(trace: Trace, what: str, said: str, limit: Limit | None) -> Iterator[str]:
+def _charts(trace: Trace, what: str, said: str, limit: Limit | None, *, name: str = "watch") -> Iterator[str]:
     samples = trace.samples
     if len(samples) < 2:
         return
@@ -80,14 +83,14 @@ def _charts(trace: Trace, what: str, said: str, limit: Limit | None) -> Iterator
     ]
     yield "<h2>Host memory over time</h2>"
     yield timeline(
-        times, layers, name="host", title=f"Host memory of {what}", limit=limit,
+        times, layers, name=f"{name}-host", title=f"Host memory of {what}", limit=limit,
         description=f"{said} Verdict {trace.verdict}, {trace.why}.".strip(),
     )  # fmt: skip
     on_gpu = [(sample.t, sample.gpu) for sample in samples if sample.gpu is not None]
     if trace.peak_gpu is not None and len(on_gpu) > 1:
         yield "<h2>GPU memory over time</h2>"
         layer = Layer("GPU", "var(--gpu)", [nbytes for _, nbytes in on_gpu])
-        yield timeline([t for t, _ in on_gpu], [layer], name="gpu", title=f"GPU memory of {what}")
+        yield timeline([t for t, _ in on_gpu], [layer], name=f"{name}-gpu", title=f"GPU memory of {what}")
 
 
 def _phases(trace: Trace) -> Iterator[str]:
