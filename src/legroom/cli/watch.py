@@ -17,6 +17,7 @@ from legroom.model.files import write_whole
 from legroom.rendering.watching import WatchDisplay, watched_json, watched_text
 from legroom.units import parse_size
 from legroom.watching import Signals, attach, watch
+from legroom.watching.noting import Noting
 from legroom.watching.relay import write_all
 
 JSON_FILE, PAGE_FILE = "watch.json", "watch.html"
@@ -57,11 +58,12 @@ def run(
     if out is not None:
         _make_folder(out)
     display = WatchDisplay(_to_stderr, live=_may_draw(), colour=_may_draw() and "NO_COLOR" not in os.environ)
+    shown = display if out is None else Noting(display, out)
     with Signals() as signals:  # held until the result is written
         if command:
-            found = watch(command, interval_s=interval, limit=nbytes, display=display, signals=signals)
+            found = watch(command, interval_s=interval, limit=nbytes, display=shown, signals=signals)
         else:
-            found = attach(pid or 0, interval_s=interval, limit=nbytes, display=display, signals=signals)
+            found = attach(pid or 0, interval_s=interval, limit=nbytes, display=shown, signals=signals)
         display.end(watched_text(found))
         pages = [html] if html is not None else []
         if out is not None:

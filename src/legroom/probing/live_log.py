@@ -25,6 +25,9 @@ class LiveLog:
     def __init__(self, folder: Path) -> None:
         self._path, self._began, self._due = folder / LIVE, time.time(), 0.0
         self._highest: dict[str, Any] | None = None
+        if self._path.exists():  # a kill may have cut its last line off: what follows shall not be lost with it
+            with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
+                file.write("\n")
 
     def memory(self, host: int, gpu: int | None, *, phase: str | None = None, limit: int | None = None) -> None:
         """Take a sample; it is written when one is due and none since the last was higher."""

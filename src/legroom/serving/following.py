@@ -123,6 +123,8 @@ def _text(folder: Path, name: str) -> str:
 
 def _training(name: str, folder: Path, samples: list[LiveSample], said: list[tuple[float, str]]) -> dict[str, str]:
     run = json.loads(_text(folder, RUN))
+    if not isinstance(run, dict):
+        raise ValueError(f"{RUN} holds no run")
     predicted = RunFolder(folder).predicted() if _is_plain(folder / PREDICTION) else None
     progress = read_progress(folder / PROGRESS) if _is_plain(folder / PROGRESS) else []
     outcome = Outcome.read(folder / OUTCOME) if _is_plain(folder / OUTCOME) else None
@@ -231,6 +233,8 @@ def _watch(name: str, folder: Path, samples: list[LiveSample], said: list[tuple[
         now = f"{format_size(samples[-1].host)} now, {peak} at most so far" if samples else "nothing measured yet"
         return {"words": f"{name} is watched: {now}.", "kind": "", "body": body + _said(said)}
     told = json.loads(text)
+    if not isinstance(told, dict):
+        raise ValueError(f"{WATCH} holds no watch")
     if not body:
         began = float(told["began"])
         body = _memory("Host memory", [

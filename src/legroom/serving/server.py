@@ -45,8 +45,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         timeout_graceful_shutdown=GRACE_S,
         h11_max_incomplete_event_size=LARGEST_HEAD,
     )
-    say(address(settings))
-    asyncio.run(_until_told(_Server(config), listening, page))
+    asyncio.run(_until_told(_Server(config), listening, page, lambda: say(address(settings))))
 
 
 def address(settings: Settings) -> str:
@@ -64,7 +63,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _until_told(server: _Server, listening: socket.socket, page: Page) -> None:
+async def _until_told(server: _Server, listening: socket.socket, page: Page, ready: Callable[[], None]) -> None:
     def stop() -> None:
         server.force_exit = server.should_exit  # asked twice: now
         server.should_exit = True
@@ -72,6 +71,7 @@ async def _until_told(server: _Server, listening: socket.socket, page: Page) -> 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+    ready()  # not before: who reads it may end us at once
     try:
         await server.serve(sockets=[listening])
     finally:

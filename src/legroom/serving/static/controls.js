@@ -2,7 +2,7 @@
 // The server says which there are (serving/controls.py); this file only knows how each kind is turned.
 import { make, putAt, valueAt } from "./dom.js";
 
-const LEFT = "as the library does";
+const LEFT = "default";
 let serial = 0;
 
 /** Fill `form` with the run's settings; `changed(key, value)` is called for every turn. */
