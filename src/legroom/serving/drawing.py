@@ -19,10 +19,12 @@ NEAR = (0.4, 2.5)  # of the largest bar: cards of such sizes are worth a line
 WELL_KNOWN = ("RTX 4060", "RTX 4070", "RTX 4080", "RTX 4090", "RTX 5090", "RTX A6000", "A100 80GB", "H200")
 
 
-def drawings(predictions: Sequence[Prediction], active: int, where: Where, *, by_phase: bool) -> dict[str, Any]:
-    """Return the drawings of host and GPU (None where no run uses one), and the whole bill of the active run."""
+def drawings(
+    predictions: Sequence[Prediction], active: int, where: Where, *, by_phase: bool, with_bill: bool
+) -> dict[str, Any]:
+    """Return the drawings of host and GPU (None where no run uses one), and the active run's bill if it is wanted."""
     shown = predictions[active].footprint
-    found: dict[str, Any] = {"bill": item_table(shown)}
+    found: dict[str, Any] = {"bill": item_table(shown) if with_bill else None}
     places: tuple[Literal["host", "gpu"], ...] = ("host", "gpu")
     for place in places:
         every = [bar for p in predictions if (bar := bar_of(p.footprint, place)) is not None]
@@ -71,4 +73,4 @@ def card_limits(bars: Sequence[Bar], where: Where) -> list[Limit]:
         near = NEAR[0] * largest <= card.total <= NEAR[1] * largest
         if near and not any(abs(limit.nbytes - card.total) < GIB for limit in limits):
             limits.append(Limit(card.total, name))
-    return limits[: MOST_CARDS + 1]
+    return sorted(limits[: MOST_CARDS + 1], key=lambda limit: limit.nbytes)

@@ -48,7 +48,8 @@ def plan_answer(runs: Sequence[Run], where: Where, asked: Mapping[str, Any]) -> 
     """Return what the page shows of the runs: drawings of them side by side, and a verdict in words for each.
 
     Args:
-        asked: `active` is the run whose bill is shown; `view` draws its phases instead of the runs' peaks.
+        asked: `active` is the run that is turned; `view` draws its phases instead of the runs' peaks, `bill` adds the
+            table of all its items.
 
     Raises:
         BadInput: there are none, or too many.
@@ -61,7 +62,9 @@ def plan_answer(runs: Sequence[Run], where: Where, asked: Mapping[str, Any]) -> 
     predictions = [predicted(run, where) for run in runs]
     return {
         "runs": [_told(each, where) for each in predictions],
-        **drawings(predictions, active, where, by_phase=asked.get("view") == "phases"),
+        **drawings(
+            predictions, active, where, by_phase=asked.get("view") == "phases", with_bill=asked.get("bill") is True
+        ),
     }
 
 
