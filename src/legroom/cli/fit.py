@@ -181,7 +181,7 @@ def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[st
         return f"train it with: legroom train {shlex.quote(target)}"
     if budget is None:
         return "keep it with -o FILE, and train that"
-    return f"train it so with: {shlex.join(['legroom', 'train', target, '--fit', *budget])} (or keep it with -o FILE)"
+    return f"train it so, or keep it with -o FILE:\n  {shlex.join(['legroom', 'train', target, '--fit', *budget])}"
 
 
 def _sizes(text: str | None) -> list[float]:

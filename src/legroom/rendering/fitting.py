@@ -85,9 +85,8 @@ def plan_text(plan: Plan) -> Iterator[Part]:
 def turn_table(plan: Plan) -> Table:
     """Return the knobs as they were turned, one after the other."""
     gpu = plan.after.gpu is not None
-    table = Table(
-        ["knob", "from", "to", "price", "saved", "host peak", *(["GPU peak"] if gpu else [])], "llllrr" + "r" * gpu
-    )
+    header = ["knob", "from", "to", "price", "saved", "host peak", *(["GPU peak"] if gpu else [])]
+    table = Table(header, "llllrr" + "r" * gpu, spare=("saved", "from"))
     for turn in plan.turns:
         for number, change in enumerate(_shown(turn.changes)):
             cells = [change.key, _short(change.key, change.before), _short(change.key, change.after)]

@@ -106,6 +106,7 @@ def comparison_table(predictions: Sequence[Prediction]) -> Table:
     table = Table(
         ["configuration", "host peak", *gpu_title, "observation", "steps", "envs", "reduction", "fits"],
         f"lr{gpu_align}wrrrl",
+        spare=("observation", "reduction"),
     )
     first = predictions[0].footprint.host.nbytes
     largest = max((p for p in predictions if p.fits), key=_everything, default=None)

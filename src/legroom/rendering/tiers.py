@@ -39,7 +39,9 @@ def tiers_text(name: str, tiers: Sequence[Any]) -> Iterator[Part]:
 
 def tiers_table(tiers: Sequence[Any]) -> Table:
     """Return a row per size of card."""
-    table = Table(["GPU", "num_envs", "batch", "minibatches", "micro-batch", "GPU use", "at most", "price"], "rrrrrrrl")
+    table = Table(
+        ["GPU", "num_envs", "batch", "mini-batches", "micro-batch", "GPU use", "at most", "price"], "rrrrrrrl"
+    )
     for tier in tiers:
         gpu = tier.plan.after.gpu
         if not tier.plan.fits:
