@@ -82,6 +82,7 @@ class Page:
     async def start(self, request: Request) -> Response:
         """What the page begins with: this machine, the known cards, the named runs and those it was started with."""
         machine = self._here.machine()
+        runs = [each.run for each in self._started.values()][: planning.MOST_RUNS] or [read(FIRST_RUN)]
         own = [{"name": gpu.name, "free": format_size(gpu.free)} for gpu in machine.gpus]
         cards = [{"name": card.name, "gb": card.nominal_gb} for card in GPUS]
         return JSONResponse({
@@ -93,7 +94,8 @@ class Page:
                 for each in WORKLOADS
             ],
             "started": list(self._started),
-            "shown": [self._shown_by_name(name) for name in list(self._started)[: planning.MOST_RUNS] or [FIRST_RUN]],
+            "shown": [_shown(run) for run in runs],
+            "plan": _or_none(lambda: planning.plan_answer(runs, self._place({}), {})),  # drawn without asking again
             "folders": list(folders_in(self._settings.folders)),
         })  # fmt: skip
 
@@ -205,6 +207,14 @@ def _shown(run: Run) -> dict[str, Any]:
         "name": run.name, "description": run.description, "recommended_for": run.recommended_for, "algo": run.algo,
         "backend": run.backend, "run": plain_run(run), "controls": controls_of(run),
     }  # fmt: skip
+
+
+def _or_none(answer: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the answer; None where the runs cannot be predicted, which is said when they are asked about."""
+    try:
+        return answer()
+    except BadInput:
+        return None
 
 
 def _mapping(value: Any) -> dict[str, Any]:

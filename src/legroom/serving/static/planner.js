@@ -124,6 +124,13 @@ function activate(at) {
   refresh();
 }
 
+/** Show the runs that the page begins with; what the server says about them came along. */
+function beginWith(plan) {
+  showActive();
+  show(plan);
+  check();
+}
+
 function remove(at) {
   state.runs.splice(at, 1);
   activate(Math.min(state.active > at ? state.active - 1 : state.active, state.runs.length - 1));
@@ -192,13 +199,16 @@ async function restore(told) {
 }
 
 async function begin() {
+  // a token in the address is in a cookie by now, and should not be in links that are copied
+  if (location.search) history.replaceState(null, "", location.pathname + location.hash);
   const start = await ask("api/start");
   state.start = start;
   fillChoices(start);
   byId("version").textContent = `legroom ${start.version}`;
   const told = decode(location.hash);
   if (told) await attempt(() => restore(told));
-  if (!state.runs.length) {
+  const fresh = !state.runs.length;
+  if (fresh) {
     state.runs = start.shown.map((each) => entryOf(each, each.name));
   }
   byId("card").value = state.place.gpu;
@@ -206,7 +216,8 @@ async function begin() {
   byId("reserve").value = state.place.reserve;
   document.querySelector(`input[name=view][value=${state.view}]`).checked = true;
   listen();
-  activate(state.active);
+  if (fresh && start.plan) beginWith(start.plan);
+  else activate(state.active);
   setUpFollowing(start.folders);
 }
 
