@@ -90,6 +90,8 @@ def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
             yield _flag(key, label, default)
         elif name.endswith(("_class", "_kwargs")) or name in ("action_noise",):
             continue  # classes and what they are made with: no setting that one turns
+        elif name == "n_steps" and algorithm.family == "off-policy":  # of returns, not of a rollout
+            yield {"key": key, "label": "steps of returns", "kind": "number", "default": default, "whole": True}
         elif key in LAST_STOPS:
             yield _count(key, label, default)
         elif isinstance(given, str) or isinstance(default, str):
