@@ -83,7 +83,8 @@ class Table:
             parts = []
             for lines, (i, size) in zip(cells, self._shown(columns), strict=True):
                 piece = lines[number] if number < len(lines) else ""
-                piece = piece.rjust(size) if self.align[i] == "r" else piece.ljust(size)
+                last = i == columns.shown[-1]  # what it is filled up with would be painted, too
+                piece = piece.rjust(size) if self.align[i] == "r" else piece if last else piece.ljust(size)
                 parts.append(paint(piece, row[i].style) if colour else piece)
             yield (" " * columns.gap).join(parts).rstrip()
 
