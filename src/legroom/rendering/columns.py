@@ -30,7 +30,7 @@ def fit_columns(
     """Return how to show a table in `width`; too wide only where its numbers alone are.
 
     Args:
-        align: a letter per column: `l`, `r`, or `w` for a long text.
+        align: a letter per column: `l`, `r`, `w` for a long text, `v` for what stays as it is, such as code.
         spare: columns that may be left out, the first one first.
     """
     natural = [max((len(row[i]) for row in (header, *rows)), default=0) for i in range(len(align))]
@@ -42,8 +42,8 @@ def fit_columns(
             if sum(floors[i] for i in shown) <= room:
                 widths = _squeezed([natural[i] for i in shown], [floors[i] for i in shown], align, shown, room)
                 return Columns(shown, widths, gap)
-    texts = [i for i in shown if align[i] != "r"]
-    numbers = sum(least[i] for i in shown if align[i] == "r") + len(shown) - 1
+    texts = [i for i in shown if align[i] in "lw"]
+    numbers = sum(least[i] for i in shown if i not in texts) + len(shown) - 1
     each = max((width - numbers) // max(len(texts), 1), 4)
     return Columns(shown, tuple(min(natural[i], each) if i in texts else least[i] for i in shown), 1)
 
@@ -56,6 +56,8 @@ def _choices(count: int, spare: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 def _least(title: str, cells: Sequence[str], side: str) -> int:
     """Return the width below which words or numbers would be broken."""
+    if side == "v":
+        return max(map(len, (title, *cells)))
     if side == "r":
         return max([_longest_word(title), *map(len, cells)])
     longest = max([_longest_word(title), *map(_longest_word, cells)])

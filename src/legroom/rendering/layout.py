@@ -26,7 +26,7 @@ Cell = str | Styled
 
 
 class Table:
-    """Rows under a header. `align` has a letter per column: `l`, `r`, or `w` for the one that wraps.
+    """Rows under a header. `align` has a letter per column: `l`, `r`, `w` for a long text, `v` for what stays as it is.
 
     Args:
         most_lines: where wrapping would take more, what wraps is cut short, as little as that needs.
@@ -49,7 +49,7 @@ class Table:
         titles, texts = [title.text for title in self.header], [[cell.text for cell in row] for row in self.rows]
         columns = fit_columns(titles, texts, self.align, width, self.spare)
         rows = [self.header, *self.rows] if any(titles) else self.rows
-        wrapped = [[wrap(row[i].text, size) for i, size in self._shown(columns)] for row in rows]
+        wrapped = [[_lines(row[i].text, size) for i, size in self._shown(columns)] for row in rows]
         most = self._most_per_row(wrapped, columns)
         for number, (row, cells) in enumerate(zip(rows, wrapped, strict=True)):
             shown = [
@@ -127,6 +127,10 @@ def wrap(text: str, width: int) -> list[str]:
             line = indent
         line += word if line == indent else " " + word
     return [*lines, line]
+
+
+def _lines(text: str, width: int) -> list[str]:
+    return wrap(text, width) if len(text) > width else [text]
 
 
 def _breaks_at_hyphens(word: str, width: int) -> bool:

@@ -12,7 +12,7 @@ from legroom.units import format_size
 
 _CLASSES = {"bold": "strong", "dim": "soft", "red": "bad", "bold red": "bad", "green": "good", "yellow": "warning",
             "cyan": "info"}  # fmt: skip
-_LETTERS = {"l": "l", "r": "n", "w": "t"}
+_LETTERS = {"l": "l", "r": "n", "w": "t", "v": "l"}
 _SHORT = 40  # letters: what wraps in a terminal, but is as short as this, needs no line of its own
 
 
