@@ -5,11 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-native lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
+.PHONY: demo test test-native test-ui lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
   bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
   bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs bench-leaks \
   bench-ninja bench-ninja-learns bench-parallel bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns \
-  bench-robot bench-robot-learns robot-calibrations clean
+  bench-robot bench-robot-learns robot-calibrations bench-ui clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -31,10 +31,20 @@ lint: $(STAMP)  ## style, types, and the direction of imports
 test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with every allocation failing in turn
 	sh tests/native.sh $(BIN)/python
 
+test-ui: $(STAMP) chromium  ## the planner page in a real browser
+	$(BIN)/python -m pytest tests/serving
+
+# Debian's browser, installed where it is missing and that is allowed. Without it its tests are skipped, but not in CI.
+.PHONY: chromium
+chromium:
+	@test -x /usr/bin/chromium || { test "$$(id -u)" = 0 && apt-get -qq update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
+	  || echo "chromium is not there and could not be installed: apt-get install chromium, as root"
+
 bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases bench-workers bench-microbatch \
   bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-hard-limits bench-explain \
   bench-knobs bench-watch bench-faults bench-leaks bench-ninja bench-ninja-learns bench-parallel \
-  bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns bench-robot bench-robot-learns  ## everything that takes longer; writes bench/RESULTS.md
+  bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns bench-robot bench-robot-learns bench-ui  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
@@ -134,6 +144,9 @@ bench-faults: $(STAMP)  ## 100 kills of child, worker and supervisor; full disks
 
 bench-explain: $(STAMP)  ## kinds and numbers read from texts of failures
 	$(BIN)/python -m bench.explain
+
+bench-ui: $(STAMP) chromium  ## the planner page: how soon, how quick, how small, and a thousand bad requests
+	$(BIN)/python -m bench.ui
 
 bench-knobs: $(STAMP)  ## what bf16, checkpointing, foreach and the allocator's settings really save
 	$(BIN)/python -m bench.knobs

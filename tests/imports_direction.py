@@ -28,6 +28,17 @@ ALLOWED = {
     "profiling": {"probing", "backends", "reading", "sharing", "workloads.registry"},
     "testing": {"profiling"},
     "rendering": set(),
+    "serving": {
+        "reading",
+        "probing",
+        "predicting",
+        "fitting",
+        "checking",
+        "rendering",
+        "training.folder",
+        "training.progress_log",
+        "workloads.registry",
+    },
     "workloads": {"api", "probing.cache", "sharing.shared", "reading.files", "reading.yamls"},
     "api": {"predicting"},
     "cli": {
@@ -42,6 +53,7 @@ ALLOWED = {
         "training",
         "watching",
         "profiling",
+        "serving",
     },
 }
 HEAVY = {

@@ -6,21 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
+from legroom.catalog import load
 from legroom.cli import options
 from legroom.cli.game import CartridgeFile, Rom, with_game
 from legroom.cli.overrides import split_settings
 from legroom.cli.rasters import Rasters, with_rasters
+from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD
-from legroom.fitting.free import lean_price, with_free_savings, with_lean_storage
-from legroom.model.evidence import Evidence
-from legroom.model.run import Run
-from legroom.model.verdict import Budget, fits
-from legroom.predicting.lean import slowdown
-from legroom.predicting.predict import add_up, gather_all
+from legroom.fitting.priced import priced
+from legroom.predicting.predict import gather_all
 from legroom.probing import probe
 from legroom.reading import read_all
 from legroom.rendering.console import say, status, told
-from legroom.rendering.prediction import LeanOption, Prediction, comparison_text, prediction_json, prediction_text
+from legroom.rendering.prediction import comparison_text, prediction_json, prediction_text
 
 
 def run(
@@ -44,6 +42,7 @@ def run(
     like: options.Like = None,
     settings: options.Settings = None,
     everything: Annotated[bool, typer.Option("--all", help="List the small items too.")] = False,
+    html: Html = None,
     json: options.Json = False,
 ) -> int:
     """What a run will need on host and GPU, item by item, and whether it fits.
@@ -58,8 +57,10 @@ def run(
     legroom predict constants.py --like gameboy:default
     legroom predict train.py --set env.n_envs=8
     legroom predict run.yaml --probe
+    legroom predict mine:full mine:small --html mine.html
     legroom predict robot:default --mode trace --gpu "RTX 4090"
     """
+    check_writable("--html", html)
     machine = options.with_gpu(probe(), gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu))
@@ -70,28 +71,15 @@ def run(
     with status(what, show=not json and mode != "arithmetic") as shown:
         how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env}
         gathered = gather_all(wanted, machine, **how, progress=told(shown))
-    predictions = [_priced(one, evidence, budget) for one, evidence in gathered]
+    predictions = [priced(one, evidence, budget) for one, evidence in gathered]
+    if html is not None:
+        write_text("--html", html, load("rendering.prediction_page")(predictions))
     if json:
         say(prediction_json(predictions))
     elif len(predictions) == 1:
         say(prediction_text(predictions[0], everything=everything))
     else:
         say(comparison_text(predictions))
+    if html is not None and not json:
+        say(f"written: {html}")
     return EXIT_FINDINGS if any(p.bad for p in predictions) else EXIT_GOOD
-
-
-def _priced(run: Run, evidence: Evidence, budget: Budget) -> Prediction:
-    """Return the prediction of a run as it is written, with every free saving, and with lean storage at its price."""
-    footprint, freely = add_up(run, evidence), with_free_savings(run, evidence)
-    price, lean = lean_price(run, evidence), None
-    if price is not None:
-        lean = LeanOption(add_up(with_lean_storage(freely), evidence), price, slowdown(run, evidence))
-    return Prediction(
-        run=run,
-        footprint=footprint,
-        free=add_up(freely, evidence),
-        budget=budget,
-        fits=fits(footprint, budget),
-        lean=lean,
-        probe=evidence.lean,
-    )

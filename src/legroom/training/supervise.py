@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from legroom.model.progress import MemorySample, Progress, TrainingPhase
+from legroom.model.progress import MemorySample, Moment, Progress, TrainingPhase
 from legroom.probing.cgroup import oom_kills, read_left
 from legroom.probing.gpu_meter import GpuMeter
 from legroom.probing.pressure import read_pressure
@@ -73,6 +73,7 @@ class Story:
     progress: list[Progress] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     retreats: list[dict[str, Any]] = field(default_factory=list)  # inside updates: redone in smaller pieces
+    moments: list[Moment] = field(default_factory=list)  # what happened when, to be marked in charts
     interrupted: bool = False  # by Ctrl-C or SIGTERM
     oom_kills: int = 0  # by the kernel, in this cgroup, meanwhile
 
@@ -172,6 +173,8 @@ def _follow(
                     _hear(event, story, display, meter)
                     if event["event"] == "retreat":
                         story.retreats.append(event)
+                        what = f"step {event['step']:,}: {event['why']}; redone with {event['what']}"
+                        story.moments.append(Moment(meter.seconds(), "retreat", what))
                         display.say(f"{event['why']}: update {event['update']:,} redone with {event['what']}")
                         on_retreat(event)
                 if owed and story.began:
@@ -210,6 +213,9 @@ def _hear(event: dict[str, Any], story: Story, display: Display, meter: _Meter) 
             display.say(event["text"])
         case "checkpoint":
             story.checkpoint_step = event["step"]
+            story.moments.append(Moment(meter.seconds(), "checkpoint", f"checkpoint at step {event['step']:,}"))
+            if len(story.moments) > MOST_SAMPLES:
+                del story.moments[:-1:2]
         case "started":
             story.began, story.started_step = True, event["step"]
             story.step = event["step"]
@@ -241,6 +247,10 @@ class _Meter:
         self._pid, self._story, self._display = pid, story, display
         self._began = self._next = time.monotonic()
         self._rss_peak = 0
+
+    def seconds(self) -> float:
+        """Return the time that a sample taken now would have."""
+        return time.monotonic() - self._began
 
     def wait_s(self) -> float:
         return max(self._next - time.monotonic(), 0.0)

@@ -20,11 +20,13 @@ from legroom.errors import (
     BadInput,
 )
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome, Retreat
+from legroom.model.progress import Moment
 from legroom.model.run import Run
 from legroom.probing.import_path import import_path
 from legroom.training.failing import Failure, failure_of, lacks_expandable_segments
 from legroom.training.folder import OUTCOME, Predicted, RunFolder
 from legroom.training.lookout import Lookout
+from legroom.training.noting import Noting
 from legroom.training.supervise import Display, Story, supervise
 from legroom.training.task import TrainTask
 
@@ -87,7 +89,7 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
         raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
     with folder.locked():
         before = folder.outcome() if training.resume else None
-        tale = Tale(training, before)
+        tale, display = Tale(training, before), Noting(display, folder.path)
         while True:
             folder.keep(tale.run, tale.predicted)
             story = supervise(
@@ -169,6 +171,7 @@ class Tale:
         offset = earlier.samples[-1].seconds if earlier.samples else 0.0
         story.samples = earlier.samples + [replace(each, seconds=each.seconds + offset) for each in story.samples]
         story.progress = earlier.progress + story.progress
+        story.moments = earlier.moments + [replace(each, seconds=each.seconds + offset) for each in story.moments]
         story.host_peak_nbytes = max(story.host_peak_nbytes, earlier.host_peak_nbytes)
         peaks = [each for each in (story.gpu_peak_nbytes, earlier.gpu_peak_nbytes) if each is not None]
         story.gpu_peak_nbytes = max(peaks) if peaks else None
@@ -207,6 +210,8 @@ class Tale:
             what = "resumed with " + ", ".join(f"{name}={value}" for name, value in knobs.items())
         self._reason = f"{failure.why}; {what}"
         self.retreats.append(Retreat(failure.step, failure.why, what))
+        at = self.story.samples[-1].seconds if self.story.samples else 0.0
+        self.story.moments.append(Moment(at, "retreat", f"step {failure.step:,}: {failure.why}; {what}"))
         self.last_word = f"at step {failure.step:,}: {failure.why}; {what} (time {self._goings_on} of {retries})"
         self.resume = True
         return True
