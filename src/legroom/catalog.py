@@ -22,6 +22,9 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "rendering.LiveDisplay": ("legroom.rendering.live:LiveDisplay", "", ""),
     "rendering.memory_chart": ("legroom.rendering.charts:memory_chart", "sb3", "matplotlib"),
     "rendering.reward_chart": ("legroom.rendering.charts:reward_chart", "sb3", "matplotlib"),
+    "rendering.sweep_chart": ("legroom.rendering.sweep_chart:sweep_chart", "sb3", "matplotlib"),
+    "ray.run_sweep": ("legroom.backends.ray.sweep:run_sweep", "ray", "ray"),
+    "ray.TooLarge": ("legroom.backends.ray.sweep:TooLarge", "ray", "ray"),
     "sb3.look_at_env": ("legroom.backends.sb3_env:look_at_env", "sb3", "gymnasium"),
     "sb3.trace": ("legroom.backends.sb3_trace:trace_run", "sb3", "stable-baselines3"),
     "sb3.run_from_call": ("legroom.backends.sb3_call:run_from_call", "sb3", "stable-baselines3"),
@@ -69,7 +72,11 @@ def load(name: str) -> Any:
 
 
 # What a child process of the command imports: asked for before one is started.
-BACKENDS = {"sb3": ("sb3", ("stable_baselines3", "safetensors")), "brax": ("jax", ("jax", "brax", "safetensors"))}
+BACKENDS = {
+    "sb3": ("sb3", ("stable_baselines3", "safetensors")),
+    "brax": ("jax", ("jax", "brax", "safetensors")),
+    "rllib": ("ray", ("ray", "stable_baselines3", "safetensors")),
+}
 
 
 def require_backend(backend: str) -> None:

@@ -1,8 +1,8 @@
 """What a run means on RLlib: its own words, or SB3's translated, and every difference of meaning said.
 
 A run whose hyperparameters name any of RLlib's learning settings is RLlib's own, and what it leaves out has RLlib's
-defaults. Any other run is SB3's, with SB3's defaults, translated by the tables of this module. The networks are SB3's in
-both cases (`policy`), since that is what a run file describes. Nothing here imports Ray: predicting needs the numbers
+defaults. Any other run is SB3's, with SB3's defaults, translated by the tables of this module. The networks are SB3's
+in both cases (`policy`): that is what a run file describes. Nothing here imports Ray: predicting needs the numbers
 as much as training does.
 
 Mirrors PPOConfig, DQNConfig and SACConfig of ray 2.60 and the constructors of stable-baselines3 2.9.

@@ -163,9 +163,10 @@ def _closing_table(outcome: Outcome, run: str, directory: Path, reminder: str, b
     if outcome.parameters_sha256:
         yield f"parameters (SHA-256) {outcome.parameters_sha256}"
     if outcome.status == "finished":
-        whose, name = _EXPORTS[backend]
-        yield f"to use the policy {whose}:"
-        yield Styled(f"  legroom export {where} {name}", "cyan")
+        if backend in _EXPORTS:
+            whose, name = _EXPORTS[backend]
+            yield f"to use the policy {whose}:"
+            yield Styled(f"  legroom export {where} {name}", "cyan")
     elif outcome.resume is None:
         yield Styled("there is no checkpoint to go on from", "yellow")
     else:

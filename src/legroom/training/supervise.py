@@ -39,7 +39,11 @@ MOST_SAMPLES = 20_000
 LET_GO_S = 3.0  # after a second Ctrl-C
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 XLA_PREALLOCATE, JAX_PLATFORMS, XLA_LOG_LEVEL = "XLA_PYTHON_CLIENT_PREALLOCATE", "JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL"
-CHILDREN = {"sb3": "legroom.backends.sb3_train", "brax": "legroom.backends.brax.training"}
+CHILDREN = {
+    "sb3": "legroom.backends.sb3_train",
+    "brax": "legroom.backends.brax.training",
+    "rllib": "legroom.backends.ray.training",
+}
 
 # -P and the path as an argument: a json.py in the working directory must not be the child's json.
 _BOOTSTRAP = (

@@ -41,6 +41,7 @@ class Training:
         run: with the savings in it, the seed and the total.
         written_timesteps: the total that the run file says, where the command line said another.
         host_limit: bytes that it may use; None: nobody knows.
+        cluster, runner_nbytes, learner_nbytes: of RLlib runs, as in TrainTask.
     """
 
     asked: Run
@@ -54,6 +55,9 @@ class Training:
     pictures: bool = False
     versions: Mapping[str, str] | None = None
     host_limit: int | None = None
+    cluster: str = "local"
+    runner_nbytes: int | None = None
+    learner_nbytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,9 @@ def _task(training: Training, run: Run, *, resume: bool) -> TrainTask:
         checkpoint_every=training.checkpoint_every or (checkpoint.every if checkpoint else None),
         keep=checkpoint.keep if checkpoint else 3,
         pictures_every=PICTURES_EVERY if training.pictures else None,
+        cluster=training.cluster,
+        runner_nbytes=training.runner_nbytes,
+        learner_nbytes=training.learner_nbytes,
     )
 
 

@@ -1,0 +1,61 @@
+"""What `legroom train --backend rllib --cluster …` means: the run on RLlib, and where Ray is.
+
+A run of another backend is read with RLlib's words allowed beside its own, so that `--num-env-runners 4` may be said of
+a run that was written for SB3.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from legroom.errors import BadInput
+from legroom.model.machine import Machine
+from legroom.model.rllib import rllib_plan
+from legroom.model.run import Run
+from legroom.predicting.predict import choose_device
+from legroom.training.folder import RunFolder
+from legroom.training.train import Training
+
+Settings = list[tuple[str, str]]
+
+
+def with_backend(overrides: Sequence[tuple[str, str]], backend: str | None, cluster: str | None) -> Settings:
+    """Return the settings that are laid over the run file, with the backend among them where it was given.
+
+    Raises:
+        BadInput: there is no such backend, or a run of another one is sent to a cluster.
+    """
+    if backend is not None and backend not in ("sb3", "brax", "rllib"):
+        raise BadInput(f"--backend {backend!r} is none", hint="sb3, brax or rllib")
+    if cluster is not None and backend not in (None, "rllib"):
+        raise BadInput(f"--cluster is for RLlib: backend {backend} trains on this machine", hint="--backend rllib")
+    return [*overrides] if backend is None else [*overrides, ("backend", backend)]
+
+
+def refuse_what_rllib_cannot(run: Run, *, cluster: str | None, fit: bool, pictures: bool) -> None:
+    """Say before Ray is started, which takes seconds, what would be refused after that.
+
+    Raises:
+        BadInput: in one line.
+    """
+    if run.backend != "rllib":
+        if cluster is not None:
+            raise BadInput(
+                f"--cluster is for RLlib: {run.name} is of backend {run.backend}",
+                path=run.source,
+                hint="--backend rllib",
+            )
+        return
+    rllib_plan(run)
+    if fit:
+        raise BadInput("--fit is for one machine; legroom fit --cluster plans per node", hint="leave --fit out")
+    if pictures:
+        raise BadInput("--visualization draws what SB3 and brax train, not RLlib", hint="leave it out")
+
+
+def cluster_training(asked: Run, folder: RunFolder, machine: Machine, cluster: str | None) -> Training:
+    """Return the training of an RLlib run: seeded, and without savings of legroom's, which are SB3's."""
+    run = asked if asked.seed is not None else asked.replace(seed=secrets.randbelow(2**31))
+    device = choose_device(asked, machine)
+    return Training(asked, run, folder, device, versions=machine.versions, cluster=cluster or "local")
