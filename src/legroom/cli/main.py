@@ -16,6 +16,7 @@ COMMANDS = {
     "predict": "legroom.cli.predict",
     "fit": "legroom.cli.fit",
     "train": "legroom.cli.train",
+    "sweep": "legroom.cli.sweep",
     "check": "legroom.cli.check",
     "explain": "legroom.cli.explain",
     "watch": "legroom.cli.watch",

@@ -29,7 +29,7 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants, services
-from ray._raylet import AuthenticationTokenLoader
+from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]  # its stub does not know it
 
 from legroom.backends.ray import watchdog
 from legroom.backends.ray.reaching import CLIENT, parse_address, refuse_unreachable
@@ -175,9 +175,10 @@ def _start(**arguments: Any) -> None:
     """Call `ray.init`, quietly, and put into one line what it raises."""
     try:
         with _environment({"RAY_USAGE_STATS_ENABLED": "0"}):
-            quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-            local = {"include_dashboard": False} if arguments["address"] == "local" else {}
-            ray.init(**{name: value for name, value in arguments.items() if value is not None}, **quiet, **local)
+            given = {name: value for name, value in arguments.items() if value is not None}
+            if arguments["address"] == "local":
+                given["include_dashboard"] = False
+            ray.init(**given, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise _in_one_line(arguments["address"], error) from error
 
