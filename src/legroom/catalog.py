@@ -16,8 +16,13 @@ from legroom.errors import MissingExtra
 CATALOG: dict[str, tuple[str, str, str]] = {
     "predicting.gpu_items": ("legroom.predicting.gpu:gpu_items", "", ""),
     "predicting.brax_items": ("legroom.predicting.brax:brax_items", "", ""),
+    "predicting.shadow_of": ("legroom.predicting.rllib:shadow_of", "", ""),
+    "predicting.rllib_machine": ("legroom.predicting.rllib_nodes:on_one_machine", "", ""),
+    "predicting.predict_nodes": ("legroom.predicting.rllib_nodes:predict_nodes", "", ""),
     "predicting.look_closely": ("legroom.predicting.tracing:look_closely", "", ""),
     "probing.find_gpu": ("legroom.probing.gpu_table:find_gpu", "", ""),
+    "probing.ray_figures": ("legroom.probing.ray_base:ray_figures", "", ""),
+    "ray.read_cluster": ("legroom.backends.ray.cluster:read_cluster", "ray", "ray"),
     "probing.measure_base": ("legroom.probing.base_measure:measure_base", "", ""),
     "rendering.LiveDisplay": ("legroom.rendering.live:LiveDisplay", "", ""),
     "rendering.memory_chart": ("legroom.rendering.charts:memory_chart", "sb3", "matplotlib"),
