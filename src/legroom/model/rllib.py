@@ -160,8 +160,8 @@ def rllib_plan(run: Run, *, runner_nbytes: int | None = None, learner_nbytes: in
         cpus_per_runner=run.hyperparams.get("num_cpus_per_env_runner", 1),
         cpus_per_learner=run.hyperparams.get("num_cpus_per_learner", 1),
         gpus_per_learner=run.hyperparams.get("num_gpus_per_learner", 0),
-        runner_nbytes=runner_nbytes,
-        learner_nbytes=learner_nbytes,
+        runner_nbytes=runner_nbytes or run.memory.runner_bytes,
+        learner_nbytes=learner_nbytes or run.memory.learner_bytes,
         **parts,
     )
 
@@ -315,6 +315,11 @@ def _sac(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> dict[
             f"target_update_interval counts gradient steps in SB3 and env steps in RLlib: {interval:,} of them are "
             f"{round(interval * steps_per_update):,} steps"
         )
+    critics = int(run.policy.kwargs.get("n_critics", 2))
+    if critics > 2:
+        raise BadInput(f"RLlib's SAC has one critic or two, not {critics}", path=run.source, hint="n_critics: 2")
+    if int(hyper(run, "learning_starts")):
+        said.append("before learning_starts RLlib acts by its first policy, where SB3 acts at random")
     settings |= {
         "actor_lr": rate,
         "critic_lr": rate,
@@ -322,7 +327,7 @@ def _sac(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> dict[
         "initial_alpha": alpha,
         "target_entropy": hyper(run, "target_entropy"),
         "target_network_update_freq": 0 if interval == 1 else round(interval * steps_per_update),
-        "twin_q": True,
+        "twin_q": critics == 2,
     }
     said.append("RLlib's critics learn with Huber's loss, SB3's with the squared error")
     return parts

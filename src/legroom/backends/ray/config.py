@@ -1,8 +1,8 @@
 """A plan as an AlgorithmConfig of RLlib's new API stack.
 
 Runners that fail are restarted by Ray and given the state of the others; a sub-environment that raises is a fault of
-the environment and is not hidden by making it anew. What an actor asks Ray for in memory goes around RLlib's config, which
-has no place for it: Ray refuses `memory` among custom resources.
+the environment and is not hidden by making it anew. What an actor asks Ray for in memory goes around RLlib's config,
+which has no place for it: Ray refuses `memory` among custom resources.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from legroom.backends.ray.envs import make_runner_env
 from legroom.backends.ray.episodes import log_episode
 from legroom.backends.ray.learners import Sb3PPOLearner
 from legroom.backends.ray.modules import ActorCriticModule, QModule
+from legroom.backends.ray.modules_sac import SacModule
 from legroom.model.rllib import RllibPlan
 from legroom.model.run import Run
 
 CONFIGS = {"PPO": PPOConfig, "DQN": DQNConfig, "SAC": SACConfig}
-MODULES: dict[str, Any] = {"PPO": ActorCriticModule, "DQN": QModule}
+MODULES: dict[str, Any] = {"PPO": ActorCriticModule, "DQN": QModule, "SAC": SacModule}
 ENV_NAME = "legroom"
 PROBE_S, RESTORE_S = 10.0, 60.0  # how long a runner that does not answer, or comes back, is waited for
 MOST_RESTARTS = 100

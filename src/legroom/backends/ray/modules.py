@@ -1,8 +1,8 @@
 """SB3's networks as RLlib's RLModules: the policy object of SB3 itself, asked for what RLlib's losses need.
 
 `policy_kwargs`, features extractors, orthogonal initialisation and the scaling of images are SB3's own that way, and
-the parameters have SB3's names. A value function is computed in parts where a whole train batch comes at once, as RLlib's
-advantage estimation asks for it: nothing else would have to hold activations of so many samples.
+the parameters have SB3's names. Where a whole train batch comes at once, as RLlib's advantage estimation asks for it,
+values are computed in parts: nothing else would have to hold activations of so many samples.
 """
 
 from __future__ import annotations
