@@ -6,10 +6,14 @@ as much as one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Gpu
+from legroom.model.plan import Price
+from legroom.model.run import Run
 
 
 @dataclass(frozen=True)
@@ -69,13 +73,49 @@ class NodeBill:
 
 @dataclass(frozen=True)
 class ActorRequests:
-    """What Ray is asked for: bytes per actor, and the size of every node's object store.
+    """What Ray is asked for: bytes per actor, and the size of the object stores.
 
     Args:
-        head_memory, node_memory: what the nodes have to declare (`ray start --memory`) for the requests to bound how
-            many actors they get; by name where nodes differ.
+        learner_nbytes: None where the learner is in the driver, which is no actor.
+        object_store_nbytes: of the head, which gets all samples.
+        node_store_nbytes: of every other node.
     """
 
     runner_nbytes: int
     learner_nbytes: int | None
     object_store_nbytes: int
+    node_store_nbytes: int
+
+
+@dataclass(frozen=True)
+class ClusterTurn:
+    """One setting of a run that a plan for a cluster changed."""
+
+    key: str
+    before: Any
+    after: Any
+    price: Price
+    say: str
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """A run fitted to a cluster.
+
+    Args:
+        asked: the run as it was given; `run`: as it trains, with the requests in `memory`.
+        cluster: with what every node has to declare to Ray (`Node.memory`, `Node.object_store`).
+        needed: where nothing fits, the RAM that the head and another node would need at least.
+    """
+
+    asked: Run
+    run: Run
+    cluster: Cluster
+    bills: tuple[NodeBill, ...]
+    requests: ActorRequests
+    runners: int
+    envs_per_runner: int
+    fits: bool
+    turns: tuple[ClusterTurn, ...] = ()
+    needed: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

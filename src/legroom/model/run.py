@@ -84,6 +84,11 @@ class MemorySpec(Data):
     shared_data: bool | None = None
     """False: `legroom.share` shares nothing, every process builds its own"""
     xla_preallocate: bool | None = None
+    runner_bytes: Count | None = None
+    """of RLlib: memory that each env runner asks Ray for, so that Ray places runners where they fit"""
+    learner_bytes: Count | None = None
+    object_store_bytes: Count | None = None
+    """of RLlib: size of the object store of a Ray that is started for the run"""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ Nodes that are alike and get as many runners have one bill: the bills of a thous
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -98,35 +99,47 @@ def store_fits(footprint: Footprint, node: Node) -> bool:
     return store_need(footprint) <= min(limits, default=store_need(footprint))
 
 
-def place(cluster: Cluster, plan: RllibPlan) -> list[int]:
-    """Return how many runners Ray puts on each node when they ask for CPUs alone, in the order of the nodes.
+def place(cluster: Cluster, plan: RllibPlan, runner_nbytes: int | None = None) -> list[int]:
+    """Return how many runners Ray puts on each node, in the order of the nodes.
+
+    Args:
+        runner_nbytes: memory that each asks for, of what the nodes declare; None: they ask for CPUs alone.
 
     Raises:
         BadInput: the nodes have too few CPUs, where they are known; Ray would wait for ever.
     """
-    each = plan.cpus_per_runner or 1e-9
-    if all(node.cpus is None for node in cluster.nodes):
+    rooms = [_room(node, plan, runner_nbytes) for node in cluster.nodes]
+    if all(room is None for room in rooms):
         return spread(plan.runners, len(cluster.nodes))
-    rooms = [int(node.cpus / each) if node.cpus is not None else plan.runners for node in cluster.nodes]
-    if sum(rooms) < plan.runners:
+    most = [plan.runners if room is None else room for room in rooms]
+    if sum(map(int, most)) < plan.runners:
         raise BadInput(
-            f"{plan.runners:,} runners need {plan.runners * plan.cpus_per_runner:,.0f} CPUs and the cluster has "
-            f"{sum(node.cpus or 0 for node in cluster.nodes):,.0f}",
-            hint="fewer runners with more envs each, or --node-cpus",
+            f"{plan.runners:,} runners of {plan.cpus_per_runner:g} CPU each, and the cluster has room for "
+            f"{sum(map(int, most)):,}",
+            hint="fewer runners with more envs each: num_env_runners; legroom fit finds them",
         )
-    placed, left = [0] * len(rooms), plan.runners
-    for number, node in enumerate(cluster.nodes):  # each until half of it is in use
-        cpus = node.cpus if node.cpus is not None else plan.runners * each
-        first = min(left, rooms[number], max(-(-int(HALF * cpus * 1000) // int(each * 1000)), 1))
+    placed, left = [0] * len(most), plan.runners
+    for number, room in enumerate(most):  # each as long as less than half of it is in use
+        first = min(left, int(room), math.ceil(HALF * room))
         placed[number], left = first, left - first
-    queue = [(placed[n] / rooms[n], n) for n in range(len(rooms)) if placed[n] < rooms[n]]
+    queue = [(placed[n] / room, n) for n, room in enumerate(most) if placed[n] < int(room)]
     heapq.heapify(queue)
-    while left:
+    while left:  # then the emptiest
         _, number = heapq.heappop(queue)
         placed[number], left = placed[number] + 1, left - 1
-        if placed[number] < rooms[number]:
-            heapq.heappush(queue, (placed[number] / rooms[number], number))
+        if placed[number] < int(most[number]):
+            heapq.heappush(queue, (placed[number] / most[number], number))
     return placed
+
+
+def _room(node: Node, plan: RllibPlan, runner_nbytes: int | None) -> float | None:
+    """Return how many runners a node holds by what it declares, with the fraction of the last; None: unlimited."""
+    rooms = []
+    if node.cpus is not None and plan.cpus_per_runner:
+        rooms.append(node.cpus / plan.cpus_per_runner)
+    if node.memory is not None and runner_nbytes:
+        rooms.append(node.memory / runner_nbytes)
+    return min(rooms, default=None)
 
 
 def spread(runners: int, nodes: int) -> list[int]:
