@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from legroom.errors import BadInput
 from legroom.model.cluster import ActorRequests, Cluster, ClusterPlan, ClusterTurn, Node
 from legroom.model.evidence import Evidence
 from legroom.model.rllib import RllibPlan, rllib_plan
@@ -244,6 +243,3 @@ def _refused(seeker: _Seeker, notes: list[str]) -> ClusterPlan:
         asked=seeker.run, run=seeker.run, cluster=least.cluster, bills=tuple(found), requests=least.requests,
         runners=1, envs_per_runner=1, fits=False, needed=needed, notes=tuple(notes),
     )  # fmt: skip
-
-
-__all__ = ["BadInput", "fit_to_cluster"]

@@ -47,7 +47,8 @@ def cluster_plan_text(plan: ClusterPlan) -> Iterator[Part]:
     envs, runners = plan.runners * plan.envs_per_runner, plan.runners
     yield Styled(f"{plan.asked.name}: {plan.run.algo} with RLlib, {envs:,} envs", "bold")
     many = "s" if runners != 1 else ""
-    yield f"{runners:,} env runner{many} with {plan.envs_per_runner:,} env{'s' if plan.envs_per_runner != 1 else ''} each"
+    each = f"{plan.envs_per_runner:,} env{'s' if plan.envs_per_runner != 1 else ''} each"
+    yield f"{runners:,} env runner{many} with {each}"
     yield ""
     table = Table(["setting", "from", "to", "price", ""], "lrrlw")
     for turn in plan.turns:
