@@ -1,4 +1,4 @@
-"""What a training on RLlib survives: each death happens once, in the middle of a short training that must reach its end.
+"""What a training on RLlib survives: each death comes once, in the middle of a short training that must reach its end.
 
 - `runner`: SIGKILL to an env runner; RLlib has it started anew;
 - `node`: a node of a cluster of three is removed (`ray.cluster_utils`, one machine), with the runners on it;
@@ -29,6 +29,11 @@ from typing import Any
 
 import psutil
 import yaml
+
+# Ray would take the machine's address instead of the loopback interface, unless there are no clusters.
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
+from ray.cluster_utils import Cluster
 
 from bench.results import RESULTS, write_section
 
@@ -171,19 +176,18 @@ def _word(good: bool) -> str:
 @contextmanager
 def cluster_of_three() -> Iterator[tuple[str, Callable[[], None]]]:
     """Start a head without CPUs for runners and two nodes with them; yield the address and what removes a node."""
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-    from ray.cluster_utils import Cluster  # noqa: PLC0415  only this case needs Ray here
-
+    gib = 1 << 30
+    common = {"memory": 2 * gib, "object_store_memory": gib // 4, "include_dashboard": False}
+    common |= {"node_ip_address": "127.0.0.1"}
     with tempfile.TemporaryDirectory(prefix="lr-", ignore_cleanup_errors=True) as folder:
-        gib = 1 << 30
-        common = {"memory": 2 * gib, "object_store_memory": gib // 4, "include_dashboard": False}
-        head = {"num_cpus": 1, "temp_dir": folder, **common}
-        cluster = Cluster(initialize_head=True, head_node_args=head)
-        nodes = [cluster.add_node(num_cpus=2, **common) for _ in range(2)]
+        os.environ["RAY_TMPDIR"] = folder
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **common})
         try:
+            nodes = [cluster.add_node(num_cpus=2, **common) for _ in range(2)]
             yield cluster.address, lambda: cluster.remove_node(nodes[0], allow_graceful=False)
         finally:
             cluster.shutdown()
+            del os.environ["RAY_TMPDIR"]
 
 
 CASES: dict[str, tuple[Callable[[Case, subprocess.Popen[bytes]], None], int]] = {

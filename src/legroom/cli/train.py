@@ -146,7 +146,9 @@ def run(
         budget = replace(budget, ram=max(budget.ram - (own.pss if own else 0), 1))
     training = _resumed(asked, folder) if resume else None
     if training is None and asked.backend == "rllib":
-        training = cluster_training(asked, folder, machine, cluster)
+        training = cluster_training(asked, folder, machine, budget, cluster or "local", quiet=json)
+        if training is None:
+            return EXIT_FINDINGS
     if training is None:
         fitted = None
         if len(sizes) > 1:

@@ -9,12 +9,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
+from legroom.catalog import load
+from legroom.cli.train_choice import shortage, tell
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.rllib import rllib_plan
 from legroom.model.run import Run
-from legroom.predicting.predict import choose_device
-from legroom.training.folder import RunFolder
+from legroom.model.verdict import Budget, fits
+from legroom.predicting.predict import add_up, choose_device, gather
+from legroom.rendering.console import status
+from legroom.training.folder import Predicted, RunFolder
 from legroom.training.train import Training
 
 Settings = list[tuple[str, str]]
@@ -54,8 +58,25 @@ def refuse_what_rllib_cannot(run: Run, *, cluster: str | None, fit: bool, pictur
         raise BadInput("--visualization draws what SB3 and brax train, not RLlib", hint="leave it out")
 
 
-def cluster_training(asked: Run, folder: RunFolder, machine: Machine, cluster: str | None) -> Training:
-    """Return the training of an RLlib run: seeded, and without savings of legroom's, which are SB3's."""
-    run = asked if asked.seed is not None else asked.replace(seed=secrets.randbelow(2**31))
+def cluster_training(
+    asked: Run, folder: RunFolder, machine: Machine, budget: Budget, cluster: str, *, quiet: bool
+) -> Training | None:
+    """Return the training of an RLlib run, seeded; None where it does not fit on this machine, which is said.
+
+    Savings of legroom's are SB3's and not applied. On a cluster every runner asks Ray for the memory that it is
+    predicted to need, so that Ray places it where that is; the cluster's own nodes are not looked at from here.
+    """
     device = choose_device(asked, machine)
-    return Training(asked, run, folder, device, versions=machine.versions, cluster=cluster or "local")
+    with status(f"predicting {asked.name}", show=not quiet):
+        seen, evidence = gather(asked, machine, device=device)
+        footprint = add_up(seen, evidence)
+    run = asked if asked.seed is not None else asked.replace(seed=secrets.randbelow(2**31))
+    if cluster != "local":
+        if run.memory.runner_bytes is None:
+            request = load("predicting.runner_request")(seen, evidence)
+            run = run.replace(memory=run.memory.model_copy(update={"runner_bytes": request}))
+        return Training(asked, run, folder, device, versions=machine.versions, cluster=cluster)
+    if fits(footprint, budget) is False:
+        tell(f"{shortage(asked, footprint, budget)}; fewer environments, or more machines: --cluster ADDRESS")
+        return None
+    return Training(asked, run, folder, device, Predicted.of(footprint), versions=machine.versions, cluster=cluster)

@@ -60,6 +60,13 @@ def on_one_machine(run: Run, evidence: Evidence) -> Footprint:
     return node_footprint(run, roles, evidence, head=True, runners=plan.runners, notes=notes)
 
 
+def runner_request(run: Run, evidence: Evidence) -> int:
+    """Return the bytes that one env runner should ask Ray for: the upper end of what it is predicted to need."""
+    assert evidence.ray is not None
+    roles = role_items(run, rllib_plan(run), evidence, evidence.ray)
+    return Footprint(run.name, tuple(item for item in roles.runner if item.total), "cpu").host.high
+
+
 def bills(
     run: Run,
     cluster: Cluster,

@@ -22,7 +22,6 @@ class TrainTask:
         pictures_every: iterations between two pictures of the workload; None: no pictures.
         events_fd: the descriptor the child writes its events to.
         cluster: of RLlib runs: local, auto, or the address of a Ray cluster.
-        runner_nbytes, learner_nbytes: of RLlib runs: memory that each actor asks for; None: nothing is asked for.
     """
 
     run: Run
@@ -35,8 +34,6 @@ class TrainTask:
     keep: int = 3
     pictures_every: int | None = None
     cluster: str = "local"
-    runner_nbytes: int | None = None
-    learner_nbytes: int | None = None
 
     def write(self, path: Path) -> None:
         data = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"run": self.run.model_dump()}

@@ -41,7 +41,7 @@ class Training:
         run: with the savings in it, the seed and the total.
         written_timesteps: the total that the run file says, where the command line said another.
         host_limit: bytes that it may use; None: nobody knows.
-        cluster, runner_nbytes, learner_nbytes: of RLlib runs, as in TrainTask.
+        cluster: of RLlib runs: local, auto, or the address of a Ray cluster.
     """
 
     asked: Run
@@ -56,8 +56,6 @@ class Training:
     versions: Mapping[str, str] | None = None
     host_limit: int | None = None
     cluster: str = "local"
-    runner_nbytes: int | None = None
-    learner_nbytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -149,8 +147,6 @@ def _task(training: Training, run: Run, *, resume: bool) -> TrainTask:
         keep=checkpoint.keep if checkpoint else 3,
         pictures_every=PICTURES_EVERY if training.pictures else None,
         cluster=training.cluster,
-        runner_nbytes=training.runner_nbytes,
-        learner_nbytes=training.learner_nbytes,
     )
 
 

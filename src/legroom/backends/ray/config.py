@@ -73,6 +73,7 @@ def make_config(run: Run, plan: RllibPlan, device: str) -> AlgorithmConfig:
             num_learners=plan.learners,
             num_cpus_per_learner=plan.cpus_per_learner if plan.learners else "auto",
             num_gpus_per_learner=(plan.gpus_per_learner or 1) if on_cuda else plan.gpus_per_learner,
+            custom_resources_per_learner={"memory": plan.learner_nbytes} if plan.learner_nbytes else {},
         )
         .training(**settings)
         .rl_module(rl_module_spec=_module(run, plan, observation_space, action_space))

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import traceback
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from legroom.backends.ray.deaths import DeathNotices, reason_of
 from legroom.backends.ray.results import Result, result_of
 from legroom.backends.ray.saving import Saving
 from legroom.backends.ray.score import judge
-from legroom.backends.ray.session import ray_session
+from legroom.backends.ray.session import RaySession, ray_session
 from legroom.backends.ray.state import WHY_NOT_EXACT, WHY_NOT_EXACT_REPLAY, parameters_hash, restore
 from legroom.errors import (
     EXIT_BAD_INPUT,
@@ -42,6 +42,7 @@ from legroom.errors import (
 from legroom.model.rllib import rllib_plan
 from legroom.training.checkpoint import Checkpoint
 from legroom.training.events import EventPipe
+from legroom.training.folder import LOG
 from legroom.training.task import TrainTask
 
 BUILT_WITHIN_S = 300.0  # actors of a cluster that others use have to wait for room
@@ -93,7 +94,8 @@ class Trainer:
         self.step = self.iteration = 0
         self.stopping = Stopping(lambda: events.send("stopping", step=self.step))
         self.aside = Aside(self.stopping)
-        self.plan = rllib_plan(self.run, runner_nbytes=task.runner_nbytes, learner_nbytes=task.learner_nbytes)
+        memory = self.run.memory
+        self.plan = rllib_plan(self.run, runner_nbytes=memory.runner_bytes, learner_nbytes=memory.learner_bytes)
         self.saving = Saving(self.out, task.keep, task.checkpoint_every, self.plan, events, self.stopping)
         self.last = Result()
         self.why_not_exact = WHY_NOT_EXACT if self.plan.replay_capacity is None else WHY_NOT_EXACT_REPLAY
@@ -111,10 +113,9 @@ class Trainer:
         with ExitStack() as stack:
             try:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="legroom-rllib-")))
-                stack.enter_context(ray_session(self.task.cluster, num_cpus=local_cpus(self.plan)))
-                if self.task.cluster != "local":
-                    refuse_what_cannot_be_placed(self.plan, rooms_of_cluster())
-                notices = DeathNotices(self._say)
+                stack.enter_context(self._session())
+                refuse_what_cannot_be_placed(self.plan, rooms_of_cluster())
+                notices = DeathNotices(self._say, self.out / LOG)
                 stack.callback(notices.close)
                 algorithm = self._built(folder)
                 self._resume(algorithm, checkpoint)
@@ -124,6 +125,10 @@ class Trainer:
             except GivenUp:  # before there was anything to keep
                 raise KeyboardInterrupt from None
             return self._end(algorithm)
+
+    def _session(self) -> AbstractContextManager[RaySession]:
+        store = self.run.memory.object_store_bytes
+        return ray_session(self.task.cluster, num_cpus=local_cpus(self.plan), object_store_nbytes=store)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
