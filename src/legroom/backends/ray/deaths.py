@@ -67,7 +67,7 @@ class DeathNotices(logging.Handler):
             file.seek(offset)
             text = file.read(LONGEST_LOG).decode(errors="replace")
         explanation = explain(text)
-        if explanation.recognised and explanation.kind == "ray":
+        if explanation.recognised and explanation.kind == "ray" and explanation.certain:
             return f". {explanation.summary}"
         before, self._nodes = self._nodes, _living_nodes()
         if self._nodes < before:
@@ -78,7 +78,7 @@ class DeathNotices(logging.Handler):
 def reason_of(text: str) -> str:
     """Return why an actor died, from Ray's own message, in a few words."""
     explanation = explain(text)
-    if explanation.recognised and explanation.kind == "ray":
+    if explanation.recognised and explanation.kind == "ray" and explanation.certain:
         return explanation.summary.rstrip(".")
     for pattern, words in ((_NODE_GONE, "its node is gone"), (_KILLED, "its process is gone")):
         if pattern.search(text):
