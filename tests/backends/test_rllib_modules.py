@@ -151,7 +151,7 @@ def test_too_little_room_is_said_with_numbers_instead_of_waiting_for_ever():
     )
     plan = rllib_plan(asked, runner_nbytes=3 << 30)
     rooms = [Room(cpus=4, memory_nbytes=7 << 30), Room(cpus=1, memory_nbytes=64 << 30)]
-    with pytest.raises(BadInput, match="room for 3 of 5 env runners of 1 CPU and 3.0 GiB each"):
+    with pytest.raises(BadInput, match=r"room for 3 of 5 env runners of 1 CPU and 3\.0 GiB each"):
         refuse_what_cannot_be_placed(plan, rooms)  # two by memory on the first, one by CPUs on the second
     refuse_what_cannot_be_placed(plan, [*rooms, Room(cpus=2, memory_nbytes=6 << 30)])
 
