@@ -42,12 +42,12 @@ class Measured:
 
 
 def measure(
-    run: Run, nodes: Sequence[Mapping[str, int]], iterations: int, runner_nbytes: int | None = None
+    run: Run, nodes: Sequence[Mapping[str, int]], steps: int, runner_nbytes: int | None = None
 ) -> list[Measured]:
-    """Return what every node held at most while the run was trained for so many iterations; the head comes first."""
+    """Return what every node held at most while the run was trained for so many steps; the head comes first."""
     with tempfile.TemporaryDirectory(prefix="lrn-") as folder:
         task = Path(folder) / "task.json"
-        asked = {"run": run.model_dump(), "nodes": list(nodes), "iterations": iterations}
+        asked = {"run": run.model_dump(), "nodes": list(nodes), "steps": steps}
         task.write_text(json.dumps(asked | {"runner_nbytes": runner_nbytes}))
         environment = os.environ | {"RAY_TMPDIR": folder, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
         log = Path(folder) / "log"

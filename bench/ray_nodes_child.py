@@ -24,6 +24,8 @@ from legroom.backends.ray.config import building, make_config
 from legroom.model.rllib import rllib_plan
 from legroom.model.run import Run
 
+LEAST_ITERATIONS = 3  # what the first one frees, the second one may not get back
+
 
 def main(task_file: str) -> None:
     task = json.loads(Path(task_file).read_text())
@@ -43,8 +45,10 @@ def main(task_file: str) -> None:
         with building(Path(task_file).parent, plan.runner_nbytes):
             algorithm = make_config(run, plan, "cpu").build_algo()
         tell({"nodes": [_processes(node) for node in cluster.list_all_nodes()]})
-        for _ in range(task["iterations"]):
-            algorithm.train()
+        steps = iterations = 0
+        while steps < task["steps"] or iterations < LEAST_ITERATIONS:
+            steps = algorithm.train()["num_env_steps_sampled_lifetime"]
+            iterations += 1
         tell({"done": True})
         sys.stdin.readline()
         algorithm.stop()

@@ -1,4 +1,4 @@
-"""What a user would notice: a plan that does not fit on some node, splits a runner, or has other envs than were asked."""
+"""What a user would notice: a plan that does not fit on some node, splits a runner, or has other envs than asked."""
 
 import json
 from dataclasses import replace

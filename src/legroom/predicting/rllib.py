@@ -5,7 +5,7 @@ those of an SB3 run with the same minibatch, the *shadow*: estimated, traced and
 
 What is RLlib's own is in the data's way. A runner keeps a step as Python objects until its sample is complete, then as
 arrays; the sample goes through the object stores of its node and of the head; the learner makes one batch of all of it,
-several times over (`BATCH_COPIES`). A replay buffer is a list of episodes in the driver.
+beside the samples (`BATCH_COPIES`). A replay buffer is a list of episodes in the driver.
 
 Mirrors SingleAgentEnvRunner, the learner's connectors and EpisodeReplayBuffer of ray 2.60.
 """
@@ -32,11 +32,13 @@ FLOAT32, FLOAT64 = 4, 8
 COLLECTED = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
 UPDATED = (Phase.UPDATE, Phase.CHECKPOINT)
 
-# Measured 2026-11-16, ray 2.60.0, numpy 2.4.6, by `python -m bench.ray_nodes --steps`.
-STEP_OBJECTS = 1_600  # Python objects around one step while a runner collects: arrays' heads, infos, outputs, lists
-STEP_KEPT = 350  # the same around one step of an episode that is arrays already: its info, its place in the index
+# Measured 2026-11-16, ray 2.60.0, numpy 2.4.6, by `python -m bench.ray_data` (peaks of one runner, one learner and one
+# replay buffer, each in a process of its own, over steps of 36 B to 28 kB).
+STEP_OBJECTS = 100  # around one step of a sample: a runner turns an episode into arrays as soon as it ends
+STEP_KEPT = 310  # around one step of an episode in a replay buffer: its info, its place in the index
 SAMPLE_COPIES = 1.0  # observations beside the collected ones while they are stacked into arrays
-BATCH_COPIES = 3.0  # episodes with one step more, the batch, its tensors, shuffled ones: of the whole train batch
+BATCH_COPIES = 1.15  # of the whole train batch, beside the episodes: one batch, whose tensors share its memory
+SHUFFLED_COPIES = 2.5  # from the second epoch on: columns drawn in another order while the batch exists
 DATA_ERROR = 0.25  # of all these
 INLINE = 100_000  # an object below this travels in the message and is in no object store
 MODULES_IN_DRIVER = 1  # beside the learner's own: that of the local runner, which has no environments
@@ -202,8 +204,9 @@ def _driver_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, fi
     arrive = batch * each
     if plan.runners and arrive >= INLINE:
         yield _data("store.samples", arrive, Place.SHM, f"{batch:,} steps that all runners sent", COLLECTED)
-    why = f"{batch:,} steps x {each:,} B: as episodes, as one batch, as tensors, shuffled"
-    yield _data("learner.train batch", int(BATCH_COPIES * arrive), Place.HOST, why, UPDATED)
+    why = f"{batch:,} steps x {each:,} B: as one batch, and shuffled"
+    copies = BATCH_COPIES + (SHUFFLED_COPIES if plan.num_epochs > 1 else 0)
+    yield _data("learner.train batch", int(copies * arrive), Place.HOST, why, UPDATED)
 
 
 def _data(name: str, nbytes: int, place: Place, why: str, phases: tuple[Phase, ...]) -> Item:

@@ -22,8 +22,8 @@ CHILD = Path(__file__).parents[1] / "backends" / "ray" / "base_child.py"
 # Measured 2026-11-16, Linux x86-64, Python 3.11, ray 2.60.0, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, by
 # `python -m legroom.backends.ray.base_child`, without the dashboard's pages (include_dashboard=False).
 SHIPPED = {
-    "head": 134_000_000, "node": 111_000_000, "log_monitor": 44_000_000, "driver": 389_000_000, "runner": 383_000_000,
-    "node_files": 65_000_000, "files": 300_000_000,
+    "head": 130_300_000, "node": 109_600_000, "log_monitor": 44_500_000, "driver": 387_000_000, "runner": 381_900_000,
+    "node_files": 66_400_000, "files": 306_800_000,
 }  # fmt: skip
 CUDA_BUILD_MORE = {"driver": 250_000_000, "runner": 130_000_000, "files": 300_000_000}  # torch 2.14.1 with CUDA 13
 MEASURED_ERROR, DEFAULT_ERROR = 0.03, 0.10
