@@ -81,7 +81,9 @@ def run(
     RunFolder(out).check(resume=resume)
     base = split_settings(settings or [])
     budget = parse_size(ram, what="--ram") if ram is not None else None
-    begin = load("ray.run_sweep")  # a missing package is said before anything is predicted
+    begin = load("ray.run_sweep")  # a missing package and a missing cluster are said before anything is predicted
+    if cluster != "local":
+        load("ray.find_cluster")(cluster)
     identity = {
         "run": target,
         "params": {parameter.key: list(parameter.values) for parameter in parameters},

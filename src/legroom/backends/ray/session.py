@@ -144,16 +144,26 @@ def _node_facts(node: Mapping[str, Any]) -> NodeFacts:
     )
 
 
-@contextmanager
-def _joined(cluster: str) -> Iterator[RaySession]:
+def find_cluster(cluster: str) -> str:
+    """Return the address of the cluster that `auto` or an address means, having looked that it is there.
+
+    Raises:
+        BadInput: it is not, or this machine is not part of it.
+    """
     address = _found() if cluster == "auto" else cluster
     refuse_unreachable(address)
-    is_here = parse_address(address)[0] in (LOOPBACK, "localhost", "::1")
     if not address.startswith(CLIENT) and not services.find_node_ids():
         raise BadInput(
             f"this machine is no node of the Ray cluster at {address}",
             hint=f"ray start --address={address} makes it one; --cluster ray://HOST:10001 needs none",
         )
+    return address
+
+
+@contextmanager
+def _joined(cluster: str) -> Iterator[RaySession]:
+    address = find_cluster(cluster)
+    is_here = parse_address(address)[0] in (LOOPBACK, "localhost", "::1")
     try:
         with _loopback(really=is_here), _own_signals():
             _start(address=address)

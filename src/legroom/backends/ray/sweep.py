@@ -16,7 +16,7 @@ import shutil
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,20 +92,26 @@ def run_sweep(
         BadInput: there is no such cluster.
         TooLarge: a trial fits no node.
     """
+    if cluster == "local" and declared is not None:
+        _refuse_too_large(trials, declared)  # before Ray is started
     local = {"num_cpus": num_cpus, "memory_nbytes": declared, "object_store_nbytes": OBJECT_STORE_NBYTES}
     folder.go()
     with ray_session(cluster, **(local if cluster == "local" else {}), memory_monitor=False) as session:
         nodes = [node for node in cluster_of(session) if node.is_alive]
         most, total = max(node.memory_nbytes for node in nodes), sum(node.memory_nbytes for node in nodes)
         book = Book(trials, folder, most)
-        for trial in book.waiting:
-            if trial.requested > most:
-                raise TooLarge(trial, most)
+        _refuse_too_large(book.waiting, most)
         view = _Show(book, total, show)
         if book.waiting:
             with _interrupts(book, say):
                 _tune(book, folder, session, view, concurrent)
         return Swept(book.results(), total, view.most_at_once, book.is_stopping)
+
+
+def _refuse_too_large(trials: Iterable[Trial], most: int) -> None:
+    for trial in trials:
+        if trial.requested > most:
+            raise TooLarge(trial, most)
 
 
 class Book:

@@ -9,6 +9,7 @@ was asked for.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -69,6 +70,8 @@ def run_trial(sweep: SweepFolder, trial: Trial, *, requested: int, runs: int) ->
         resume=kept is not None,
     )
     try:
+        # Ray starts its processes with SIGINT blocked, which a child inherits: it would never hear that it shall stop.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         ended = train(training, watch)
     except LegroomError as error:
         code = "refused" if error.exit_code == EXIT_BAD_INPUT else "failed"
