@@ -8,7 +8,8 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: demo test test-native lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
   bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
   bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs bench-leaks \
-  bench-ninja bench-ninja-learns bench-parallel bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns clean
+  bench-ninja bench-ninja-learns bench-parallel bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns \
+  bench-rllib clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -33,7 +34,7 @@ test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with 
 bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases bench-workers bench-microbatch \
   bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-hard-limits bench-explain \
   bench-knobs bench-watch bench-faults bench-leaks bench-ninja bench-ninja-learns bench-parallel \
-  bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns  ## everything that takes longer; writes bench/RESULTS.md
+  bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns bench-rllib  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
@@ -115,6 +116,10 @@ bench-fire: $(STAMP)  ## speed of fires, 100,000 transitions in lean replay, and
 
 bench-fire-learns: $(STAMP)  ## three seeds of fire:learn, judged on landscapes they never saw
 	$(BIN)/python -m bench.fire_learns
+
+bench-rllib: $(STAMP)  ## the same runs on RLlib and SB3, and what a training on Ray survives
+	$(BIN)/python -m bench.rllib_learns
+	$(BIN)/python -m bench.rllib_survives
 
 bench-faults: $(STAMP)  ## 100 kills of child, worker and supervisor; full disks, truncated checkpoints
 	$(BIN)/python -m bench.faults

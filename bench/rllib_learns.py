@@ -77,8 +77,10 @@ def main() -> int:
             figures = [f"{steps:,}", required, measured, beside, f"{steps / seconds:.0f}", f"{seconds / 60:.1f}"]
             rows.append([name, backend, *figures, verdict])
             print(*rows[-1], sep="  ", flush=True)
-    title = "RLlib: the same runs learn" + (f" ({options.only})" if options.only else "")
-    write_section(title, COLUMNS, rows, "python -m bench.rllib_learns", path=options.to)
+    title, command = "RLlib: the same runs learn", "python -m bench.rllib_learns"
+    if options.only:
+        title, command = f"{title} ({options.only})", f"{command} --only {options.only}"
+    write_section(title, COLUMNS, rows, command, path=options.to)
     return 1 if failed else 0
 
 

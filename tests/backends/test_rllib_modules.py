@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecTran
 
 from legroom.backends.ray.capacity import Room, refuse_what_cannot_be_placed
 from legroom.backends.ray.config import make_config
-from legroom.backends.ray.deaths import reason_of
+from legroom.backends.ray.deaths import RunnerRaised, reason_of
 from legroom.backends.ray.envs import MASK, OBSERVATION, WithAxes, make_runner_env
 from legroom.backends.ray.episodes import EPISODES, episodes_of
 from legroom.backends.ray.modules import ActorCriticModule, QModule
@@ -171,3 +171,14 @@ def test_a_single_episode_comes_without_a_list_around_it():
     assert episodes_of({EPISODES: (12.0, 12)}) == [(12.0, 12)]
     assert episodes_of({EPISODES: [(1.0, 2), (3.0, 4)]}) == [(1.0, 2), (3.0, 4)]
     assert episodes_of({}) == []
+
+
+def test_what_an_environment_raised_in_a_runner_is_told_in_its_own_words():
+    text = (
+        'Ray error (\x1b[36mray::SpeakingEnvRunner.apply()\x1b[39m (pid=7, ip=127.0.0.1)\n  File "bad_env.py", line 8\n'
+        "RuntimeError: the pole has broken\n\nThe above exception was the direct cause of the following exception:\n\n"
+        "ray::SpeakingEnvRunner.apply() (pid=7)\n    raise RuntimeError from e\nRuntimeError), taking actor 1 out of "
+        "service."
+    )
+    assert str(RunnerRaised(text)) == "RuntimeError: the pole has broken"
+    assert "\x1b" not in RunnerRaised(text).traceback

@@ -60,6 +60,10 @@ RLLIB_DEFAULTS: Mapping[RllibAlgo, Mapping[str, Any]] = {
 DEFAULT_HIDDENS = (256, 256)
 LEAST_ROUND = 32  # env steps collected between two updates from replay: every round is a call to every runner
 
+# Savings that legroom has for SB3's trainings alone.
+SB3_KNOBS = (
+    "rollout", "replay", "micro_batch", "activation_checkpointing", "empty_cache_every", "bf16", "max_bytes",
+)  # fmt: skip
 # SB3's settings that need no word because nothing in RLlib would read them.
 _SILENT = frozenset({"verbose", "tensorboard_log", "stats_window_size", "_init_setup_model", "sde_sample_freq"})
 
@@ -145,6 +149,11 @@ def rllib_plan(run: Run, *, runner_nbytes: int | None = None, learner_nbytes: in
     learners = int(run.hyperparams.get("num_learners", 0))
     settings = parts.pop("settings")
     settings["train_batch_size_per_learner"] = -(-parts["train_batch_size"] // max(learners, 1))
+    if run.eval is not None:
+        said.append("eval is left out: the score is that of the last episodes of training")
+    knobs = [knob for knob in SB3_KNOBS if getattr(run.memory, knob) not in (None, "plain", False)]
+    if knobs:
+        said.append(f"{', '.join(f'memory.{knob}' for knob in knobs)} have no effect: they are of SB3's trainings")
     for key in sorted(set(run.hyperparams) - _read_keys(algo, native)):
         said.append(f"{key} has no counterpart on RLlib and is left out")
     return RllibPlan(

@@ -29,6 +29,7 @@ from legroom.backends.ray.episodes import log_episode
 from legroom.backends.ray.learners import Sb3PPOLearner
 from legroom.backends.ray.modules import ActorCriticModule, QModule
 from legroom.backends.ray.modules_sac import SacModule
+from legroom.backends.ray.runner import SpeakingEnvRunner
 from legroom.model.rllib import RllibPlan
 from legroom.model.run import Run
 
@@ -62,6 +63,7 @@ def make_config(run: Run, plan: RllibPlan, device: str) -> AlgorithmConfig:
             disable_env_checking=True,
         )
         .env_runners(
+            env_runner_cls=SpeakingEnvRunner,
             num_env_runners=plan.runners,
             num_envs_per_env_runner=plan.envs_per_runner,
             num_cpus_per_env_runner=plan.cpus_per_runner,
@@ -80,6 +82,7 @@ def make_config(run: Run, plan: RllibPlan, device: str) -> AlgorithmConfig:
         .fault_tolerance(
             restart_failed_env_runners=True,
             max_num_env_runner_restarts=MOST_RESTARTS,
+            delay_between_env_runner_restarts_s=1.0,
             env_runner_health_probe_timeout_s=PROBE_S,
             env_runner_restore_timeout_s=RESTORE_S,
         )

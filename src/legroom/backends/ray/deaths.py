@@ -23,7 +23,20 @@ _GONE = re.compile(r"taking actor (\d+) out of service")
 _BACK = re.compile(r"now-healthy actor (\d+) back into service")
 _NODE_GONE = re.compile(r"has been marked dead|node which ran the actor|node was terminated")
 _KILLED = re.compile(r"SIGKILL|SYSTEM_ERROR|unexpectedly exit|Socket closed|connection error code 2|died unexpectedly")
+_RAISED = re.compile(r"^Ray error \((?:.{0,40}ray::\w+\.|.*raised in its creation task)", re.DOTALL)
+_EXCEPTION = re.compile(r"^(?:[a-z_]\w*\.)*([A-Z]\w*: .+?)\)?(?:, taking actor \d+ out of service\.)?$", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 LONGEST_LOG = 1 << 20  # bytes of it that are looked at
+
+
+class RunnerRaised(Exception):
+    """An environment or a network raised something in a runner; the text is Ray's, with the traceback in it."""
+
+    def __init__(self, text: str) -> None:
+        """Say in one line what was raised, as it would have been said here."""
+        self.traceback = _COLOUR.sub("", text).rstrip() + "\n"
+        found = _EXCEPTION.findall(self.traceback)
+        super().__init__(found[-1] if found else reason_of(text))
 
 
 class DeathNotices(logging.Handler):
@@ -39,11 +52,14 @@ class DeathNotices(logging.Handler):
         self._say, self._log = say, log
         self._since: dict[str, tuple[float, int]] = {}  # when a runner died, and where the log was then
         self._nodes = _living_nodes()
+        self.raised: RunnerRaised | None = None
         logging.getLogger(ACTOR_MANAGER).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if (gone := _GONE.search(text)) is not None and gone[1] not in self._since:
+        if _RAISED.search(text):
+            self.raised = self.raised or RunnerRaised(text)
+        elif (gone := _GONE.search(text)) is not None and gone[1] not in self._since:
             self._since[gone[1]] = (time.monotonic(), self._log_size())
             self._say(f"env runner {gone[1]} does not answer ({reason_of(text)}): training goes on without it")
         elif (back := _BACK.search(text)) is not None and back[1] in self._since:

@@ -25,7 +25,8 @@ from legroom.backends.env_make import EnvError
 from legroom.backends.out_of_memory import is_out_of_memory
 from legroom.backends.ray.capacity import local_cpus, refuse_what_cannot_be_placed, rooms_of_cluster
 from legroom.backends.ray.config import building, make_config
-from legroom.backends.ray.deaths import DeathNotices, reason_of
+from legroom.backends.ray.deaths import DeathNotices, RunnerRaised, reason_of
+from legroom.backends.ray.import_path import importable_by_workers
 from legroom.backends.ray.results import Result, result_of
 from legroom.backends.ray.saving import Saving
 from legroom.backends.ray.score import judge
@@ -72,13 +73,16 @@ def _train(task: TrainTask, events: EventPipe) -> int:
         events.send("refused", message=str(refused))
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
-        events.send("stopped", step=trainer.step if trainer else 0, exact=False)
+        saved = trainer is not None and trainer.saving.pace.written_at_step is not None
+        events.send("stopped", step=trainer.step if trainer else 0, exact=False if saved else None)
         return EXIT_INTERRUPTED
     except Exception as failed:  # the user's environment or network, or Ray: whatever it raises ends the run
         text = traceback.format_exc()
         sys.stderr.write(text)
         lost = isinstance(failed, RayError | Stalled | ConnectionError)
         told = f"{type(failed).__name__}: {reason_of(str(failed)) if lost else failed}"
+        if isinstance(failed, RunnerRaised):
+            told, text = str(failed), failed.traceback
         cause = "memory" if is_out_of_memory(failed) else "worker-died" if lost else "error"
         step = trainer.step if trainer else 0
         events.send("failed", message=told, traceback=text, step=step, cause=cause, on_gpu=False)
@@ -113,10 +117,11 @@ class Trainer:
         with ExitStack() as stack:
             try:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="legroom-rllib-")))
+                stack.enter_context(importable_by_workers(self.task.cluster))
                 stack.enter_context(self._session())
                 refuse_what_cannot_be_placed(self.plan, rooms_of_cluster())
-                notices = DeathNotices(self._say, self.out / LOG)
-                stack.callback(notices.close)
+                self.notices = DeathNotices(self._say, self.out / LOG)
+                stack.callback(self.notices.close)
                 algorithm = self._built(folder)
                 self._resume(algorithm, checkpoint)
                 log = TrainingLog(self.out, resumed_from=self.step, say=self._say)
@@ -146,6 +151,8 @@ class Trainer:
 
     def _take(self, results: dict[str, Any]) -> None:
         """Take in what an iteration says, and see to it that there is an end to iterations that say nothing."""
+        if self.notices.raised is not None:
+            raise self.notices.raised
         before = self.step
         self.last = result_of(results, before=self.last)
         self.step, self.iteration = max(self.last.steps, before), self.iteration + 1
@@ -194,10 +201,13 @@ class Trainer:
                 f"{self.plan.runners} env runners were not there after {BUILT_WITHIN_S:.0f} s",
                 hint="is the cluster busy? ray status tells",
             ) from None
-        except ValueError as refused:
-            raise BadInput(
-                f"RLlib refuses it: {' '.join(str(refused).split())[:300]}", path=self.run.source
-            ) from refused
+        except Exception as failed:
+            if self.notices.raised is not None:
+                raise self.notices.raised from failed
+            if isinstance(failed, ValueError):
+                words = " ".join(str(failed).split())[:300]
+                raise BadInput(f"RLlib refuses it: {words}", path=self.run.source) from failed
+            raise
 
     def _last_checkpoint(self) -> Checkpoint | None:
         checkpoint = self.saving.checkpoints.latest()
