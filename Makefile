@@ -89,6 +89,15 @@ bench-hard-limits: $(STAMP)  ## train --fit in 60, 40 and 30 % of the memory a r
 bench-watch: $(STAMP)  ## what watching costs, and when it says a leak will end
 	$(BIN)/python -m bench.watch
 
+bench-ray-nodes: $(STAMP)  ## predicted against measured memory of the nodes of a Ray cluster
+	$(BIN)/python -m bench.ray_nodes
+
+bench-ray-data: $(STAMP)  ## what RLlib's samples, batches and replay take beside their bytes
+	$(BIN)/python -m bench.ray_data
+
+bench-cluster-plan: $(STAMP)  ## how long a plan for 1,000 nodes takes
+	$(BIN)/python -m bench.cluster_plan
+
 bench-leaks: $(STAMP)  ## leaks found and false alarms in fresh processes, and what profiling costs
 	$(BIN)/python -m bench.leaks
 

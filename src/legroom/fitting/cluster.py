@@ -14,11 +14,12 @@ All of it is arithmetic on bills by role: nodes that are alike are computed once
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from legroom.model.cluster import ActorRequests, Cluster, ClusterPlan, ClusterTurn, Node
 from legroom.model.evidence import Evidence
+from legroom.model.footprint import Footprint
 from legroom.model.rllib import RllibPlan, rllib_plan
 from legroom.model.run import Run
 from legroom.predicting.rllib import RoleItems, role_items
@@ -124,57 +125,82 @@ class _Seeker:
         roles = role_items(run, plan, self.evidence, self.evidence.ray)
         head = node_footprint(run, roles, self.evidence, head=True, runners=0)
         other = node_footprint(run, roles, self.evidence, head=False, runners=1)
-        bare = replace(other, items=tuple(item for item in other.items if item not in roles.runner))
         alone = replace(other, items=roles.runner)
-        runner_nbytes = alone.host.high
-        sample = store_need(alone)
-        on_card = head.gpu is None or (
-            self.cluster.head.gpu is not None and head.gpu.high <= self.cluster.head.gpu.free * (1 - self.reserve)
-        )
-        stores = [max(int(STORE_MARGIN * store_need(head)), LEAST_STORE)]
-        nodes, room = [], 0
-        for number, node in enumerate(self.cluster.nodes):
-            fixed = head.host.high - store_need(head) if number == 0 else bare.host.high
-            free = usable(node, self.reserve) - fixed - (stores[0] if number == 0 else LEAST_STORE)
-            holds = max(free, 0) // runner_nbytes
-            store = stores[0] if number == 0 else max(int(STORE_MARGIN * holds * sample), LEAST_STORE)
-            limit = min((size for size in (node.shm, node.object_store) if size is not None), default=store)
-            if store > limit and number == 0 and store_need(head) > limit:
-                free, holds = -1, 0
-            if free < 0 and number == 0:
-                room = -(10**9)  # the driver itself does not fit on the head
-            nodes.append((node, max(free, 0), min(store, limit)))
-        runner_nbytes = self._bounding(runner_nbytes, nodes)
-        declared = []
-        for node, free, store in nodes:
-            memory = node.memory if node.memory is not None else free
-            declared.append(replace(node, memory=memory, object_store=node.object_store or store))
-            room += min(int(memory // runner_nbytes), int((node.cpus or 0) / (plan.cpus_per_runner or 1e-9)))
+        bare = replace(other, items=tuple(item for item in other.items if item not in roles.runner))
+        needs = _Needs(head, bare, alone.host.high, store_need(alone))
+        offers = [self._offer(number == 0, node, needs) for number, node in enumerate(self.cluster.nodes)]
+        runner_nbytes = _bounding_request(needs.runner, offers)
+        nodes = tuple(_declaring(offer) for offer in offers)
+        room = sum(self._holds(node, plan, runner_nbytes) for node in nodes)
         requests = ActorRequests(
             runner_nbytes=runner_nbytes,
             learner_nbytes=_learner_nbytes(roles) if plan.learners else None,
-            object_store_nbytes=declared[0].object_store or stores[0],
-            node_store_nbytes=max((node.object_store or 0 for node in declared[1:]), default=stores[0]),
+            object_store_nbytes=offers[0].store,
+            node_store_nbytes=max((offer.store for offer in offers[1:]), default=offers[0].store),
         )
-        memory_spec = run.memory.model_copy(
-            update={
-                "runner_bytes": requests.runner_nbytes,
-                "learner_bytes": requests.learner_nbytes,
-                "object_store_bytes": requests.object_store_nbytes,
-            }
-        )
-        fitted = run.replace(memory=memory_spec)
-        return Division(
-            fitted, plan, roles, replace(self.cluster, nodes=tuple(declared)), requests, room if on_card else 0
-        )
+        asked = {
+            "runner_bytes": requests.runner_nbytes,
+            "learner_bytes": requests.learner_nbytes,
+            "object_store_bytes": requests.object_store_nbytes,
+        }
+        fitted = run.replace(memory=run.memory.model_copy(update=asked))
+        held = room if self._driver_fits(head, offers[0]) else 0
+        return Division(fitted, plan, roles, replace(self.cluster, nodes=nodes), requests, held)
 
-    def _bounding(self, runner_nbytes: int, nodes: list[tuple[Node, int, int]]) -> int:
-        """Return the bytes to ask for so that nodes of a running cluster, whatever they declared, get what fits."""
-        asked = runner_nbytes
-        for node, free, _ in nodes:
-            if node.memory is not None:
-                asked = max(asked, node.memory // (free // runner_nbytes + 1) + 1)
-        return asked
+    def _offer(self, is_head: bool, node: Node, needs: _Needs) -> _Offer:
+        """Return what a node has left for runners, and the object store it needs."""
+        in_store = store_need(needs.head) if is_head else 0
+        fixed = needs.head.host.high - in_store if is_head else needs.bare.host.high
+        least = max(int(STORE_MARGIN * in_store), LEAST_STORE)
+        free = usable(node, self.reserve) - fixed - least
+        store = least
+        if not is_head:
+            samples = max(free, 0) // needs.runner * needs.sample
+            store = max(int(STORE_MARGIN * (samples + store_need(needs.bare))), LEAST_STORE)
+        limit = min((size for size in (node.shm, node.object_store) if size is not None), default=store)
+        return _Offer(node, free, min(store, limit), holds_objects=in_store <= limit)
+
+    def _driver_fits(self, head: Footprint, offer: _Offer) -> bool:
+        card = self.cluster.head.gpu
+        on_card = head.gpu is None or (card is not None and head.gpu.high <= card.free * (1 - self.reserve))
+        return on_card and offer.free >= 0 and offer.holds_objects
+
+    def _holds(self, node: Node, plan: RllibPlan, runner_nbytes: int) -> int:
+        by_cpus = int((node.cpus or 0) / plan.cpus_per_runner) if plan.cpus_per_runner else plan.runners
+        return min((node.memory or 0) // runner_nbytes, by_cpus)
+
+
+@dataclass(frozen=True)
+class _Needs:
+    """Bills of the head and of another node without runners; one runner's bytes, and of those its sample's."""
+
+    head: Footprint
+    bare: Footprint
+    runner: int
+    sample: int
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """What a node has for runners; below 0 where not even its own processes fit."""
+
+    node: Node
+    free: int
+    store: int
+    holds_objects: bool
+
+
+def _declaring(offer: _Offer) -> Node:
+    node = offer.node
+    memory = node.memory if node.memory is not None else max(offer.free, 0)
+    return replace(node, memory=memory, object_store=node.object_store or offer.store)
+
+
+def _bounding_request(runner_nbytes: int, offers: Sequence[_Offer]) -> int:
+    """Return the bytes to ask for so that nodes that run already, whatever they declared, get what fits on them."""
+    running = (offer for offer in offers if offer.node.memory is not None)
+    bounds = (offer.node.memory // (max(offer.free, 0) // runner_nbytes + 1) + 1 for offer in running)  # type: ignore[operator]
+    return max(runner_nbytes, *bounds, 0)
 
 
 def _learner_nbytes(roles: RoleItems) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from legroom.model.constraints import broken_rules
-from legroom.model.evidence import Evidence
+from legroom.model.evidence import Evidence, NetTrace
 from legroom.model.facts import mask_size, spaces_of
 from legroom.model.finding import Finding
 from legroom.model.footprint import Item, Known, Phase, Place
@@ -40,6 +40,7 @@ SAMPLE_COPIES = 1.0  # observations beside the collected ones while they are sta
 BATCH_COPIES = 1.15  # of the whole train batch, beside the episodes: one batch, whose tensors share its memory
 SHUFFLED_COPIES = 2.5  # from the second epoch on: columns drawn in another order while the batch exists
 DATA_ERROR = 0.25  # of all these
+STORE_GENERATIONS = 2  # an object is freed after the next one has come, and the store's pages are never given back
 INLINE = 100_000  # an object below this travels in the message and is in no object store
 MODULES_IN_DRIVER = 1  # beside the learner's own: that of the local runner, which has no environments
 
@@ -53,6 +54,7 @@ class RoleItems:
         runner: of one runner, with what it has in the object store of its node; the environments are in the driver
             where a run has no runners.
         files: mapped libraries of a node with a runner or the driver; `bare_files`: of one with neither.
+        crewed: of a node other than the head that has runners, however many: what the head sends to all of them.
         gpu: on the learner's card beside what an SB3 run has there.
     """
 
@@ -61,6 +63,7 @@ class RoleItems:
     runner: tuple[Item, ...]
     files: Item
     bare_files: Item
+    crewed: tuple[Item, ...]
     gpu: tuple[Item, ...]
     shadow: Run
     findings: tuple[Finding, ...]
@@ -96,6 +99,7 @@ def role_items(run: Run, plan: RllibPlan, evidence: Evidence, figures: RayFigure
         runner=runner if plan.runners else (),
         files=_base("ray.libraries", figures, "files", "mapped libraries (torch, ray), once per node"),
         bare_files=_base("ray.libraries", figures, "node_files", "mapped libraries of Ray's services, once per node"),
+        crewed=tuple(_crewed_items(plan, evidence)),
         gpu=(Item("learner.train batch", batch, Place.GPU, why, (Phase.UPDATE,)),),
         shadow=shadow,
         findings=tuple(finding for finding in broken_rules(shadow) if finding.severity == "error"),
@@ -108,7 +112,7 @@ def step_nbytes(run: Run, plan: RllibPlan) -> int:
     outputs = _outputs(run)
     nbytes = observation_nbytes(_as_sb3(run)) + actions_nbytes(action, replay=False) + FLOAT64  # type: ignore[arg-type]
     if plan.masked:
-        nbytes += mask_size(action)  # type: ignore[arg-type]
+        nbytes += mask_size(action)
     if plan.algo == "PPO":
         nbytes += FLOAT32 * (outputs + 1)  # the distribution's inputs, and the action's log-probability
     return nbytes
@@ -122,7 +126,7 @@ def _outputs(run: Run) -> int:
     _, action = spaces_of(run)
     if isinstance(action, BoxSpace):
         return 2 * (actions_nbytes(action, replay=True) // FLOAT32)
-    return mask_size(action)  # type: ignore[arg-type]
+    return mask_size(action)
 
 
 def _base(name: str, figures: RayFigures, figure: str, why: str, place: Place = Place.HOST) -> Item:
@@ -137,6 +141,12 @@ def _node_items(figures: RayFigures) -> Iterator[Item]:
 
 def _head_items(figures: RayFigures) -> Iterator[Item]:
     yield _base("ray.head services", figures, "head", "global control store, autoscaler's monitor, dashboard")
+
+
+def _crewed_items(plan: RllibPlan, evidence: Evidence) -> Iterator[Item]:
+    net = evidence.net
+    if plan.runners and net is not None and net.weights - net.targets >= INLINE:
+        yield _weights_in_store(net)
 
 
 def _runner_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, figures: RayFigures) -> Iterator[Item]:
@@ -160,8 +170,8 @@ def _runner_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, fi
     why = "its observations stacked into arrays, and those written to the object store"
     yield _data("runner.sample copies", int(SAMPLE_COPIES * steps * each), Place.WORKER, why, COLLECTED)
     if plan.runners and steps * each >= INLINE:
-        why = "the sample in the object store of its node, until the learner has it"
-        yield _data("store.sample", steps * each, Place.SHM, why, COLLECTED)
+        why = "the sample in the object store of its node, and the one before"
+        yield _data("store.sample", STORE_GENERATIONS * steps * each, Place.SHM, why, COLLECTED)
 
 
 def _env_items(run: Run, shadow: Run, evidence: Evidence, envs: int) -> Iterator[Item]:
@@ -190,8 +200,12 @@ def _driver_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, fi
         why = "the local runner's copy of the policy"
         yield Item("driver.weights", MODULES_IN_DRIVER * weights, Place.HOST, why, known=evidence.net.known)
         if plan.runners and weights >= INLINE:
-            yield Item("store.weights", weights, Place.SHM, "on their way to the runners", COLLECTED)
+            yield _weights_in_store(evidence.net)
     each, batch = step_nbytes(run, plan), plan.train_batch_size
+    arrived = batch if plan.replay_capacity is None else plan.steps_per_round
+    if plan.runners and arrived * each // plan.runners >= INLINE:
+        why = f"{arrived:,} steps that all runners sent, and those before"
+        yield _data("store.samples", STORE_GENERATIONS * arrived * each, Place.SHM, why, COLLECTED)
     if plan.replay_capacity is not None:
         held = plan.replay_capacity
         if run.total_timesteps is not None:
@@ -201,12 +215,15 @@ def _driver_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, fi
         why = f"{batch:,} transitions drawn, as episodes, as arrays, as tensors"
         yield _data("learner.train batch", int(2 * BATCH_COPIES * batch * each), Place.HOST, why, (Phase.UPDATE,))
         return
-    arrive = batch * each
-    if plan.runners and arrive >= INLINE:
-        yield _data("store.samples", arrive, Place.SHM, f"{batch:,} steps that all runners sent", COLLECTED)
     why = f"{batch:,} steps x {each:,} B: as one batch, and shuffled"
     copies = BATCH_COPIES + (SHUFFLED_COPIES if plan.num_epochs > 1 else 0)
-    yield _data("learner.train batch", int(copies * arrive), Place.HOST, why, UPDATED)
+    yield _data("learner.train batch", int(copies * batch * each), Place.HOST, why, UPDATED)
+
+
+def _weights_in_store(net: NetTrace) -> Item:
+    why = "on their way to the runners: those of this update and of the one before"
+    nbytes = STORE_GENERATIONS * (net.weights - net.targets)
+    return Item("store.weights", nbytes, Place.SHM, why, COLLECTED, known=net.known, error=nbytes // 4)
 
 
 def _data(name: str, nbytes: int, place: Place, why: str, phases: tuple[Phase, ...]) -> Item:

@@ -40,6 +40,8 @@ def node_footprint(
     items.append(roles.files if head or runners else roles.bare_files)
     if head:
         items += roles.head
+    elif runners:
+        items += roles.crewed
     # the driver reads in place what runners of its own node wrote, and that is on the head's bill already
     items += [replace(item, count=runners) for item in roles.runner if not (head and item.place is Place.SHM)]
     allocator: AllocatorPeaks | None = None
