@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
   bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
   bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs bench-leaks \
   bench-ninja bench-ninja-learns bench-parallel bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns \
-  bench-rllib clean
+  bench-rllib bench-sweep clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -34,7 +34,7 @@ test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with 
 bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases bench-workers bench-microbatch \
   bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-hard-limits bench-explain \
   bench-knobs bench-watch bench-faults bench-leaks bench-ninja bench-ninja-learns bench-parallel \
-  bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns bench-rllib  ## everything that takes longer; writes bench/RESULTS.md
+  bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns bench-rllib bench-sweep  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
@@ -97,6 +97,9 @@ bench-ray-data: $(STAMP)  ## what RLlib's samples, batches and replay take besid
 
 bench-cluster-plan: $(STAMP)  ## how long a plan for 1,000 nodes takes
 	$(BIN)/python -m bench.cluster_plan
+
+bench-sweep: $(STAMP)  ## trials of a sweep packed by predicted memory, against Ray's placement by CPU
+	$(BIN)/python -m bench.sweep_packing
 
 bench-leaks: $(STAMP)  ## leaks found and false alarms in fresh processes, and what profiling costs
 	$(BIN)/python -m bench.leaks
