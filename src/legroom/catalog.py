@@ -53,6 +53,7 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "sharing.LeanVecEnv": ("legroom.sharing.vec_env:LeanVecEnv", "sb3", "stable-baselines3"),
     "sb3.export": ("legroom.backends.sb3_archive:export_sb3", "sb3", "stable-baselines3"),
     "sb3.import": ("legroom.backends.sb3_archive:import_sb3", "sb3", "stable-baselines3"),
+    "rllib.export": ("legroom.backends.sb3_archive:export_rllib", "sb3", "stable-baselines3"),
     "brax.export": ("legroom.backends.brax.exporting:export_brax", "jax", "safetensors"),
     "sb3.guard": ("legroom.backends.guard:guard", "sb3", "stable-baselines3"),
     "torch.survive": ("legroom.backends.survive:survive", "sb3", "torch"),

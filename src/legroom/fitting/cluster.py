@@ -14,6 +14,7 @@ All of it is arithmetic on bills by role: nodes that are alike are computed once
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -32,6 +33,23 @@ LEAST_STORE = 80_000_000  # Ray refuses object stores below 75 MiB
 
 
 @dataclass(frozen=True)
+class Needs:
+    """Bills of the head and of another node without runners; one runner's bytes, and of those its sample's."""
+
+    head: Footprint
+    bare: Footprint
+    runner: int
+    sample: int
+
+    def beside_runners(self, is_head: bool) -> int:
+        """Return what a node needs before its first runner: its own processes, and the least object store."""
+        if not is_head:
+            return self.bare.host.high + LEAST_STORE
+        in_store = store_need(self.head)
+        return self.head.host.high - in_store + max(int(STORE_MARGIN * in_store), LEAST_STORE)
+
+
+@dataclass(frozen=True)
 class Division:
     """A run divided into runners, with the bills of its roles and what it asks of Ray."""
 
@@ -40,6 +58,7 @@ class Division:
     roles: RoleItems
     cluster: Cluster  # with declared memory
     requests: ActorRequests
+    needs: Needs
     room: int  # runners that the cluster holds
 
     @property
@@ -123,11 +142,12 @@ class _Seeker:
         plan = rllib_plan(run)
         assert self.evidence.ray is not None
         roles = role_items(run, plan, self.evidence, self.evidence.ray)
-        head = node_footprint(run, roles, self.evidence, head=True, runners=0)
+        only = len(self.cluster.nodes) == 1
+        head = node_footprint(run, roles, self.evidence, head=True, runners=0, alone=only)
         other = node_footprint(run, roles, self.evidence, head=False, runners=1)
         alone = replace(other, items=roles.runner)
         bare = replace(other, items=tuple(item for item in other.items if item not in roles.runner))
-        needs = _Needs(head, bare, alone.host.high, store_need(alone))
+        needs = Needs(head, bare, alone.host.high, store_need(alone))
         offers = [self._offer(number == 0, node, needs) for number, node in enumerate(self.cluster.nodes)]
         runner_nbytes = _bounding_request(needs.runner, offers)
         nodes = tuple(_declaring(offer) for offer in offers)
@@ -145,15 +165,13 @@ class _Seeker:
         }
         fitted = run.replace(memory=run.memory.model_copy(update=asked))
         held = room if self._driver_fits(head, offers[0]) else 0
-        return Division(fitted, plan, roles, replace(self.cluster, nodes=nodes), requests, held)
+        return Division(fitted, plan, roles, replace(self.cluster, nodes=nodes), requests, needs, held)
 
-    def _offer(self, is_head: bool, node: Node, needs: _Needs) -> _Offer:
+    def _offer(self, is_head: bool, node: Node, needs: Needs) -> _Offer:
         """Return what a node has left for runners, and the object store it needs."""
         in_store = store_need(needs.head) if is_head else 0
-        fixed = needs.head.host.high - in_store if is_head else needs.bare.host.high
-        least = max(int(STORE_MARGIN * in_store), LEAST_STORE)
-        free = usable(node, self.reserve) - fixed - least
-        store = least
+        free = usable(node, self.reserve) - needs.beside_runners(is_head)
+        store = max(int(STORE_MARGIN * in_store), LEAST_STORE)
         if not is_head:
             samples = max(free, 0) // needs.runner * needs.sample
             store = max(int(STORE_MARGIN * (samples + store_need(needs.bare))), LEAST_STORE)
@@ -168,16 +186,6 @@ class _Seeker:
     def _holds(self, node: Node, plan: RllibPlan, runner_nbytes: int) -> int:
         by_cpus = int((node.cpus or 0) / plan.cpus_per_runner) if plan.cpus_per_runner else plan.runners
         return min((node.memory or 0) // runner_nbytes, by_cpus)
-
-
-@dataclass(frozen=True)
-class _Needs:
-    """Bills of the head and of another node without runners; one runner's bytes, and of those its sample's."""
-
-    head: Footprint
-    bare: Footprint
-    runner: int
-    sample: int
 
 
 @dataclass(frozen=True)
@@ -250,19 +258,14 @@ def _turns(asked: Run, found: Division) -> Iterator[ClusterTurn]:
 def _refused(seeker: _Seeker, notes: list[str]) -> ClusterPlan:
     """Return the plan that says how little would do: one runner with one environment."""
     least = seeker.divided(1, 1)
-    head = node_footprint(least.run, least.roles, seeker.evidence, head=True, runners=1)
-    other = node_footprint(least.run, least.roles, seeker.evidence, head=False, runners=1)
-    store = least.requests.object_store_nbytes
-    share = 1 - max(RESERVED_SHARE, seeker.reserve)
+    share, needs = 1 - max(RESERVED_SHARE, seeker.reserve), least.needs
+    only = len(seeker.cluster.nodes) == 1  # else the runner may be elsewhere than on the head
     needed = {
-        "head": int((head.host.high - store_need(head) + store) / share),
-        "node": int((other.host.high + LEAST_STORE) / share),
+        "head": math.ceil((needs.beside_runners(True) + (needs.runner if only else 0)) / share),
+        "node": math.ceil((needs.beside_runners(False) + needs.runner) / share),
     }
-    if len(seeker.cluster.nodes) > 1:  # the runner may be elsewhere
-        runner = node_footprint(least.run, least.roles, seeker.evidence, head=True, runners=0)
-        needed["head"] = int((runner.host.high - store_need(runner) + store) / share)
-    if head.gpu is not None:
-        needed["gpu"] = head.gpu.high
+    if needs.head.gpu is not None:
+        needed["gpu"] = needs.head.gpu.high
     placed = [1 if number == len(seeker.cluster.nodes) - 1 else 0 for number in range(len(seeker.cluster.nodes))]
     found = bills(least.run, least.cluster, least.roles, seeker.evidence, placed, reserve=seeker.reserve)
     return ClusterPlan(

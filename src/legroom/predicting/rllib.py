@@ -32,15 +32,18 @@ FLOAT32, FLOAT64 = 4, 8
 COLLECTED = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
 UPDATED = (Phase.UPDATE, Phase.CHECKPOINT)
 
-# Measured 2026-11-16, ray 2.60.0, numpy 2.4.6, by `python -m bench.ray_data` (peaks of one runner, one learner and one
-# replay buffer, each in a process of its own, over steps of 36 B to 28 kB).
+# Measured 2026-11-16, ray 2.60.0, numpy 2.4.6. Those of one step by `python -m bench.ray_data` (a runner and a replay
+# buffer, each in a process of its own); the others with samples of 14 MB on two nodes, `bench.ray_measure` of PPO on
+# 12 `bench.ray_envs:Flat` of 28 kB with 128 steps each: a process of its own has no object store to copy out of.
 STEP_OBJECTS = 100  # around one step of a sample: a runner turns an episode into arrays as soon as it ends
 STEP_KEPT = 310  # around one step of an episode in a replay buffer: its info, its place in the index
-SAMPLE_COPIES = 1.0  # observations beside the collected ones while they are stacked into arrays
-BATCH_COPIES = 1.15  # of the whole train batch, beside the episodes: one batch, whose tensors share its memory
+SAMPLE_COPIES = 2.0  # beside the collected observations: stacked into arrays, and on their way into the store
+BATCH_COPIES = 4.5  # of the whole train batch: episodes with one step more, batch, tensors, and what malloc keeps
 SHUFFLED_COPIES = 2.5  # from the second epoch on: columns drawn in another order while the batch exists
 DATA_ERROR = 0.25  # of all these
-STORE_GENERATIONS = 2  # an object is freed after the next one has come, and the store's pages are never given back
+STORE_GENERATIONS = 1.5  # an object may be freed after the next one has come; its pages are never given back: 1 to 2
+STORE_ERROR = 0.35
+TRANSFERS, TRANSFERS_ERROR = 65_000_000, 25_000_000  # a raylet's buffers, once objects go from node to node
 INLINE = 100_000  # an object below this travels in the message and is in no object store
 MODULES_IN_DRIVER = 1  # beside the learner's own: that of the local runner, which has no environments
 
@@ -55,6 +58,7 @@ class RoleItems:
             where a run has no runners.
         files: mapped libraries of a node with a runner or the driver; `bare_files`: of one with neither.
         crewed: of a node other than the head that has runners, however many: what the head sends to all of them.
+        transfers: of every node that exchanges samples or weights with another one.
         gpu: on the learner's card beside what an SB3 run has there.
     """
 
@@ -64,6 +68,7 @@ class RoleItems:
     files: Item
     bare_files: Item
     crewed: tuple[Item, ...]
+    transfers: tuple[Item, ...]
     gpu: tuple[Item, ...]
     shadow: Run
     findings: tuple[Finding, ...]
@@ -100,6 +105,7 @@ def role_items(run: Run, plan: RllibPlan, evidence: Evidence, figures: RayFigure
         files=_base("ray.libraries", figures, "files", "mapped libraries (torch, ray), once per node"),
         bare_files=_base("ray.libraries", figures, "node_files", "mapped libraries of Ray's services, once per node"),
         crewed=tuple(_crewed_items(plan, evidence)),
+        transfers=tuple(_transfer_items(run, plan, evidence)),
         gpu=(Item("learner.train batch", batch, Place.GPU, why, (Phase.UPDATE,)),),
         shadow=shadow,
         findings=tuple(finding for finding in broken_rules(shadow) if finding.severity == "error"),
@@ -143,6 +149,14 @@ def _head_items(figures: RayFigures) -> Iterator[Item]:
     yield _base("ray.head services", figures, "head", "global control store, autoscaler's monitor, dashboard")
 
 
+def _transfer_items(run: Run, plan: RllibPlan, evidence: Evidence) -> Iterator[Item]:
+    sample = plan.envs_per_runner * plan.rollout_fragment_length * step_nbytes(run, plan)
+    weights = evidence.net.weights - evidence.net.targets if evidence.net else 0
+    if plan.runners and max(sample, weights) >= INLINE:
+        why = "the raylet's buffers for samples and weights that go from node to node"
+        yield Item("ray.transfers", TRANSFERS, Place.HOST, why, COLLECTED, known=Known.DEFAULT, error=TRANSFERS_ERROR)
+
+
 def _crewed_items(plan: RllibPlan, evidence: Evidence) -> Iterator[Item]:
     net = evidence.net
     if plan.runners and net is not None and net.weights - net.targets >= INLINE:
@@ -171,7 +185,7 @@ def _runner_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, fi
     yield _data("runner.sample copies", int(SAMPLE_COPIES * steps * each), Place.WORKER, why, COLLECTED)
     if plan.runners and steps * each >= INLINE:
         why = "the sample in the object store of its node, and the one before"
-        yield _data("store.sample", STORE_GENERATIONS * steps * each, Place.SHM, why, COLLECTED)
+        yield _in_store("store.sample", steps * each, why)
 
 
 def _env_items(run: Run, shadow: Run, evidence: Evidence, envs: int) -> Iterator[Item]:
@@ -205,7 +219,7 @@ def _driver_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, fi
     arrived = batch if plan.replay_capacity is None else plan.steps_per_round
     if plan.runners and arrived * each // plan.runners >= INLINE:
         why = f"{arrived:,} steps that all runners sent, and those before"
-        yield _data("store.samples", STORE_GENERATIONS * arrived * each, Place.SHM, why, COLLECTED)
+        yield _in_store("store.samples", arrived * each, why)
     if plan.replay_capacity is not None:
         held = plan.replay_capacity
         if run.total_timesteps is not None:
@@ -222,8 +236,12 @@ def _driver_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, fi
 
 def _weights_in_store(net: NetTrace) -> Item:
     why = "on their way to the runners: those of this update and of the one before"
-    nbytes = STORE_GENERATIONS * (net.weights - net.targets)
-    return Item("store.weights", nbytes, Place.SHM, why, COLLECTED, known=net.known, error=nbytes // 4)
+    return _in_store("store.weights", net.weights - net.targets, why)
+
+
+def _in_store(name: str, each: int, why: str) -> Item:
+    nbytes = int(STORE_GENERATIONS * each)
+    return Item(name, nbytes, Place.SHM, why, COLLECTED, error=int(STORE_ERROR * nbytes))
 
 
 def _data(name: str, nbytes: int, place: Place, why: str, phases: tuple[Phase, ...]) -> Item:

@@ -33,15 +33,24 @@ def usable(node: Node, reserve: float = 0.0) -> int:
 
 
 def node_footprint(
-    run: Run, roles: RoleItems, evidence: Evidence, *, head: bool, runners: int, notes: tuple[str, ...] = ()
+    run: Run,
+    roles: RoleItems,
+    evidence: Evidence,
+    *,
+    head: bool,
+    runners: int,
+    alone: bool = False,
+    notes: tuple[str, ...] = (),
 ) -> Footprint:
-    """Return the bill of one node."""
+    """Return the bill of one node; `alone`: there is no other."""
     items = list(roles.node)
     items.append(roles.files if head or runners else roles.bare_files)
     if head:
         items += roles.head
     elif runners:
         items += roles.crewed
+    if not alone and (head or runners):
+        items += roles.transfers
     # the driver reads in place what runners of its own node wrote, and that is on the head's bill already
     items += [replace(item, count=runners) for item in roles.runner if not (head and item.place is Place.SHM)]
     allocator: AllocatorPeaks | None = None
@@ -59,7 +68,7 @@ def on_one_machine(run: Run, evidence: Evidence) -> Footprint:
     plan = rllib_plan(run)
     roles = role_items(run, plan, evidence, evidence.ray)
     notes = (*evidence.notes, *plan.said)
-    return node_footprint(run, roles, evidence, head=True, runners=plan.runners, notes=notes)
+    return node_footprint(run, roles, evidence, head=True, runners=plan.runners, alone=True, notes=notes)
 
 
 def runner_request(run: Run, evidence: Evidence) -> int:
@@ -84,7 +93,8 @@ def bills(
         groups.setdefault((number == 0, runners, node.kind), []).append(node)
     found = []
     for (head, runners, _), nodes in groups.items():
-        footprint = node_footprint(run, roles, evidence, head=head, runners=runners)
+        alone = len(cluster.nodes) == 1
+        footprint = node_footprint(run, roles, evidence, head=head, runners=runners, alone=alone)
         names = tuple(node.name for node in nodes)
         found.append(NodeBill(names, nodes[0], runners, footprint, bill_fits(footprint, nodes[0], reserve)))
     return found
