@@ -11,7 +11,7 @@ pytest.importorskip("ray")
 from legroom.backends.ray.sweep import MOST_RUNS, Book
 from legroom.model.footprint import Peak
 from legroom.reading import run_from_dict
-from legroom.sweeping.folder import SweepFolder
+from legroom.sweeping.folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Trial
 from legroom.training.folder import Predicted
 
@@ -77,3 +77,12 @@ def test_a_whole_node_is_the_most(tmp_path: Path) -> None:
     assert task is not None and task["requested"] == 500 * MIB
     book.ended(0, _end("stopped", 490 * MIB, exceeded=True))
     assert book.failed == {0}
+
+
+def test_a_resumed_sweep_remembers_what_was_measured(tmp_path: Path) -> None:
+    folder = SweepFolder(tmp_path)
+    folder.trial(0).path.mkdir(parents=True)
+    Live(nbytes=0, peak=300 * MIB, requested=240 * MIB + WORKER_NBYTES, runs=1).write(folder.trial(0))
+    first, second = (Book(_trials(2), folder, MOST).requested(number) for number in (0, 1))
+    assert first == 330 * MIB + WORKER_NBYTES
+    assert second == 240 * MIB + WORKER_NBYTES

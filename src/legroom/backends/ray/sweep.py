@@ -137,6 +137,13 @@ class Book:
                 self._learn(trial.number, Live.read(folder.trial(trial.number)).peak)
             else:
                 self.waiting.append(trial)
+                self._remember(trial)
+
+    def _remember(self, trial: Trial) -> None:
+        """Request what an earlier session of the sweep has learned that the trial needs."""
+        live, planned = Live.read(self.folder.trial(trial.number)), trial.requested
+        measured = int(live.peak * MARGIN) + WORKER_NBYTES if live.peak + WORKER_NBYTES > planned else 0
+        self._requested[trial.number] = max(planned, min(max(live.requested, measured), self.most))
 
     def take(self) -> dict[str, Any] | None:
         """Return the next trial's task; None where none waits."""
