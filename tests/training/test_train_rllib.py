@@ -11,8 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
+from stable_baselines3 import PPO
 
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED
 from legroom.training.checkpoint import newest_checkpoint
@@ -113,6 +115,17 @@ def test_a_resume_goes_on_to_the_end(stopped, folder):
     steps = [progress.timesteps for progress in read_progress(out / "progress.csv")]
     assert steps == sorted(set(steps)) and steps[0] <= 130 and steps[-1] >= total  # one line of steps, no gap
     assert before in steps
+
+
+def test_what_was_learned_can_be_used_with_sb3(stopped, tmp_path):
+    exported = subprocess.run(
+        [sys.executable, "-m", "legroom.cli.main", "export", stopped[0], tmp_path / "model.zip"],
+        text=True, capture_output=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert exported.returncode == EXIT_GOOD, exported.stderr
+    policy = PPO.load(tmp_path / "model.zip", device="cpu").policy.state_dict()
+    for name, array in newest_checkpoint(stopped[0]).tensors("policy").items():
+        np.testing.assert_array_equal(policy[name].numpy(), array)
 
 
 def test_another_backend_cannot_go_on_with_it(stopped, folder):

@@ -19,7 +19,11 @@ _RESUME = {
     "approximate": "approximately, since the environment cannot give its state",
 }
 # Who can use what is exported, and the file's name.
-_EXPORTS = {"sb3": ("with SB3", "model.zip"), "brax": ("elsewhere", "policy.safetensors")}
+_EXPORTS = {
+    "sb3": ("with SB3", "model.zip"),
+    "brax": ("elsewhere", "policy.safetensors"),
+    "rllib": ("with SB3", "model.zip"),
+}
 _CONTENTS = (
     ("outcome.json", "this outcome"),
     ("progress.csv", "every figure over time"),
@@ -163,10 +167,9 @@ def _closing_table(outcome: Outcome, run: str, directory: Path, reminder: str, b
     if outcome.parameters_sha256:
         yield f"parameters (SHA-256) {outcome.parameters_sha256}"
     if outcome.status == "finished":
-        if backend in _EXPORTS:
-            whose, name = _EXPORTS[backend]
-            yield f"to use the policy {whose}:"
-            yield Styled(f"  legroom export {where} {name}", "cyan")
+        whose, name = _EXPORTS[backend]
+        yield f"to use the policy {whose}:"
+        yield Styled(f"  legroom export {where} {name}", "cyan")
     elif outcome.resume is None:
         yield Styled("there is no checkpoint to go on from", "yellow")
     else:

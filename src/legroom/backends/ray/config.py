@@ -66,7 +66,7 @@ def make_config(run: Run, plan: RllibPlan, device: str) -> AlgorithmConfig:
             env_runner_cls=SpeakingEnvRunner,
             num_env_runners=plan.runners,
             num_envs_per_env_runner=plan.envs_per_runner,
-            num_cpus_per_env_runner=plan.cpus_per_runner,
+            num_cpus_per_env_runner=plan.cpus_per_runner,  # type: ignore[arg-type]  # Ray takes fractions
             rollout_fragment_length=plan.rollout_fragment_length,
             sample_timeout_s=None,  # a runner that is dead says so; one that is slow is slow
             batch_mode=run.hyperparams.get("batch_mode", "truncate_episodes"),
@@ -138,8 +138,9 @@ def _asking_for_memory(nbytes: int | None) -> Iterator[None]:
             self._remote_args["memory"] = nbytes
             return super()._make_worker(env_creator=env_creator, **kwargs)
 
-    rllib_algorithm.EnvRunnerGroup = Asking
+    used_by: Any = rllib_algorithm
+    used_by.EnvRunnerGroup = Asking
     try:
         yield
     finally:
-        rllib_algorithm.EnvRunnerGroup = EnvRunnerGroup
+        used_by.EnvRunnerGroup = EnvRunnerGroup

@@ -29,7 +29,7 @@ class Sb3PPOLearner(PPOTorchLearner):
         self._moved_enough = False
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        params = self.get_parameters(self._module[module_id])
+        params = self.get_parameters(self.module[module_id])
         self.register_optimizer(
             module_id=module_id,
             optimizer=torch.optim.Adam(params, eps=ADAM_EPS),

@@ -66,6 +66,11 @@ def unmasked_space(space: spaces.Space, masked: bool) -> spaces.Space:
 class ActorCriticModule(TorchRLModule, ValueFunctionAPI):
     """PPO's networks: SB3's ActorCriticPolicy, or sb3-contrib's maskable one."""
 
+    model_config: Any  # RLlib declares these as None until they are set
+    observation_space: Any
+    action_space: Any
+    action_dist_cls: Any
+
     def setup(self) -> None:
         run = Run.model_validate(self.model_config["run"])
         self._masked = bool(self.model_config["masked"])
@@ -118,7 +123,8 @@ def _distribution(space: spaces.Space) -> Any:
     if isinstance(space, spaces.Discrete):
         return TorchCategorical
     if isinstance(space, spaces.MultiDiscrete):
-        return TorchMultiCategorical.get_partial_dist_cls(input_lens=[int(n) for n in space.nvec])
+        multi: Any = TorchMultiCategorical
+        return multi.get_partial_dist_cls(input_lens=[int(n) for n in space.nvec])
     if isinstance(space, spaces.Box):
         return TorchDiagGaussian
     raise BadInput(
@@ -132,6 +138,11 @@ class QModule(TorchRLModule, QNetAPI, TargetNetworkAPI):
     A target that stood in the module from the start would be among the parameters of the optimizer.
     """
 
+    model_config: Any  # RLlib declares these as None until they are set
+    observation_space: Any
+    action_space: Any
+    action_dist_cls: Any
+
     def setup(self) -> None:
         if not isinstance(self.action_space, spaces.Discrete):
             kind = type(self.action_space).__name__
@@ -141,10 +152,10 @@ class QModule(TorchRLModule, QNetAPI, TargetNetworkAPI):
         )
         del self.policy.q_net_target
         self._double = bool(self.model_config["double_q"])
-        self._epsilon = Scheduler(fixed_value_or_schedule=self.model_config["epsilon"], framework="torch")
+        self._epsilon: Any = Scheduler(fixed_value_or_schedule=self.model_config["epsilon"], framework="torch")
         self.action_dist_cls = TorchCategorical
 
-    def compute_q_values(self, batch: dict[str, Any]) -> dict[str, torch.Tensor]:
+    def compute_q_values(self, batch: dict[str, Any]) -> dict[str, Any]:
         return {QF_PREDS: self.policy.q_net(batch[Columns.OBS])}
 
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:

@@ -26,6 +26,11 @@ from legroom.model.run import Run
 class SacModule(TorchRLModule, QNetAPI, TargetNetworkAPI):
     """SAC's networks for continuous actions, which the module gives between -1 and 1 and RLlib scales."""
 
+    model_config: Any  # RLlib declares these as None until they are set
+    observation_space: Any
+    action_space: Any
+    action_dist_cls: Any
+
     def setup(self) -> None:
         if not isinstance(self.action_space, spaces.Box):
             raise BadInput(f"SAC takes continuous actions, not {type(self.action_space).__name__}", hint="algo: DQN")

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from ray.rllib.core import DEFAULT_MODULE_ID
 
+from legroom.backends.ray.modules import unmasked_space
+from legroom.backends.sb3_state_spaces import describe_space
 from legroom.errors import BadInput
 from legroom.training.checkpoint import Checkpoint, parameters_sha256
 from legroom.training.trees import NotPlain, put_together, take_apart
@@ -30,10 +32,14 @@ def capture(algorithm: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     state = algorithm.get_state()
     learner = dict(state["learner_group"]["learner"])
     arrays = {f"policy/{name}": array for name, array in _named(learner.pop("rl_module")).items()}
+    policy = algorithm.config.rl_module_spec
+    masked = bool(policy.model_config["masked"])
+    seen = {"observation": unmasked_space(policy.observation_space, masked), "action": policy.action_space}
     try:
         data = {
-            "optimizers": take_apart(learner.pop("optimizer"), "optimizer/", arrays),
-            "rllib": take_apart(state | {"learner_group": {"learner": learner}}, "rllib/", arrays),
+            "spaces": take_apart({kind: describe_space(space) for kind, space in seen.items()}, "spaces", arrays),
+            "optimizers": take_apart(learner.pop("optimizer"), "optimizer", arrays),
+            "rllib": take_apart(state | {"learner_group": {"learner": learner}}, "rllib", arrays),
         }
     except NotPlain as error:
         raise BadInput(f"RLlib's state cannot be kept: {error}") from error
