@@ -36,7 +36,7 @@ from legroom.model.run import Run
 CONFIGS = {"PPO": PPOConfig, "DQN": DQNConfig, "SAC": SACConfig}
 MODULES: dict[str, Any] = {"PPO": ActorCriticModule, "DQN": QModule, "SAC": SacModule}
 ENV_NAME = "legroom"
-PROBE_S, RESTORE_S = 10.0, 60.0  # how long a runner that does not answer, or comes back, is waited for
+PROBE_S, RESTORE_S = 2.0, 60.0  # how long each iteration waits for a runner that is not back yet, and one that is
 MOST_RESTARTS = 100
 ITERATION_S = 0.5  # of off-policy training: between two, checkpoints are written and stops are heard
 

@@ -47,7 +47,7 @@ from legroom.training.folder import LOG
 from legroom.training.task import TrainTask
 
 BUILT_WITHIN_S = 300.0  # actors of a cluster that others use have to wait for room
-STALLED_S = 120.0  # without a single step, though runners were restarted
+STALLED_S = 180.0  # without a single step, though runners were restarted
 
 
 class Stalled(Exception):
