@@ -117,7 +117,7 @@ def _role(pid: int) -> str:
     except OSError:
         return "gone"
     for text, role in (
-        ("ray::SingleAgentEnvRunner", "runner"), ("bench.ray_nodes_child", "driver"), ("gcs_server\0", "gcs"),
+        ("EnvRunner", "runner"), ("bench.ray_nodes_child", "driver"), ("gcs_server\0", "gcs"),
         ("raylet\0", "raylet"), ("DashboardAgent", "agent"), ("RuntimeEnvAgent", "agent"), ("monitor.py", "monitors"),
         ("dashboard.py", "dashboard"), ("ray::IDLE", "idle"),
     ):  # fmt: skip

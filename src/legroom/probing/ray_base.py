@@ -58,4 +58,4 @@ def _checked(content: object) -> dict[str, int] | None:
     figures = content.get("figures") if isinstance(content, dict) else None
     if not isinstance(figures, dict) or set(figures) != set(SHIPPED):
         return None
-    return figures if all(type(n) is int and 0 <= n < 1 << 40 for n in figures.values()) else None
+    return figures if all(type(n) is int and 0 < n < 1 << 40 for n in figures.values()) else None

@@ -33,7 +33,7 @@ RUN = Run(
     hyperparams={"n_steps": 64, "batch_size": 32, "n_epochs": 1},
 )
 ROLES = {  # what a process's command line has in it -> its role; Ray's workers set their titles
-    "ray::SingleAgentEnvRunner": "runner", "gcs_server": "head", "autoscaler": "head", "dashboard/dashboard.py": "head",
+    "EnvRunner": "runner", "gcs_server": "head", "autoscaler": "head", "dashboard/dashboard.py": "head",
     "raylet/raylet": "node", "DashboardAgent": "node", "RuntimeEnvAgent": "node", "log_monitor": "log_monitor",
 }  # fmt: skip
 WATCHDOG = "watchdog.py"

@@ -6,13 +6,15 @@ come from what was available when the node started, so their sum is what a run m
 
 from __future__ import annotations
 
+import ray
+
 from legroom.backends.ray.session import NodeFacts, cluster_of, ray_session
 from legroom.errors import BadInput
 from legroom.model.cluster import Cluster, Node
 
 
 def read_cluster(address: str) -> Cluster:
-    """Return the living nodes of the cluster at the address, the one that this process is on first.
+    """Return the living nodes of the cluster at the address, the one that a driver started here is on first.
 
     Raises:
         BadInput: there is no cluster, or none of its nodes is alive.
@@ -21,6 +23,8 @@ def read_cluster(address: str) -> Cluster:
         raise BadInput("--cluster local starts a Ray of its own, which has no nodes yet", hint="leave --cluster out")
     with ray_session(address) as session:
         alive = [node for node in cluster_of(session) if node.is_alive and node.memory_nbytes]
+        here = ray.get_runtime_context().get_node_id()
+    alive.sort(key=lambda node: node.node_id != here)
     if not alive:
         raise BadInput(f"no node of the Ray cluster at {address} is alive", hint="ray status")
     names = [node.name for node in alive]
