@@ -56,7 +56,7 @@ def measure(
                 [sys.executable, "-m", "bench.ray_nodes_child", str(task)], cwd=ROOT,
                 env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
             )  # fmt: skip
-            timer = threading.Timer(TIMEOUT_S, child.kill)
+            timer = threading.Timer(TIMEOUT_S, _end, (child,))  # with all it started, while it is still their parent
             timer.start()
             try:
                 return _watch(child)
