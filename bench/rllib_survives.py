@@ -212,7 +212,10 @@ def main() -> int:
             else:
                 rows.append(survive(Case(name, Path(folder)), *CASES[name]))
             print(*rows[-1], sep="  ", flush=True)
-    write_section("RLlib: what a training survives", COLUMNS, rows, "python -m bench.rllib_survives", path=options.to)
+    title, command = "RLlib: what a training survives", "python -m bench.rllib_survives"
+    if options.only != parser.get_default("only"):
+        title, command = f"{title} ({options.only})", f"{command} --only {options.only}"
+    write_section(title, COLUMNS, rows, command, path=options.to)
     return 1 if any(row[-1] == "NO" for row in rows) else 0
 
 
