@@ -250,7 +250,7 @@ class _Meter:
         return max(self._next - time.monotonic(), 0.0)
 
     def sample(self) -> None:
-        now = time.monotonic()
+        now, spent_before = time.monotonic(), time.thread_time()
         if now < self._next:
             return
         tree = tree_memory(self._pid)
@@ -271,7 +271,9 @@ class _Meter:
                 self._story.samples = [max(samples[i : i + 2], key=_host) for i in range(0, len(samples), 2)]
             self._story.host_peak_nbytes = max(self._story.host_peak_nbytes, nbytes)
             self._display.memory(sample)
-        spent = time.monotonic() - now
+        # Processor time: on a busy machine a sample mostly waits for its turn, and by the clock one slow sample would
+        # be followed by half a minute without any, in which a peak comes and goes.
+        spent = time.thread_time() - spent_before
         self._next = now + max(SAMPLE_EVERY_S, spent / SAMPLING_SHARE)
 
     def _look_around(self, pids: set[int]) -> None:
