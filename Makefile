@@ -89,6 +89,9 @@ bench-hard-limits: $(STAMP)  ## train --fit in 60, 40 and 30 % of the memory a r
 bench-watch: $(STAMP)  ## what watching costs, and when it says a leak will end
 	$(BIN)/python -m bench.watch
 
+.PHONY: bench-ray-nodes bench-ray-data bench-cluster-plan
+bench: bench-ray-nodes bench-ray-data bench-cluster-plan
+
 bench-ray-nodes: $(STAMP)  ## predicted against measured memory of the nodes of a Ray cluster
 	$(BIN)/python -m bench.ray_nodes
 
