@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
   bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
   bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs bench-leaks \
   bench-ninja bench-ninja-learns bench-parallel bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns \
-  bench-robot bench-robot-learns robot-calibrations bench-ui clean
+  bench-robot bench-robot-learns robot-calibrations bench-ui bench-rllib bench-sweep clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -44,7 +44,8 @@ chromium:
 bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases bench-workers bench-microbatch \
   bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-hard-limits bench-explain \
   bench-knobs bench-watch bench-faults bench-leaks bench-ninja bench-ninja-learns bench-parallel \
-  bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns bench-robot bench-robot-learns bench-ui  ## everything that takes longer; writes bench/RESULTS.md
+  bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns bench-robot bench-robot-learns bench-ui bench-rllib \
+  bench-sweep  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
@@ -99,6 +100,21 @@ bench-hard-limits: $(STAMP)  ## train --fit in 60, 40 and 30 % of the memory a r
 bench-watch: $(STAMP)  ## what watching costs, and when it says a leak will end
 	$(BIN)/python -m bench.watch
 
+.PHONY: bench-ray-nodes bench-ray-data bench-cluster-plan
+bench: bench-ray-nodes bench-ray-data bench-cluster-plan
+
+bench-ray-nodes: $(STAMP)  ## predicted against measured memory of the nodes of a Ray cluster
+	$(BIN)/python -m bench.ray_nodes
+
+bench-ray-data: $(STAMP)  ## what RLlib's samples, batches and replay take beside their bytes
+	$(BIN)/python -m bench.ray_data
+
+bench-cluster-plan: $(STAMP)  ## how long a plan for 1,000 nodes takes
+	$(BIN)/python -m bench.cluster_plan
+
+bench-sweep: $(STAMP)  ## trials of a sweep packed by predicted memory, against Ray's placement by CPU
+	$(BIN)/python -m bench.sweep_packing
+
 bench-leaks: $(STAMP)  ## leaks found and false alarms in fresh processes, and what profiling costs
 	$(BIN)/python -m bench.leaks
 
@@ -138,6 +154,10 @@ bench-robot-learns: $(STAMP)  ## three seeds of robot:quick, and one that is int
 
 robot-calibrations: $(STAMP)  ## what XLA says about the robot, made anew; after any change of its files
 	$(BIN)/python -m bench.robot_calibrations
+
+bench-rllib: $(STAMP)  ## the same runs on RLlib and SB3, and what a training on Ray survives
+	$(BIN)/python -m bench.rllib_learns
+	$(BIN)/python -m bench.rllib_survives
 
 bench-faults: $(STAMP)  ## 100 kills of child, worker and supervisor; full disks, truncated checkpoints
 	$(BIN)/python -m bench.faults

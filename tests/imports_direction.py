@@ -16,12 +16,23 @@ ALLOWED = {
     "reading": {"workloads.registry"},
     "probing": set(),
     "algorithms": set(),
-    "backends": {"algorithms", "probing", "predicting.cuda_allocator", "storing", "sharing", "training"},
+    "backends": {
+        "algorithms",
+        "probing",
+        "predicting.cuda_allocator",
+        "storing",
+        "sharing",
+        "training",
+        "explaining",
+        "sweeping.folder",
+        "sweeping.trial",
+    },
     "predicting": {"probing", "backends"},
     "storing": set(),
     "sharing": {"probing"},
     "training": {"probing"},
     "fitting": {"predicting", "probing", "workloads.registry"},
+    "sweeping": {"predicting", "fitting", "training"},
     "checking": {"reading", "predicting", "probing"},
     "explaining": set(),
     "watching": {"probing", "explaining"},
@@ -54,6 +65,7 @@ ALLOWED = {
         "watching",
         "profiling",
         "serving",
+        "sweeping",
     },
 }
 HEAVY = {
@@ -72,7 +84,7 @@ HEAVY = {
     "matplotlib",
 }
 # A module of a light room, reached through the catalogue: what it draws is rendering, what it draws with is not.
-HEAVY_MODULES = {"rendering/charts.py": {"matplotlib"}}
+HEAVY_MODULES = {"rendering/charts.py": {"matplotlib"}, "rendering/sweep_chart.py": {"matplotlib"}}
 MAY_BE_HEAVY = {"algorithms", "backends", "storing", "sharing", "workloads"}
 
 

@@ -11,8 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from legroom.catalog import load
-from legroom.cli import options
+from legroom.cli import cluster_options, options
+from legroom.cli.fit_cluster import fit_cluster
 from legroom.cli.overrides import split_settings
+from legroom.cli.train_cluster import with_backend
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.fitting.grow import grown
@@ -55,6 +57,13 @@ def run(
         int | None,
         typer.Option("--max-steps-per-update", min=1, metavar="N", help="brax tiers: env steps an update may have."),
     ] = None,
+    backend: cluster_options.Backend = None,
+    nodes: cluster_options.Nodes = None,
+    node_ram: cluster_options.NodeRam = None,
+    node_cpus: cluster_options.NodeCpus = None,
+    node_gpu: cluster_options.NodeGpu = None,
+    node: cluster_options.NodeKinds = None,
+    cluster: cluster_options.RayCluster = None,
     mode: Annotated[
         options.Mode, typer.Option(help="auto traces the networks and steps the env where it can.")
     ] = options.Mode.AUTO,
@@ -78,20 +87,38 @@ def run(
     legroom fit robot:default --tiers 8,12,16,24,48,80
     legroom fit mine --ram 8GiB
     legroom fit mine:full --ram 8GiB --html plan.html
+    legroom fit ninja:parallel --nodes 8 --node-ram 64GiB --n-envs 2048 -o fitted.yaml
+    legroom fit run.yaml --node 2x64GiB --node 6x32GiB --node-cpus 16
     """
     sizes = _sizes(tiers)
     check_writable("--html", html)
+    described = cluster_options.chosen_cluster(nodes, node_ram, node_cpus, node_gpu, node, cluster)
+    if described is not None:
+        if sizes or grow or ram or vram:
+            raise BadInput(
+                "--ram, --vram, --tiers and --grow are for one machine", hint="--node-ram says what nodes have"
+            )
+        settings_of_run = with_backend(split_settings(settings or []), backend or "rllib", cluster)
+        wanted = read(target, overrides=settings_of_run, like=like)
+        on = options.chosen_device(device, cpu_only, wants_gpu=bool(gpu or node_gpu))
+        machine = options.with_gpu(probe(), gpu or node_gpu)
+        share = options.parse_share(reserve)
+        return fit_cluster(wanted, described, machine, mode.value, on, reserve=share, output=output, json=json)
     machine = options.with_gpu(probe(), gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or sizes))
     look = _Look(machine, mode.value, where, quiet=json)
-    overrides = split_settings(settings or [])
+    overrides = with_backend(split_settings(settings or []), backend, cluster)
     workload = find_workload(target)
     if workload is not None and not sizes and not Path(target).exists():
         runs = read_all(target, overrides=overrides, like=like)
         default = next(one for one in runs if one.name == f"{workload.name}:{workload.default}")
         return _recommend(target, runs, default, budget, look, output, html, json)
     wanted = read(target, overrides=overrides, like=like)
+    if wanted.backend == "rllib":
+        raise BadInput(
+            f"{wanted.name} is of backend rllib, which is fitted to nodes", hint="--nodes 1 --node-ram 32GiB"
+        )
     predictor = look.at(wanted)
     if sizes:
         with look.showing(f"fitting {wanted.name} to {len(sizes)} sizes of GPU"):

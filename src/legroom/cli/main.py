@@ -18,6 +18,7 @@ COMMANDS = {
     "predict": ("legroom.cli.predict", "What a run will need, item by item, and whether it fits."),
     "fit": ("legroom.cli.fit", "Make a run fit a budget, as little changed as needed."),
     "train": ("legroom.cli.train", "Train a run, with every saving that costs nothing."),
+    "sweep": ("legroom.cli.sweep", "A grid of trainings, as many at once as memory allows."),
     "check": ("legroom.cli.check", "What is wrong with a configuration or a script."),
     "explain": ("legroom.cli.explain", "What a log or a traceback says ran out, and what helps."),
     "watch": ("legroom.cli.watch", "Watch the memory of any command over time."),

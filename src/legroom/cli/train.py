@@ -20,6 +20,7 @@ from legroom.cli.game import CartridgeFile, Rom, with_game
 from legroom.cli.overrides import split_settings
 from legroom.cli.rasters import Rasters, with_rasters
 from legroom.cli.train_choice import choose, in_order, shortage, tell, words
+from legroom.cli.train_cluster import cluster_training, refuse_what_rllib_cannot, with_backend
 from legroom.cli.train_report import report
 from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
@@ -78,6 +79,12 @@ def run(
     allow_changes: Annotated[
         bool, typer.Option("--allow-changes", help="Going on may turn knobs that change what is learned.")
     ] = False,
+    backend: Annotated[
+        str | None, typer.Option(metavar="sb3|brax|rllib", help="Default: the run's own; rllib translates an SB3 run.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="local|auto|ADDRESS", help="Where Ray is, for rllib; default: local.")
+    ] = None,
     ram: options.Ram = None,
     vram: options.Vram = None,
     reserve: options.Reserve = "0%",
@@ -101,13 +108,14 @@ def run(
     legroom train ppo.yml:CartPole-v1 --plain
     legroom train gameboy --rom my_game.gb --cartridge my_game.yaml
     legroom train robot:quick --num-envs 64 --batch-size 64 --num-minibatches 8
+    legroom train mine:small --backend rllib --num-env-runners 4 --cluster auto
     """
     if fit and plain:
         raise BadInput("--plain trains as the library does it, --fit does not", hint="give one of them")
     if resume and out is None:
         raise BadInput("--resume goes on in a folder", hint="--out DIR says which")
     check_writable("--html", html)
-    overrides = split_settings(settings or [])
+    overrides = with_backend(split_settings(settings or []), backend, cluster)
     written = read(target, overrides=overrides, like=like)
 
     def prepared(one: Run) -> Run:
@@ -125,6 +133,7 @@ def run(
     require_backend(asked.backend)
     if asked.backend == "brax" and not fit and not resume:
         _refuse_what_brax_refuses(asked)
+    refuse_what_rllib_cannot(asked, cluster=cluster, fit=fit, pictures=visualization)
     folder = RunFolder(out) if out is not None else RunFolder.default(asked)
     folder.check(resume=resume)
     if resume and is_finished(folder, asked.total_timesteps):
@@ -137,6 +146,10 @@ def run(
         own = process_memory("self")
         budget = replace(budget, ram=max(budget.ram - (own.pss if own else 0), 1))
     training = _resumed(asked, folder) if resume else None
+    if training is None and asked.backend == "rllib":
+        training = cluster_training(asked, folder, machine, budget, cluster or "local", quiet=json)
+        if training is None:
+            return EXIT_FINDINGS
     if training is None:
         fitted = None
         if len(sizes) > 1:
@@ -157,6 +170,7 @@ def run(
         resume=resume,
         checkpoint_every=checkpoint_every,
         pictures=visualization,
+        cluster=cluster or "local",
         host_limit=budget.usable(budget.ram) if budget.ram is not None else None,
     )
     allow = PRICES if allow_changes else PRICES[:2]
@@ -179,6 +193,8 @@ def _next_knob(
 ) -> tuple[Run, Predicted | None] | None:
     """Return the run with less memory, where memory ran out; the prediction that it takes is made only then."""
     assert failure.place is not None
+    if run.backend == "rllib":  # its knobs are per node
+        return None
     device: DeviceName = "cuda" if training.device == "cuda" else "cpu"
     predictor = Predictor(run, machine, mode=_mode(run, asks=False), device=device, probe_env=False)
     found = retreat(predictor.run, failure.place, predictor, allow)
@@ -213,7 +229,7 @@ def _resumed(asked: Run, folder: RunFolder) -> Training | None:
         return None
     predicted = folder.predicted()
     run = kept.replace(total_timesteps=asked.total_timesteps, checkpoint=asked.checkpoint or kept.checkpoint)
-    for part in ("algo", "policy", "hyperparams"):
+    for part in ("backend", "algo", "policy", "hyperparams"):
         if getattr(asked, part) != getattr(kept, part):
             raise BadInput(
                 f"was begun with another {part}: {getattr(kept, part)}",

@@ -106,4 +106,7 @@ def _log_tail(path: Path, lines: int = 15) -> str:
 def _reminder(training: Training) -> str:
     """Return the options that a resume needs again."""
     total = training.run.total_timesteps
-    return f"--timesteps {total}" if total != training.written_timesteps else ""
+    options = [f"--timesteps {total}"] if total != training.written_timesteps else []
+    if training.run.backend == "rllib":
+        options += ["--backend rllib"] + (["--cluster " + training.cluster] if training.cluster != "local" else [])
+    return " ".join(options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from legroom.model.cluster import Cluster, NodeBill
 from legroom.model.evidence import LeanProbe
 from legroom.model.footprint import Footprint
 from legroom.model.run import Run
@@ -31,6 +32,7 @@ class Prediction:
     Args:
         free: with every free saving; lean storage is one of them where its price is `free`.
         lean: None where the run has lean storage already, or cannot have it.
+        cluster, bills: of an RLlib run on a cluster, what its nodes hold; `footprint` is then of all of it on one.
     """
 
     run: Run
@@ -40,6 +42,8 @@ class Prediction:
     fits: bool | None
     lean: LeanOption | None = None
     probe: LeanProbe | None = None
+    cluster: Cluster | None = None
+    bills: tuple[NodeBill, ...] = ()
 
     @property
     def bad(self) -> bool:

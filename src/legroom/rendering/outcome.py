@@ -21,7 +21,11 @@ _RESUME = {
     "approximate": "approximately, since the environment cannot give its state",
 }
 # Who can use what is exported, and the file's name.
-_EXPORTS = {"sb3": ("with SB3", "model.zip"), "brax": ("elsewhere", "policy.safetensors")}
+_EXPORTS = {
+    "sb3": ("with SB3", "model.zip"),
+    "brax": ("elsewhere", "policy.safetensors"),
+    "rllib": ("with SB3", "model.zip"),
+}
 _CONTENTS = (
     ("outcome.json", "this outcome"),
     ("progress.csv", "every figure over time"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from legroom.model.cluster import NodeBill
 from legroom.model.facts import hyper, stored_observation
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak, Phase, Place
 from legroom.model.prediction import LeanOption, Prediction
@@ -14,6 +15,7 @@ from legroom.model.run import Run
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget
 from legroom.rendering.bill import PLACE_NAMES, error_text, peak_text, when_text, why_text
+from legroom.rendering.cluster import nodes_data, nodes_text
 from legroom.rendering.layout import Part, Styled, Table, wrap
 from legroom.units import format_size
 
@@ -54,6 +56,7 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
         "findings": [finding.as_json() for finding in footprint.findings],
         "notes": list(footprint.notes),
         "items": [_item_json(item) for item in footprint.items],
+        **({} if prediction.cluster is None else {"nodes": nodes_data(prediction.cluster, prediction.bills)}),
     }
 
 
@@ -80,6 +83,9 @@ def _item_json(item: Item) -> dict[str, Any]:
 
 def prediction_text(prediction: Prediction, *, everything: bool = False) -> Iterator[Part]:
     """Yield the bill of one run: phases, items (the small ones summed up), peaks, findings, verdict."""
+    if prediction.cluster is not None:
+        yield from cluster_text(prediction)
+        return
     phases, closing = phase_table(prediction.footprint), list(closing_lines(prediction))
     told = sum(len(wrap(part.text if isinstance(part, Styled) else str(part), SCREEN_WIDTH)) for part in closing)
     around = 1 + 1 + 1 + len(phases.rows) + 1 + 1 + told  # headline, empty lines, the head of the phases, the rest
@@ -90,6 +96,27 @@ def prediction_text(prediction: Prediction, *, everything: bool = False) -> Iter
     yield _item_table(prediction.footprint, None if everything else SCREEN_LINES - around)
     yield ""
     yield from closing
+
+
+def cluster_text(prediction: Prediction) -> Iterator[Part]:
+    """Yield the nodes of a cluster, and the items of the fullest that is not the head, and of the head."""
+    assert prediction.cluster is not None
+    yield Styled(headline(prediction), "bold")
+    yield ""
+    head, *others = prediction.bills
+    for title, bill in (("the head", head), *((("one of the others", max(others, key=_high)),) if others else ())):
+        yield Styled(f"{title}: {bill.runners:,} runner{'s' if bill.runners != 1 else ''}", "bold")
+        yield _item_table(bill.footprint, SCREEN_LINES // 2)
+        yield ""
+    for finding in head.footprint.findings:
+        yield _finding_text(finding)
+    for note in prediction.footprint.notes:
+        yield Styled(f"note: {note}", "dim")
+    yield from nodes_text(prediction.cluster, prediction.bills)
+
+
+def _high(bill: NodeBill) -> int:
+    return bill.footprint.host.high
 
 
 def comparison_text(predictions: Sequence[Prediction]) -> Iterator[Part]:

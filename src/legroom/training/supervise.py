@@ -39,7 +39,11 @@ MOST_SAMPLES = 20_000
 LET_GO_S = 3.0  # after a second Ctrl-C
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 XLA_PREALLOCATE, JAX_PLATFORMS, XLA_LOG_LEVEL = "XLA_PYTHON_CLIENT_PREALLOCATE", "JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL"
-CHILDREN = {"sb3": "legroom.backends.sb3_train", "brax": "legroom.backends.brax.training"}
+CHILDREN = {
+    "sb3": "legroom.backends.sb3_train",
+    "brax": "legroom.backends.brax.training",
+    "rllib": "legroom.backends.ray.training",
+}
 
 # -P and the path as an argument: a json.py in the working directory must not be the child's json.
 _BOOTSTRAP = (
@@ -256,7 +260,7 @@ class _Meter:
         return max(self._next - time.monotonic(), 0.0)
 
     def sample(self) -> None:
-        now = time.monotonic()
+        now, spent_before = time.monotonic(), time.thread_time()
         if now < self._next:
             return
         tree = tree_memory(self._pid)
@@ -277,7 +281,9 @@ class _Meter:
                 self._story.samples = [max(samples[i : i + 2], key=_host) for i in range(0, len(samples), 2)]
             self._story.host_peak_nbytes = max(self._story.host_peak_nbytes, nbytes)
             self._display.memory(sample)
-        spent = time.monotonic() - now
+        # Processor time: on a busy machine a sample mostly waits for its turn, and by the clock one slow sample would
+        # be followed by half a minute without any, in which a peak comes and goes.
+        spent = time.thread_time() - spent_before
         self._next = now + max(SAMPLE_EVERY_S, spent / SAMPLING_SHARE)
 
     def _look_around(self, pids: set[int]) -> None:

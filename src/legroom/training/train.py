@@ -43,6 +43,7 @@ class Training:
         run: with the savings in it, the seed and the total.
         written_timesteps: the total that the run file says, where the command line said another.
         host_limit: bytes that it may use; None: nobody knows.
+        cluster: of RLlib runs: local, auto, or the address of a Ray cluster.
     """
 
     asked: Run
@@ -56,6 +57,7 @@ class Training:
     pictures: bool = False
     versions: Mapping[str, str] | None = None
     host_limit: int | None = None
+    cluster: str = "local"
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ def _task(training: Training, run: Run, *, resume: bool) -> TrainTask:
         checkpoint_every=training.checkpoint_every or (checkpoint.every if checkpoint else None),
         keep=checkpoint.keep if checkpoint else 3,
         pictures_every=PICTURES_EVERY if training.pictures else None,
+        cluster=training.cluster,
     )
 
 
