@@ -167,3 +167,12 @@ def test_too_small_a_cluster_is_exit_1_with_what_would_be_needed(tmp_path, capsy
     told = capsys.readouterr().out
     assert "one runner with one env needs" in told
     assert "GiB on the head" in told
+
+
+def test_where_the_head_holds_no_more_the_rest_are_spread_and_the_reason_is_said():
+    plan = fitted(make_run(100_000), *[16 * GIB] * 50)
+    assert plan.fits
+    assert plan.runners * plan.envs_per_runner < 100_000
+    assert plan.runners > 100  # not one runner that steps them all, beside 48 idle nodes
+    (envs,) = [turn for turn in plan.turns if turn.key == "env.n_envs"]
+    assert "the head, which gets the" in envs.say

@@ -15,8 +15,10 @@ All of it is arithmetic on bills by role: nodes that are alike are computed once
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from legroom.model.cluster import ActorRequests, Cluster, ClusterPlan, ClusterTurn, Node
 from legroom.model.evidence import Evidence
@@ -29,6 +31,7 @@ from legroom.units import GIB, format_size
 
 RAM_PER_CPU = 4 * GIB  # taken where CPUs are not said; what general-purpose machines for rent have
 STORE_MARGIN = 1.25  # object stores are cut into pieces; what is left between them holds nothing
+NEARLY = 0.9  # of the most environments that fit: from there on, more runners count for more
 LEAST_STORE = 80_000_000  # Ray refuses object stores below 75 MiB
 
 
@@ -56,14 +59,20 @@ class Division:
     run: Run
     plan: RllibPlan
     roles: RoleItems
-    cluster: Cluster  # with declared memory
+    offers: Mapping[Any, _Offer]  # by whether it is the head, and the kind of node
     requests: ActorRequests
     needs: Needs
-    room: int  # runners that the cluster holds
+    room: int  # runners that the cluster holds; 0 where the driver does not fit on the head
+    driver_fits: bool
 
     @property
     def fits(self) -> bool:
         return self.room >= self.plan.runners
+
+    def declared(self, cluster: Cluster) -> Cluster:
+        """Return the cluster with what each node declares."""
+        each = ((node, self.offers[number == 0, node.kind]) for number, node in enumerate(cluster.nodes))
+        return replace(cluster, nodes=tuple(offer.declared_by(node) for node, offer in each))
 
 
 def fit_to_cluster(run: Run, cluster: Cluster, evidence: Evidence, *, reserve: float = 0.0) -> ClusterPlan:
@@ -80,18 +89,19 @@ def fit_to_cluster(run: Run, cluster: Cluster, evidence: Evidence, *, reserve: f
     found = seeker.same_envs() or seeker.fewer_envs()
     if found is None:
         return _refused(seeker, notes)
-    placed = place(found.cluster, found.plan, found.requests.runner_nbytes)
-    bill = tuple(bills(found.run, found.cluster, found.roles, evidence, placed, reserve=reserve))
+    declared = found.declared(known)
+    placed = place(declared, found.plan, found.requests.runner_nbytes)
+    bill = tuple(bills(found.run, declared, found.roles, evidence, placed, reserve=reserve))
     return ClusterPlan(
         asked=run,
         run=found.run,
-        cluster=found.cluster,
+        cluster=declared,
         bills=bill,
         requests=found.requests,
         runners=found.plan.runners,
         envs_per_runner=found.plan.envs_per_runner,
         fits=all(one.fits for one in bill),
-        turns=tuple(_turns(run, found)),
+        turns=tuple(_turns(run, found, head_binds=seeker.head_binds(found))),
         notes=(*notes, *evidence.notes, *found.plan.said),
     )
 
@@ -105,6 +115,9 @@ class _Seeker:
         self.envs = self.asked.n_envs
         each = self.asked.cpus_per_runner or 1
         self.most = max(sum(int((node.cpus or 0) / each) for node in cluster.nodes), 1)
+        kinds = Counter((number == 0, node.kind) for number, node in enumerate(cluster.nodes))
+        known = {(number == 0, node.kind): node for number, node in enumerate(cluster.nodes)}
+        self.kinds = [(key, known[key], count) for key, count in kinds.items()]
 
     def same_envs(self) -> Division | None:
         """Return the division with the most runners that holds exactly the environments asked for."""
@@ -118,21 +131,34 @@ class _Seeker:
         return None
 
     def fewer_envs(self) -> Division | None:
-        """Return the division with the most environments that fits, and of those the one with the most runners."""
-        best: Division | None = None
-        runners = min(self.most, self.envs)
-        while runners >= 1:
-            low, high = 0, max(self.envs // runners, 1)
-            while low < high:
-                middle = (low + high + 1) // 2
-                if self.divided(runners, middle).fits:
-                    low = middle
-                else:
-                    high = middle - 1
-            if low and (best is None or runners * low > best.plan.n_envs):
-                best = self.divided(runners, low)
-            runners //= 2
-        return best
+        """Return a division with nearly the most environments that fit; of those the one with the most runners.
+
+        Runners have whole numbers of environments, so that many of them seldom add up to the most that a single one
+        could have; a runner that steps them all would be far slower, and hardly more would be learned from.
+        """
+        tried = (self._most_envs(runners) for runners in _halves(min(self.most, self.envs)))
+        found = [each for each in tried if each is not None]
+        if not found:
+            return None
+        most = max(each.plan.n_envs for each in found)
+        if most <= self.most and (single := self.divided(most, 1)).fits:  # a runner for every environment
+            return single
+        return max((each for each in found if each.plan.n_envs >= NEARLY * most), key=lambda each: each.plan.runners)
+
+    def _most_envs(self, runners: int) -> Division | None:
+        """Return so many runners with as many environments each as fit."""
+        low, high = 0, max(self.envs // runners, 1)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.divided(runners, middle).fits:
+                low = middle
+            else:
+                high = middle - 1
+        return self.divided(runners, low) if low else None
+
+    def head_binds(self, found: Division) -> bool:
+        """Return whether it is the head, where all samples arrive, that allows no more environments."""
+        return not self.divided(found.plan.runners, found.plan.envs_per_runner + 1).driver_fits
 
     def divided(self, runners: int, each: int) -> Division:
         """Return the run with so many runners of so many environments, and how many the cluster would hold."""
@@ -148,15 +174,17 @@ class _Seeker:
         alone = replace(other, items=roles.runner)
         bare = replace(other, items=tuple(item for item in other.items if item not in roles.runner))
         needs = Needs(head, bare, alone.host.high, store_need(alone))
-        offers = [self._offer(number == 0, node, needs) for number, node in enumerate(self.cluster.nodes)]
-        runner_nbytes = _bounding_request(needs.runner, offers)
-        nodes = tuple(_declaring(offer) for offer in offers)
-        room = sum(self._holds(node, plan, runner_nbytes) for node in nodes)
+        offers = {key: self._offer(key[0], node, needs) for key, node, _ in self.kinds}
+        on_head = next(offer for (is_head, _), offer in offers.items() if is_head)
+        elsewhere = [offer.store for (is_head, _), offer in offers.items() if not is_head]
+        runner_nbytes = _bounding_request(needs.runner, [*offers.values()])
+        declared = ((offers[key].declared_by(node), count) for key, node, count in self.kinds)
+        room = sum(count * self._holds(node, plan, runner_nbytes) for node, count in declared)
         requests = ActorRequests(
             runner_nbytes=runner_nbytes,
             learner_nbytes=_learner_nbytes(roles) if plan.learners else None,
-            object_store_nbytes=offers[0].store,
-            node_store_nbytes=max((offer.store for offer in offers[1:]), default=offers[0].store),
+            object_store_nbytes=on_head.store,
+            node_store_nbytes=max(elsewhere, default=on_head.store),
         )
         asked = {
             "runner_bytes": requests.runner_nbytes,
@@ -164,8 +192,9 @@ class _Seeker:
             "object_store_bytes": requests.object_store_nbytes,
         }
         fitted = run.replace(memory=run.memory.model_copy(update=asked))
-        held = room if self._driver_fits(head, offers[0]) else 0
-        return Division(fitted, plan, roles, replace(self.cluster, nodes=nodes), requests, needs, held)
+        driver_fits = self._driver_fits(head, on_head)
+        held = room if driver_fits else 0
+        return Division(fitted, plan, roles, offers, requests, needs, held, driver_fits)
 
     def _offer(self, is_head: bool, node: Node, needs: Needs) -> _Offer:
         """Return what a node has left for runners, and the object store it needs."""
@@ -197,11 +226,10 @@ class _Offer:
     store: int
     holds_objects: bool
 
-
-def _declaring(offer: _Offer) -> Node:
-    node = offer.node
-    memory = node.memory if node.memory is not None else max(offer.free, 0)
-    return replace(node, memory=memory, object_store=node.object_store or offer.store)
+    def declared_by(self, node: Node) -> Node:
+        """Return the node, one of this kind, with what it declares to Ray."""
+        memory = node.memory if node.memory is not None else max(self.free, 0)
+        return replace(node, memory=memory, object_store=node.object_store or self.store)
 
 
 def _bounding_request(runner_nbytes: int, offers: Sequence[_Offer]) -> int:
@@ -224,18 +252,28 @@ def _says_runners(run: Run) -> bool:
     return bool(given) or run.env.envs_per_worker > 1
 
 
+def _halves(number: int) -> Iterator[int]:
+    while number >= 1:
+        yield number
+        number //= 2
+
+
 def _divisors(number: int) -> list[int]:
     small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
     return sorted({*small, *(number // n for n in small)})
 
 
-def _turns(asked: Run, found: Division) -> Iterator[ClusterTurn]:
+def _turns(asked: Run, found: Division, *, head_binds: bool) -> Iterator[ClusterTurn]:
     before, after = rllib_plan(asked), found.plan
     if after.n_envs != before.n_envs:
+        why = "no division of more fits the nodes; less data per iteration"
+        if head_binds:
+            batch = f"{after.train_batch_size:,} steps of one iteration"
+            way = "shorter rollouts make room for more" if after.algo == "PPO" else "a smaller replay buffer makes room"
+            why = f"the head, which gets the {batch}, holds no more; {way}"
         yield ClusterTurn(
             "env.n_envs", before.n_envs, after.n_envs, "changes-learning",
-            f"{after.n_envs:,} environments instead of {before.n_envs:,}: no division of more fits the nodes; "
-            "less data per iteration, or the same with other statistics",
+            f"{after.n_envs:,} environments instead of {before.n_envs:,}: {why}",
         )  # fmt: skip
     if after.runners != before.runners:
         slower = after.runners < before.runners
@@ -267,8 +305,9 @@ def _refused(seeker: _Seeker, notes: list[str]) -> ClusterPlan:
     if needs.head.gpu is not None:
         needed["gpu"] = needs.head.gpu.high
     placed = [1 if number == len(seeker.cluster.nodes) - 1 else 0 for number in range(len(seeker.cluster.nodes))]
-    found = bills(least.run, least.cluster, least.roles, seeker.evidence, placed, reserve=seeker.reserve)
+    declared = least.declared(seeker.cluster)
+    found = bills(least.run, declared, least.roles, seeker.evidence, placed, reserve=seeker.reserve)
     return ClusterPlan(
-        asked=seeker.run, run=seeker.run, cluster=least.cluster, bills=tuple(found), requests=least.requests,
+        asked=seeker.run, run=seeker.run, cluster=declared, bills=tuple(found), requests=least.requests,
         runners=1, envs_per_runner=1, fits=False, needed=needed, notes=tuple(notes),
     )  # fmt: skip
