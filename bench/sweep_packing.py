@@ -112,6 +112,7 @@ def main() -> None:
         "all trials, PSS",
         "declared",
         "over it for",
+        "longest without sample",
         "largest worker",
         "services",
     ]

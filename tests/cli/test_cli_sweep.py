@@ -57,7 +57,7 @@ def test_a_sweep_is_stopped_and_resumed(run_file: Path, tmp_path: Path) -> None:
     while time.monotonic() < until and first.poll() is None and not (half_done.exists() and any(half_done.iterdir())):
         time.sleep(0.1)
     os.killpg(first.pid, signal.SIGINT)
-    text, errors = first.communicate(timeout=120)
+    text, errors = first.communicate(timeout=240)
     assert first.returncode == 130, errors
     assert "--resume" in errors
     stopped = json.loads(text)
@@ -68,7 +68,7 @@ def test_a_sweep_is_stopped_and_resumed(run_file: Path, tmp_path: Path) -> None:
     assert reached["status"] == "stopped" and 0 < reached["timesteps"] < 4096
 
     second = _start(run_file, *GRID, "--out", out, "--resume", "--json", "--ram", "1100MiB")
-    text, errors = second.communicate(timeout=300)
+    text, errors = second.communicate(timeout=600)
     assert second.returncode == 0, errors
     sweep = json.loads(text)
     assert sweep["legroom"] == 1
@@ -86,7 +86,7 @@ def test_a_sweep_is_stopped_and_resumed(run_file: Path, tmp_path: Path) -> None:
     assert [attempt["reason"] for attempt in outcome["attempts"]] == ["start", "resume"]
 
     third = _start(run_file, *GRID, "--out", out, "--resume", "--json")  # nothing is left to do
-    again = json.loads(third.communicate(timeout=60)[0])
+    again = json.loads(third.communicate(timeout=240)[0])
     assert [trial["metric"] for trial in again["trials"]] == [trial["metric"] for trial in sweep["trials"]]
     assert again["most_at_once"] == 0
 

@@ -92,6 +92,8 @@ def run_sweep(
         BadInput: there is no such cluster.
         TooLarge: a trial fits no node.
     """
+    if all(is_finished(folder.trial(trial.number), trial.run.total_timesteps) for trial in trials):
+        return Swept(Book(trials, folder, declared or 0).results(), declared or 0, 0, False)  # no need of Ray
     if cluster == "local" and declared is not None:
         _refuse_too_large(trials, declared)  # before Ray is started
     local = {"num_cpus": num_cpus, "memory_nbytes": declared, "object_store_nbytes": OBJECT_STORE_NBYTES}
