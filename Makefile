@@ -5,11 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-native docs test-docs lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
+.PHONY: demo test test-native test-ui docs test-docs lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
   bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
   bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs bench-leaks \
   bench-ninja bench-ninja-learns bench-parallel bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns \
-  bench-robot bench-robot-learns robot-calibrations clean
+  bench-robot bench-robot-learns robot-calibrations bench-ui bench-rllib bench-sweep clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -42,10 +42,21 @@ docs: $(DOCS_STAMP)  ## the documentation, in build/docs/index.html; a warning i
 test-docs: $(DOCS_STAMP)  ## every command of README and docs, also those that train; the built pages (half an hour)
 	LEGROOM_SLOW_DOCS=1 $(BIN)/python -m pytest tests/docs
 
+test-ui: $(STAMP) chromium  ## the planner page in a real browser
+	$(BIN)/python -m pytest tests/serving
+
+# Debian's browser, installed where it is missing and that is allowed. Without it its tests are skipped, but not in CI.
+.PHONY: chromium
+chromium:
+	@test -x /usr/bin/chromium || { test "$$(id -u)" = 0 && apt-get -qq update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
+	  || echo "chromium is not there and could not be installed: apt-get install chromium, as root"
+
 bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-storage-cases bench-workers bench-microbatch \
   bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-hard-limits bench-explain \
   bench-knobs bench-watch bench-faults bench-leaks bench-ninja bench-ninja-learns bench-parallel \
-  bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns bench-robot bench-robot-learns  ## everything that takes longer; writes bench/RESULTS.md
+  bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns bench-robot bench-robot-learns bench-ui bench-rllib \
+  bench-sweep  ## everything that takes longer; writes bench/RESULTS.md
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
@@ -100,6 +111,21 @@ bench-hard-limits: $(STAMP)  ## train --fit in 60, 40 and 30 % of the memory a r
 bench-watch: $(STAMP)  ## what watching costs, and when it says a leak will end
 	$(BIN)/python -m bench.watch
 
+.PHONY: bench-ray-nodes bench-ray-data bench-cluster-plan
+bench: bench-ray-nodes bench-ray-data bench-cluster-plan
+
+bench-ray-nodes: $(STAMP)  ## predicted against measured memory of the nodes of a Ray cluster
+	$(BIN)/python -m bench.ray_nodes
+
+bench-ray-data: $(STAMP)  ## what RLlib's samples, batches and replay take beside their bytes
+	$(BIN)/python -m bench.ray_data
+
+bench-cluster-plan: $(STAMP)  ## how long a plan for 1,000 nodes takes
+	$(BIN)/python -m bench.cluster_plan
+
+bench-sweep: $(STAMP)  ## trials of a sweep packed by predicted memory, against Ray's placement by CPU
+	$(BIN)/python -m bench.sweep_packing
+
 bench-leaks: $(STAMP)  ## leaks found and false alarms in fresh processes, and what profiling costs
 	$(BIN)/python -m bench.leaks
 
@@ -140,11 +166,18 @@ bench-robot-learns: $(STAMP)  ## three seeds of robot:quick, and one that is int
 robot-calibrations: $(STAMP)  ## what XLA says about the robot, made anew; after any change of its files
 	$(BIN)/python -m bench.robot_calibrations
 
+bench-rllib: $(STAMP)  ## the same runs on RLlib and SB3, and what a training on Ray survives
+	$(BIN)/python -m bench.rllib_learns
+	$(BIN)/python -m bench.rllib_survives
+
 bench-faults: $(STAMP)  ## 100 kills of child, worker and supervisor; full disks, truncated checkpoints
 	$(BIN)/python -m bench.faults
 
 bench-explain: $(STAMP)  ## kinds and numbers read from texts of failures
 	$(BIN)/python -m bench.explain
+
+bench-ui: $(STAMP) chromium  ## the planner page: how soon, how quick, how small, and a thousand bad requests
+	$(BIN)/python -m bench.ui
 
 bench-knobs: $(STAMP)  ## what bf16, checkpointing, foreach and the allocator's settings really save
 	$(BIN)/python -m bench.knobs

@@ -27,7 +27,12 @@ def begin(out: Path, *more: str) -> subprocess.Popen[bytes]:
     """Start `legroom train robot:quick` in the folder."""
     with (out.parent / f"{out.name}.log").open("ab") as log:
         command = [*LEGROOM, "train", "robot:quick", "--seed", str(SEED), "--out", str(out), *more]
-        return subprocess.Popen(command, stdout=log, stderr=log)
+        # a bench that runs in the background ignores Ctrl-C, and what it starts would inherit that
+        return subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_heeds_interrupts)
+
+
+def _heeds_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_for_step(out: Path, training: subprocess.Popen[bytes], step: int) -> int:

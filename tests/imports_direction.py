@@ -16,18 +16,40 @@ ALLOWED = {
     "reading": {"workloads.registry"},
     "probing": set(),
     "algorithms": set(),
-    "backends": {"algorithms", "probing", "predicting.cuda_allocator", "storing", "sharing", "training"},
+    "backends": {
+        "algorithms",
+        "probing",
+        "predicting.cuda_allocator",
+        "storing",
+        "sharing",
+        "training",
+        "explaining",
+        "sweeping.folder",
+        "sweeping.trial",
+    },
     "predicting": {"probing", "backends"},
     "storing": set(),
     "sharing": {"probing"},
     "training": {"probing"},
     "fitting": {"predicting", "probing", "workloads.registry"},
+    "sweeping": {"predicting", "fitting", "training"},
     "checking": {"reading", "predicting", "probing"},
     "explaining": set(),
     "watching": {"probing", "explaining"},
     "profiling": {"probing", "backends", "reading", "sharing", "workloads.registry"},
     "testing": {"profiling"},
     "rendering": set(),
+    "serving": {
+        "reading",
+        "probing",
+        "predicting",
+        "fitting",
+        "checking",
+        "rendering",
+        "training.folder",
+        "training.progress_log",
+        "workloads.registry",
+    },
     "workloads": {"api", "probing.cache", "sharing.shared", "reading.files", "reading.yamls"},
     "api": {"predicting"},
     "cli": {
@@ -42,6 +64,8 @@ ALLOWED = {
         "training",
         "watching",
         "profiling",
+        "serving",
+        "sweeping",
     },
 }
 HEAVY = {
@@ -60,7 +84,7 @@ HEAVY = {
     "matplotlib",
 }
 # A module of a light room, reached through the catalogue: what it draws is rendering, what it draws with is not.
-HEAVY_MODULES = {"rendering/charts.py": {"matplotlib"}}
+HEAVY_MODULES = {"rendering/charts.py": {"matplotlib"}, "rendering/sweep_chart.py": {"matplotlib"}}
 MAY_BE_HEAVY = {"algorithms", "backends", "storing", "sharing", "workloads"}
 
 

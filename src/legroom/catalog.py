@@ -20,12 +20,37 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "predicting.with_brax_spaces": ("legroom.predicting.brax:with_brax_spaces", "", ""),
     "predicting.is_calibrated": ("legroom.predicting.brax_scaling:is_calibrated", "", ""),
     "predicting.calibrate": ("legroom.predicting.brax_calibration:calibrate", "", ""),
+    "predicting.shadow_of": ("legroom.predicting.rllib:shadow_of", "", ""),
+    "predicting.rllib_machine": ("legroom.predicting.rllib_nodes:on_one_machine", "", ""),
+    "predicting.runner_request": ("legroom.predicting.rllib_nodes:runner_request", "", ""),
+    "predicting.predict_nodes": ("legroom.predicting.rllib_nodes:predict_nodes", "", ""),
     "predicting.look_closely": ("legroom.predicting.tracing:look_closely", "", ""),
     "probing.find_gpu": ("legroom.probing.gpu_table:find_gpu", "", ""),
+    "probing.ray_figures": ("legroom.probing.ray_base:ray_figures", "", ""),
+    "ray.read_cluster": ("legroom.backends.ray.cluster:read_cluster", "ray", "ray"),
     "probing.measure_base": ("legroom.probing.base_measure:measure_base", "", ""),
+    "fitting.fit_to_cluster": ("legroom.fitting.cluster:fit_to_cluster", "", ""),
+    "rendering.cluster_plan_text": ("legroom.rendering.cluster_plan:cluster_plan_text", "", ""),
+    "rendering.cluster_plan_json": ("legroom.rendering.cluster_plan:cluster_plan_json", "", ""),
+    "rendering.cluster_plan_file": ("legroom.rendering.cluster_plan:cluster_plan_file", "", ""),
     "rendering.LiveDisplay": ("legroom.rendering.live:LiveDisplay", "", ""),
+    "rendering.prediction_page": ("legroom.rendering.pages.prediction:prediction_page", "", ""),
+    "rendering.footprint_fragment": ("legroom.rendering.pages.prediction:footprint_fragment", "", ""),
+    "rendering.plan_page": ("legroom.rendering.pages.fitting:plan_page", "", ""),
+    "rendering.plan_fragment": ("legroom.rendering.pages.fitting:plan_fragment", "", ""),
+    "rendering.tiers_page": ("legroom.rendering.pages.fitting:tiers_page", "", ""),
+    "rendering.recommendation_page": ("legroom.rendering.pages.fitting:recommendation_page", "", ""),
+    "rendering.training_page": ("legroom.rendering.pages.training:training_page", "", ""),
+    "rendering.watch_page": ("legroom.rendering.pages.watching:watch_page", "", ""),
+    "rendering.trace_fragment": ("legroom.rendering.pages.watching:trace_fragment", "", ""),
+    "rendering.profile_page": ("legroom.rendering.pages.profile:profile_page", "", ""),
     "rendering.memory_chart": ("legroom.rendering.charts:memory_chart", "sb3", "matplotlib"),
     "rendering.reward_chart": ("legroom.rendering.charts:reward_chart", "sb3", "matplotlib"),
+    "serving.serve": ("legroom.serving.server:serve", "ui", "uvicorn"),
+    "rendering.sweep_chart": ("legroom.rendering.sweep_chart:sweep_chart", "sb3", "matplotlib"),
+    "ray.run_sweep": ("legroom.backends.ray.sweep:run_sweep", "ray", "ray"),
+    "ray.find_cluster": ("legroom.backends.ray.session:find_cluster", "ray", "ray"),
+    "ray.TooLarge": ("legroom.backends.ray.sweep:TooLarge", "ray", "ray"),
     "sb3.look_at_env": ("legroom.backends.sb3_env:look_at_env", "sb3", "gymnasium"),
     "sb3.trace": ("legroom.backends.sb3_trace:trace_run", "sb3", "stable-baselines3"),
     "sb3.run_from_call": ("legroom.backends.sb3_call:run_from_call", "sb3", "stable-baselines3"),
@@ -43,6 +68,7 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "sharing.LeanVecEnv": ("legroom.sharing.vec_env:LeanVecEnv", "sb3", "stable-baselines3"),
     "sb3.export": ("legroom.backends.sb3_archive:export_sb3", "sb3", "stable-baselines3"),
     "sb3.import": ("legroom.backends.sb3_archive:import_sb3", "sb3", "stable-baselines3"),
+    "rllib.export": ("legroom.backends.sb3_archive:export_rllib", "sb3", "stable-baselines3"),
     "brax.export": ("legroom.backends.brax.exporting:export_brax", "jax", "safetensors"),
     "sb3.guard": ("legroom.backends.guard:guard", "sb3", "stable-baselines3"),
     "torch.survive": ("legroom.backends.survive:survive", "sb3", "torch"),
@@ -73,7 +99,11 @@ def load(name: str) -> Any:
 
 
 # What a child process of the command imports: asked for before one is started.
-BACKENDS = {"sb3": ("sb3", ("stable_baselines3", "safetensors")), "brax": ("jax", ("jax", "brax", "safetensors"))}
+BACKENDS = {
+    "sb3": ("sb3", ("stable_baselines3", "safetensors")),
+    "brax": ("jax", ("jax", "brax", "safetensors")),
+    "rllib": ("ray", ("ray", "stable_baselines3", "safetensors")),
+}
 
 
 def require_backend(backend: str) -> None:

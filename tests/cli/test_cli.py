@@ -209,9 +209,9 @@ def test_no_host_band_is_wider_than_ten_per_cent(device: str) -> None:
         assert run["host"]["peak"] - low <= allowed, run["name"]
 
 
-def test_a_backend_that_cannot_be_predicted_is_refused_and_not_priced_at_nothing(tmp_path: Path) -> None:
+def test_what_a_backend_does_not_have_is_refused_and_not_priced_at_nothing(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(
-        "backend: rllib\nalgo: PPO\n"
+        "backend: rllib\nalgo: A2C\n"
         "env: {spaces: {observation: {type: box, shape: [4]}, action: {type: discrete, n: 2}}}\n"
     )
     done = legroom("predict", "run.yaml", "--mode", "arithmetic", cwd=tmp_path)

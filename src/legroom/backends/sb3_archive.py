@@ -22,6 +22,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 
@@ -33,6 +34,7 @@ from legroom.backends.sb3_state import capture, policy_arrays, restore_learned, 
 from legroom.catalog import load
 from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm, algorithm_names, find_algorithm
+from legroom.model.rllib import rllib_plan
 from legroom.model.run import MemorySpec, Run
 from legroom.training.archives import IMPORTED, RUN, Exported, check_export, check_import
 from legroom.training.checkpoint import Checkpoints, newest_checkpoint, parameters_sha256
@@ -86,6 +88,34 @@ def export_sb3(directory: Path, archive: Path, *, force: bool = False) -> Export
     if any(each["class"] == "VecNormalize" for each in (checkpoint.data["envs"] or {}).get("wrappers", ())):
         notes.append("the policy was trained on normalized observations; an archive does not hold their statistics")
     return Exported(archive, run.algo, checkpoint.step, archive.stat().st_size, tuple(notes))
+
+
+def export_rllib(directory: Path, archive: Path, *, force: bool = False) -> Exported:
+    """Write SB3's archive of what RLlib has learned: its networks are SB3's, and so are their parameters' names.
+
+    Raises:
+        BadInput: as `export_sb3`.
+    """
+    directory, archive = Path(directory), Path(archive)
+    check_export(directory, archive, force=force)
+    checkpoint = newest_checkpoint(directory)
+    if checkpoint is None:
+        raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
+    run = _run_of(checkpoint.path.parent.parent)
+    algorithm = find_algorithm("sb3", run.algo)
+    hyperparams = {k: v for k, v in run.hyperparams.items() if algorithm is not None and k in algorithm.keys}
+    seen = saved_spaces(checkpoint)
+    plain = run.replace(backend="sb3", hyperparams=hyperparams, policy=rllib_plan(run).policy)
+    model = _build(plain, seen["observation"], seen["action"], run.env.n_envs)
+    learned = {name: torch.from_numpy(array) for name, array in checkpoint.tensors("policy").items()}
+    try:
+        model.policy.load_state_dict(learned)
+    except RuntimeError as error:
+        raise BadInput(f"is not of this run's policy: {error}", path=checkpoint.path) from error
+    model.num_timesteps = checkpoint.step
+    _save(model, archive)
+    notes = ("optimizers start anew: RLlib's are not SB3's",)
+    return Exported(archive, run.algo, checkpoint.step, archive.stat().st_size, notes)
 
 
 def import_sb3(

@@ -15,7 +15,7 @@ from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
 from legroom.reading import read_loosely
-from legroom.reading.loosely import Loose
+from legroom.reading.loosely import Loose, loose_text
 from legroom.reading.validating import HARMLESS, HARMLESS_PARTS, LooseRun
 
 
@@ -35,7 +35,24 @@ def read_subject(
     """
     loose: Loose = read_loosely(target, overrides=overrides, like=like)
     pin = pinned_sb3(loose.path)
-    versions = machine.versions if pin is None else {**machine.versions, NAME: pin[0]}
+    versions = dict(machine.versions) if pin is None else {**machine.versions, NAME: pin[0]}
+    return _subject(loose, versions, machine, budget, device)
+
+
+def subject_of_text(
+    text: str, name: str, *, machine: Machine, budget: Budget, device: DeviceName | None = None
+) -> Subject:
+    """Return the subject that the text of a run file is; nothing beside it is looked at, for there is no file.
+
+    Raises:
+        BadInput: nothing in it is of a training.
+    """
+    return _subject(loose_text(text, name), dict(machine.versions), machine, budget, device)
+
+
+def _subject(
+    loose: Loose, versions: dict[str, str], machine: Machine, budget: Budget, device: DeviceName | None
+) -> Subject:
     assumed = replace(machine, versions=versions)
     problems = list(loose.problems)
     known: list[SubjectRun] = []

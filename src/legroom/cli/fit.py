@@ -10,8 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from legroom.cli import options
+from legroom.catalog import load
+from legroom.cli import cluster_options, options
+from legroom.cli.fit_cluster import fit_cluster
 from legroom.cli.overrides import split_settings
+from legroom.cli.train_cluster import with_backend
+from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor
@@ -53,11 +57,19 @@ def run(
         int | None,
         typer.Option("--max-steps-per-update", min=1, metavar="N", help="brax tiers: env steps an update may have."),
     ] = None,
+    backend: cluster_options.Backend = None,
+    nodes: cluster_options.Nodes = None,
+    node_ram: cluster_options.NodeRam = None,
+    node_cpus: cluster_options.NodeCpus = None,
+    node_gpu: cluster_options.NodeGpu = None,
+    node: cluster_options.NodeKinds = None,
+    cluster: cluster_options.RayCluster = None,
     mode: Annotated[
         options.Mode, typer.Option(help="auto traces the networks and steps the env where it can.")
     ] = options.Mode.AUTO,
     like: options.Like = None,
     settings: options.Settings = None,
+    html: Html = None,
     json: options.Json = False,
 ) -> int:
     """Make a run fit into a budget: free savings first, then slower ones, then what changes the learning.
@@ -74,30 +86,54 @@ def run(
     legroom fit gameboy:default --tiers 8,12,16,24
     legroom fit robot:default --tiers 8,12,16,24,48,80
     legroom fit mine --ram 8GiB
+    legroom fit mine:full --ram 8GiB --html plan.html
+    legroom fit ninja:parallel --nodes 8 --node-ram 64GiB --n-envs 2048 -o fitted.yaml
+    legroom fit run.yaml --node 2x64GiB --node 6x32GiB --node-cpus 16
     """
     sizes = _sizes(tiers)
+    check_writable("--html", html)
+    described = cluster_options.chosen_cluster(nodes, node_ram, node_cpus, node_gpu, node, cluster)
+    if described is not None:
+        if sizes or grow or ram or vram:
+            raise BadInput(
+                "--ram, --vram, --tiers and --grow are for one machine", hint="--node-ram says what nodes have"
+            )
+        settings_of_run = with_backend(split_settings(settings or []), backend or "rllib", cluster)
+        wanted = read(target, overrides=settings_of_run, like=like)
+        on = options.chosen_device(device, cpu_only, wants_gpu=bool(gpu or node_gpu))
+        machine = options.with_gpu(probe(), gpu or node_gpu)
+        share = options.parse_share(reserve)
+        return fit_cluster(wanted, described, machine, mode.value, on, reserve=share, output=output, json=json)
     machine = options.with_gpu(probe(), gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or sizes))
     look = _Look(machine, mode.value, where, quiet=json)
-    overrides = split_settings(settings or [])
+    overrides = with_backend(split_settings(settings or []), backend, cluster)
     workload = find_workload(target)
     if workload is not None and not sizes and not Path(target).exists():
         runs = read_all(target, overrides=overrides, like=like)
         default = next(one for one in runs if one.name == f"{workload.name}:{workload.default}")
-        return _recommend(target, runs, default, budget, look, output, json)
+        return _recommend(target, runs, default, budget, look, output, html, json)
     wanted = read(target, overrides=overrides, like=like)
+    if wanted.backend == "rllib":
+        raise BadInput(
+            f"{wanted.name} is of backend rllib, which is fitted to nodes", hint="--nodes 1 --node-ram 32GiB"
+        )
     predictor = look.at(wanted)
     if sizes:
         with look.showing(f"fitting {wanted.name} to {len(sizes)} sizes of GPU"):
             rows = list(plan_tiers(sizes, budget, predictor, grow=grow, most_steps=most_steps))
+        _write_page(html, "rendering.tiers_page", wanted.name, rows)
         say(tiers_json(rows) if json else tiers_text(wanted.name, rows))
+        _say_written(html, json)
         return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
     with look.showing(f"fitting {wanted.name}"):
         plan = fit(predictor.run, budget, predictor)
         plan = grown(plan, predictor) if grow else plan
     _write(plan, output)
+    _write_page(html, "rendering.plan_page", plan)
     say(plan_json(plan) if json else plan_text(plan))
+    _say_written(html, json)
     if not json and plan.fits:
         given = {"--ram": ram, "--vram": vram, "--reserve": reserve if budget.reserve else None}
         repeated = [part for name, text in given.items() if text for part in (name, text)]
@@ -122,7 +158,14 @@ class _Look:
 
 
 def _recommend(
-    workload: str, runs: Sequence[Run], default: Run, budget: Budget, look: _Look, output: Path | None, json: bool
+    workload: str,
+    runs: Sequence[Run],
+    default: Run,
+    budget: Budget,
+    look: _Look,
+    output: Path | None,
+    html: Path | None,
+    json: bool,
 ) -> int:
     """Say which of the workload's named runs fits, and what the knobs would make of the default one."""
     predictors = {one.name: look.at(one) for one in runs}
@@ -135,10 +178,12 @@ def _recommend(
             predictor = predictors[chosen.run.name]
             shown = fit(predictor.run, budget, predictor, allow=PRICES[:1])
     _write(shown, output)
+    _write_page(html, "rendering.recommendation_page", workload, named, chosen, plan)
     if json:
         say(recommendation_json(named, chosen, plan, shown))
     else:
         say(recommendation_text(workload, named, chosen, plan))
+    _say_written(html, json)
     return EXIT_GOOD if shown.fits else EXIT_FINDINGS
 
 
@@ -151,6 +196,16 @@ def _write(plan: Plan, output: Path | None) -> None:
         raise BadInput(f"cannot be written: {error.strerror}", path=output, hint="-o FILE") from None
 
 
+def _write_page(html: Path | None, page: str, *about: Any) -> None:
+    if html is not None:
+        write_text("--html", html, load(page)(*about))
+
+
+def _say_written(html: Path | None, json: bool) -> None:
+    if html is not None and not json:
+        say(f"written: {html}")
+
+
 def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[str] | None) -> str:
     if output is not None:
         return f"written to {output}; train it with: legroom train {shlex.quote(str(output))}"
@@ -158,7 +213,7 @@ def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[st
         return f"train it with: legroom train {shlex.quote(target)}"
     if budget is None:
         return "keep it with -o FILE, and train that"
-    return f"train it so with: {shlex.join(['legroom', 'train', target, '--fit', *budget])} (or keep it with -o FILE)"
+    return f"train it so, or keep it with -o FILE:\n  {shlex.join(['legroom', 'train', target, '--fit', *budget])}"
 
 
 def _sizes(text: str | None) -> list[float]:

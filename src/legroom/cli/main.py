@@ -5,26 +5,30 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import typer
 
 from legroom import __version__
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, LegroomError
 
-# Each module defines `run`, the command's function. Only the module of the command that is called is imported.
+# Each module defines `run`, the command's function. Only the module of the command that is called is imported: the
+# summaries are here so that neither `legroom --help` nor a press of TAB needs the others.
 COMMANDS = {
-    "predict": "legroom.cli.predict",
-    "fit": "legroom.cli.fit",
-    "train": "legroom.cli.train",
-    "check": "legroom.cli.check",
-    "explain": "legroom.cli.explain",
-    "watch": "legroom.cli.watch",
-    "profile": "legroom.cli.profile",
-    "export": "legroom.cli.export",
-    "import": "legroom.cli.import_",
-    "machine": "legroom.cli.machine",
-    "workloads": "legroom.cli.workloads",
-    "schema": "legroom.cli.schema",
+    "predict": ("legroom.cli.predict", "What a run will need, item by item, and whether it fits."),
+    "fit": ("legroom.cli.fit", "Make a run fit a budget, as little changed as needed."),
+    "train": ("legroom.cli.train", "Train a run, with every saving that costs nothing."),
+    "sweep": ("legroom.cli.sweep", "A grid of trainings, as many at once as memory allows."),
+    "check": ("legroom.cli.check", "What is wrong with a configuration or a script."),
+    "explain": ("legroom.cli.explain", "What a log or a traceback says ran out, and what helps."),
+    "watch": ("legroom.cli.watch", "Watch the memory of any command over time."),
+    "profile": ("legroom.cli.profile", "What an environment costs, and whether it leaks."),
+    "ui": ("legroom.cli.ui", "The planner page: turn knobs, see at once what fits."),
+    "export": ("legroom.cli.export", "The last checkpoint of a run, for use elsewhere."),
+    "import": ("legroom.cli.import_", "A run's folder made of a model that was trained elsewhere."),
+    "machine": ("legroom.cli.machine", "What this machine has to run on."),
+    "workloads": ("legroom.cli.workloads", "The reference workloads and their named runs."),
+    "schema": ("legroom.cli.schema", "The JSON schema of a run file."),
 }
 
 
@@ -49,13 +53,15 @@ def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
         sys.stdout.write(f"legroom {__version__}\n")
         return EXIT_GOOD
+    if arguments and arguments[0] in ("--complete-words", "--show-completion", "--install-completion"):
+        return _complete(arguments[0], arguments[1:])
     called = [name for name in COMMANDS if name == arguments[0]] if arguments else []
-    app = _build(called or list(COMMANDS))
+    app = _build(called[0] if called else None)
     if called:
-        command = typer.main.get_command(app).commands[called[0]]  # type: ignore[attr-defined]
-        if any("--set" in parameter.opts for parameter in command.params):  # only then: it brings the readers along
+        params = _params(called[0], app)
+        if any("--set" in parameter.opts for parameter in params):  # only then: it brings the readers along
             rewrite = import_module("legroom.cli.overrides").rewrite_overrides
-            arguments = [called[0], *rewrite(arguments[1:], command.params)]
+            arguments = [called[0], *rewrite(arguments[1:], params)]
     try:
         outcome = app(arguments or ["--help"], standalone_mode=False, prog_name="legroom")
     except typer.Exit as stop:
@@ -70,23 +76,57 @@ def _run(arguments: list[str]) -> int:
     return outcome if isinstance(outcome, int) else EXIT_GOOD
 
 
-def _build(names: list[str]) -> typer.Typer:
+def _complete(what: str, words: list[str]) -> int:
+    """Answer a shell that wants to know how a line may go on, or give it the means to ask."""
+    completion = import_module("legroom.cli.completion")
+    if what == "--complete-words":
+        summaries = {name: summary for name, (_, summary) in COMMANDS.items()}
+        found = completion.candidates(words, summaries, lambda name: _params(name, _build(name)))
+        sys.stdout.write("".join(f"{text}\t{about}\n" for text, about in found))
+    elif what == "--show-completion":
+        sys.stdout.write(completion.script_for(words[0] if words else None)[1])
+    else:
+        sys.stdout.write(completion.install(words[0] if words else None) + "\n")
+    return EXIT_GOOD
+
+
+def _params(name: str, app: typer.Typer) -> list[Any]:
+    """Return the parameters of the one command that the app was built with."""
+    params: list[Any] = typer.main.get_command(app).commands[name].params  # type: ignore[attr-defined]
+    return params
+
+
+def _build(called: str | None) -> typer.Typer:
+    """Return the command line: with the command that is called, or with all of them as no more than their summaries."""
     app = typer.Typer(
         help="Makes reinforcement-learning training fit the machine you have.",
         epilog="Start with: legroom predict mine:full",
         no_args_is_help=True,
-        add_completion=len(names) > 1,
+        add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
 
     @app.callback()
-    def legroom(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+    def legroom(
+        version: bool = typer.Option(False, "--version", help="Show the version and exit."),
+        install: str = typer.Option(
+            "", "--install-completion", metavar="[SHELL]", help="Complete words in bash, zsh or fish."
+        ),
+        show: str = typer.Option("", "--show-completion", metavar="[SHELL]", help="Show the script that does so."),
+    ) -> None:
         """Makes reinforcement-learning training fit the machine you have."""
 
-    for name in names:
-        app.command(name, no_args_is_help=False)(import_module(COMMANDS[name]).run)
+    if called is not None:
+        app.command(called, no_args_is_help=False)(import_module(COMMANDS[called][0]).run)
+        return app
+    for name, (_, summary) in COMMANDS.items():
+        app.command(name, help=summary, short_help=summary)(_not_called)
     return app
+
+
+def _not_called() -> None:
+    """Stand for a command in the list of them."""
 
 
 def _say(line: str) -> None:

@@ -68,7 +68,7 @@ def split_settings(settings: Iterable[str]) -> list[tuple[str, str]]:
 
 def _known_key(option: str, own: Iterable[str]) -> str:
     key = option.removeprefix("--")
-    names = {name for a in ALGORITHMS for name in override_names(a.backend, a.name)}
+    names = {name for a in ALGORITHMS for name in override_names(a.backend, a.name)} | override_names("rllib")
     if "." in key or key.replace("-", "_") in names:
         return key
     known = sorted({*own, *(f"--{name.replace('_', '-')}" for name in names)})

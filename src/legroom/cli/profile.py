@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from legroom.catalog import load
 from legroom.cli import options
+from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
-from legroom.model.files import write_whole
 from legroom.model.profile import Comparison, Profile
 from legroom.profiling.baseline import compare, read_baseline
 from legroom.profiling.profile import FRAMES, MOST_ENVS, SEED, SNAPSHOT_INTERVAL, profile, write_cprofile
@@ -36,7 +35,7 @@ def run(
     save: Annotated[File, typer.Option(metavar="FILE", help="Write the JSON, for --baseline.")] = None,
     fail_on_leak: Annotated[bool, typer.Option("--fail-on-leak", help="Exit code 1 where it leaks.")] = False,
     report: Annotated[File, typer.Option(metavar="FILE", help="Write the text as well.")] = None,
-    html: Annotated[File, typer.Option(metavar="FILE", help="Write a page with plots.")] = None,
+    html: Html = None,
     cprofile: Annotated[
         File, typer.Option(metavar="FILE", help="Write cProfile's statistics, of a pass of its own.")
     ] = None,
@@ -60,7 +59,7 @@ def run(
         raise BadInput(f"--seed {seed} is out of range", hint="0 to 4294967295")
     before = None if baseline is None else read_baseline(baseline)
     for option, file in (("--save", save), ("--report", report), ("--html", html), ("--cprofile", cprofile)):
-        _check_writable(option, file)
+        check_writable(option, file)
     with status(f"stepping {env}", show=not json) as tell:
         timed = save is not None or before is not None
         found = profile(env, frames, snapshot_interval, pace=timed, envs=counts, seed=seed, tell=tell)
@@ -94,32 +93,12 @@ def _counts(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(part) for part in parts}))
 
 
-def _check_writable(option: str, file: Path | None) -> None:
-    """Look before minutes are spent on what is to be written there.
-
-    Raises:
-        BadInput: it cannot be written.
-    """
-    if file is None:
-        return
-    if file.is_dir():
-        raise BadInput(f"{option}: is a directory", path=file, hint="name a file")
-    if not file.parent.is_dir():
-        raise BadInput(f"{option}: there is no directory {file.parent}", path=file)
-    if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise BadInput(f"{option}: cannot be written", path=file)
-
-
 def _write_files(
     found: Profile, comparison: Comparison | None, *, save: Path | None, report: Path | None, html: Path | None
 ) -> None:
-    try:
-        if save is not None:
-            write_whole(save, f"{profile_json(found)}\n".encode())
-        if report is not None:
-            write_whole(report, draw(profile_text(found, comparison), width=PLAIN_WIDTH, colour=False).encode())
-        if html is not None:
-            page = import_module("legroom.rendering.profile_page").profile_page
-            write_whole(html, page(found, comparison).encode())
-    except OSError as failed:
-        raise BadInput(failed.strerror or str(failed), path=failed.filename) from None
+    if save is not None:
+        write_text("--save", save, f"{profile_json(found)}\n")
+    if report is not None:
+        write_text("--report", report, draw(profile_text(found, comparison), width=PLAIN_WIDTH, colour=False))
+    if html is not None:
+        write_text("--html", html, load("rendering.profile_page")(found, comparison))

@@ -14,12 +14,15 @@ from typing import Annotated
 
 import typer
 
-from legroom.catalog import BACKENDS, load, require_backend
+from legroom.catalog import BACKENDS, require_backend
 from legroom.cli import options
 from legroom.cli.game import CartridgeFile, Rom, with_game
 from legroom.cli.overrides import split_settings
 from legroom.cli.rasters import Rasters, with_rasters
 from legroom.cli.train_choice import choose, in_order, shortage, tell, words
+from legroom.cli.train_cluster import cluster_training, refuse_what_rllib_cannot, with_backend
+from legroom.cli.train_report import report
+from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.fitting.free import with_free_savings
 from legroom.fitting.predictor import Predictor
@@ -29,7 +32,6 @@ from legroom.model.constraints import broken_rules
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
 from legroom.model.plan import PRICES, Price
-from legroom.model.progress import Progress
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import DeviceName, Mode, choose_device
@@ -38,12 +40,10 @@ from legroom.probing.gpus_by_torch import with_gpus_by_torch
 from legroom.probing.tree import process_memory
 from legroom.reading import read, read_all
 from legroom.rendering.console import say, status
-from legroom.rendering.outcome import outcome_text
 from legroom.rendering.training import display_for
 from legroom.training.failing import Failure
-from legroom.training.folder import LOG, Predicted, RunFolder
-from legroom.training.progress_log import read_progress
-from legroom.training.train import RETRIES, Ended, NextKnob, Training, is_finished, train, turned_knobs
+from legroom.training.folder import Predicted, RunFolder
+from legroom.training.train import RETRIES, NextKnob, Training, is_finished, train, turned_knobs
 from legroom.units import format_size
 from legroom.workloads.registry import find_workload
 
@@ -79,11 +79,18 @@ def run(
     allow_changes: Annotated[
         bool, typer.Option("--allow-changes", help="Going on may turn knobs that change what is learned.")
     ] = False,
+    backend: Annotated[
+        str | None, typer.Option(metavar="sb3|brax|rllib", help="Default: the run's own; rllib translates an SB3 run.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="local|auto|ADDRESS", help="Where Ray is, for rllib; default: local.")
+    ] = None,
     ram: options.Ram = None,
     vram: options.Vram = None,
     reserve: options.Reserve = "0%",
     like: options.Like = None,
     settings: options.Settings = None,
+    html: Html = None,
     json: options.Json = False,
 ) -> int:
     """Train a run, with every saving that costs nothing; checkpoints, logs and charts go to --out.
@@ -96,17 +103,19 @@ def run(
     legroom train mine:full --fit --ram 3GiB
     legroom train fire --fit --rasters tiles/
     legroom train mine:full --timesteps 8192 --set memory.micro_batch=8
-    legroom train run.yaml --out runs/first --seed 1
+    legroom train run.yaml --out runs/first --seed 1 --html first.html
     legroom train run.yaml --out runs/first --resume --timesteps 2000000
     legroom train ppo.yml:CartPole-v1 --plain
     legroom train gameboy --rom my_game.gb --cartridge my_game.yaml
     legroom train robot:quick --num-envs 64 --batch-size 64 --num-minibatches 8
+    legroom train mine:small --backend rllib --num-env-runners 4 --cluster auto
     """
     if fit and plain:
         raise BadInput("--plain trains as the library does it, --fit does not", hint="give one of them")
     if resume and out is None:
         raise BadInput("--resume goes on in a folder", hint="--out DIR says which")
-    overrides = split_settings(settings or [])
+    check_writable("--html", html)
+    overrides = with_backend(split_settings(settings or []), backend, cluster)
     written = read(target, overrides=overrides, like=like)
 
     def prepared(one: Run) -> Run:
@@ -124,6 +133,7 @@ def run(
     require_backend(asked.backend)
     if asked.backend == "brax" and not fit and not resume:
         _refuse_what_brax_refuses(asked)
+    refuse_what_rllib_cannot(asked, cluster=cluster, fit=fit, pictures=visualization)
     folder = RunFolder(out) if out is not None else RunFolder.default(asked)
     folder.check(resume=resume)
     if resume and is_finished(folder, asked.total_timesteps):
@@ -136,6 +146,10 @@ def run(
         own = process_memory("self")
         budget = replace(budget, ram=max(budget.ram - (own.pss if own else 0), 1))
     training = _resumed(asked, folder) if resume else None
+    if training is None and asked.backend == "rllib":
+        training = cluster_training(asked, folder, machine, budget, cluster or "local", quiet=json)
+        if training is None:
+            return EXIT_FINDINGS
     if training is None:
         fitted = None
         if len(sizes) > 1:
@@ -156,10 +170,11 @@ def run(
         resume=resume,
         checkpoint_every=checkpoint_every,
         pictures=visualization,
+        cluster=cluster or "local",
         host_limit=budget.usable(budget.ram) if budget.ram is not None else None,
     )
     allow = PRICES if allow_changes else PRICES[:2]
-    return _train(training, machine, target, json, partial(_next_knob, training, machine, allow), retries)
+    return _train(training, machine, target, json, html, partial(_next_knob, training, machine, allow), retries)
 
 
 def _refuse_what_brax_refuses(run: Run) -> None:
@@ -178,6 +193,8 @@ def _next_knob(
 ) -> tuple[Run, Predicted | None] | None:
     """Return the run with less memory, where memory ran out; the prediction that it takes is made only then."""
     assert failure.place is not None
+    if run.backend == "rllib":  # its knobs are per node
+        return None
     device: DeviceName = "cuda" if training.device == "cuda" else "cpu"
     predictor = Predictor(run, machine, mode=_mode(run, asks=False), device=device, probe_env=False)
     found = retreat(predictor.run, failure.place, predictor, allow)
@@ -212,7 +229,7 @@ def _resumed(asked: Run, folder: RunFolder) -> Training | None:
         return None
     predicted = folder.predicted()
     run = kept.replace(total_timesteps=asked.total_timesteps, checkpoint=asked.checkpoint or kept.checkpoint)
-    for part in ("algo", "policy", "hyperparams"):
+    for part in ("backend", "algo", "policy", "hyperparams"):
         if getattr(asked, part) != getattr(kept, part):
             raise BadInput(
                 f"was begun with another {part}: {getattr(kept, part)}",
@@ -283,7 +300,15 @@ def _command() -> str:
     return shlex.join(["legroom", *sys.argv[1:]])
 
 
-def _train(training: Training, machine: Machine, target: str, json: bool, next_knob: NextKnob, retries: int) -> int:
+def _train(
+    training: Training,
+    machine: Machine,
+    target: str,
+    json: bool,
+    html: Path | None,
+    next_knob: NextKnob,
+    retries: int,
+) -> int:
     run, predicted, folder = training.run, training.predicted, training.folder
     display = display_for(
         sys.stderr,
@@ -298,64 +323,8 @@ def _train(training: Training, machine: Machine, target: str, json: bool, next_k
         knobs = turned_knobs(training.asked, run)
         display.say(f"training {run.name} in {folder.path}" + (f", with {words(knobs)}" if knobs else ""))
         ended = train(training, display, next_knob=next_knob, retries=retries)
-    try:
-        _draw(ended, training, machine)
-    except OSError as error:  # a full disk; the figures are in the logs
-        sys.stderr.write(f"legroom: the charts cannot be written: {error.strerror or error}\n")
-    _report(ended, training, target, json)
+    report(ended, training, machine, target, json=json, html=html)
     return ended.exit_code
-
-
-def _draw(ended: Ended, training: Training, machine: Machine) -> None:
-    """Draw memory and reward over time beside the logs."""
-    predicted, path = training.predicted, training.folder.path
-    progress = _whole_progress(path) or ended.story.progress
-    for suffix in (".svg", ".png"):
-        if ended.story.samples:
-            load("rendering.memory_chart")(
-                ended.story.samples,
-                predicted.host if predicted else None,
-                machine.available,
-                path / f"memory{suffix}",
-                predicted.at_host_peak if predicted else (),
-                gpu_predicted=predicted.gpu if predicted else None,
-                gpu_limit=machine.gpus[0].free if machine.gpus else None,
-                title=training.run.name,
-            )
-        if progress:
-            load("rendering.reward_chart")(progress, path / f"reward{suffix}", title=training.run.name)
-
-
-def _whole_progress(folder: Path) -> Sequence[Progress]:
-    """Return what was logged in all sessions of the training."""
-    return read_progress(folder / "progress.csv") if (folder / "progress.csv").exists() else ()
-
-
-def _report(ended: Ended, training: Training, target: str, json: bool) -> None:
-    outcome, end, folder = ended.outcome, ended.story.end, training.folder.path
-    if outcome.status == "failed":
-        # without a last word there is only what Python wrote while it went down
-        sys.stderr.write(end.get("traceback") or _log_tail(folder / LOG))
-        step = ended.story.checkpoint_step
-        way = f"resume from step {step:,} with --resume --out {folder}" if step else "there is no checkpoint yet"
-        sys.stderr.write(f"legroom: {outcome.error} ({way}; log: {folder / 'train.log'})\n")
-    if json:
-        say(dumps(outcome.to_json(), indent=2))
-    else:
-        progress = _whole_progress(folder)
-        backend, reminder = training.run.backend, _reminder(training)
-        say(outcome_text(outcome, folder, run=target, progress=progress, reminder=reminder, backend=backend))
-
-
-def _log_tail(path: Path, lines: int = 15) -> str:
-    text = path.read_text(errors="replace") if path.exists() else ""
-    return "".join(line + "\n" for line in text.splitlines()[-lines:])
-
-
-def _reminder(training: Training) -> str:
-    """Return the options that a resume needs again."""
-    total = training.run.total_timesteps
-    return f"--timesteps {total}" if total != training.written_timesteps else ""
 
 
 def _already(folder: RunFolder, json: bool) -> int:

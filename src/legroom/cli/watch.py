@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from legroom.catalog import load
+from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_GOOD, BadInput
 from legroom.model.files import write_whole
-from legroom.model.trace import Watched
 from legroom.rendering.watching import WatchDisplay, watched_json, watched_text
 from legroom.units import parse_size
 from legroom.watching import Signals, attach, watch
+from legroom.watching.noting import Noting
 from legroom.watching.relay import write_all
 
 JSON_FILE, PAGE_FILE = "watch.json", "watch.html"
@@ -29,6 +31,7 @@ def run(
         str | None, typer.Option(metavar="SIZE", help="Memory to judge and forecast against; nothing is killed for it.")
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write watch.json and watch.html there.")] = None,
+    html: Html = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON, after the command's own output.")
     ] = False,
@@ -41,6 +44,7 @@ def run(
 
     \b
     legroom watch -- python train.py
+    legroom watch --html memory.html -- python train.py
     legroom watch --limit 8GiB --out watched -- python train.py --seed 1
     legroom watch --pid 12345
     """
@@ -50,18 +54,25 @@ def run(
     if not 0.01 <= interval <= 3600:
         raise BadInput(f"--interval {interval:g} is out of range", hint="0.01 to 3600 seconds")
     nbytes = parse_size(limit, what="--limit") if limit is not None else None
+    check_writable("--html", html)
     if out is not None:
         _make_folder(out)
     display = WatchDisplay(_to_stderr, live=_may_draw(), colour=_may_draw() and "NO_COLOR" not in os.environ)
+    shown = display if out is None else Noting(display, out)
     with Signals() as signals:  # held until the result is written
         if command:
-            found = watch(command, interval_s=interval, limit=nbytes, display=display, signals=signals)
+            found = watch(command, interval_s=interval, limit=nbytes, display=shown, signals=signals)
         else:
-            found = attach(pid or 0, interval_s=interval, limit=nbytes, display=display, signals=signals)
+            found = attach(pid or 0, interval_s=interval, limit=nbytes, display=shown, signals=signals)
         display.end(watched_text(found))
+        pages = [html] if html is not None else []
         if out is not None:
-            _write(out, found)
-            _tell(f"written: {out / PAGE_FILE}, {out / JSON_FILE}\n")
+            _write({out / JSON_FILE: watched_json(found)})
+            pages.append(out / PAGE_FILE)
+        if pages:
+            # not before: the time of the import would count as the watching's
+            page = load("rendering.watch_page")(found)
+            _write(dict.fromkeys(pages, page))
         if json:
             with suppress(OSError):  # the command's exit code is ours, whoever reads
                 write_all(1, f"{watched_json(found)}\n".encode())
@@ -98,10 +109,10 @@ def _make_folder(out: Path) -> None:
         raise BadInput("cannot be written to", path=out)
 
 
-def _write(out: Path, found: Watched) -> None:
-    watch_page = import_module("legroom.rendering.watch_page").watch_page  # its time would count as the watching's
-    try:
-        write_whole(out / JSON_FILE, watched_json(found).encode())
-        write_whole(out / PAGE_FILE, watch_page(found).encode())
-    except OSError as error:  # the command's own exit code is what counts
-        _tell(f"legroom watch: {out}: {error.strerror}\n")
+def _write(files: Mapping[Path, str]) -> None:
+    for file, text in files.items():
+        try:
+            write_whole(file, text.encode())
+            _tell(f"written: {file}\n")
+        except OSError as error:  # the command's own exit code is what counts
+            _tell(f"legroom watch: {file}: {error.strerror}\n")

@@ -11,6 +11,7 @@ from typing import Literal
 
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine
+from legroom.model.ray_figures import RayFigures
 from legroom.model.run import Spaces
 
 # ("alloc", id, nbytes) | ("free", id); the words of the allocator truth files
@@ -202,3 +203,4 @@ class Evidence:
     lean: LeanProbe | None = None  # bytes and speed of lean storage, where the environment was probed
     library_versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what the user should know about how this was gathered
+    ray: RayFigures | None = None  # of runs on RLlib

@@ -10,8 +10,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from legroom.model.finding import Finding
+from legroom.model.shown import ShownInNotebooks
 
 
 class Place(StrEnum):
@@ -83,8 +85,10 @@ class AllocatorPeaks:
 
 
 @dataclass(frozen=True)
-class Footprint:
+class Footprint(ShownInNotebooks):
     """The whole bill of one run."""
+
+    _shown_by: ClassVar[str] = "rendering.footprint_fragment"
 
     name: str
     items: tuple[Item, ...]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from legroom.model.footprint import Footprint
 from legroom.model.run import Run
+from legroom.model.shown import ShownInNotebooks
 from legroom.model.verdict import Budget
 
 Price = Literal["free", "slower", "changes-learning"]
@@ -46,7 +47,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ShownInNotebooks):
     """What was asked for, what came out, and whether it fits.
 
     Args:
@@ -55,6 +56,8 @@ class Plan:
         needed: where nothing fits, the least that would do, by place ("host", "gpu").
         notes: what else the user should know.
     """
+
+    _shown_by: ClassVar[str] = "rendering.plan_fragment"
 
     asked: Run
     run: Run

@@ -98,6 +98,15 @@ class MemorySample:
         return cls(_number(data, "seconds"), _get(data, "host_nbytes", int), gpu, _phase(data), left, pressure)
 
 
+@dataclass(frozen=True)
+class Moment:
+    """Something that happened in a training, on the clock of its memory samples."""
+
+    seconds: float
+    kind: Literal["checkpoint", "retreat"]
+    text: str
+
+
 def finite(value: float | None) -> float | None:
     """Return the number, None where there is none: NaN and infinity say as little as nothing does."""
     return value if value is not None and math.isfinite(value) else None

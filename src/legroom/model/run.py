@@ -86,6 +86,11 @@ class MemorySpec(Data):
     xla_preallocate: bool | None = None
     env_chunk: Count | None = None
     """brax: environments stepped at once, one chunk after the other"""
+    runner_bytes: Count | None = None
+    """of RLlib: memory that each env runner asks Ray for, so that Ray places runners where they fit"""
+    learner_bytes: Count | None = None
+    object_store_bytes: Count | None = None
+    """of RLlib: size of the object store of a Ray that is started for the run"""
 
 
 @dataclass(frozen=True)

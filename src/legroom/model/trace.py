@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from legroom.model.explanation import Explanation
+from legroom.model.shown import ShownInNotebooks
 
 Role = Literal["trainer", "workers", "others"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -77,8 +78,10 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(ShownInNotebooks):
     """The samples of one watching, thinned so that lowest and highest moments stay, and what they say."""
+
+    _shown_by: ClassVar[str] = "rendering.trace_fragment"
 
     samples: tuple[Sample, ...]
     peak_host: int

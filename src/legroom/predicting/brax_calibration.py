@@ -16,11 +16,12 @@ itself.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
+from functools import cache, lru_cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -190,20 +191,30 @@ def _versions() -> tuple[tuple[str, str], ...]:
     return tuple(sorted(read_versions(LIBRARIES).items()))
 
 
-@cache
+@lru_cache(maxsize=256)
 def _module_file(env_id: str | None) -> Path | None:
-    """Return the file of the module that an environment `module:Class` is in; None for those of a library."""
+    """Return the file of the module that an environment `module:Class` is in; None for those of a library.
+
+    Found without importing the packages around it, as `importlib.util.find_spec` would: a run file is only read.
+    """
     module, colon, _ = (env_id or "").partition(":")
-    if not colon:
+    names = module.split(".")
+    if not colon or not all(name.isidentifier() for name in names):
         return None
-    try:
-        spec = find_spec(module)
-    except (ImportError, ValueError):
-        return None
+    spec: ModuleSpec | None = None
+    for depth in range(len(names)):
+        inside = None if spec is None else spec.submodule_search_locations
+        if depth and inside is None:  # a module, not a package
+            return None
+        name = ".".join(names[: depth + 1])
+        found = (finder.find_spec(name, inside) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+        spec = next((each for each in found if each is not None), None)
+        if spec is None:
+            return None
     return None if spec is None or spec.origin is None else Path(spec.origin)
 
 
-@cache
+@lru_cache(maxsize=256)
 def _source_of(env_id: str | None) -> int:
     """Return a checksum of the environment's own files: edited, it is another environment."""
     origin = _module_file(env_id)

@@ -109,17 +109,10 @@ def gather_all(
     """
     if probe_env and mode == "arithmetic":
         raise BadInput("probing builds the environment, which mode arithmetic does not", hint="mode auto or trace")
-    for run in runs:
-        if run.backend == "rllib":  # its parts do not exist, and a bill of nothing would look like good news
-            raise BadInput(
-                f"{run.name}: runs of backend rllib are read but cannot be predicted yet",
-                path=run.source,
-                hint="backend: sb3 predicts the same algorithm on one machine",
-            )
     runs = [_asked_of_compiler(run, mode, progress) if run.backend == "brax" else run for run in runs]
     built = [_with_spaces(run, mode, probe_env) for run in runs]
     devices = [device or choose_device(run, machine) for run in runs]
-    looks = _look([run for run, _ in built], devices, machine, mode)
+    looks = _look([_looked_at(run) for run, _ in built], devices, machine, mode)
     gathered = []
     for (run, env), where, look in zip(built, devices, looks, strict=True):
         notes = list(look.notes)
@@ -139,6 +132,7 @@ def gather_all(
             lean=env.probe if env else None,
             library_versions=machine.versions,
             notes=tuple(notes),
+            ray=load("probing.ray_figures")(measure=mode != "arithmetic", device=where) if is_rllib(run) else None,
         )
         gathered.append((run, evidence))
     return gathered
@@ -146,19 +140,26 @@ def gather_all(
 
 def add_up(run: Run, evidence: Evidence) -> Footprint:
     """Return the bill; also for a variant of the run the evidence was gathered for, if its networks are the same."""
+    if is_rllib(run):
+        return _checked_sizes(run, load("predicting.rllib_machine")(run, evidence))
     parts = (load("predicting.brax_items"),) if run.backend == "brax" else PARTS
     items = [item for part in parts for item in part(run, evidence)]
     allocator: AllocatorPeaks | None = None
     if evidence.device == "cuda" and evidence.net is not None:
         on_gpu, allocator = load("predicting.gpu_items")(run, evidence.net, evidence.machine)
         items += on_gpu
-    if any(item.total > LARGEST for item in items):
-        largest = max(items, key=lambda item: item.total)
+    items = [item for item in items if item.nbytes]
+    found = Footprint(run.name, tuple(items), evidence.device, tuple(broken_rules(run)), allocator, evidence.notes)
+    return _checked_sizes(run, found)
+
+
+def _checked_sizes(run: Run, footprint: Footprint) -> Footprint:
+    largest = max(footprint.items, key=lambda item: item.total)
+    if largest.total > LARGEST:
         raise BadInput(
             f"{largest.name} would take {largest.total:,} bytes, over 2**63 ({largest.why})", path=run.source
         )
-    items = [item for item in items if item.nbytes]
-    return Footprint(run.name, tuple(items), evidence.device, tuple(broken_rules(run)), allocator, evidence.notes)
+    return footprint
 
 
 def choose_device(run: Run, machine: Machine) -> DeviceName:
@@ -168,8 +169,17 @@ def choose_device(run: Run, machine: Machine) -> DeviceName:
     return "cuda" if machine.gpus else "cpu"
 
 
+def is_rllib(run: Run) -> bool:
+    return run.backend == "rllib"
+
+
+def _looked_at(run: Run) -> Run:
+    """Return the run whose networks and update are looked at: an RLlib run has those of an SB3 run."""
+    return load("predicting.shadow_of")(run) if is_rllib(run) else run
+
+
 def _base_needs(run: Run) -> set[str]:
-    if run.backend == "brax":
+    if run.backend in ("brax", "rllib"):
         return set()
     return figures_for({run.env.workers, run.eval.workers if run.eval else "dummy"}, run.env.start_method)
 

@@ -22,7 +22,7 @@ from legroom.reading.files import is_directory, is_file, read_text
 from legroom.reading.yamls import Lines
 from legroom.workloads.registry import WORKLOADS, find_workload, run_files, run_names
 
-__all__ = ["override_names", "read", "read_all", "read_loosely", "run_from_dict"]
+__all__ = ["override_names", "read", "read_all", "read_given", "read_loosely", "run_from_dict"]
 
 Overrides = Sequence[tuple[str, str]]
 
@@ -70,6 +70,32 @@ def read_all(target: str, *, overrides: Overrides = (), like: str | None = None)
     if shipped and not overrides and like is None:
         return [_trusted(draft) for draft in shipped]
     return [_checked(laid_over(draft, like), overrides) for draft in shipped or _from_target(target, overrides)]
+
+
+def read_given(text: str, name: str) -> list[Run]:
+    """Return every run in a YAML or JSON text that somebody handed over; there is no file, and none is looked at.
+
+    Args:
+        name: of the file it was, which may say the algorithm (`ppo.yml`).
+
+    Raises:
+        BadInput: it is no run file, or no run in it can be.
+    """
+    if not name.lower().endswith((".yaml", ".yml", ".json")):
+        raise BadInput("is not YAML or JSON by its name", path=name, hint="name scripts when starting: legroom ui FILE")
+    data, _ = yamls.parse(text, name)
+    if isinstance(data, dict) and not set(data) & {"algo", "backend"} and _load("zoo").is_saved(data):
+        hint = "start with legroom ui PATH, which reads the args.yml beside it"
+        raise BadInput("a saved config.yml does not say its algorithm", path=name, hint=hint)
+    runs, first = [], None
+    for draft in _from_yaml(text, name, None, None):
+        try:
+            runs.append(_checked(draft, ()))
+        except BadInput as error:
+            first = first or error
+    if first is not None and not runs:
+        raise first
+    return runs
 
 
 def read_loosely(target: str, *, overrides: Overrides = (), like: str | None = None) -> Any:
@@ -158,6 +184,10 @@ def _from_file(path: str, entry: str | None, overrides: Overrides) -> list[Draft
     algo = next((value for name, value in overrides if name in ("algo", "algorithm")), None)
     if path.endswith(".py"):
         return _from_python(text, path, entry, algo)
+    return _from_yaml(text, path, entry, algo)
+
+
+def _from_yaml(text: str, path: str, entry: str | None, algo: str | None) -> list[Draft]:
     data, lines = yamls.parse(text, path)
     if not isinstance(data, dict):
         kind = "a list" if isinstance(data, list) else "a single value"

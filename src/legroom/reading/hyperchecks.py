@@ -28,7 +28,7 @@ COUNTS = {
 FREE = frozenset({
     "rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_class", "replay_buffer_kwargs", "action_noise",
     "tensorboard_log", "rollout_fragment_length", "replay_buffer_config", "batch_mode", "framework", "fcnet_hiddens",
-    "_init_setup_model",
+    "epsilon", "_init_setup_model",
 })  # fmt: skip
 _SCHEDULE = re.compile(r"(?:lin|linear|const|constant|auto)(?:_[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)?")
 

@@ -72,6 +72,18 @@ def read_loosely(target: str, *, overrides: Sequence[tuple[str, str]] = (), like
     return Loose(file, text, kind, runs, tuple(problems))
 
 
+def loose_text(text: str, name: str) -> Loose:
+    """Return what there is to say about the text of a run file that is in no file.
+
+    Raises:
+        BadInput: it is not YAML, or nothing in it is of a training.
+    """
+    data, lines = yamls.parse(text, name)
+    if not isinstance(data, dict):
+        raise BadInput("a run file is a mapping of keys to values", path=name, line=1, hint="start with algo: and env:")
+    return Loose(name, text, "run", tuple(run_loosely(draft) for draft in native.drafts(data, lines, name)))
+
+
 def expanded(target: str) -> list[str]:
     """Return the names of a workload's runs where `target` is a workload, and `target` itself otherwise."""
     if is_directory(target):

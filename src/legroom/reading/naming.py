@@ -13,6 +13,7 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.model.algorithms import ALGORITHMS, find_algorithm
+from legroom.model.rllib import RLLIB_KEYS
 from legroom.model.run import CheckpointSpec, EnvSpec, EvalSpec, MemorySpec, PolicySpec, Run
 from legroom.reading.yamls import Key
 
@@ -66,14 +67,6 @@ BRAX_NAMES: Mapping[str, Key] = {
     "value_hidden_layers": ("policy", "kwargs", "value_hidden_layer_sizes"),
     "hidden_layer_sizes": ("policy", "kwargs", "hidden_layer_sizes"),
 }
-RLLIB_KEYS = frozenset({
-    "num_env_runners", "num_envs_per_env_runner", "num_cpus_per_env_runner", "num_learners", "num_gpus_per_learner",
-    "num_cpus_per_learner", "rollout_fragment_length", "train_batch_size", "train_batch_size_per_learner",
-    "minibatch_size", "num_epochs", "num_sgd_iter", "lr", "gamma", "lambda_", "clip_param", "vf_clip_param",
-    "entropy_coeff", "vf_loss_coeff", "kl_coeff", "grad_clip", "batch_mode", "framework", "replay_buffer_config",
-    "evaluation_num_env_runners", "evaluation_interval", "fcnet_hiddens", "num_steps_sampled_before_learning_starts",
-    "target_network_update_freq", "double_q", "dueling", "n_step",
-})  # fmt: skip
 BACKEND_NAMES: Mapping[str, Mapping[str, Key]] = {
     "sb3": SB3_NAMES,
     "brax": BRAX_NAMES,

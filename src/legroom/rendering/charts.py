@@ -43,7 +43,7 @@ POINTS = 500  # of a curve: one per pixel and a half
 STRETCHES = 160  # with more changes of phase than this, shades would be stripes: then each phase gets its own curve
 LEAST_LABEL = 0.045  # of the height: an item below it gets no label of its own
 Moment = tuple[float, float, str]  # seconds, bytes, phase
-_STYLE: Any = {
+STYLE: Any = {
     "svg.fonttype": "none", "svg.hashsalt": "legroom", "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial", "sans-serif"], "font.size": 9, "text.color": INK,
     "axes.edgecolor": FAINT, "axes.labelcolor": FAINT, "xtick.color": FAINT, "ytick.color": FAINT,
@@ -74,8 +74,8 @@ def memory_chart(
     """
     host = [(s.seconds, float(s.host_nbytes), s.phase) for s in samples]
     gpu = [(s.seconds, float(s.gpu_nbytes), s.phase) for s in samples if s.gpu_nbytes is not None]
-    with rc_context(_STYLE):
-        figure = _figure(7.4 if gpu else 4.4)
+    with rc_context(STYLE):
+        figure = new_figure(7.4 if gpu else 4.4)
         rows, columns = 2 if gpu else 1, 2 if items else 1
         grid = figure.subplots(rows, columns, squeeze=False, width_ratios=(3.4, 1)[:columns])
         unit = _draw_memory(grid[0][0], host, predicted, limit)
@@ -88,7 +88,7 @@ def memory_chart(
             if items:
                 grid[1][1].remove()
         _draw_phases_legend(figure, host)
-        _save(figure, Path(path))
+        save(figure, Path(path))
 
 
 def reward_chart(progress: Sequence[Progress], path: str | os.PathLike[str], *, title: str = "") -> None:
@@ -99,8 +99,8 @@ def reward_chart(progress: Sequence[Progress], path: str | os.PathLike[str], *, 
         OSError: it cannot be written.
     """
     curve = [(float(p.timesteps), r) for p in progress if (r := finite(p.reward_mean)) is not None]
-    with rc_context(_STYLE):
-        figure = _figure(3.6)
+    with rc_context(STYLE):
+        figure = new_figure(3.6)
         axes = figure.subplots()
         axes.set_title(title or "Mean reward of episodes")
         axes.set_xlabel("environment steps")
@@ -110,10 +110,11 @@ def reward_chart(progress: Sequence[Progress], path: str | os.PathLike[str], *, 
             _draw_reward(axes, curve)
         else:
             axes.text(0.5, 0.5, "no episode ended", transform=axes.transAxes, ha="center", color=FAINT)
-        _save(figure, Path(path))
+        save(figure, Path(path))
 
 
-def _figure(height: float) -> Figure:
+def new_figure(height: float) -> Figure:
+    """Return an empty picture of the usual width, so high in inches."""
     return Figure(figsize=(9.2, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08), facecolor=PAPER)
 
 
@@ -245,7 +246,13 @@ def _draw_reward(axes: Axes, curve: Points) -> None:
     axes.set_title(figures, loc="right", fontweight="normal", fontsize=9, color=REWARD)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture, whole or not at all.
+
+    Raises:
+        BadInput: the suffix is neither .svg nor .png.
+        OSError: it cannot be written.
+    """
     kind = path.suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
         raise BadInput(

@@ -173,7 +173,7 @@ def rules_text(rules: Sequence[Any]) -> Iterator[Part]:
 
 def _verbatim(lines: Iterable[tuple[str, str]]) -> Table:
     """Return lines with their styles that are drawn as they are, spaces and length included."""
-    table = Table([""], "l")
+    table = Table([""], "v")
     for line, style in lines:
         table.add(line, style=style)
     return table

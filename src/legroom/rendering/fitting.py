@@ -71,22 +71,22 @@ def _plain(value: Any) -> Any:
 def plan_text(plan: Plan) -> Iterator[Part]:
     """Yield the plan: from what, knob by knob, to what, and the verdict."""
     yield Styled(f"{plan.asked.name}: {plan.asked.algo} on {plan.after.device}", "bold")
-    yield f"as it is: {_peaks(plan.before)}"
+    yield f"as it is: {peaks_text(plan.before)}"
     yield ""
     if plan.turns:
-        yield _turn_table(plan)
+        yield turn_table(plan)
         yield ""
         for turn in plan.turns:
             yield f"  {turn.name}: {turn.say}"
         yield ""
-    yield from _verdict(plan)
+    yield from verdict_lines(plan)
 
 
-def _turn_table(plan: Plan) -> Table:
+def turn_table(plan: Plan) -> Table:
+    """Return the knobs as they were turned, one after the other."""
     gpu = plan.after.gpu is not None
-    table = Table(
-        ["knob", "from", "to", "price", "saved", "host peak", *(["GPU peak"] if gpu else [])], "llllrr" + "r" * gpu
-    )
+    header = ["knob", "from", "to", "price", "saved", "host peak", *(["GPU peak"] if gpu else [])]
+    table = Table(header, "llllrr" + "r" * gpu, spare=("saved", "from"))
     for turn in plan.turns:
         for number, change in enumerate(_shown(turn.changes)):
             cells = [change.key, _short(change.key, change.before), _short(change.key, change.after)]
@@ -126,8 +126,9 @@ def _saved(nbytes: int) -> str:
     return format_size(nbytes) if nbytes >= 0 else f"uses {format_size(-nbytes)}"
 
 
-def _verdict(plan: Plan) -> Iterator[Part]:
-    yield f"then:     {_peaks(plan.after)}"
+def verdict_lines(plan: Plan) -> Iterator[Part]:
+    """Yield what came out, notes, and at last whether it fits."""
+    yield f"then:     {peaks_text(plan.after)}"
     disk = max(plan.after.band(phase, (Place.DISK,)).high for phase in Phase)
     if disk:
         yield f"on disk:  up to {format_size(disk)} of stored observations"
@@ -166,7 +167,7 @@ def budget_text(budget: Budget, *, gpu: bool) -> str:
     return " and ".join(parts) + kept
 
 
-def _peaks(footprint: Footprint) -> str:
+def peaks_text(footprint: Footprint) -> str:
     text = f"host {_peak(footprint.host)}"
     return text if footprint.gpu is None else f"{text}; GPU {_peak(footprint.gpu)}"
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from legroom.model.footprint import Peak
 from legroom.model.outcome import MeasuredItem, MeasuredPeak, Outcome
-from legroom.model.progress import Progress, finite
+from legroom.model.progress import MemorySample, Moment, Progress, finite
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.rendering.pace import duration_text, number_text
 from legroom.units import format_size
@@ -19,7 +21,11 @@ _RESUME = {
     "approximate": "approximately, since the environment cannot give its state",
 }
 # Who can use what is exported, and the file's name.
-_EXPORTS = {"sb3": ("with SB3", "model.zip"), "brax": ("elsewhere", "policy.safetensors")}
+_EXPORTS = {
+    "sb3": ("with SB3", "model.zip"),
+    "brax": ("elsewhere", "policy.safetensors"),
+    "rllib": ("with SB3", "model.zip"),
+}
 _CONTENTS = (
     ("outcome.json", "this outcome"),
     ("progress.csv", "every figure over time"),
@@ -29,6 +35,29 @@ _CONTENTS = (
     ("pictures", "pictures of the workload"),
     ("checkpoints", "to go on from"),
 )
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """All that is shown of one training.
+
+    Args:
+        progress: all of it, those before a resume included.
+        samples, moments: of this session, on one clock.
+        at_host_peak: name and bytes of what the prediction consists of at the host's peak.
+        host_limit, gpu_limit: bytes there are, None where nobody knows.
+    """
+
+    name: str
+    outcome: Outcome
+    progress: Sequence[Progress] = ()
+    samples: Sequence[MemorySample] = ()
+    moments: Sequence[Moment] = ()
+    host: Peak | None = None
+    gpu: Peak | None = None
+    at_host_peak: Sequence[tuple[str, int]] = ()
+    host_limit: int | None = None
+    gpu_limit: int | None = None
 
 
 def outcome_text(
@@ -48,30 +77,27 @@ def outcome_text(
         progress: all of it, those before a resume included, for the reward before and after.
         reminder: options to repeat in the command that goes on, as `--timesteps 5000`.
     """
-    yield Styled(_headline(outcome, run or str(directory)), _STATUS[outcome.status])
+    yield Styled(headline(outcome, run or str(directory)), _STATUS[outcome.status])
     if outcome.error:
         yield Styled(outcome.error, "bold red")
     yield ""
-    yield _peak_table(outcome)
+    yield peak_table(outcome)
     if any(item.measured is not None for item in outcome.items):
         yield ""
-        yield _item_table(outcome.items)
+        yield item_table(outcome.items)
         if alone := sum(item.measured is None for item in outcome.items):
             yield Styled(f"{alone} further item{'s' * (alone > 1)} cannot be measured alone", "dim")
-    yield from _attempt_lines(outcome)
-    yield from _retreat_lines(outcome)
-    results = [*_reward_rows(progress), *_score_rows(outcome)]
-    if results:
+    yield from attempt_lines(outcome)
+    yield from retreat_lines(outcome)
+    results = result_table(outcome, progress)
+    if results.rows:
         yield ""
-        table = Table(["", "", ""], "lrw")
-        for row in results:
-            table.add(*row)
-        yield table
+        yield results
     yield ""
     yield from _closing_table(outcome, run, directory, reminder, backend)
 
 
-def _retreat_lines(outcome: Outcome) -> Iterator[Part]:
+def retreat_lines(outcome: Outcome) -> Iterator[Part]:
     """Yield every time that memory ran out, and what was done about it."""
     if outcome.retreats:
         yield ""
@@ -80,12 +106,14 @@ def _retreat_lines(outcome: Outcome) -> Iterator[Part]:
         yield Styled(f"{at}: {each.why}; {each.what}", "yellow")
 
 
-def _headline(outcome: Outcome, run: str) -> str:
+def headline(outcome: Outcome, run: str) -> str:
+    """Return how a training ended, in a line."""
     took = f" in {duration_text(outcome.seconds)}" if outcome.seconds > 0 else ""
     return f"{run}: {outcome.status} after {outcome.timesteps:,} steps{took}"
 
 
-def _peak_table(outcome: Outcome) -> Table:
+def peak_table(outcome: Outcome) -> Table:
+    """Return the peaks, predicted and measured."""
     table = Table(["peak memory", "predicted", "measured", "difference"], "lrrr")
     for name, peak in (("host", outcome.peaks.host), ("GPU", outcome.peaks.gpu)):
         if peak is not None:
@@ -93,7 +121,8 @@ def _peak_table(outcome: Outcome) -> Table:
     return table
 
 
-def _item_table(items: Sequence[MeasuredItem]) -> Table:
+def item_table(items: Sequence[MeasuredItem]) -> Table:
+    """Return the items that could be measured, beside what was predicted of them."""
     table = Table(["item", "predicted", "measured", "difference"], "lrrr")
     for item in sorted(items, key=lambda item: -(item.measured or 0)):
         if item.measured is not None:
@@ -117,7 +146,7 @@ def _difference(predicted: int, measured: int | None) -> Styled:
     return Styled(f"{share:+.1%}" if abs(share) >= 0.0005 else "0.0%", style)
 
 
-def _attempt_lines(outcome: Outcome) -> Iterator[Part]:
+def attempt_lines(outcome: Outcome) -> Iterator[Part]:
     """Yield a line per attempt where there was more than one, or where knobs were turned."""
     if len(outcome.attempts) < 2 and not any(attempt.knobs for attempt in outcome.attempts):
         return
@@ -126,6 +155,14 @@ def _attempt_lines(outcome: Outcome) -> Iterator[Part]:
         knobs = ", ".join(f"{name}: {_shown(value)}" for name, value in attempt.knobs.items())
         label = f"attempt {number}: " if len(outcome.attempts) > 1 else ""
         yield f"{label}{attempt.reason}" + (f" ({knobs})" if knobs else "")
+
+
+def result_table(outcome: Outcome, progress: Sequence[Progress]) -> Table:
+    """Return the reward before and after, and the score."""
+    table = Table(["", "", ""], "lrw")
+    for row in (*_reward_rows(progress), *_score_rows(outcome)):
+        table.add(*row)
+    return table
 
 
 def _reward_rows(progress: Sequence[Progress]) -> list[tuple[str, ...]]:

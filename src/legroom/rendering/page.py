@@ -1,7 +1,10 @@
-"""A page of its own: one file, no script, nothing loaded; what every page of legroom's looks like.
+"""A page of its own: one file, no script, nothing loaded; what everything legroom draws looks like.
 
 Drawings stretch to the width there is, while their labels are text of the page beside them: inside the drawing they
-would shrink with it and be unreadable on a phone. Colours follow the reader's choice of light or dark.
+would shrink with it and be unreadable on a phone. Colours follow the reader's choice of light or dark; every text has
+at least 4.5 : 1 against what is behind it in both. Every rule begins with `.legroom`, so that a fragment shown in a
+notebook changes nothing around it (`fragment`). No element has a style of its own: what differs from one to the next is
+an attribute of SVG, so that fragments also work in a page whose content security policy allows no inline styles.
 """
 
 from __future__ import annotations
@@ -9,64 +12,155 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from html import escape
 
-STYLE = """
-:root{color-scheme:light dark;--paper:#fff;--ink:#1c2430;--soft:#5a6572;--line:#d9dee4;--card:#f5f7f9;
---trainer:#2f6fb3;--workers:#58a55c;--others:#b08a3e;--gpu:#8457b0;--limit:#c43d3d;
---leak:#c43d3d;--growing:#9a6b00;--ok:#2c7a3f}
-@media(prefers-color-scheme:dark){:root{--paper:#14181d;--ink:#e6eaef;--soft:#9aa5b1;--line:#343c46;--card:#1c2229;
---trainer:#6aa9ea;--workers:#7cc98a;--others:#d3b066;--gpu:#b795e0;--limit:#ff7b72;
---leak:#ff7b72;--growing:#e3b341;--ok:#6fcf85}}
-*{box-sizing:border-box}
-body{margin:0 auto;max-width:60rem;padding:1rem;background:var(--paper);color:var(--ink);
-font:16px/1.5 system-ui,sans-serif}
-h1{font-size:1.25rem;margin:.2rem 0 .8rem;overflow-wrap:anywhere}
-h2{font-size:1.05rem;margin:1.6rem 0 .5rem}
-.verdict{display:inline-block;padding:.1rem .6rem;border-radius:1rem;border:2px solid currentColor;font-weight:600}
-.leak{color:var(--leak)}.growing{color:var(--growing)}.ok{color:var(--ok)}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:.8rem 0}
-dt{color:var(--soft)}
-dd{margin:0;overflow-wrap:anywhere}
-.chart{position:relative;margin:0 0 2.2rem 4.6rem;height:18rem;
+from legroom.rendering.kinds import DARK, LIGHT
+
+SCOPE = ".legroom"
+NOTEBOOK = ".legroom.notebook.notebook"  # said twice: what notebooks say about tables in general shall not count here
+_LIGHT = (
+    "color-scheme:light;--paper:#fff;--ink:#1c2430;--soft:#5a6572;--line:#d9dee4;--card:#f5f7f9;--on:#fff;"
+    "--trainer:#2f6fb3;--workers:#37803f;--others:#8a6a1f;--gpu:#7d50a8;--limit:#b93333;--band:#7d50a8;"
+    f"--leak:#b93333;--growing:#8a5f00;--ok:#2c7a3f;{LIGHT}"
+)
+_DARK = (
+    "color-scheme:dark;--paper:#14181d;--ink:#e6eaef;--soft:#9aa5b1;--line:#343c46;--card:#1c2229;--on:#14181d;"
+    "--trainer:#6aa9ea;--workers:#7cc98a;--others:#d3b066;--gpu:#b795e0;--limit:#ff7b72;--band:#b795e0;"
+    f"--leak:#ff7b72;--growing:#e3b341;--ok:#6fcf85;{DARK}"
+)
+# A notebook has a theme of its own, which says more than the system's.
+_THEMES = f"""
+&{{{_LIGHT}}}
+@media(prefers-color-scheme:dark){{&{{{_DARK}}}}}
+[data-theme=light] &,[data-jp-theme-light=true] &,.vscode-light &{{{_LIGHT}}}
+[data-theme=dark] &,[data-jp-theme-light=false] &,.vscode-dark &{{{_DARK}}}
+"""
+_RULES = """
+&{background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
+&,& *{box-sizing:border-box}
+& h1{font-size:1.25rem;margin:.2rem 0 .8rem;overflow-wrap:anywhere}
+& h2{font-size:1.05rem;margin:1.6rem 0 .5rem}
+& h3{font-size:.95rem;margin:1.2rem 0 .4rem;overflow-wrap:anywhere}
+& p{margin:.5rem 0;overflow-wrap:anywhere}
+& .verdict{display:inline-block;padding:.1rem .6rem;border-radius:1rem;border:2px solid currentColor;font-weight:600}
+& .leak,& .bad,& .error,& .changes-learning,& .worse{color:var(--leak)}
+& .growing,& .warning,& .slower{color:var(--growing)}
+& .ok,& .good,& .free,& .better{color:var(--ok)}
+& .strong{font-weight:600}
+& .info,& .soft,& .same,& .unknown{color:var(--soft)}
+& dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:.8rem 0}
+& dt{color:var(--soft);font-weight:normal}
+& dd{margin:0;overflow-wrap:anywhere}
+& .chart{position:relative;margin:.6rem 0 2.4rem 4.6rem;height:18rem;
 border-left:1px solid var(--line);border-bottom:1px solid var(--line)}
-.chart svg{position:absolute;inset:0;width:100%;height:100%;overflow:visible}
-.chart span{position:absolute;font-size:.8rem;color:var(--soft);white-space:nowrap}
-.chart .y{right:100%;margin-right:.4rem;transform:translateY(-50%)}
-.chart .x{top:100%;margin-top:.2rem;transform:translateX(-50%)}
-.chart .x:last-of-type{transform:translateX(-100%)}
-.chart .mark{color:var(--limit);right:.3rem;background:var(--paper);padding:0 .2rem;border-radius:.2rem}
-.legend{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;padding:0;margin:.4rem 0 .8rem}
-.legend i{display:inline-block;width:.8rem;height:.8rem;border-radius:.15rem;margin-right:.4rem}
-.grid{stroke:var(--line)}
-.cap{stroke:var(--limit);stroke-dasharray:6 4;fill:none}
-path,line{vector-effect:non-scaling-stroke;stroke-width:1.5}
-table{border-collapse:collapse;width:100%}
-th,td{text-align:left;padding:.25rem .6rem .25rem 0;border-bottom:1px solid var(--line);
-vertical-align:top;overflow-wrap:anywhere}
-code{font:.9em ui-monospace,monospace;overflow-wrap:anywhere}
-.said{background:var(--card);border-radius:.5rem;padding:.8rem 1rem}
-.said p{margin:.3rem 0}
-footer{margin-top:2rem;color:var(--soft);font-size:.85rem}
-@media(max-width:30rem){.chart{margin-left:3.9rem;height:14rem}.chart .minor{display:none}
-dl{grid-template-columns:1fr;gap:0}dd{margin:0 0 .5rem}}
+& .chart svg{position:absolute;inset:0;width:100%;height:100%;max-width:none;overflow:visible}
+& .chart text{font-size:13px;fill:var(--soft)}
+& .chart text.over{fill:var(--ink)}
+& .chart text.limit,& .chart text.band{paint-order:stroke;stroke:var(--paper);stroke-width:5px;stroke-linejoin:round}
+& .chart text.limit{fill:var(--limit)}
+& .chart text.band{fill:var(--band)}
+& .chart path,& .chart line{vector-effect:non-scaling-stroke;stroke-width:1.5}
+& .chart .curve{fill:none;stroke-width:2}
+& .grid{stroke:var(--line)}
+& .cap{stroke:var(--limit);stroke-dasharray:6 4;fill:none}
+& .expected{stroke:var(--band);stroke-dasharray:2 3}
+& .moment{stroke:var(--soft);stroke-dasharray:3 3}
+& .moment.retreat{stroke:var(--limit);stroke-dasharray:none}
+& .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;padding:0;margin:.4rem 0 .8rem;font-size:.9rem}
+& .legend li{margin:0}
+& .legend svg{display:inline-block;width:.8rem;height:.8rem;margin-right:.4rem;vertical-align:baseline}
+& .wide{overflow-x:auto}
+& table{border-collapse:collapse;table-layout:auto;margin:0;width:100%;font-size:.95rem;color:inherit}
+& tr{background:none}
+& th,& td{text-align:left;padding:.25rem 1.1rem .25rem 0;border:0;border-bottom:1px solid var(--line);
+vertical-align:top;overflow-wrap:break-word}
+& td:last-child,& th:last-child{padding-right:0}
+& td.n,& th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+& td.long{min-width:14rem}
+& tr.all td{font-weight:600}
+& tr.part th{padding-top:.8rem;color:var(--soft);font-weight:600}
+& code{font:.9em ui-monospace,monospace;overflow-wrap:anywhere;background:none;color:inherit;padding:0}
+& .said{background:var(--card);border-radius:.5rem;padding:.8rem 1rem}
+& .said p{margin:.3rem 0}
+& ul.findings{list-style:none;padding:0;margin:.6rem 0}
+& ul.findings li{margin:.3rem 0;overflow-wrap:anywhere}
+& summary{cursor:pointer;margin:.6rem 0}
+& footer{margin-top:2rem;color:var(--soft);font-size:.85rem}
+& .bars{margin:.4rem 0 1rem}
+& .bars .scale{display:block;width:100%;max-width:none;height:1.4rem;overflow:visible}
+& .bars .scale text{font-size:13px;fill:var(--soft)}
+& .bars .limits{list-style:none;margin:.2rem 0 .5rem;padding:0;display:flex;flex-wrap:wrap;gap:.1rem 1.2rem;
+font-size:.9rem;color:var(--limit)}
+& .bars .bar{position:relative;margin:0 0 .7rem}
+& .bars .bar:focus-within{z-index:2}
+& .bars .of{display:flex;flex-wrap:wrap;gap:0 .8rem;align-items:baseline;overflow-wrap:anywhere}
+& .bars .of b{font-variant-numeric:tabular-nums}
+& .bars .of small{color:var(--soft);font-size:.85rem}
+& .bars .bar svg{display:block;width:100%;max-width:none;height:46px;overflow:visible}
+& .bars .seg rect{stroke:var(--paper);stroke-width:.6}
+& .bars .seg:hover rect{filter:brightness(1.12)}
+& .bars .seg text{fill:var(--on);font-size:12px;pointer-events:none}
+& .bars .seg:focus{outline:none}
+& .bars .seg:focus rect{stroke:var(--ink);stroke-width:3}
+& .bars .tip{display:none;overflow:visible;pointer-events:none}
+& .bars .seg:focus+.tip{display:block}
+& .bars .tip div{display:inline-block;max-width:100%;background:var(--card);color:var(--ink);
+border:1px solid var(--soft);border-radius:.4rem;padding:.3rem .6rem;font-size:.85rem;overflow-wrap:anywhere}
+& .bars .whisker{stroke:var(--ink);stroke-width:1.5}
+& .bars .cap{stroke-width:2}
+& .bars .halo{stroke:var(--paper);stroke-width:4}
+@media(max-width:40rem){& .bars .roomy{display:none}
+& .stacking thead{display:none}& .stacking tr{display:flex;flex-wrap:wrap;gap:0 1rem;padding:.3rem 0;
+border-bottom:1px solid var(--line)}
+& .stacking td,& .stacking th{border:0;padding:0}& .stacking td.long{flex:1 0 100%;color:var(--soft)}}
+@media(max-width:30rem){& .chart{margin-left:3.9rem;height:14rem}& .chart .minor,& .bars .minor{display:none}
+& dl{grid-template-columns:1fr;gap:0}& dd{margin:0 0 .5rem}
+& table{font-size:.85rem}& th,& td{padding-right:.6rem}}
+"""
+STYLE = f"{_THEMES}{_RULES}".replace("&", SCOPE)
+_IN_NOTEBOOK = f"{_THEMES}{_RULES}&{{padding:.6rem 1rem;border-radius:.5rem;max-width:60rem}}".replace("&", NOTEBOOK)
+_PAGE = f"""
+body{SCOPE}{{margin:0 auto;max-width:60rem;padding:1rem;min-height:100vh}}
 """
 
 
-def whole_page(title: str, body: Iterable[str], *, style: str = "") -> str:
-    """Return the page; `style` is added to the common one."""
-    inside = "\n".join(body)
+def whole_page(title: str, body: Iterable[str]) -> str:
+    """Return the page."""
+    inside = "\n".join(part for part in body if part)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}{style}</style></head>\n<body>\n{inside}\n</body></html>\n"
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{escape(title)}</title><style>{STYLE}{_PAGE}</style></head>\n"
+        f'<body class="legroom">\n{inside}\n</body></html>\n'
     )
 
 
-def figures(rows: Iterable[tuple[str, str | None]]) -> str:
+def fragment(body: Iterable[str]) -> str:
+    """Return what a notebook shows: the body with its style, which reaches nothing beside it."""
+    inside = "\n".join(part for part in body if part)
+    return f'<div class="legroom notebook"><style>{_IN_NOTEBOOK}</style>\n{inside}\n</div>'
+
+
+def facts(rows: Iterable[tuple[str, str | None]]) -> str:
     """Return names with their texts, those without a text left out."""
-    return "<dl>" + "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows if text) + "</dl>"
+    shown = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in rows if text)
+    return f"<dl>{shown}</dl>" if shown else ""
 
 
 def legend(colours: Mapping[str, str]) -> str:
     """Return what the colours of a drawing mean: a CSS colour by name."""
-    items = (f'<li><i style="background:{colour}"></i>{escape(name)}</li>' for name, colour in colours.items())
+    items = (f"<li>{_swatch(colour)}{escape(name)}</li>" for name, colour in colours.items())
     return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _swatch(colour: str) -> str:
+    return f'<svg aria-hidden="true"><rect width="100%" height="100%" rx="2" fill="{colour}"/></svg>'
+
+
+def verdict(text: str, kind: str, rest: str = "") -> str:
+    """Return a verdict, as `ok` or `leak`, and what there is to say beside it."""
+    return f'<p><span class="verdict {kind}">{escape(text)}</span> {escape(rest)}</p>'
+
+
+def footer(text: str) -> str:
+    """Return the small print at the end."""
+    return f"<footer>{escape(text)}</footer>"

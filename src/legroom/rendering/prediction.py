@@ -4,64 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Any
 
-from legroom.model.evidence import LeanProbe
+from legroom.model.cluster import NodeBill
 from legroom.model.facts import hyper, stored_observation
-from legroom.model.footprint import ALWAYS, HOST_PLACES, Footprint, Item, Known, Peak, Phase, Place
+from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak, Phase, Place
+from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.run import Run
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget
+from legroom.rendering.bill import PLACE_NAMES, error_text, peak_text, when_text, why_text
+from legroom.rendering.cluster import nodes_data, nodes_text
 from legroom.rendering.layout import Part, Styled, Table, wrap
 from legroom.units import format_size
 
 JSON_VERSION = 1
-_PLACE_NAMES = {
-    Place.HOST: "host process", Place.WORKER: "workers", Place.SHM: "shared memory", Place.GPU: "GPU",
-    Place.DISK: "disk",
-}  # fmt: skip
-_KNOWN = {Known.ARITHMETIC: "", Known.TRACED: "traced", Known.MEASURED: "measured", Known.DEFAULT: "default"}
 SCREEN_LINES, SCREEN_WIDTH = 40, 100  # a bill shall be seen as a whole; --all shows what that leaves out
 # items below this share of their place are shown as one line: the first share that leaves a screen
 SMALL_SHARES = (0.002, 0.005, 0.01, 0.02, 0.05)
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
-
-
-@dataclass(frozen=True)
-class LeanOption:
-    """What lean storage would do for a run that has not got it, on top of every free saving.
-
-    Args:
-        slowdown: how long storing and reading take, relative to plain arrays; None where it was not measured.
-    """
-
-    footprint: Footprint
-    price: Literal["free", "slower"]
-    slowdown: float | None
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """All that is shown of one run: its footprint, the same with savings, and the verdict.
-
-    Args:
-        free: with every free saving; lean storage is one of them where its price is `free`.
-        lean: None where the run has lean storage already, or cannot have it.
-    """
-
-    run: Run
-    footprint: Footprint
-    free: Footprint
-    budget: Budget
-    fits: bool | None
-    lean: LeanOption | None = None
-    probe: LeanProbe | None = None
-
-    @property
-    def bad(self) -> bool:
-        """Whether the command should end with exit code 1."""
-        return self.fits is False or any(finding.severity == "error" for finding in self.footprint.findings)
 
 
 def prediction_json(predictions: Sequence[Prediction]) -> str:
@@ -94,6 +56,7 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
         "findings": [finding.as_json() for finding in footprint.findings],
         "notes": list(footprint.notes),
         "items": [_item_json(item) for item in footprint.items],
+        **({} if prediction.cluster is None else {"nodes": nodes_data(prediction.cluster, prediction.bills)}),
     }
 
 
@@ -120,10 +83,13 @@ def _item_json(item: Item) -> dict[str, Any]:
 
 def prediction_text(prediction: Prediction, *, everything: bool = False) -> Iterator[Part]:
     """Yield the bill of one run: phases, items (the small ones summed up), peaks, findings, verdict."""
-    phases, closing = _phase_table(prediction.footprint), list(_closing_lines(prediction))
+    if prediction.cluster is not None:
+        yield from cluster_text(prediction)
+        return
+    phases, closing = phase_table(prediction.footprint), list(closing_lines(prediction))
     told = sum(len(wrap(part.text if isinstance(part, Styled) else str(part), SCREEN_WIDTH)) for part in closing)
     around = 1 + 1 + 1 + len(phases.rows) + 1 + 1 + told  # headline, empty lines, the head of the phases, the rest
-    yield Styled(_headline(prediction), "bold")
+    yield Styled(headline(prediction), "bold")
     yield ""
     yield phases
     yield ""
@@ -132,13 +98,42 @@ def prediction_text(prediction: Prediction, *, everything: bool = False) -> Iter
     yield from closing
 
 
+def cluster_text(prediction: Prediction) -> Iterator[Part]:
+    """Yield the nodes of a cluster, and the items of the fullest that is not the head, and of the head."""
+    assert prediction.cluster is not None
+    yield Styled(headline(prediction), "bold")
+    yield ""
+    head, *others = prediction.bills
+    for title, bill in (("the head", head), *((("one of the others", max(others, key=_high)),) if others else ())):
+        yield Styled(f"{title}: {bill.runners:,} runner{'s' if bill.runners != 1 else ''}", "bold")
+        yield _item_table(bill.footprint, SCREEN_LINES // 2)
+        yield ""
+    for finding in head.footprint.findings:
+        yield _finding_text(finding)
+    for note in prediction.footprint.notes:
+        yield Styled(f"note: {note}", "dim")
+    yield from nodes_text(prediction.cluster, prediction.bills)
+
+
+def _high(bill: NodeBill) -> int:
+    return bill.footprint.host.high
+
+
 def comparison_text(predictions: Sequence[Prediction]) -> Iterator[Part]:
-    """Yield one row per run, the first being what the others are compared with."""
+    """Yield one row per run, the first being what the others are compared with, and what there is to say of them."""
+    yield comparison_table(predictions)
+    yield ""
+    yield from comparison_lines(predictions)
+
+
+def comparison_table(predictions: Sequence[Prediction]) -> Table:
+    """Return one row per run, the first being what the others are compared with."""
     with_gpu = any(p.footprint.gpu for p in predictions)
     gpu_title, gpu_align = (["GPU peak"], "r") if with_gpu else ([], "")
     table = Table(
         ["configuration", "host peak", *gpu_title, "observation", "steps", "envs", "reduction", "fits"],
         f"lr{gpu_align}wrrrl",
+        spare=("observation", "reduction"),
     )
     first = predictions[0].footprint.host.nbytes
     largest = max((p for p in predictions if p.fits), key=_everything, default=None)
@@ -154,8 +149,11 @@ def comparison_text(predictions: Sequence[Prediction]) -> Iterator[Part]:
             f"{first / p.footprint.host.nbytes:.1f}×",
             Styled("yes, the largest", "green") if p is largest else _yes_or_no(p.fits),
         )
-    yield table
-    yield ""
+    return table
+
+
+def comparison_lines(predictions: Sequence[Prediction]) -> Iterator[Part]:
+    """Yield the budget, findings, notes, and what savings would do."""
     yield _budget_line(predictions[0])
     for p in predictions:
         for finding in p.footprint.findings:
@@ -165,7 +163,8 @@ def comparison_text(predictions: Sequence[Prediction]) -> Iterator[Part]:
     yield from _savings_summary(predictions)
 
 
-def _headline(p: Prediction) -> str:
+def headline(p: Prediction) -> str:
+    """Return what a run is, in a line."""
     run = p.run
     envs = f"{run.env.n_envs:,} env{'s' if run.env.n_envs > 1 else ''}"
     return (
@@ -188,7 +187,8 @@ def _steps_text(run: Run) -> str:
     return f"{_steps(run):,} steps"
 
 
-def _phase_table(footprint: Footprint) -> Table:
+def phase_table(footprint: Footprint) -> Table:
+    """Return what each place holds in each phase."""
     table = Table(["memory by phase", *(phase.value for phase in Phase)], "l" + "r" * len(Phase))
     for place in (*HOST_PLACES, Place.GPU):
         if any(item.place is place for item in footprint.items):
@@ -200,7 +200,7 @@ def _phase_table(footprint: Footprint) -> Table:
 
 def _place_name(footprint: Footprint, place: Place) -> str:
     if place is not Place.WORKER:
-        return _PLACE_NAMES[place]
+        return PLACE_NAMES[place]
     count = max(item.count for item in footprint.items if item.place is place)
     return f"{count:,} workers"
 
@@ -223,42 +223,20 @@ def _items_from(footprint: Footprint, share: float, most_lines: int | None) -> T
         smallest = share * sum(item.total for item in items)
         shown = [item for item in items if item.total >= smallest]
         if items:
-            table.add(_PLACE_NAMES[place], style="bold")
+            table.add(PLACE_NAMES[place], style="bold")
         for item in shown:
-            table.add(f"  {item.name}", _size(item.total), _error(item), _when(item), _why(item))
+            table.add(f"  {item.name}", _size(item.total), error_text(item), when_text(item), why_text(item))
         if rest := items[len(shown) :]:
             count = f"{len(rest)} smaller item{'s' if len(rest) > 1 else ''}"
             table.add(f"  {count}", _size(sum(item.total for item in rest)), "", "", "--all lists them", style="dim")
     return table
 
 
-def _error(item: Item) -> str:
-    share = item.error / item.nbytes
-    return f"{share:.0%}" if share >= 0.005 else ""
-
-
-def _when(item: Item) -> str:
-    if item.phases == ALWAYS[-len(item.phases) :]:  # to the end of the run
-        return (
-            "always"
-            if item.phases == ALWAYS
-            else f"{item.phases[0].value} on"
-            if len(item.phases) > 1
-            else "checkpoint"
-        )
-    return ", ".join(phase.value for phase in item.phases)
-
-
-def _why(item: Item) -> str:
-    each = f"{item.count:,} × {format_size(item.nbytes)}: " if item.count > 1 else ""
-    known = _KNOWN[item.known]
-    return f"{each}{item.why}" + (f" [{known}]" if known else "")
-
-
-def _closing_lines(p: Prediction) -> Iterator[Part]:
-    yield Styled(f"host peak {_peak_text(p.footprint.host)}", "bold")
+def closing_lines(p: Prediction) -> Iterator[Part]:
+    """Yield peaks, what savings would do, findings, notes, and at last the verdict."""
+    yield Styled(f"host peak {peak_text(p.footprint.host)}", "bold")
     if p.footprint.gpu is not None:
-        yield Styled(f"GPU peak  {_peak_text(p.footprint.gpu)}", "bold")
+        yield Styled(f"GPU peak  {peak_text(p.footprint.gpu)}", "bold")
         if p.footprint.allocator is not None:
             peaks = p.footprint.allocator
             allocated, reserved = format_size(peaks.peak_allocated), format_size(peaks.peak_reserved)
@@ -273,24 +251,18 @@ def _closing_lines(p: Prediction) -> Iterator[Part]:
         yield _finding_text(finding)
     for note in p.footprint.notes:
         yield Styled(f"note: {note}", "dim")
-    yield Styled(_verdict(p), {True: "green", False: "bold red", None: "yellow"}[p.fits])
+    yield Styled(verdict_text(p), {True: "green", False: "bold red", None: "yellow"}[p.fits])
 
 
-def _peak_text(peak: Peak) -> str:
-    return (
-        f"{format_size(peak.nbytes)} during {peak.phase.value} "
-        f"(between {format_size(peak.low)} and {format_size(peak.high)})"
-    )
-
-
-def _verdict(p: Prediction) -> str:
+def verdict_text(p: Prediction) -> str:
+    """Return whether it fits, and where it does not."""
     short = []
     for name, peak, limit, origin in (
         ("host", p.footprint.host, p.budget.ram, p.budget.ram_origin),
         ("GPU", p.footprint.gpu, p.budget.vram, p.budget.vram_origin),
     ):
         if peak is not None and limit is not None and peak.high > p.budget.usable(limit):
-            short.append(f"{name} needs up to {format_size(peak.high)}, {_limit_text(p.budget, limit, origin)}")
+            short.append(f"{name} needs up to {format_size(peak.high)}, {limit_text(p.budget, limit, origin)}")
     if short:
         return f"does not fit: {'; '.join(short)}"
     if p.fits is None:
@@ -298,7 +270,8 @@ def _verdict(p: Prediction) -> str:
     return f"fits: {_budget_line(p)}"
 
 
-def _limit_text(budget: Budget, limit: int, origin: str) -> str:
+def limit_text(budget: Budget, limit: int, origin: str) -> str:
+    """Return a limit, what is kept free of it, and who says so."""
     kept = f" less {budget.reserve:.0%} reserve" if budget.reserve else ""
     return f"{format_size(limit)}{kept} {origin}"
 
@@ -306,9 +279,9 @@ def _limit_text(budget: Budget, limit: int, origin: str) -> str:
 def _budget_line(p: Prediction) -> str:
     parts = []
     if p.budget.ram is not None:
-        parts.append(f"RAM: {_limit_text(p.budget, p.budget.ram, p.budget.ram_origin)}")
+        parts.append(f"RAM: {limit_text(p.budget, p.budget.ram, p.budget.ram_origin)}")
     if p.footprint.gpu is not None and p.budget.vram is not None:
-        parts.append(f"GPU: {_limit_text(p.budget, p.budget.vram, p.budget.vram_origin)}")
+        parts.append(f"GPU: {limit_text(p.budget, p.budget.vram, p.budget.vram_origin)}")
     return "; ".join(parts)
 
 

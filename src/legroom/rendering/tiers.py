@@ -45,13 +45,19 @@ def _bounds_data(tier: Any) -> dict[str, Any]:
 def tiers_text(name: str, tiers: Sequence[Any]) -> Iterator[Part]:
     """Yield the table by GPU memory; that of a brax run also says what bounds its environments."""
     yield Styled(f"{name} by GPU memory", "bold")
-    bounded = any(tier.steps_per_update is not None for tier in tiers)
-    yield from (_bounded_rows(tiers) if bounded else _rows(tiers))
+    yield tiers_table(tiers)
+    yield from _about_bounds(tiers)
     hosts = [tier.plan.after.host.high for tier in tiers]
     yield f"host memory: at most {format_size(max(hosts))}"
 
 
-def _bounded_rows(tiers: Sequence[Any]) -> Iterator[Part]:
+def tiers_table(tiers: Sequence[Any]) -> Table:
+    """Return a row per size of card; those of a brax run say what bounds its environments."""
+    bounded = any(tier.steps_per_update is not None for tier in tiers)
+    return _bounded_table(tiers) if bounded else _plain_table(tiers)
+
+
+def _bounded_table(tiers: Sequence[Any]) -> Table:
     header = ["GPU", "num_envs", "batch × minib.", "steps/update", "at most", "bound by", "by memory"]
     table = Table(header, "rrrrrlr")
     for tier in tiers:
@@ -65,18 +71,25 @@ def _bounded_rows(tiers: Sequence[Any]) -> Iterator[Part]:
             format_size(gpu.high) if gpu else "-",
             "steps/update" if tier.bound == "env steps per update" else tier.bound, f"{tier.by_memory:,}",
         )  # fmt: skip
-    yield table
+    return table
+
+
+def _about_bounds(tiers: Sequence[Any]) -> Iterator[Part]:
+    caps = [tier.cap for tier in tiers if tier.cap is not None]
+    if not caps:
+        return
     yield "by memory: the environments that would fit if an update could learn from any number of steps"
-    most = max(tier.cap for tier in tiers)
     if any(tier.bound == "env steps per update" for tier in tiers):
         yield (
-            f"steps/update: an update learns from at most {most:,} env steps (--max-steps-per-update), since "
+            f"steps/update: an update learns from at most {max(caps):,} env steps (--max-steps-per-update), since "
             "batch_size × num_minibatches grows with num_envs, and a training of a few giant updates learns little"
         )
 
 
-def _rows(tiers: Sequence[Any]) -> Iterator[Part]:
-    table = Table(["GPU", "num_envs", "batch", "minibatches", "micro-batch", "GPU use", "at most", "price"], "rrrrrrrl")
+def _plain_table(tiers: Sequence[Any]) -> Table:
+    table = Table(
+        ["GPU", "num_envs", "batch", "mini-batches", "micro-batch", "GPU use", "at most", "price"], "rrrrrrrl"
+    )
     for tier in tiers:
         gpu = tier.plan.after.gpu
         if not tier.plan.fits:
@@ -90,13 +103,24 @@ def _rows(tiers: Sequence[Any]) -> Iterator[Part]:
             format_size(gpu.nbytes) if gpu else "-", format_size(gpu.high) if gpu else "-",
             Styled(price, PRICE_STYLES.get(price, "")),
         )  # fmt: skip
-    yield table
+    return table
 
 
 def recommendation_text(workload: str, named: Sequence[Any], chosen: Any, plan: Plan) -> Iterator[Part]:
     """Yield the named runs beside the budget, the one to take, and what the knobs would give instead."""
     gpu = plan.after.gpu is not None
     yield Styled(f"{workload} within {budget_text(plan.budget, gpu=gpu)}", "bold")
+    yield named_table(named, gpu=gpu)
+    yield ""
+    yield recommended_line(chosen)
+    yield ""
+    if plan.turns or chosen is None:
+        yield "with the knobs instead:"
+        yield from plan_text(plan)
+
+
+def named_table(named: Sequence[Any], *, gpu: bool) -> Table:
+    """Return the named runs of a workload, as they are and with what costs nothing."""
     header = ["run", "host at most", *(["GPU at most"] if gpu else []), "fits", "with free savings", "recommended for"]
     table = Table(header, "lr" + "r" * gpu + "lrw")
     for each in named:
@@ -106,17 +130,15 @@ def recommendation_text(workload: str, named: Sequence[Any], chosen: Any, plan: 
         fits = Styled("yes", "green") if each.fits else Styled("no", "red")
         freely = format_size(each.freely.host.high) + ("" if each.fits_freely else " (no)")
         table.add(*cells, fits, freely, each.run.recommended_for)
-    yield table
-    yield ""
+    return table
+
+
+def recommended_line(chosen: Any) -> Styled:
+    """Return which of them to take."""
     if chosen is None:
-        yield Styled("none of them fits as it is", "bold red")
-    else:
-        how = "as it is" if chosen.fits else "with what costs nothing, which train does by itself"
-        yield Styled(f"recommended: legroom train {chosen.run.name} ({how})", "green")
-    yield ""
-    if plan.turns or chosen is None:
-        yield "with the knobs instead:"
-        yield from plan_text(plan)
+        return Styled("none of them fits as it is", "bold red")
+    how = "as it is" if chosen.fits else "with what costs nothing, which train does by itself"
+    return Styled(f"recommended: legroom train {chosen.run.name} ({how})", "green")
 
 
 def recommendation_json(named: Sequence[Any], chosen: Any, plan: Plan, shown: Plan) -> str:

@@ -2,6 +2,7 @@
 
 run.json          the run that is trained, knobs turned and seed chosen: what a resume goes on with
 prediction.json   its predicted peaks and items
+live.jsonl        memory and words while it goes on
 progress.csv, tensorboard/, train.log, checkpoints/, outcome.json, memory.svg, …
 """
 
@@ -24,6 +25,7 @@ from legroom.model.files import write_whole
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
 from legroom.model.outcome import Outcome
 from legroom.model.run import Run
+from legroom.probing.live_log import LIVE
 
 RUN, PREDICTION, OUTCOME, LOG, LOCK = "run.json", "prediction.json", "outcome.json", "train.log", ".lock"
 
@@ -123,7 +125,7 @@ class RunFolder:
 
     def forget(self) -> None:
         """Delete what a training that never began has left, and the folder if nothing else is in it."""
-        for name in (RUN, PREDICTION, LOG, LOCK, "progress.csv"):
+        for name in (RUN, PREDICTION, LOG, LOCK, LIVE, "progress.csv"):
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
         with suppress(OSError):

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from legroom.model.progress import MemorySample, Progress, TrainingPhase
+from legroom.model.progress import MemorySample, Moment, Progress, TrainingPhase
 from legroom.probing.cgroup import oom_kills, read_left
 from legroom.probing.gpu_meter import GpuMeter
 from legroom.probing.pressure import read_pressure
@@ -39,7 +39,11 @@ MOST_SAMPLES = 20_000
 LET_GO_S = 3.0  # after a second Ctrl-C
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 XLA_PREALLOCATE, JAX_PLATFORMS, XLA_LOG_LEVEL = "XLA_PYTHON_CLIENT_PREALLOCATE", "JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL"
-CHILDREN = {"sb3": "legroom.backends.sb3_train", "brax": "legroom.backends.brax.training"}
+CHILDREN = {
+    "sb3": "legroom.backends.sb3_train",
+    "brax": "legroom.backends.brax.training",
+    "rllib": "legroom.backends.ray.training",
+}
 
 # -P and the path as an argument: a json.py in the working directory must not be the child's json.
 _BOOTSTRAP = (
@@ -73,6 +77,7 @@ class Story:
     progress: list[Progress] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     retreats: list[dict[str, Any]] = field(default_factory=list)  # inside updates: redone in smaller pieces
+    moments: list[Moment] = field(default_factory=list)  # what happened when, to be marked in charts
     interrupted: bool = False  # by Ctrl-C or SIGTERM
     oom_kills: int = 0  # by the kernel, in this cgroup, meanwhile
 
@@ -172,6 +177,8 @@ def _follow(
                     _hear(event, story, display, meter)
                     if event["event"] == "retreat":
                         story.retreats.append(event)
+                        what = f"step {event['step']:,}: {event['why']}; redone with {event['what']}"
+                        story.moments.append(Moment(meter.seconds(), "retreat", what))
                         display.say(f"{event['why']}: update {event['update']:,} redone with {event['what']}")
                         on_retreat(event)
                 if owed and story.began:
@@ -210,6 +217,9 @@ def _hear(event: dict[str, Any], story: Story, display: Display, meter: _Meter) 
             display.say(event["text"])
         case "checkpoint":
             story.checkpoint_step = event["step"]
+            story.moments.append(Moment(meter.seconds(), "checkpoint", f"checkpoint at step {event['step']:,}"))
+            if len(story.moments) > MOST_SAMPLES:
+                del story.moments[:-1:2]
         case "started":
             story.began, story.started_step = True, event["step"]
             story.step = event["step"]
@@ -242,11 +252,15 @@ class _Meter:
         self._began = self._next = time.monotonic()
         self._rss_peak = 0
 
+    def seconds(self) -> float:
+        """Return the time that a sample taken now would have."""
+        return time.monotonic() - self._began
+
     def wait_s(self) -> float:
         return max(self._next - time.monotonic(), 0.0)
 
     def sample(self) -> None:
-        now = time.monotonic()
+        now, spent_before = time.monotonic(), time.thread_time()
         if now < self._next:
             return
         tree = tree_memory(self._pid)
@@ -267,7 +281,9 @@ class _Meter:
                 self._story.samples = [max(samples[i : i + 2], key=_host) for i in range(0, len(samples), 2)]
             self._story.host_peak_nbytes = max(self._story.host_peak_nbytes, nbytes)
             self._display.memory(sample)
-        spent = time.monotonic() - now
+        # Processor time: on a busy machine a sample mostly waits for its turn, and by the clock one slow sample would
+        # be followed by half a minute without any, in which a peak comes and goes.
+        spent = time.thread_time() - spent_before
         self._next = now + max(SAMPLE_EVERY_S, spent / SAMPLING_SHARE)
 
     def _look_around(self, pids: set[int]) -> None:

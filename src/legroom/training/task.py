@@ -21,6 +21,7 @@ class TrainTask:
         checkpoint_every: environment steps; None: after every iteration, thinned by time.
         pictures_every: iterations between two pictures of the workload; None: no pictures.
         events_fd: the descriptor the child writes its events to.
+        cluster: of RLlib runs: local, auto, or the address of a Ray cluster.
     """
 
     run: Run
@@ -32,6 +33,7 @@ class TrainTask:
     checkpoint_every: int | None = None
     keep: int = 3
     pictures_every: int | None = None
+    cluster: str = "local"
 
     def write(self, path: Path) -> None:
         data = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"run": self.run.model_dump()}

@@ -20,11 +20,13 @@ from legroom.errors import (
     BadInput,
 )
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome, Retreat
+from legroom.model.progress import Moment
 from legroom.model.run import Run
 from legroom.probing.import_path import import_path
 from legroom.training.failing import Failure, failure_of, lacks_expandable_segments
 from legroom.training.folder import OUTCOME, Predicted, RunFolder
 from legroom.training.lookout import Lookout
+from legroom.training.noting import Noting
 from legroom.training.supervise import Display, Story, supervise
 from legroom.training.task import TrainTask
 
@@ -41,6 +43,7 @@ class Training:
         run: with the savings in it, the seed and the total.
         written_timesteps: the total that the run file says, where the command line said another.
         host_limit: bytes that it may use; None: nobody knows.
+        cluster: of RLlib runs: local, auto, or the address of a Ray cluster.
     """
 
     asked: Run
@@ -54,6 +57,7 @@ class Training:
     pictures: bool = False
     versions: Mapping[str, str] | None = None
     host_limit: int | None = None
+    cluster: str = "local"
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
         raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
     with folder.locked():
         before = folder.outcome() if training.resume else None
-        tale = Tale(training, before)
+        tale, display = Tale(training, before), Noting(display, folder.path)
         while True:
             folder.keep(tale.run, tale.predicted)
             story = supervise(
@@ -144,6 +148,7 @@ def _task(training: Training, run: Run, *, resume: bool) -> TrainTask:
         checkpoint_every=training.checkpoint_every or (checkpoint.every if checkpoint else None),
         keep=checkpoint.keep if checkpoint else 3,
         pictures_every=PICTURES_EVERY if training.pictures else None,
+        cluster=training.cluster,
     )
 
 
@@ -169,6 +174,7 @@ class Tale:
         offset = earlier.samples[-1].seconds if earlier.samples else 0.0
         story.samples = earlier.samples + [replace(each, seconds=each.seconds + offset) for each in story.samples]
         story.progress = earlier.progress + story.progress
+        story.moments = earlier.moments + [replace(each, seconds=each.seconds + offset) for each in story.moments]
         story.host_peak_nbytes = max(story.host_peak_nbytes, earlier.host_peak_nbytes)
         peaks = [each for each in (story.gpu_peak_nbytes, earlier.gpu_peak_nbytes) if each is not None]
         story.gpu_peak_nbytes = max(peaks) if peaks else None
@@ -207,6 +213,8 @@ class Tale:
             what = "resumed with " + ", ".join(f"{name}={value}" for name, value in knobs.items())
         self._reason = f"{failure.why}; {what}"
         self.retreats.append(Retreat(failure.step, failure.why, what))
+        at = self.story.samples[-1].seconds if self.story.samples else 0.0
+        self.story.moments.append(Moment(at, "retreat", f"step {failure.step:,}: {failure.why}; {what}"))
         self.last_word = f"at step {failure.step:,}: {failure.why}; {what} (time {self._goings_on} of {retries})"
         self.resume = True
         return True

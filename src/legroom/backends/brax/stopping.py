@@ -11,6 +11,7 @@ from __future__ import annotations
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -74,17 +75,20 @@ class Aside:
         self._work = queue.SimpleQueue()
         threading.Thread(target=self._compute, name="xla", daemon=True).start()
 
-    def do(self, function: Callable[[], Result], *, needed: bool) -> Result:
+    def do(self, function: Callable[[], Result], *, needed: bool, within_s: float | None = None) -> Result:
         """Return what the function returns, or raise what it raises.
 
         Args:
             needed: the state of the training is in it: wait for it even when a stop is asked for.
+            within_s: how long to wait for it at most.
 
         Raises:
+            TimeoutError: it took longer; the thread may still be computing it.
             GivenUp: it is not needed and a stop was asked for; the thread may still be computing it.
         """
         answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
         self._work.put((function, answers))
+        until = None if within_s is None else time.monotonic() + within_s
         while True:
             try:
                 good, value = answers.get(timeout=LOOK_EVERY_S)
@@ -92,6 +96,8 @@ class Aside:
             except queue.Empty:
                 if not needed and self._stopping:
                     raise GivenUp from None
+                if until is not None and time.monotonic() > until:
+                    raise TimeoutError from None
         if not good:
             raise value
         return value

@@ -1,6 +1,7 @@
-"""Drawings for pages: a frame that knows its scale, with a grid and labels around it.
+"""A frame that knows its scale, with a grid and labels around it: what curves are drawn in.
 
-The drawing is stretched to the page's width; labels are text of the page, placed in percent (see `page`).
+The drawing is stretched to the page's width. Text must not be, so labels are a second drawing over it, which has no
+view box: its places are shares of the width and of the height.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from html import escape
 from legroom.units import GIB, MIB, format_size
 
 WIDTH, HEIGHT = 1000, 300  # units of the drawing
-LABELS = 5  # along the width
 KIB = 1024
 SIZES = [2**i for i in range(4, 10)] + [unit * 2**i for unit in (KIB, MIB) for i in range(10)]
 SIZES += [GIB * 2**i for i in range(14)]
+DECIMALS = [digit * 10.0**power for power in range(-9, 16) for digit in (1, 2, 5)]
 
 
 class Frame:
@@ -26,7 +27,8 @@ class Frame:
         top, bottom: bytes that must be inside; a bottom below 0 is for what may also shrink.
         label: writes a place along the width.
         size_label: writes bytes beside the height.
-        least_step: bytes between two lines of the grid, at least.
+        steps: what may lie between two lines of the grid; `DECIMALS` where the height is no bytes.
+        least_step: the smallest of them to be used.
     """
 
     def __init__(
@@ -38,14 +40,15 @@ class Frame:
         label: Callable[[float], str],
         bottom: float = 0,
         size_label: Callable[[float], str] | None = None,
-        least_step: int = MIB,
+        steps: Sequence[float] = SIZES,
+        least_step: float = MIB,
     ) -> None:
         self.begin, self.end = begin, max(end, begin + 1e-3)
         self._label, self._size_label = label, size_label or short_size
-        steps = [size for size in SIZES if size >= least_step]
-        self.step = _round_step((top - bottom) * 1.04 / 4, steps)
-        self.top = self.step * math.ceil(top * 1.02 / self.step)
-        self.bottom = self.step * math.floor(bottom * 1.02 / self.step)
+        room = 0.02 * (top - bottom)
+        self.step = _round_step((top - bottom + 2 * room) / 4, [step for step in steps if step >= least_step])
+        self.top = self.step * math.ceil((top + room) / self.step)
+        self.bottom = self.step * math.floor((bottom - room) / self.step) if bottom else 0
 
     def x(self, place: float) -> float:
         return round((place - self.begin) / (self.end - self.begin) * WIDTH, 1)
@@ -79,34 +82,48 @@ class Frame:
             name: unique on the page.
             title, description: for those who cannot see it.
             inside: SVG elements.
-            labels: HTML elements over it.
+            labels: what `text_at` gave, over it.
             places: along the width that get a label; evenly spread ones if left out.
         """
         marks = [self.bottom + self.step * i for i in range(round((self.top - self.bottom) / self.step) + 1)]
         grid = "".join(f'<line class="grid" x1="0" x2="{WIDTH}" y1="{self.y(m)}" y2="{self.y(m)}"/>' for m in marks[1:])
-        heights = "".join(
-            f'<span class="y" style="top:{100 * self.y(m) / HEIGHT:.2f}%">{self._size_label(m)}</span>' for m in marks
-        )
+        heights = "".join(text_at(0, self.y(m) / HEIGHT, self._size_label(m), dx=-7, anchor="end") for m in marks)
         if places is None:
-            below = "".join(self._place_label(i / (LABELS - 1), minor=i % 2 > 0) for i in range(LABELS))
+            # every second one is left out where it is narrow
+            kinds = [("", "middle"), ("minor", "middle"), ("", "middle"), ("minor", "middle"), ("", "end")]
+            shares = [(i / (len(kinds) - 1), *kind) for i, kind in enumerate(kinds)]
         else:
-            below = "".join(self._place_label(self.x(place) / WIDTH, minor=False) for place in places)
+            shares = [(self.x(place) / WIDTH, "", "middle") for place in places]
+        below = "".join(
+            text_at(
+                share, 1, self._label(self.begin + (self.end - self.begin) * share), dy=20, kind=kind, anchor=anchor
+            )
+            for share, kind, anchor in shares
+        )
         return (
             f'<div class="chart"><svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
             f'aria-labelledby="{name}-title {name}-desc"><title id="{name}-title">{escape(title)}</title>'
             f'<desc id="{name}-desc">{escape(description)}</desc>{grid}{"".join(inside)}</svg>'
-            f"{labels}{heights}{below}</div>"
+            f'<svg class="labels" aria-hidden="true" pointer-events="none">{labels}{heights}{below}</svg></div>'
         )
 
-    def _place_label(self, share: float, *, minor: bool) -> str:
-        text = self._label(self.begin + (self.end - self.begin) * share)
-        kind = " minor" if minor else ""  # left out where it is narrow
-        return f'<span class="x{kind}" style="left:{100 * share:g}%">{text}</span>'
+    def _place_text(self, share: float) -> str:
+        return self._label(self.begin + (self.end - self.begin) * share)
+
+
+def text_at(
+    x: float, y: float, text: str, *, dx: float = 0, dy: float = 4, kind: str = "", anchor: str = "middle"
+) -> str:
+    """Return a text at a share of the width and of the height, moved by pixels; `kind` is its class."""
+    name = f' class="{kind}"' if kind else ""
+    place = f'x="{100 * x:.2f}%" y="{100 * y:.2f}%" dx="{dx:g}" dy="{dy:g}" text-anchor="{anchor}"'
+    return f"<text{name} {place}>{escape(text)}</text>"
 
 
 def short_size(nbytes: float) -> str:
+    """Return a size for the side of a grid, whose steps are round."""
     return "0" if nbytes == 0 else format_size(nbytes).replace(".0 ", " ")
 
 
-def _round_step(least: float, steps: Sequence[int]) -> int:
+def _round_step(least: float, steps: Sequence[float]) -> float:
     return next((step for step in steps if step >= least), steps[-1])

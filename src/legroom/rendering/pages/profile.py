@@ -1,17 +1,20 @@
 """A profile as one page: the verdict, memory over steps, what observations and copies side by side cost.
 
-How the page looks is in `page`, how its drawings are made in `svg`. Growth is drawn from where the run began: against
-the tens of megabytes that any Python process has, a leak of a hundred kilobytes would be a flat line.
+How the page looks is in `rendering.page`, how its drawings are made in `rendering.figures`. Growth is drawn from where
+the run began: against the tens of megabytes that any Python process has, a leak of a hundred kilobytes would be a flat
+line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 
 from legroom import __version__
 from legroom.model.profile import Comparison, Profile
-from legroom.rendering.page import figures, legend, whole_page
+from legroom.rendering.figures import table
+from legroom.rendering.figures.frame import HEIGHT, Frame, short_size, text_at
+from legroom.rendering.page import facts, footer, legend, verdict, whole_page
 from legroom.rendering.profile import (
     CHANGE_NAMES,
     change_text,
@@ -28,7 +31,6 @@ from legroom.rendering.profile import (
     short_path,
     would_do_text,
 )
-from legroom.rendering.svg import HEIGHT, Frame, short_size
 from legroom.units import format_size
 
 LEAST_SHOWN = 16 << 10  # bytes of height at least, or noise would fill the drawing
@@ -36,32 +38,19 @@ BAR = 0.6  # of its place
 DROPPED_SHARE = 0.2  # of the steps, in which a verdict is not interested
 PYTHON, MALLOC, TREND = "var(--trainer)", "var(--others)", "var(--limit)"
 ALONE, SHARED = "var(--trainer)", "var(--workers)"
-_STYLE = """
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap;padding-right:1.4rem}
-tr.all td{font-weight:600}
-.error{color:var(--leak)}.warning{color:var(--growing)}.info{color:var(--soft)}
-.better{color:var(--ok)}.worse{color:var(--leak)}.same,.unknown{color:var(--soft)}
-.chart{margin-bottom:2.8rem}
-.bars .chart .x:last-of-type{transform:translateX(-50%)}
-.findings{list-style:none;padding:0;margin:.6rem 0}
-.findings li{margin:.3rem 0}
-.wide{overflow-x:auto}.wide td{overflow-wrap:normal}
-.chart .over{transform:translate(-50%,-115%);color:var(--ink)}
-.curve{fill:none;stroke-width:2}
-"""
 
 
 def profile_page(profile: Profile, comparison: Comparison | None = None) -> str:
     """Return the whole page."""
-    return whole_page(f"Profile of {profile.env}", _body(profile, comparison), style=_STYLE)
+    return whole_page(f"Profile of {profile.env}", _body(profile, comparison))
 
 
 def _body(profile: Profile, comparison: Comparison | None) -> Iterator[str]:
     leak = profile.leak
-    verdict, _, rest = leak_text(leak).partition(": ")
+    judged, _, rest = leak_text(leak).partition(": ")
     yield f"<h1>{escape(headline(profile))}</h1>"
-    yield f'<p><span class="verdict {leak.verdict}">{escape(verdict)}</span> {escape(rest)}</p>'
-    yield figures(_figures(profile))
+    yield verdict(judged, leak.verdict, rest)
+    yield facts(_figures(profile))
     if comparison is not None:
         yield from _comparison(comparison)
     if len(profile.curve.steps) >= 2:
@@ -74,16 +63,16 @@ def _body(profile: Profile, comparison: Comparison | None) -> Iterator[str]:
             for line in leak.lines
         ]  # fmt: skip
         yield "<h2>Lines that leave memory behind</h2>"
-        yield _table(["line", "in", "per step"], "lln", rows)
+        yield table(["line", "in", "per step"], "lln", rows)
         yield f"<p>Found by {escape(leak.found_by)}, in a pass of its own.</p>"
     if profile.observation is not None:
         yield from _observation(profile)
     if profile.parallel or profile.scaling.why:
         yield "<h2>Side by side, each in a process of its own</h2>"
         yield from _parallel(profile)
-    yield (
-        "<footer>Memory in use is what Python's and C's allocators have handed out. Processes are light workers of "
-        f"legroom's; memory that several share counts once. Written by legroom profile {__version__}.</footer>"
+    yield footer(
+        "Memory in use is what Python's and C's allocators have handed out. Processes are light workers of "
+        f"legroom's; memory that several share counts once. Written by legroom profile {__version__}."
     )
 
 
@@ -154,7 +143,7 @@ def _observation(profile: Profile) -> Iterator[str]:
         rows.append(row("together", "", cost.nbytes, ""))
     yield "<h2>Observations</h2>"
     header = ["key", "type", "size", *stacked, rollout_title(cost), "would do"]
-    yield _table(header, "lln" + "n" * len(stacked) + "nl", rows, last_is_sum=len(cost.keys) > 1)
+    yield table(header, "lln" + "n" * len(stacked) + "nl", rows, last_is_sum=len(cost.keys) > 1)
     findings = "".join(
         f'<li><strong class="{severity}">{severity}</strong> {escape(text)}</li>'
         for severity, text in observation_findings(cost)
@@ -176,16 +165,15 @@ def _parallel(profile: Profile) -> Iterator[str]:
             for colour, low, high in ((SHARED, 0, row.shared), (ALONE, row.shared, row.pss)):
                 area = frame.area(ends, [low, low], [high, high])
                 inside.append(f'<path fill="{colour}" stroke="none" d="{area}"/>')
-            left, top = 100 * (place + 0.5) / len(rows), 100 * frame.y(row.pss) / HEIGHT
-            labels += f'<span class="over" style="left:{left:.1f}%;top:{top:.1f}%">{short_size(row.pss)}</span>'
+            left, top = (place + 0.5) / len(rows), frame.y(row.pss) / HEIGHT
+            labels += text_at(left, top, short_size(row.pss), dy=-6, kind="over")
         yield legend({"shared among them": SHARED, "each one's own": ALONE})
-        chart = frame.chart(
+        yield frame.chart(
             "parallel", f"Memory of copies of {profile.env} side by side", scaling_text(profile), inside, labels,
             places=range(len(rows)),
         )  # fmt: skip
-        yield f'<div class="bars">{chart}</div>'
         cells = [[f"{row.envs:,}", *map(format_size, (row.pss, row.shared, row.uss_per_env))] for row in rows]
-        yield _table(["environments", "memory (PSS)", "of it shared", "alone, each (USS)"], "nnnn", cells)
+        yield table(["environments", "memory (PSS)", "of it shared", "alone, each (USS)"], "nnnn", cells)
         yield f"<p>{escape(scaling_text(profile))}.</p>"
     if profile.scaling.why:
         yield f'<p class="warning">{escape(profile.scaling.why)}</p>'
@@ -198,17 +186,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
          f'<span class="{change.verdict}">{escape(change_text(change))}</span>']
         for change in comparison.changes
     ]  # fmt: skip
-    yield _table(["", "before", "now", ""], "lnnl", rows)
+    yield table(["", "before", "now", ""], "lnnl", rows)
     yield f"<p>{escape(comparison_summary(comparison).text)}</p>"
     for note in comparison.notes:
         yield f'<p class="warning">{escape(note)}</p>'
-
-
-def _table(header: Sequence[str], align: str, rows: Iterable[Sequence[str]], *, last_is_sum: bool = False) -> str:
-    """Return a table; cells are HTML, `align` has `l` or `n` (a number) per column."""
-    kinds = [' class="n"' if side == "n" else "" for side in align]
-    head = "".join(f"<th{kind}>{escape(title)}</th>" for title, kind in zip(header, kinds, strict=True))
-    lines = ["".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(row, kinds, strict=True)) for row in rows]
-    last = ["<tr>"] * (len(lines) - 1) + ['<tr class="all">' if last_is_sum else "<tr>"]
-    body = "".join(f"{begin}{line}</tr>" for begin, line in zip(last, lines, strict=True))
-    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'

@@ -1,0 +1,97 @@
+"""Options that describe a cluster: on paper (`--nodes 8 --node-ram 64GiB`, `--node 2x64GiB`), or one that runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from legroom.catalog import load
+from legroom.errors import BadInput
+from legroom.model.cluster import Cluster, Node
+from legroom.model.machine import Gpu
+from legroom.units import format_size, parse_size
+
+Nodes = Annotated[
+    int | None, typer.Option("--nodes", metavar="N", help="Predict per node of a cluster of N, with --node-ram.")
+]
+NodeRam = Annotated[str | None, typer.Option("--node-ram", metavar="SIZE", help="RAM of each node, e.g. 64GiB.")]
+NodeCpus = Annotated[float | None, typer.Option("--node-cpus", metavar="N", help="CPUs of each node.")]
+NodeGpu = Annotated[str | None, typer.Option("--node-gpu", metavar="NAME", help="Card of each node, e.g. A10.")]
+NodeKinds = Annotated[
+    list[str] | None, typer.Option("--node", metavar="NxSIZE", help="Nodes that differ: --node 2x64GiB --node 6x32GiB.")
+]
+RayCluster = Annotated[
+    str | None, typer.Option("--cluster", metavar="auto|ADDRESS", help="The nodes of a Ray cluster that runs.")
+]
+Backend = Annotated[str | None, typer.Option(metavar="sb3|brax|rllib", help="Predict it as if it were written so.")]
+
+_KIND = re.compile(r"(?:(\d+)\s*[x×*]\s*)?(.+)")
+MOST_NODES = 100_000
+LEAST_RAM, MOST_RAM = 1 << 28, 1 << 46  # 256 MiB: Ray's own services take as much; 64 TiB
+
+
+def chosen_cluster(
+    nodes: int | None,
+    node_ram: str | None,
+    node_cpus: float | None,
+    node_gpu: str | None,
+    kinds: list[str] | None,
+    address: str | None,
+) -> Cluster | None:
+    """Return the cluster the options describe, None where they describe none.
+
+    Raises:
+        BadInput: they contradict each other, something is missing, or a size is silly.
+    """
+    on_paper = [name for name, given in (("--nodes", nodes), ("--node", kinds)) if given]
+    if address is not None:
+        if on_paper or node_ram:
+            raise BadInput("--cluster asks the nodes themselves", hint="leave --nodes, --node and --node-ram out")
+        return load("ray.read_cluster")(address)
+    if not on_paper:
+        alone = [n for n, v in (("--node-ram", node_ram), ("--node-cpus", node_cpus), ("--node-gpu", node_gpu)) if v]
+        if nodes is not None:
+            raise BadInput(f"--nodes {nodes} are none", hint="--nodes 8 --node-ram 64GiB")
+        if alone:
+            raise BadInput(f"{alone[0]} describes nodes, and there are none", hint="--nodes 8 says how many")
+        return None
+    if len(on_paper) > 1:
+        raise BadInput("--nodes is for equal nodes, --node for different ones", hint="give one of them")
+    if node_cpus is not None and not 0 < node_cpus < 1e6:
+        raise BadInput(f"--node-cpus {node_cpus:g} are none", hint="--node-cpus 16")
+    card: Gpu | None = load("probing.find_gpu")(node_gpu).as_gpu() if node_gpu else None
+    if kinds:
+        if node_ram is not None:
+            raise BadInput("--node says the RAM of its nodes itself", hint="leave --node-ram out")
+        sizes = [one for text in kinds for one in _kind(text)]
+    else:
+        if node_ram is None:
+            raise BadInput(f"--nodes {nodes} says nothing about their memory", hint="--node-ram 64GiB")
+        assert nodes is not None
+        sizes = [_ram(node_ram, "--node-ram")] * _count(nodes, "--nodes")
+    _count(len(sizes), "--node")
+    made = (Node(f"node {n}", ram, node_cpus, gpu=card) for n, ram in enumerate(sizes, 1))
+    return Cluster(tuple(made), "given")
+
+
+def _kind(text: str) -> list[int]:
+    match = _KIND.fullmatch(text.strip())
+    count = int(match[1]) if match and match[1] else 1
+    return [_ram(match[2] if match else text, f"--node {text}")] * _count(count, f"--node {text}")
+
+
+def _count(count: int, what: str) -> int:
+    if not 0 < count <= MOST_NODES:
+        raise BadInput(f"{what}: {count:,} nodes", hint=f"1 to {MOST_NODES:,}")
+    return count
+
+
+def _ram(text: str, what: str) -> int:
+    nbytes = parse_size(text, what=what)
+    if not LEAST_RAM <= nbytes <= MOST_RAM:
+        raise BadInput(
+            f"{what}: a node with {format_size(nbytes)} of RAM", hint="write it as 64GiB; a bare number is bytes"
+        )
+    return nbytes

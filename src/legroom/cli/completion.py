@@ -1,0 +1,182 @@
+"""Completion in shells: which words could stand where the cursor is, and the scripts by which shells ask.
+
+Commands come from a table and named runs from the names of their files, so that a press of TAB imports one command at
+most. bash cuts words at colons, and `mine:full` would be three: its script takes the line itself apart, and hands back
+only what follows the last colon. zsh and fish know whole words.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from legroom.errors import BadInput
+from legroom.model.files import write_whole
+from legroom.workloads.registry import WORKLOADS, run_names
+
+ASK = "--complete-words"  # what the scripts call us with: the words of the line, the one under the cursor last
+SHELLS = ("bash", "zsh", "fish")
+RUN_METAVARS = ("RUN", "RUN...", "ENV")
+# Known without importing them, which takes a fifth of a second; check takes files and named runs alike.
+TAKE_RUNS = ("predict", "fit", "train", "profile", "ui", "check")
+RUN_SUFFIXES = (".yaml", ".yml", ".py", ".json")
+OWN_OPTIONS = {
+    "--help": "Show the help.",
+    "--version": "Show the version.",
+    "--install-completion": "Complete commands, options and runs in this shell from now on.",
+    "--show-completion": "Show the script that does so.",
+}
+SCRIPTS = {
+    "bash": f"""\
+_legroom_completion() {{
+    local line="${{COMP_LINE:0:COMP_POINT}}" word words reply
+    read -r -a words <<< "$line"
+    [[ "$line" == *[[:space:]] ]] && words+=("")
+    word="${{words[${{#words[@]}}-1]}}"
+    local IFS=$'\\n'
+    reply=( $(legroom {ASK} "${{words[@]:1}}" 2>/dev/null | cut -f1) )
+    if [[ "$word" == *:* && "$COMP_WORDBREAKS" == *:* ]]; then
+        local before="${{word%:*}}:"
+        reply=( "${{reply[@]#"$before"}}" )
+    fi
+    COMPREPLY=( "${{reply[@]}}" )
+    if [[ ${{#COMPREPLY[@]}} -eq 1 && "${{COMPREPLY[0]}}" == */ ]]; then compopt -o nospace; fi
+}}
+complete -o default -o bashdefault -F _legroom_completion legroom
+""",
+    "zsh": f"""\
+#compdef legroom
+_legroom() {{
+    local -a values texts; local value text
+    while IFS=$'\\t' read -r value text; do
+        [[ -n "$value" ]] || continue
+        values+=("$value"); texts+=("$value${{text:+  -- $text}}")
+    done < <(legroom {ASK} "${{(@)words[2,CURRENT]}}" 2>/dev/null)
+    if (( $#values )); then compadd -l -d texts -a values; else _files; fi
+}}
+if [[ "$funcstack[1]" == _legroom ]]; then _legroom "$@"; else compdef _legroom legroom; fi
+""",
+    "fish": f"""\
+function __legroom_complete
+    set -l words (commandline -opc) (commandline -ct)
+    set -l found (legroom {ASK} $words[2..-1] 2>/dev/null)
+    if test (count $found) -gt 0
+        string join -- \\n $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c legroom -f -a '(__legroom_complete)'
+""",
+}
+# Where a script goes, and the line that a shell's own file needs to find it.
+FILES: Mapping[str, tuple[str, str, str]] = {
+    "bash": (".local/share/legroom/completion.bash", ".bashrc", 'source "{script}"'),
+    "zsh": (".local/share/legroom/completion.zsh", ".zshrc", 'autoload -Uz compinit && compinit; source "{script}"'),
+    "fish": (".config/fish/completions/legroom.fish", "", ""),
+}
+
+
+def candidates(words: Sequence[str], summaries: Mapping[str, str], params: Any) -> Iterator[tuple[str, str]]:
+    """Yield what the last of the words could become, each with what it is.
+
+    Args:
+        words: of the line, without `legroom`; the last one is under the cursor and may be empty.
+        summaries: every command with a line about it.
+        params: gives the parameters of a command.
+    """
+    *before, word = words or [""]
+    for text, about in _all(before, word, summaries, params):
+        if text.startswith(word):
+            yield text, about
+
+
+def _all(before: Sequence[str], word: str, summaries: Mapping[str, str], params: Any) -> Iterator[tuple[str, str]]:
+    if not before:
+        yield from OWN_OPTIONS.items() if word.startswith("-") else summaries.items()
+        return
+    if before[0] in ("--install-completion", "--show-completion"):
+        yield from ((shell, "") for shell in SHELLS)
+        return
+    if before[0] not in summaries or "--" in before:  # after --, watch has somebody else's command
+        return
+    if not word.startswith("-") and not before[-1].startswith("-"):
+        yield from _runs(word) if before[0] in TAKE_RUNS else ()
+        return
+    options = {name: one for one in params(before[0]) for name in (*one.opts, *one.secondary_opts) if name[:1] == "-"}
+    asked = options.get(before[-1])
+    if asked is not None and not asked.is_flag:
+        yield from _values(asked, word)
+    elif word.startswith("-"):
+        yield from ((name, (one.help or "").partition(". ")[0]) for name, one in options.items() if name[:2] == "--")
+        yield "--help", OWN_OPTIONS["--help"]
+    else:  # after a flag
+        yield from _runs(word) if before[0] in TAKE_RUNS else ()
+
+
+def _values(option: Any, word: str) -> Iterator[tuple[str, str]]:
+    if option.metavar in RUN_METAVARS:
+        yield from _runs(word)
+    yield from ((str(getattr(choice, "value", choice)), "") for choice in getattr(option.type, "choices", ()))
+
+
+def _runs(word: str) -> Iterator[tuple[str, str]]:
+    """Yield named runs, and files that may have one."""
+    if "/" not in word:
+        yield from ((name, "named run") for name in run_names())
+        yield from ((one.name, "workload") for one in WORKLOADS)
+    folder, _, _ = word.rpartition("/")
+    where = Path(folder or ("/" if word.startswith("/") else ".")).expanduser()
+    start = word[: len(word) - len(word.rpartition("/")[2])]
+    try:
+        found = sorted(where.iterdir())
+    except OSError:
+        return
+    for path in found:
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield f"{start}{path.name}/", "folder"
+        elif path.suffix in RUN_SUFFIXES:
+            yield f"{start}{path.name}", "file"
+
+
+def script_for(shell: str | None) -> tuple[str, str]:
+    """Return a shell and its script; the shell that asks where none is named.
+
+    Raises:
+        BadInput: there is none for that shell.
+    """
+    name = shell or Path(os.environ.get("SHELL", "")).name
+    if name not in SCRIPTS:
+        problem = f"there is no completion for {name}" if name else "which shell this is, nobody says"
+        raise BadInput(problem, hint=f"name one: {', '.join(SHELLS)}")
+    return name, SCRIPTS[name]
+
+
+def install(shell: str | None, home: Path | None = None) -> str:
+    """Put the script where the shell finds it, and return what was done.
+
+    Raises:
+        BadInput: there is none for that shell, or it cannot be written.
+    """
+    name, script = script_for(shell)
+    home = home or Path.home()
+    place, settings, line = FILES[name]
+    file = home / place
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, script.encode())
+        said = f"written: {file}"
+        if settings:
+            line = line.format(script=file)
+            kept = (home / settings).read_text() if (home / settings).exists() else ""
+            if line not in kept.splitlines():
+                with (home / settings).open("a") as own:  # not anew: it may be a link to a file under version control
+                    own.write(f"{'' if kept.endswith(chr(10)) or not kept else chr(10)}{line}\n")
+                said += f", and a line in {home / settings}"
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"completion cannot be installed: {error}", hint="legroom --show-completion prints it") from None
+    return f"{said}; it works in new shells"

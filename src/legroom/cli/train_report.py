@@ -1,0 +1,112 @@
+"""What `legroom train` leaves behind once a training has ended: charts beside its logs, the report, a page."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from json import dumps
+from pathlib import Path
+
+from legroom.catalog import load
+from legroom.cli.train_choice import tell
+from legroom.cli.writing import write_text
+from legroom.errors import BadInput
+from legroom.model.machine import Machine
+from legroom.model.progress import Progress
+from legroom.rendering.console import say
+from legroom.rendering.outcome import TrainingReport, outcome_text
+from legroom.training.folder import LOG
+from legroom.training.progress_log import read_progress
+from legroom.training.train import Ended, Training
+
+
+def report(
+    ended: Ended, training: Training, machine: Machine, target: str, *, json: bool, html: Path | None = None
+) -> None:
+    """Draw the charts, say how it ended, and write the page that was asked for.
+
+    What cannot be written is said and is no error: the training is over, and its figures are in its folder.
+    """
+    try:
+        _draw(ended, training, machine)
+    except OSError as error:  # a full disk; the figures are in the logs
+        tell(f"the charts cannot be written: {error.strerror or error}")
+    _say_outcome(ended, training, target, json)
+    if html is not None:
+        try:
+            write_text("--html", html, load("rendering.training_page")(_for_page(ended, training, machine)))
+        except BadInput as error:
+            tell(str(error))
+        else:
+            tell(f"written: {html}")
+
+
+def _for_page(ended: Ended, training: Training, machine: Machine) -> TrainingReport:
+    predicted = training.predicted
+    return TrainingReport(
+        training.run.name,
+        ended.outcome,
+        progress=_whole_progress(training.folder.path) or ended.story.progress,
+        samples=ended.story.samples,
+        moments=ended.story.moments,
+        host=predicted.host if predicted else None,
+        gpu=predicted.gpu if predicted else None,
+        at_host_peak=predicted.at_host_peak if predicted else (),
+        host_limit=training.host_limit or machine.available,
+        gpu_limit=machine.gpus[0].free if machine.gpus else None,
+    )
+
+
+def _draw(ended: Ended, training: Training, machine: Machine) -> None:
+    """Draw memory and reward over time beside the logs."""
+    predicted, path = training.predicted, training.folder.path
+    progress = _whole_progress(path) or ended.story.progress
+    for suffix in (".svg", ".png"):
+        if ended.story.samples:
+            load("rendering.memory_chart")(
+                ended.story.samples,
+                predicted.host if predicted else None,
+                machine.available,
+                path / f"memory{suffix}",
+                predicted.at_host_peak if predicted else (),
+                gpu_predicted=predicted.gpu if predicted else None,
+                gpu_limit=machine.gpus[0].free if machine.gpus else None,
+                title=training.run.name,
+            )
+        if progress:
+            load("rendering.reward_chart")(progress, path / f"reward{suffix}", title=training.run.name)
+
+
+def _whole_progress(folder: Path) -> Sequence[Progress]:
+    """Return what was logged in all sessions of the training."""
+    return read_progress(folder / "progress.csv") if (folder / "progress.csv").exists() else ()
+
+
+def _say_outcome(ended: Ended, training: Training, target: str, json: bool) -> None:
+    outcome, end, folder = ended.outcome, ended.story.end, training.folder.path
+    if outcome.status == "failed":
+        # without a last word there is only what Python wrote while it went down
+        sys.stderr.write(end.get("traceback") or _log_tail(folder / LOG))
+        step = ended.story.checkpoint_step
+        way = f"resume from step {step:,} with --resume --out {folder}" if step else "there is no checkpoint yet"
+        sys.stderr.write(f"legroom: {outcome.error} ({way}; log: {folder / 'train.log'})\n")
+    if json:
+        say(dumps(outcome.to_json(), indent=2))
+    else:
+        progress = _whole_progress(folder)
+        backend, reminder = training.run.backend, _reminder(training)
+        say(outcome_text(outcome, folder, run=target, progress=progress, reminder=reminder, backend=backend))
+
+
+def _log_tail(path: Path, lines: int = 15) -> str:
+    text = path.read_text(errors="replace") if path.exists() else ""
+    return "".join(line + "\n" for line in text.splitlines()[-lines:])
+
+
+def _reminder(training: Training) -> str:
+    """Return the options that a resume needs again."""
+    total = training.run.total_timesteps
+    options = [f"--timesteps {total}"] if total != training.written_timesteps else []
+    if training.run.backend == "rllib":
+        options += ["--backend rllib"] + (["--cluster " + training.cluster] if training.cluster != "local" else [])
+    return " ".join(options)

@@ -1,0 +1,66 @@
+"""`legroom ui`: the planner page, on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from legroom.catalog import load
+from legroom.errors import BadInput
+from legroom.reading import read_all
+from legroom.reading.files import is_file
+from legroom.rendering.console import say
+from legroom.serving.settings import DEFAULT_HOST, DEFAULT_PORT, Settings, Started, checked
+
+
+def run(
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN...", help="mine:full, run.yaml, ppo.yml:atari, train.py")
+    ] = None,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", help="Where it listens; 0 takes any that is free.")
+    ] = DEFAULT_PORT,
+    host: Annotated[
+        str, typer.Option(metavar="HOST", help="The address it listens on; any but this machine's own needs --token.")
+    ] = DEFAULT_HOST,
+    token: Annotated[
+        str | None, typer.Option(metavar="SECRET", envvar="LEGROOM_TOKEN", help="Who does not have it is refused.")
+    ] = None,
+    folder: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="A training's or watch's folder to follow, or one that holds several."),
+    ] = None,
+) -> None:
+    """The planner page: turn the knobs of a run and see at once what it needs; follow trainings live.
+
+    It is served on this machine only, and asks nobody else for anything. Named runs can be picked on the page and run
+    files dropped on it; a run named here can also be traced there, which builds its networks. Ctrl-C ends it.
+
+    \b
+    legroom ui
+    legroom ui mine:full run.yaml
+    legroom ui train.py --folder runs
+    legroom ui --port 0
+    legroom ui --host 0.0.0.0 --token "$(uuidgen)"
+    """
+    found = [started for target in runs or [] for started in _read(target)]
+    folders = tuple(_followed(each) for each in folder or [])
+    settings = checked(Settings(host, port, token, tuple(found), folders))
+    load("serving.serve")(settings, lambda address: say(f"legroom ui: {address}"))
+
+
+def _read(target: str) -> list[Started]:
+    """Return the runs that `target` names, each with what names it alone."""
+    found = read_all(target)
+    if len(found) == 1:
+        return [Started(target, found[0])]
+    alone = (lambda one: f"{target}:{one.name}") if is_file(target) else (lambda one: one.name)
+    return [Started(alone(one), one) for one in found]
+
+
+def _followed(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise BadInput("is no folder", path=folder, hint="--folder names where a training or a watch writes")
+    return folder.resolve()

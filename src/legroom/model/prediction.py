@@ -1,0 +1,51 @@
+"""A Prediction: one run's footprint, the same with savings, and the verdict: what is shown of it everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from legroom.model.cluster import Cluster, NodeBill
+from legroom.model.evidence import LeanProbe
+from legroom.model.footprint import Footprint
+from legroom.model.run import Run
+from legroom.model.verdict import Budget
+
+
+@dataclass(frozen=True)
+class LeanOption:
+    """What lean storage would do for a run that has not got it, on top of every free saving.
+
+    Args:
+        slowdown: how long storing and reading take, relative to plain arrays; None where it was not measured.
+    """
+
+    footprint: Footprint
+    price: Literal["free", "slower"]
+    slowdown: float | None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """All that is shown of one run: its footprint, the same with savings, and the verdict.
+
+    Args:
+        free: with every free saving; lean storage is one of them where its price is `free`.
+        lean: None where the run has lean storage already, or cannot have it.
+        cluster, bills: of an RLlib run on a cluster, what its nodes hold; `footprint` is then of all of it on one.
+    """
+
+    run: Run
+    footprint: Footprint
+    free: Footprint
+    budget: Budget
+    fits: bool | None
+    lean: LeanOption | None = None
+    probe: LeanProbe | None = None
+    cluster: Cluster | None = None
+    bills: tuple[NodeBill, ...] = ()
+
+    @property
+    def bad(self) -> bool:
+        """Whether the command should end with exit code 1."""
+        return self.fits is False or any(finding.severity == "error" for finding in self.footprint.findings)

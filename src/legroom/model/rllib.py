@@ -1,0 +1,478 @@
+"""What a run means on RLlib: its own words, or SB3's translated, and every difference of meaning said.
+
+A run whose hyperparameters name any of RLlib's learning settings is RLlib's own, and what it leaves out has RLlib's
+defaults. Any other run is SB3's, with SB3's defaults, translated by the tables of this module. The networks are SB3's
+in both cases (`policy`): that is what a run file describes. Nothing here imports Ray: predicting needs the numbers
+as much as training does.
+
+Mirrors PPOConfig, DQNConfig and SACConfig of ray 2.60 and the constructors of stable-baselines3 2.9.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from legroom.errors import BadInput
+from legroom.model.facts import algorithm_of, hyper
+from legroom.model.run import PolicySpec, Run
+
+RllibAlgo = Literal["PPO", "DQN", "SAC"]
+ALGOS: Mapping[str, RllibAlgo] = {
+    "PPO": "PPO", "MaskablePPO": "PPO", "DQN": "DQN", "DoubleDQN": "DQN", "SAC": "SAC",
+}  # fmt: skip
+
+# How many there are of what, and where: a run of SB3's may name these without being RLlib's own.
+PLACEMENT_KEYS = frozenset({
+    "num_env_runners", "num_envs_per_env_runner", "num_cpus_per_env_runner", "num_learners", "num_gpus_per_learner",
+    "num_cpus_per_learner", "framework", "batch_mode", "evaluation_num_env_runners", "evaluation_interval",
+})  # fmt: skip
+_COMMON = {
+    "train_batch_size", "train_batch_size_per_learner", "rollout_fragment_length", "lr", "gamma", "grad_clip",
+    "grad_clip_by", "fcnet_hiddens",
+}  # fmt: skip
+_OFF_POLICY = {
+    "tau", "n_step", "replay_buffer_config", "training_intensity", "target_network_update_freq",
+    "num_steps_sampled_before_learning_starts",
+}  # fmt: skip
+LEARNING_KEYS: Mapping[RllibAlgo, frozenset[str]] = {
+    "PPO": frozenset(_COMMON | {
+        "minibatch_size", "num_epochs", "num_sgd_iter", "lambda_", "clip_param", "vf_clip_param", "entropy_coeff",
+        "vf_loss_coeff", "use_kl_loss", "kl_coeff", "kl_target",
+    }),
+    "DQN": frozenset(_COMMON | _OFF_POLICY | {
+        "double_q", "dueling", "epsilon", "adam_epsilon", "td_error_loss_fn",
+    }),
+    "SAC": frozenset((_COMMON - {"lr"}) | _OFF_POLICY | {
+        "actor_lr", "critic_lr", "alpha_lr", "initial_alpha", "target_entropy", "twin_q",
+    }),
+}  # fmt: skip
+RLLIB_KEYS = PLACEMENT_KEYS.union(*LEARNING_KEYS.values())
+_SHARED_WITH_SB3 = frozenset({"gamma", "tau", "target_entropy"})  # the same word for the same thing
+
+RLLIB_DEFAULTS: Mapping[RllibAlgo, Mapping[str, Any]] = {
+    "PPO": {"train_batch_size": 4000, "minibatch_size": 128, "num_epochs": 30, "num_env_runners": 2, "lr": 5e-5},
+    "DQN": {"train_batch_size": 32, "capacity": 50_000, "num_env_runners": 0, "n_step": 1},
+    "SAC": {"train_batch_size": 256, "capacity": 1_000_000, "num_env_runners": 0, "n_step": 1},
+}
+DEFAULT_HIDDENS = (256, 256)
+LEAST_ROUND = 32  # env steps collected between two updates from replay: every round is a call to every runner
+
+# Savings that legroom has for SB3's trainings alone.
+SB3_KNOBS = (
+    "rollout", "replay", "micro_batch", "activation_checkpointing", "empty_cache_every", "bf16", "max_bytes",
+)  # fmt: skip
+# SB3's settings that need no word because nothing in RLlib would read them.
+_SILENT = frozenset({"verbose", "tensorboard_log", "stats_window_size", "_init_setup_model", "sde_sample_freq"})
+
+
+@dataclass(frozen=True)
+class RllibPlan:
+    """A run as RLlib will train it.
+
+    Args:
+        native: it is RLlib's own; otherwise SB3's loss, optimizer and defaults are kept as far as RLlib can.
+        runners: env runner actors; 0: the environments are in the training process.
+        train_batch_size: steps per update of all learners together; off-policy: transitions drawn per update.
+        minibatch_size, num_epochs: of PPO; off-policy: the whole batch, once.
+        replay_capacity: transitions, None for PPO.
+        rollout_fragment_length: steps that one env makes per call of its runner.
+        updates_per_round: off-policy: updates after each such call of all runners.
+        settings: arguments of `config.training()`.
+        said: every difference of meaning, in sentences.
+        runner_nbytes, learner_nbytes: memory that each actor asks Ray for; None: nobody knows, nothing is asked for.
+    """
+
+    algo: RllibAlgo
+    native: bool
+    masked: bool
+    runners: int
+    envs_per_runner: int
+    learners: int
+    train_batch_size: int
+    minibatch_size: int
+    num_epochs: int
+    replay_capacity: int | None
+    rollout_fragment_length: int
+    updates_per_round: int
+    policy: PolicySpec
+    settings: dict[str, Any] = field(default_factory=dict)
+    said: tuple[str, ...] = ()
+    target_kl: float | None = None
+    normalize_advantage: bool = True
+    cpus_per_runner: float = 1
+    cpus_per_learner: float = 1
+    gpus_per_learner: float = 0
+    runner_nbytes: int | None = None
+    learner_nbytes: int | None = None
+
+    @property
+    def n_envs(self) -> int:
+        return max(self.runners, 1) * self.envs_per_runner
+
+    @property
+    def steps_per_round(self) -> int:
+        """Env steps that one call of all runners makes."""
+        return self.rollout_fragment_length * self.n_envs
+
+
+def rllib_plan(run: Run, *, runner_nbytes: int | None = None, learner_nbytes: int | None = None) -> RllibPlan:
+    """Return the run as RLlib will train it; the run's backend need not be rllib yet.
+
+    Raises:
+        BadInput: RLlib has no such algorithm, or a setting cannot be kept and its loss would not be harmless.
+    """
+    algo = ALGOS.get(run.algo)
+    if algo is None:
+        raise BadInput(
+            f"{run.algo} cannot be trained with backend rllib",
+            path=run.source,
+            hint=f"{', '.join(ALGOS)} can; backend: sb3 trains {run.algo} on one machine",
+        )
+    if run.env.normalize:
+        raise BadInput(
+            "env.normalize keeps running statistics in one process, and RLlib's runners are many",
+            path=run.source,
+            hint="leave it out, or put a gymnasium wrapper into env.wrappers",
+        )
+    if hyper(run, "use_sde"):
+        raise BadInput("use_sde has no counterpart on RLlib", path=run.source, hint="leave it out")
+    native = is_native(run)
+    said: list[str] = []
+    runners, envs_per_runner = _runners(run, algo, native, said)
+    if run.env.frame_stack and run.env.frame_stack > 1 and run.algo == "SAC":
+        said.append(f"frames are stacked in each environment, {run.env.frame_stack} at a time")
+    make = _native if native else {"PPO": _ppo, "DQN": _dqn, "SAC": _sac}[algo]
+    parts = make(run, runners, envs_per_runner, said)
+    learners = int(run.hyperparams.get("num_learners", 0))
+    settings = parts.pop("settings")
+    settings["train_batch_size_per_learner"] = -(-parts["train_batch_size"] // max(learners, 1))
+    if run.eval is not None:
+        said.append("eval is left out: the score is that of the last episodes of training")
+    knobs = [knob for knob in SB3_KNOBS if getattr(run.memory, knob) not in (None, "plain", False)]
+    if knobs:
+        said.append(f"{', '.join(f'memory.{knob}' for knob in knobs)} have no effect: they are of SB3's trainings")
+    for key in sorted(set(run.hyperparams) - _read_keys(algo, native)):
+        said.append(f"{key} has no counterpart on RLlib and is left out")
+    return RllibPlan(
+        algo=algo,
+        native=native,
+        masked=algorithm_of(run).masked,
+        runners=runners,
+        envs_per_runner=envs_per_runner,
+        learners=learners,
+        policy=_policy(run, native, said),
+        settings=settings,
+        said=tuple(said),
+        cpus_per_runner=run.hyperparams.get("num_cpus_per_env_runner", 1),
+        cpus_per_learner=run.hyperparams.get("num_cpus_per_learner", 1),
+        gpus_per_learner=run.hyperparams.get("num_gpus_per_learner", 0),
+        runner_nbytes=runner_nbytes or run.memory.runner_bytes,
+        learner_nbytes=learner_nbytes or run.memory.learner_bytes,
+        **parts,
+    )
+
+
+def is_native(run: Run) -> bool:
+    """Return whether the run names any of RLlib's learning settings: what it leaves out has RLlib's defaults then."""
+    return bool((set(run.hyperparams) & RLLIB_KEYS) - PLACEMENT_KEYS - _SHARED_WITH_SB3)
+
+
+# -- where the environments are ---------------------------------------------------------------------------------------
+
+
+def _runners(run: Run, algo: RllibAlgo, native: bool, said: list[str]) -> tuple[int, int]:
+    """Return how many runners there are and how many environments each has."""
+    env, given = run.env, run.hyperparams
+    runners, each = given.get("num_env_runners"), given.get("num_envs_per_env_runner")
+    if runners is None and each is None and env.workers == "dummy" and env.envs_per_worker == 1:
+        if native and env.n_envs == 1:
+            return int(RLLIB_DEFAULTS[algo]["num_env_runners"]), 1
+        if env.n_envs > 1:
+            said.append(
+                f"all {env.n_envs} environments are in one runner, as workers: dummy has them in one process; "
+                "num_env_runners spreads them"
+            )
+        return 1, env.n_envs
+    if runners is None:
+        each = int(each or env.envs_per_worker)
+        runners = -(-env.n_envs // each)
+    elif each is None:
+        each = -(-env.n_envs // max(int(runners), 1))
+    runners, each = int(runners), int(each)
+    made = max(runners, 1) * each
+    if made != env.n_envs and (env.n_envs > 1 or not native):
+        said.append(
+            f"{max(runners, 1)} {'runners' if runners > 1 else 'runner'} of {each} make {made:,} environments, not "
+            f"the {env.n_envs:,} of env.n_envs: every runner has as many as the others"
+        )
+    return runners, each
+
+
+# -- SB3's words ------------------------------------------------------------------------------------------------------
+
+_PPO_KEYS = frozenset({
+    "learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "clip_range", "clip_range_vf",
+    "normalize_advantage", "ent_coef", "vf_coef", "max_grad_norm", "target_kl", "use_sde",
+})  # fmt: skip
+_OFF_KEYS = frozenset({
+    "learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma", "train_freq", "gradient_steps",
+    "target_update_interval", "optimize_memory_usage", "n_steps", "use_sde",
+})  # fmt: skip
+SB3_KEYS: Mapping[RllibAlgo, frozenset[str]] = {
+    "PPO": _PPO_KEYS,
+    "DQN": _OFF_KEYS | {
+        "exploration_fraction", "exploration_initial_eps", "exploration_final_eps", "max_grad_norm", "double",
+        "priority_alpha", "priority_beta", "priority_eps",
+    },
+    "SAC": _OFF_KEYS | {"ent_coef", "target_entropy"},
+}  # fmt: skip
+
+
+def _read_keys(algo: RllibAlgo, native: bool) -> frozenset[str]:
+    own = LEARNING_KEYS[algo] if native else SB3_KEYS[algo]
+    return own | PLACEMENT_KEYS | _SILENT
+
+
+def _ppo(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> dict[str, Any]:
+    n_envs = max(runners, 1) * envs_per_runner
+    n_steps, batch_size = int(hyper(run, "n_steps")), int(hyper(run, "batch_size"))
+    rollout = n_steps * n_envs
+    if batch_size > rollout:
+        said.append(f"batch_size {batch_size:,} is more than the rollout of {rollout:,}: minibatches have {rollout:,}")
+    minibatch = min(batch_size, rollout)
+    if rollout % minibatch:
+        said.append(
+            f"{rollout:,} steps are no multiple of minibatches of {minibatch:,}: RLlib fills the last one of the "
+            "epochs with steps it has had already, where SB3 has a smaller one in every epoch"
+        )
+    if run.hyperparams.get("clip_range_vf") is not None:
+        said.append("clip_range_vf is left out: RLlib clips the squared error of the value, SB3 its change")
+    if not hyper(run, "normalize_advantage"):
+        said.append("normalize_advantage: false is left out: RLlib always standardises advantages, over the rollout")
+    if run.hyperparams.get("target_kl") is not None:
+        said.append(
+            "target_kl: once it is exceeded, the updates left in the iteration are computed and not applied, where SB3 "
+            "does not compute them; what is learned is the same"
+        )
+    settings = {
+        "lr": _lr(run, hyper(run, "learning_rate")),
+        "gamma": hyper(run, "gamma"),
+        "lambda_": hyper(run, "gae_lambda"),
+        "clip_param": _constant("clip_range", hyper(run, "clip_range"), said),
+        "entropy_coeff": hyper(run, "ent_coef"),
+        "vf_loss_coeff": hyper(run, "vf_coef"),
+        "grad_clip": hyper(run, "max_grad_norm"),
+        "grad_clip_by": "global_norm",
+        "minibatch_size": minibatch,
+        "num_epochs": int(hyper(run, "n_epochs")),
+        "use_kl_loss": False,  # which SB3's loss does not have
+        "kl_coeff": 0.0,
+        "vf_clip_param": math.inf,
+    }
+    return {
+        "train_batch_size": rollout,
+        "minibatch_size": minibatch,
+        "num_epochs": settings["num_epochs"],
+        "replay_capacity": None,
+        "rollout_fragment_length": n_steps,
+        "updates_per_round": 0,
+        "settings": settings,
+        "target_kl": hyper(run, "target_kl"),
+        "normalize_advantage": bool(hyper(run, "normalize_advantage")),
+    }
+
+
+def _dqn(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> dict[str, Any]:
+    parts = _off_policy(run, runners, envs_per_runner, said)
+    settings = parts["settings"]
+    double = run.algo == "DoubleDQN"
+    fraction, total = float(hyper(run, "exploration_fraction")), run.total_timesteps or 0
+    decay = max(round(fraction * total), 1)
+    settings |= {
+        "lr": _lr(run, hyper(run, "learning_rate")),
+        "double_q": double and bool(hyper(run, "double")),
+        "dueling": False,
+        "epsilon": [[0, hyper(run, "exploration_initial_eps")], [decay, hyper(run, "exploration_final_eps")]],
+        "grad_clip": hyper(run, "max_grad_norm"),
+        "grad_clip_by": "global_norm",
+        "target_network_update_freq": int(hyper(run, "target_update_interval")),
+    }
+    if double:
+        settings["replay_buffer_config"] |= {
+            "type": "PrioritizedEpisodeReplayBuffer",
+            "alpha": float(hyper(run, "priority_alpha")),
+            "beta": _constant("priority_beta", hyper(run, "priority_beta"), said),
+        }
+    return parts
+
+
+def _sac(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> dict[str, Any]:
+    parts = _off_policy(run, runners, envs_per_runner, said)
+    settings, rate = parts["settings"], _lr(run, hyper(run, "learning_rate"))
+    ent_coef, interval = hyper(run, "ent_coef"), int(hyper(run, "target_update_interval"))
+    if isinstance(ent_coef, str):
+        _, _, first = ent_coef.partition("_")
+        alpha, alpha_lr = float(first or 1.0), rate
+    else:
+        alpha, alpha_lr = float(ent_coef), 0.0
+    steps_per_update = parts["rollout_fragment_length"] * max(runners, 1) * envs_per_runner / parts["updates_per_round"]
+    if interval > 1:
+        said.append(
+            f"target_update_interval counts gradient steps in SB3 and env steps in RLlib: {interval:,} of them are "
+            f"{round(interval * steps_per_update):,} steps"
+        )
+    critics = int(run.policy.kwargs.get("n_critics", 2))
+    if critics > 2:
+        raise BadInput(f"RLlib's SAC has one critic or two, not {critics}", path=run.source, hint="n_critics: 2")
+    if int(hyper(run, "learning_starts")):
+        said.append("before learning_starts RLlib acts by its first policy, where SB3 acts at random")
+    settings |= {
+        "actor_lr": rate,
+        "critic_lr": rate,
+        "alpha_lr": alpha_lr,
+        "initial_alpha": alpha,
+        "target_entropy": hyper(run, "target_entropy"),
+        "target_network_update_freq": 0 if interval == 1 else round(interval * steps_per_update),
+        "twin_q": critics == 2,
+    }
+    said.append("RLlib's critics learn with Huber's loss, SB3's with the squared error")
+    return parts
+
+
+def _off_policy(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> dict[str, Any]:
+    """Return what DQN and SAC share: replay, and how much is learned per step.
+
+    RLlib alternates rounds: every env makes `rollout_fragment_length` steps, then there are so many updates. The number
+    of updates follows from `training_intensity` by a formula that counts one runner more than there are
+    (`calculate_rr_weights`), so the intensity is chosen to give back the number that was meant.
+    """
+    n_envs, batch_size = max(runners, 1) * envs_per_runner, int(hyper(run, "batch_size"))
+    train_freq = hyper(run, "train_freq")
+    if isinstance(train_freq, list | tuple):
+        if train_freq[1] != "step":
+            raise BadInput(
+                "train_freq in episodes has no counterpart on RLlib", path=run.source, hint="count it in steps"
+            )
+        train_freq = train_freq[0]
+    gradient_steps = int(hyper(run, "gradient_steps"))
+    if gradient_steps == -1:
+        gradient_steps = int(train_freq) * n_envs
+    times = max(-(-LEAST_ROUND // (int(train_freq) * n_envs)), 1)
+    fragment, updates = int(train_freq) * times, max(gradient_steps, 1) * times
+    if times > 1:
+        said.append(
+            f"a round is {fragment * n_envs:,} env steps and {updates:,} updates, where SB3 alternates "
+            f"{int(train_freq) * n_envs:,} and {gradient_steps:,}: as many in all, and fewer calls between processes"
+        )
+    n_step = int(hyper(run, "n_steps") or 1)
+    capacity = int(hyper(run, "buffer_size"))
+    if hyper(run, "optimize_memory_usage"):
+        said.append("optimize_memory_usage needs no setting: RLlib's episodes have every observation once")
+    settings = {
+        "gamma": hyper(run, "gamma"),
+        "tau": float(hyper(run, "tau")),
+        "n_step": n_step,
+        "replay_buffer_config": {"type": "EpisodeReplayBuffer", "capacity": capacity},
+        "num_steps_sampled_before_learning_starts": int(hyper(run, "learning_starts")),
+        "training_intensity": updates * batch_size / (fragment * envs_per_runner * (runners + 1)),
+    }
+    said.append("replay is one buffer of whole episodes in the training process, whatever the number of environments")
+    return {
+        "train_batch_size": batch_size,
+        "minibatch_size": batch_size,
+        "num_epochs": 1,
+        "replay_capacity": capacity,
+        "rollout_fragment_length": max(fragment, n_step),
+        "updates_per_round": updates,
+        "settings": settings,
+    }
+
+
+def _lr(run: Run, value: Any) -> Any:
+    """Return a learning rate, or RLlib's schedule for `lin_X`: linear in env steps, to 0 at the end of training."""
+    if not isinstance(value, str):
+        return value
+    kind, _, start = value.partition("_")
+    if not kind.startswith("lin"):
+        return float(start)
+    if run.total_timesteps is None:
+        raise BadInput(f"learning_rate {value} needs total_timesteps", path=run.source, hint="set total_timesteps")
+    return [[0, float(start)], [run.total_timesteps, 0.0]]
+
+
+def _constant(name: str, value: Any, said: list[str]) -> float:
+    if not isinstance(value, str):
+        return float(value)
+    start = float(value.partition("_")[2])
+    if value.startswith("lin"):
+        said.append(f"{name} stays {start:g}: RLlib has no schedule for it, {value} would end at 0")
+    return start
+
+
+# -- RLlib's own words ------------------------------------------------------------------------------------------------
+
+
+def _native(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> dict[str, Any]:
+    algo = ALGOS[run.algo]
+    defaults, given = RLLIB_DEFAULTS[algo], dict(run.hyperparams)
+    learners = max(int(given.get("num_learners", 0)), 1)
+    if "train_batch_size_per_learner" in given:
+        batch = int(given["train_batch_size_per_learner"]) * learners
+    else:
+        batch = int(given.get("train_batch_size", defaults["train_batch_size"]))
+    if "num_sgd_iter" in given:
+        given.setdefault("num_epochs", given["num_sgd_iter"])
+    renamed = {"num_sgd_iter", "train_batch_size", "train_batch_size_per_learner", "rollout_fragment_length"}
+    left_out = renamed | PLACEMENT_KEYS | {"fcnet_hiddens"}
+    settings = {k: v for k, v in given.items() if k in LEARNING_KEYS[algo] - left_out}
+    n_envs, fragment = max(runners, 1) * envs_per_runner, given.get("rollout_fragment_length", "auto")
+    said.append("hyperparams are in RLlib's words: what they leave out has RLlib's defaults")
+    if algo == "PPO":
+        minibatch = int(given.get("minibatch_size", min(defaults["minibatch_size"], batch)))
+        if minibatch > batch:
+            raise BadInput(
+                f"minibatch_size {minibatch:,} is more than the train batch of {batch:,}",
+                path=run.source,
+                hint="RLlib refuses it; make it smaller",
+            )
+        epochs = int(given.get("num_epochs", defaults["num_epochs"]))
+        settings |= {"minibatch_size": minibatch, "num_epochs": epochs}
+        return {
+            "train_batch_size": batch,
+            "minibatch_size": minibatch,
+            "num_epochs": epochs,
+            "replay_capacity": None,
+            "rollout_fragment_length": -(-batch // n_envs) if fragment == "auto" else int(fragment),
+            "updates_per_round": 0,
+            "settings": settings,
+        }
+    replay = dict(given.get("replay_buffer_config") or {})
+    capacity = int(replay.get("capacity", defaults["capacity"]))
+    n_step = given.get("n_step", defaults["n_step"])
+    fragment = (n_step if isinstance(n_step, int) else max(n_step)) if fragment == "auto" else int(fragment)
+    intensity, updates = given.get("training_intensity"), 1
+    if intensity:  # RLlib's own formula, with its one runner too many
+        updates = max(round(intensity * fragment * envs_per_runner * (runners + 1) / batch), 1)
+    return {
+        "train_batch_size": batch,
+        "minibatch_size": batch,
+        "num_epochs": 1,
+        "replay_capacity": capacity,
+        "rollout_fragment_length": fragment,
+        "updates_per_round": updates,
+        "settings": settings,
+    }
+
+
+def _policy(run: Run, native: bool, said: list[str]) -> PolicySpec:
+    """Return the networks: SB3's, with RLlib's word for their widths where the run has it."""
+    policy, hiddens = run.policy, run.hyperparams.get("fcnet_hiddens")
+    if hiddens is None and native and "net_arch" not in policy.kwargs and policy.features_extractor is None:
+        hiddens = list(DEFAULT_HIDDENS) if policy.name == "MlpPolicy" else None
+    if hiddens is not None:
+        policy = policy.model_copy(update={"kwargs": policy.kwargs | {"net_arch": list(hiddens)}})
+        said.append(f"networks are SB3's {policy.name} with layers of {list(hiddens)}, actor and critic apart")
+    return policy

@@ -1,0 +1,185 @@
+"""Stacked bars: what memory is made of, one bar per run or one before and one after, with the limits it has to keep.
+
+Bars lie on their side, so that names stay readable on a phone. A segment tells its item, its size and its reason to a
+mouse (as a title), to a keyboard or a finger (as a note under the bar while it has the focus) and to a screen reader
+(as its label). The drawing has no view box: places are shares of the width and heights are pixels, so that nothing in
+it is stretched, not even text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+from legroom.model.footprint import HOST_PLACES, Footprint, Peak, Place
+from legroom.rendering.bill import why_text
+from legroom.rendering.figures.frame import SIZES, short_size, text_at
+from legroom.rendering.kinds import KINDS, kind_colour, kind_name, kind_of
+from legroom.rendering.page import legend
+from legroom.units import format_size
+
+THICK, WHISKER, OVER = 30, 6, 4  # pixels: a bar, the ends of its band, how far a limit reaches beyond
+LETTER = 7.0  # pixels of one letter of a label, generously
+NARROW, ROOMY = 300, 760  # widths at which a label is shown if it fits: on a phone, on a screen
+LABELS = 5  # along the scale, at most
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of a bar; `why` is shown with it."""
+
+    name: str
+    nbytes: int
+    why: str = ""
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.name)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A stack of segments, and the band that the truth is expected in (None: it was measured)."""
+
+    name: str
+    segments: tuple[Segment, ...]
+    low: int | None = None
+    high: int | None = None
+    note: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        return sum(segment.nbytes for segment in self.segments)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A line that bars should not cross."""
+
+    nbytes: int
+    label: str
+
+
+def bar_of(footprint: Footprint, where: Literal["host", "gpu"] = "host", *, name: str = "") -> Bar | None:
+    """Return what is there at the footprint's peak; None where the run uses no GPU.
+
+    Args:
+        name: shown over the bar; the run's name where it is left out.
+    """
+    peak = footprint.gpu if where == "gpu" else footprint.host
+    if peak is None:
+        return None
+    places = (Place.GPU,) if where == "gpu" else HOST_PLACES
+    there = [item for item in footprint.items if peak.phase in item.phases and item.place in places and item.total]
+    segments = tuple(Segment(item.name, item.total, why_text(item)) for item in there)
+    return Bar(name or footprint.name, segments, peak.low, peak.high, f"at its peak, during {peak.phase.value}")
+
+
+def bar_of_items(name: str, items: Iterable[tuple[str, int]], peak: Peak | None = None, note: str = "") -> Bar:
+    """Return a bar of names and bytes, for what was kept of a prediction."""
+    segments = tuple(Segment(item, nbytes) for item, nbytes in items if nbytes > 0)
+    return Bar(name, segments, peak.low if peak else None, peak.high if peak else None, note)
+
+
+def stacked_bars(bars: Sequence[Bar], limits: Sequence[Limit] = (), *, title: str = "Memory") -> str:
+    """Return the bars under one scale, with a legend of the kinds that occur.
+
+    Args:
+        limits: drawn where the bars come anywhere near them; named in any case.
+        title: for those who cannot see it.
+    """
+    longest = max((max(bar.nbytes, bar.high or 0) for bar in bars), default=0) or 1
+    near = [limit.nbytes for limit in limits if limit.nbytes <= 3 * longest]
+    end = 1.02 * max(longest, *near) if near else 1.02 * longest
+    present = [kind for kind in KINDS if any(segment.kind == kind for bar in bars for segment in bar.segments)]
+    return (
+        f'<div class="bars" role="group" aria-label="{escape(title)}">'
+        + legend({kind_name(kind): kind_colour(kind) for kind in present})
+        + _limits(limits)
+        + "".join(_bar(bar, limits, end) for bar in bars)
+        + _scale(end)
+        + "</div>"
+    )
+
+
+def _limits(limits: Sequence[Limit]) -> str:
+    items = "".join(f"<li>┆ {escape(limit.label)}: {format_size(limit.nbytes)}</li>" for limit in limits)
+    return f'<ul class="limits">{items}</ul>' if items else ""
+
+
+def _bar(bar: Bar, limits: Sequence[Limit], end: float) -> str:
+    band = ""
+    if bar.low is not None and bar.high is not None and bar.high > bar.low:
+        band = f" between {format_size(bar.low)} and {format_size(bar.high)}"
+    note = " ".join(filter(None, (bar.note, band.strip() and f"({band.strip()})")))
+    pieces, reached = [], 0
+    order = list(KINDS)
+    for segment in sorted(bar.segments, key=lambda one: (order.index(one.kind), -one.nbytes)):
+        if segment.nbytes > 0:
+            pieces.append(_segment(segment, reached, end))
+            reached += segment.nbytes
+    lines = "".join(_limit_line(limit, end) for limit in limits if limit.nbytes <= end)
+    whisker = _whisker(bar.low, bar.high, end) if band and bar.low is not None and bar.high is not None else ""
+    label = f"{bar.name}: {format_size(bar.nbytes)} {note}".strip()
+    return (
+        f'<div class="bar"><div class="of"><span>{escape(bar.name)}</span> <b>{format_size(bar.nbytes)}</b> '
+        f"<small>{escape(note)}</small></div>"
+        f'<svg role="group" aria-label="{escape(label)}" data-nbytes="{bar.nbytes}">'
+        f"{''.join(pieces)}{whisker}{lines}</svg></div>"
+    )
+
+
+def _segment(segment: Segment, begin: int, end: float) -> str:
+    x, width = 100 * begin / end, 100 * segment.nbytes / end
+    said = f"{segment.name}: {format_size(segment.nbytes)}" + (f"; {segment.why}" if segment.why else "")
+    text = _label(segment.name, x, width)
+    return (
+        f'<g class="seg" tabindex="0" role="img" aria-label="{escape(said)}" data-nbytes="{segment.nbytes}">'
+        f"<title>{escape(said)}</title>"
+        f'<rect x="{x:.3f}%" y="{OVER}" width="{width:.3f}%" height="{THICK}" fill="{kind_colour(segment.kind)}"/>'
+        f"{text}</g>"
+        f'<foreignObject class="tip" aria-hidden="true" x="0" y="{OVER + THICK + 4}" width="100%" height="90">'
+        f"<div><b>{escape(segment.name)}</b> {format_size(segment.nbytes)}"
+        f"<br/>{escape(segment.why)}</div></foreignObject>"
+    )
+
+
+def _label(name: str, x: float, width: float) -> str:
+    """Return the name on its segment, or its last part, where there is room for it."""
+    for text in (name, name.rpartition(".")[2]):
+        needed = LETTER * len(text) + 10
+        if width / 100 * ROOMY >= needed:
+            kind = "" if width / 100 * NARROW >= needed else ' class="roomy"'
+            place = f'x="{x + width / 2:.3f}%" y="{OVER + THICK / 2 + 4:g}" text-anchor="middle"'
+            return f"<text{kind} {place}>{escape(text)}</text>"
+    return ""
+
+
+def _whisker(low: int, high: int, end: float) -> str:
+    """Return the band as a line under the bar, with a stroke at either end."""
+    y = OVER + THICK + 2 + WHISKER / 2
+    left, right = f"{100 * low / end:.3f}%", f"{100 * min(high, end) / end:.3f}%"
+    ends = "".join(f'<line class="whisker" x1="{x}" x2="{x}" y1="{y - 3:g}" y2="{y + 3:g}"/>' for x in (left, right))
+    return f'<line class="whisker" x1="{left}" x2="{right}" y1="{y:g}" y2="{y:g}"/>{ends}'
+
+
+def _limit_line(limit: Limit, end: float) -> str:
+    x = f"{100 * limit.nbytes / end:.3f}%"
+    said = f"{limit.label}: {format_size(limit.nbytes)}"
+    ends = f'y1="0" y2="{2 * OVER + THICK + WHISKER}"'
+    line = f'x1="{x}" x2="{x}" {ends}'
+    return f'<line class="halo" {line}/><line class="cap" {line}><title>{escape(said)}</title></line>'
+
+
+def _scale(end: float) -> str:
+    step = next((size for size in SIZES if end / size < LABELS), SIZES[-1])
+    marks = [step * i for i in range(int(end / step) + 1)]
+    labels = ""
+    for number, mark in enumerate(marks):
+        share = mark / end
+        anchor = "start" if not number else "end" if share > 0.93 else "middle"
+        kind = "minor" if number % 2 and len(marks) > 3 else ""
+        labels += text_at(share, 0, short_size(mark), dy=15, kind=kind, anchor=anchor)
+    return f'<svg class="scale" aria-hidden="true">{labels}</svg>'

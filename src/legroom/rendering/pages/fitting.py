@@ -1,0 +1,109 @@
+"""A plan as one page: knob by knob, what each costs and buys; tiers of cards; a workload's runs beside a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+from legroom import __version__
+from legroom.model.footprint import Footprint
+from legroom.model.plan import Plan
+from legroom.rendering.figures import item_table, stacked_bars, text_lines, text_table
+from legroom.rendering.figures.bars import Bar, Limit, bar_of
+from legroom.rendering.fitting import budget_text, peaks_text, turn_table, verdict_lines
+from legroom.rendering.layout import Part, Styled
+from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
+from legroom.rendering.pages.prediction import bars_by_place
+from legroom.rendering.tiers import named_table, recommended_line, tiers_table
+from legroom.units import GIB, format_size
+
+_FOOTER = (
+    f"Every figure is predicted, the whole band inside the budget where it fits. Written by legroom fit {__version__}."
+)
+
+
+def plan_page(plan: Plan) -> str:
+    """Return the whole page of one plan."""
+    return whole_page(f"{plan.asked.name}, made to fit", [*_plan(plan), *_bills(plan), footer(_FOOTER)])
+
+
+def plan_fragment(plan: Plan) -> str:
+    """Return what a notebook shows of a plan."""
+    return fragment([*_plan(plan), *_bills(plan)])
+
+
+def tiers_page(name: str, tiers: Sequence[Any]) -> str:
+    """Return the whole page of a run by sizes of card."""
+
+    def body() -> Iterator[str]:
+        yield f"<h1>{escape(name)} by GPU memory</h1>"
+        yield text_table(tiers_table(tiers))
+        yield f"<p>host memory: at most {format_size(max(tier.plan.after.host.high for tier in tiers))}</p>"
+        yield "<h2>GPU memory at its peak, by size of card</h2>"
+        bars: list[Bar] = []
+        for tier in tiers:
+            bar = bar_of(tier.plan.after, "gpu", name=f"{tier.vram / GIB:g} GiB")
+            bars += [bar] if bar is not None else []
+        sizes = [Limit(tier.vram, "a card") for tier in tiers]
+        yield stacked_bars(bars, sizes, title="GPU memory at its peak, by size of card")
+        for tier in tiers:
+            yield f"<h2>{tier.vram / GIB:g} GiB</h2>"
+            yield from _plan(tier.plan, title=False, bars=False)
+        yield footer(_FOOTER)
+
+    return whole_page(f"{name} by GPU memory", body())
+
+
+def recommendation_page(workload: str, named: Sequence[Any], chosen: Any, plan: Plan) -> str:
+    """Return the whole page of a workload's named runs beside a budget."""
+
+    def body() -> Iterator[str]:
+        gpu = plan.after.gpu is not None
+        yield f"<h1>{escape(workload)} within {escape(budget_text(plan.budget, gpu=gpu))}</h1>"
+        yield text_lines([recommended_line(chosen)])
+        yield text_table(named_table(named, gpu=gpu))
+        runs = [(f"{each.run.name}, with free savings", each.freely) for each in named]
+        yield from bars_by_place(runs, plan.budget)
+        if plan.turns or chosen is None:
+            yield "<h2>With the knobs instead</h2>"
+            yield from _plan(plan, title=False)
+        yield footer(_FOOTER)
+
+    return whole_page(f"{workload}: what fits", body())
+
+
+def _plan(plan: Plan, *, title: bool = True, bars: bool = True) -> Iterator[str]:
+    if title:
+        yield f"<h1>{escape(plan.asked.name)}: {escape(plan.asked.algo)} on {escape(plan.after.device)}</h1>"
+    then, *told, last = verdict_lines(plan)
+    short = "fits" if plan.fits else "does not fit"
+    yield verdict(short, "ok" if plan.fits else "leak", _words(last).removeprefix(short).strip())
+    yield facts([("as it is", peaks_text(plan.before)), ("then", _words(then).partition(":")[2].strip())])
+    yield text_lines(told)
+    if plan.turns:
+        yield "<h3>Knob by knob</h3>"
+        yield text_table(turn_table(plan))
+        says = "".join(
+            f'<li><code class="{turn.price}">{escape(turn.name)}</code>: {escape(turn.say)}</li>' for turn in plan.turns
+        )
+        yield f'<ul class="findings">{says}</ul>'
+    if bars:
+        yield from bars_by_place(list(_steps(plan)), plan.budget)
+
+
+def _words(part: Part) -> str:
+    return part.text if isinstance(part, Styled) else str(part)
+
+
+def _steps(plan: Plan) -> Iterator[tuple[str, Footprint]]:
+    """Yield the run as it is, and after each of the knobs."""
+    yield "as it is", plan.before
+    for turn in plan.turns:
+        yield f"{turn.name} ({turn.price})", turn.after
+
+
+def _bills(plan: Plan) -> Iterator[str]:
+    yield f"<details><summary>What came out, item by item</summary>{item_table(plan.after)}</details>"
+    if plan.turns:
+        yield f"<details><summary>As it was, item by item</summary>{item_table(plan.before)}</details>"

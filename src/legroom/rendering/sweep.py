@@ -1,0 +1,124 @@
+"""A sweep as text: a line while it runs, and a table of its trials when it is over, the best of them marked."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.pace import duration_text, number_text
+from legroom.units import format_size
+
+LINE_EVERY_S = 10.0
+
+
+class Glance(Protocol):
+    """What is shown of a sweep while it runs."""
+
+    running: int
+    finished: int
+    failed: int
+    waiting: int
+    nbytes: int
+    requested: int
+    declared: int
+    is_stopping: bool
+
+
+class SweepLine:
+    """Writes a line that stays in its place on a terminal, and one now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._moves, self._due, self._last, self._drawn = sys.stderr.isatty(), 0.0, "", False
+
+    def __call__(self, view: Any) -> None:
+        text = glance_text(view)
+        if self._moves:
+            self._write(f"\r\x1b[2K{text}")
+            self._drawn = True
+        elif text != self._last and time.monotonic() >= self._due:
+            self._due, self._last = time.monotonic() + LINE_EVERY_S, text
+            self._write(f"{text}\n")
+
+    def say(self, line: str) -> None:
+        self.clear()
+        self._write(f"legroom: {line}\n")
+
+    def clear(self) -> None:
+        if self._drawn:
+            self._write("\r\x1b[2K")
+            self._drawn = False
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except OSError:  # nobody reads it any more: no reason to end a sweep
+            self._moves = False
+
+
+def glance_text(view: Glance) -> str:
+    """Return a sweep at one moment as one line."""
+    counts = f"{view.running} running, {view.finished} finished, {view.failed} failed, {view.waiting} waiting"
+    memory = f"{format_size(view.nbytes)} in use, {format_size(view.requested)} requested"
+    return f"{'stopping: ' * view.is_stopping}{counts}; {memory} of {format_size(view.declared)}"
+
+
+def sweep_text(sweep: dict[str, Any], out: str, *, resume: str = "") -> Iterator[Part]:
+    """Yield the report of a sweep.
+
+    Args:
+        sweep: as it is in JSON.
+        resume: the command that goes on with it; empty where nothing is left to do.
+    """
+    trials, best = sweep["trials"], sweep["best"]
+    finished = sum(trial["status"] == "finished" for trial in trials)
+    head = f"{finished} of {len(trials)} trials finished in {duration_text(sweep['seconds'])}"
+    yield Styled(head, "green" if finished == len(trials) else "yellow")
+    at_once = f"{sweep['most_at_once']} at once at most; " if sweep["most_at_once"] else ""
+    yield f"{at_once}{format_size(sweep['declared'])} declared"
+    yield ""
+    keys = list(trials[0]["params"]) if trials else []
+    table = Table(
+        ["", *map(_short, keys), "status", sweep["metric"], "peak", "requested", ""], "l" + "r" * len(keys) + "lrrrw"
+    )
+    for number, trial in enumerate(trials):
+        is_best = number == best
+        metric = "" if trial["metric"] is None else _metric_text(sweep["metric"], trial["metric"])
+        params = [_value_text(trial["params"][key]) for key in keys]
+        memory = [format_size(trial["peak"]) if trial["peak"] else "", format_size(trial["requested"])]
+        note = "best" if is_best else trial["reason"] or _again(trial["runs"])
+        style = "green" if is_best else "" if trial["status"] == "finished" else "red"
+        table.add(f"{number:03d}", *params, trial["status"], metric, *memory, note, style=style)
+    yield table
+    yield ""
+    if best is None and finished:
+        known = sorted({name for trial in trials for name in trial["score"]} | {"seconds", "peak"})
+        yield Styled(f"no trial has a metric {sweep['metric']!r}; there are: {', '.join(known)}", "yellow")
+    yield f"{out}/result.json, {out}/sweep.svg; each trial: {out}/trials/NNN"
+    if resume:
+        yield f"go on with: {resume}"
+
+
+def _again(runs: int) -> str:
+    return f"run {runs} times: took more than predicted" if runs > 1 else ""
+
+
+def _short(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _value_text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _metric_text(name: str, value: float) -> str:
+    return format_size(value) if name == "peak" else number_text(value)
+
+
+def varied(trials: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the params that have more than one value."""
+    keys = list(trials[0]["params"]) if trials else []
+    return [key for key in keys if len({str(trial["params"][key]) for trial in trials}) > 1] or keys[:1]

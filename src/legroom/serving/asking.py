@@ -1,0 +1,113 @@
+"""What somebody asks about: a run and the machine it is meant for, from plain data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from legroom.errors import BadInput
+from legroom.model.machine import Gpu, Machine
+from legroom.model.run import Run
+from legroom.model.verdict import Budget
+from legroom.predicting.predict import DeviceName
+from legroom.probing import probe
+from legroom.probing.gpu_table import find_gpu
+from legroom.reading import run_from_dict
+from legroom.units import parse_size
+
+MACHINE_HOLDS_S = 2.0  # while somebody drags a slider, what is available shall not flicker
+LONGEST_TEXT = 200
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run is meant to go: a machine, what of it may be used, and whether that is a GPU's."""
+
+    machine: Machine
+    budget: Budget
+    device: DeviceName | None
+    card: str | None
+
+
+class Here:
+    """This machine, looked at again every few seconds at most."""
+
+    def __init__(self) -> None:
+        self._machine, self._until = probe(), time.monotonic() + MACHINE_HOLDS_S
+
+    def machine(self) -> Machine:
+        if time.monotonic() > self._until:
+            self._machine, self._until = probe(), time.monotonic() + MACHINE_HOLDS_S
+        return self._machine
+
+
+def place_asked(asked: Mapping[str, Any], machine: Machine) -> Place:
+    """Return the place that `ram`, `vram`, `gpu`, `device` and `reserve` name, as the options of `legroom predict` do.
+
+    Raises:
+        BadInput: one of them cannot be read, no such card is known, or they contradict each other.
+    """
+    ram, vram, gpu, device = (_text(asked, name) for name in ("ram", "vram", "gpu", "device"))
+    if device not in (None, "cpu", "cuda"):
+        raise BadInput(f"device {device!r} is none", hint="cpu or cuda")
+    if device == "cpu" and (vram or gpu):
+        raise BadInput("device cpu contradicts a card", hint="leave one of them out")
+    if gpu is not None:
+        machine = replace(machine, gpus=(_card(gpu),))
+    budget = Budget(machine.available, None, _share(asked.get("reserve")), "available on this machine")
+    if ram is not None:
+        budget = replace(budget, ram=parse_size(ram, what="ram"), ram_origin="given")
+    if machine.gpus and device != "cpu":
+        first = machine.gpus[0]
+        budget = replace(budget, vram=first.free, vram_origin=f"free on a {first.name}")
+    if vram is not None:
+        budget = replace(budget, vram=parse_size(vram, what="vram"), vram_origin="given")
+    wanted: Any = device or ("cuda" if vram or gpu else None)
+    return Place(machine, budget, wanted, machine.gpus[0].name if machine.gpus else None)
+
+
+@lru_cache(maxsize=64)
+def _card(name: str) -> Gpu:
+    return find_gpu(name).as_gpu()  # a table of a hundred names, searched as people spell them: 9 ms
+
+
+def run_asked(data: Any) -> Run:
+    """Return the run that plain data describes, whatever it says about where it was read.
+
+    Raises:
+        BadInput: something in it cannot be.
+    """
+    if isinstance(data, dict):
+        data = {key: value for key, value in data.items() if key != "source"}
+    return run_from_dict(data)
+
+
+def plain_run(run: Run) -> dict[str, Any]:
+    """Return the run as the page keeps it and sends it back."""
+    data = run.model_dump(exclude_defaults=True)
+    data.pop("source", None)
+    return {**data, "name": run.name, "backend": run.backend}
+
+
+def _text(asked: Mapping[str, Any], name: str) -> str | None:
+    value = asked.get(name)
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int) or len(str(value)) > LONGEST_TEXT:
+        raise BadInput(f"{name} must be a short text", hint="as 16GiB, or RTX 4070")
+    return str(value)
+
+
+def _share(value: Any) -> float:
+    if value is None or value == "":
+        return 0.0
+    try:
+        share = float(value)
+    except (TypeError, ValueError, OverflowError):
+        share = -1.0
+    if not 0 <= share < 1:
+        raise BadInput("reserve must be a share between 0 and 1", hint="0.1 keeps a tenth free")
+    return share

@@ -1,0 +1,203 @@
+"""What can be turned of a run on the page: every setting that it has, with its range, its default and its price.
+
+The list follows from the tables that everything else uses: the constructor's defaults in `model.algorithms`, the keys
+of `MemorySpec`, and the knobs with their prices. A new hyperparameter or knob is on the page without a line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any, Literal, get_args, get_type_hints
+
+from legroom.fitting.knobs import KNOBS
+from legroom.model.algorithms import Algorithm
+from legroom.model.facts import algorithm_of
+from legroom.model.run import EnvSpec, EvalSpec, MemorySpec, Run
+
+Control = dict[str, Any]
+# the last stop of a slider; a field beside it takes any number
+LAST_STOPS = {
+    "env.n_envs": 1024, "env.envs_per_worker": 64, "env.frame_stack": 16, "hyperparams.n_steps": 65_536,
+    "hyperparams.batch_size": 65_536, "hyperparams.buffer_size": 10_000_000, "hyperparams.unroll_length": 128,
+    "hyperparams.num_minibatches": 128, "hyperparams.max_replay_size": 10_000_000, "hyperparams.n_epochs": 64,
+    "memory.micro_batch": 4096, "memory.env_chunk": 8192, "eval.n_envs": 256,
+}  # fmt: skip
+BRAX_ENVS = 16_384
+MEMORY_DEPENDS_ON = (
+    "n_steps", "batch_size", "buffer_size", "n_epochs", "optimize_memory_usage", "unroll_length", "num_minibatches",
+    "max_replay_size", "num_updates_per_batch", "grad_updates_per_step", "gradient_steps", "train_freq",
+)  # fmt: skip
+LAYERS = {
+    "sb3": ("net_arch",),
+    "brax": ("policy_hidden_layer_sizes", "value_hidden_layer_sizes", "hidden_layer_sizes"),
+}
+ON_GPU_ONLY = ("expandable_segments", "max_split_size_mb", "empty_cache_every")
+BRAX_ONLY = ("xla_preallocate", "env_chunk")
+BOTH_BACKENDS = ("activation_checkpointing", "shared_data")
+SIZES = ("memory.max_bytes",)
+
+
+def controls_of(run: Run) -> list[dict[str, Any]]:
+    """Return the groups of controls of this run, each with a name and its controls."""
+    algorithm = algorithm_of(run)
+    about_memory: list[Control] = []
+    others: list[Control] = []
+    for control in _hyperparameters(run, algorithm):
+        name = control["key"].partition(".")[2]
+        (about_memory if name in MEMORY_DEPENDS_ON else others).append(control)
+    about_memory.sort(key=lambda control: MEMORY_DEPENDS_ON.index(control["key"].partition(".")[2]))
+    groups = {
+        "Environments": [*_environments(run)],
+        "Collecting and updating": about_memory,
+        "Network": [*_layers(run)],
+        "Memory": [*_memory(run, algorithm)],
+        "Evaluation and checkpoints": [*_around(run)],
+        "Further hyperparameters": others,
+    }
+    return [{"name": name, "controls": found} for name, found in groups.items() if found]
+
+
+def control_by_key(run: Run) -> dict[str, Control]:
+    """Return the controls of a run by the key they turn."""
+    return {control["key"]: control for group in controls_of(run) for control in group["controls"]}
+
+
+def _environments(run: Run) -> Iterator[Control]:
+    last = BRAX_ENVS if run.backend == "brax" else LAST_STOPS["env.n_envs"]
+    yield _count("env.n_envs", "environments", 1, last=last)
+    if run.backend == "brax":
+        return
+    yield _choice("env.workers", "workers", _choices(EnvSpec, "workers"), "dummy")
+    yield _count("env.envs_per_worker", "environments per worker", 1)
+    yield _count("env.frame_stack", "frames stacked", None)
+
+
+def _around(run: Run) -> Iterator[Control]:
+    yield _count("eval.n_envs", "environments that evaluate", None)
+    if run.backend != "brax":
+        yield _choice("eval.workers", "their workers", _choices(EvalSpec, "workers"), None)
+        yield _flag("checkpoint.replay_buffer", "checkpoints hold the replay buffer", None)
+    yield _number("total_timesteps", "timesteps in all", None, whole=True)
+
+
+def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
+    for name, default in algorithm.defaults.items():
+        key, label = f"hyperparams.{name}", name.replace("_", " ")
+        given = run.hyperparams.get(name, default)
+        if isinstance(default, bool):
+            yield _flag(key, label, default)
+        elif name.endswith(("_class", "_kwargs")) or name in ("action_noise",):
+            continue  # classes and what they are made with: no setting that one turns
+        elif name == "n_steps" and algorithm.family == "off-policy":  # of returns, not of a rollout
+            yield {"key": key, "label": "steps of returns", "kind": "number", "default": default, "whole": True}
+        elif key in LAST_STOPS:
+            yield _count(key, label, default)
+        elif isinstance(given, str) or isinstance(default, str):
+            yield _text(key, label, default)
+        elif isinstance(given, list | dict | tuple):
+            continue  # (`train_freq: [1, episode]`) stays as the file says it
+        else:
+            yield _number(key, label, default, whole=isinstance(default, int))
+
+
+def _layers(run: Run) -> Iterator[Control]:
+    for name in LAYERS.get(run.backend, ()):
+        given = run.policy.kwargs.get(name)
+        if isinstance(given, dict) or (given is None and name != "net_arch"):
+            continue
+        label = "hidden layers" if name == "net_arch" else name.replace("_", " ")
+        yield {"key": f"policy.kwargs.{name}", "label": label, "kind": "widths", "default": None} | _priced(
+            f"policy.kwargs.{name}"
+        )
+
+
+def _memory(run: Run, algorithm: Algorithm) -> Iterator[Control]:
+    hints = _hints()
+    for name in (field.name for field in fields(MemorySpec)):
+        if not _concerns(name, run, algorithm):
+            continue
+        key, label, hint = f"memory.{name}", name.replace("_", " "), hints[name]
+        choices = _literals(hint)
+        if choices:
+            yield _choice(key, label, choices, None)
+        elif bool in get_args(hint):
+            yield _flag(key, label, None)
+        elif key in SIZES:
+            yield {"key": key, "label": "most bytes stored", "kind": "size", "default": None} | _priced(key)
+        elif key in LAST_STOPS:
+            yield _count(key, label, None)
+        else:
+            yield _number(key, label, None, whole=True)
+
+
+def _concerns(name: str, run: Run, algorithm: Algorithm) -> bool:
+    if name == "spill_dir":  # a path, which is for whoever trains to say
+        return False
+    if name in ("rollout", "replay"):
+        return run.backend != "brax" and (name == "rollout") == (algorithm.family == "on-policy")
+    if run.backend == "brax":
+        return name in (*BRAX_ONLY, *BOTH_BACKENDS)
+    return name not in BRAX_ONLY
+
+
+@lru_cache(maxsize=1)
+def _hints() -> dict[str, Any]:
+    return get_type_hints(MemorySpec, localns={"tuple": tuple})
+
+
+def _literals(hint: Any) -> list[str]:
+    return [value for part in (hint, *get_args(hint)) if _is_literal(part) for value in get_args(part)]
+
+
+def _is_literal(hint: Any) -> bool:
+    return getattr(hint, "__origin__", None) is Literal
+
+
+def _choices(cls: Any, name: str) -> list[str]:
+    return _literals(get_type_hints(cls)[name])
+
+
+def _count(key: str, label: str, default: Any, *, last: int | None = None) -> Control:
+    stops = _stops(last or LAST_STOPS[key])
+    return {"key": key, "label": label, "kind": "count", "default": default, "stops": stops} | _priced(key)
+
+
+def _number(key: str, label: str, default: Any, *, whole: bool) -> Control:
+    return {"key": key, "label": label, "kind": "number", "default": default, "whole": whole} | _priced(key)
+
+
+def _choice(key: str, label: str, choices: list[str], default: Any) -> Control:
+    return {"key": key, "label": label, "kind": "choice", "default": default, "choices": choices} | _priced(key)
+
+
+def _flag(key: str, label: str, default: Any) -> Control:
+    return {"key": key, "label": label, "kind": "flag", "default": default} | _priced(key)
+
+
+def _text(key: str, label: str, default: Any) -> Control:
+    return {"key": key, "label": label, "kind": "text", "default": default}
+
+
+def _stops(last: int) -> list[int]:
+    """Return where a slider stops: powers of two and the numbers half-way, or 1, 2, 5, 10 … for large buffers."""
+    if last >= 1_000_000:
+        return [m * 10**e for e in range(3, 8) for m in (1, 2, 5) if m * 10**e <= last]
+    stops = {2**e for e in range(20)} | {3 * 2**e for e in range(19)}
+    return sorted(stop for stop in stops if stop <= last)
+
+
+@lru_cache(maxsize=1)
+def _by_key() -> dict[str, tuple[str, str]]:
+    found: dict[str, tuple[str, str]] = {}
+    for knob in KNOBS:
+        price = "slower" if knob.asks_probe else knob.price  # free only where a probe measured it
+        found.setdefault(knob.key, (price, knob.say))
+    return found | {"memory.replay": found["memory.rollout"]}
+
+
+def _priced(key: str) -> Control:
+    price, say = _by_key().get(key, ("", ""))
+    on_gpu = {"gpu_only": True} if key.partition(".")[2] in ON_GPU_ONLY else {}
+    return ({"price": price, "say": say} if price else {}) | on_gpu

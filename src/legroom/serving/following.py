@@ -1,0 +1,251 @@
+"""Trainings and watches to follow: which there are in the folders that the page was given, and what they are doing.
+
+Only folders that hold a training or a watch are named, never their files, and of a folder only the files that it is
+known by are read: plain ones, up to a size, not links to somewhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import time
+from collections.abc import AsyncIterator, Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from legroom.errors import LegroomError
+from legroom.model.footprint import Peak
+from legroom.model.outcome import FILE_NAME as OUTCOME
+from legroom.model.outcome import Outcome
+from legroom.model.progress import Progress, finite
+from legroom.probing.live_log import LIVE, LiveSample, read_live
+from legroom.rendering.figures import Layer, Limit, curve, table, timeline
+from legroom.rendering.pace import duration_text
+from legroom.rendering.page import facts
+from legroom.training.folder import PREDICTION, RUN, RunFolder
+from legroom.training.progress_log import read_progress
+from legroom.units import MIB, format_size
+
+WATCH, PROGRESS = "watch.json", "progress.csv"
+FILES = (RUN, PREDICTION, OUTCOME, PROGRESS, LIVE, WATCH)
+LARGEST_FILE = 32 * MIB
+MOST_FOLDERS = 200
+LOOK_EVERY_S, PING_EVERY_S = 1.0, 15.0
+SILENT_AFTER_S = 30.0  # a training that is alive writes several times a second, and after days every few minutes
+MOST_SAID = 12
+
+
+def folders_in(roots: tuple[Path, ...]) -> dict[str, Path]:
+    """Return the trainings and watches in the given folders and one level below, the newest first, by their names."""
+    found: dict[str, Path] = {}
+    for root in roots:
+        below = sorted((each for each in _entries(root) if _is_followed(each)), key=_changed, reverse=True)
+        for folder in ([root] if _is_followed(root) else []) + below[:MOST_FOLDERS]:
+            name = root.name if folder == root else f"{root.name}/{folder.name}"
+            found.setdefault(name, folder)
+    return found
+
+
+def _entries(root: Path) -> list[Path]:
+    try:
+        with os.scandir(root) as entries:
+            return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _is_followed(folder: Path) -> bool:
+    return any(_is_plain(folder / name) for name in (RUN, WATCH, LIVE))
+
+
+def _is_plain(path: Path) -> bool:
+    """Return whether it is a file of its own, and no larger than such files are."""
+    try:
+        about = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST_FILE
+
+
+def _changed(folder: Path) -> float:
+    return max((when for when, _ in _signature(folder)), default=0.0)
+
+
+def _signature(folder: Path) -> tuple[tuple[float, int], ...]:
+    """Return when its files were written and how long they are: what changes when there is news."""
+    found = []
+    for name in FILES:
+        if _is_plain(folder / name):
+            about = (folder / name).lstat()
+            found.append((about.st_mtime, about.st_size))
+    return tuple(found)
+
+
+async def news(name: str, folder: Path) -> AsyncIterator[str]:
+    """Yield server-sent events: the folder drawn, at once and whenever something in it changed."""
+    seen: Any = None
+    quiet_since = time.monotonic()
+    while True:
+        now = (_signature(folder), _is_silent(folder))
+        if now != seen:
+            seen, quiet_since = now, time.monotonic()
+            told = await asyncio.to_thread(told_of, name, folder)
+            yield f"data: {json.dumps(told)}\n\n"
+        elif time.monotonic() - quiet_since > PING_EVERY_S:  # so that a browser that has gone is noticed
+            quiet_since = time.monotonic()
+            yield ": still here\n\n"
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _is_silent(folder: Path) -> bool:
+    return time.time() - _changed(folder) > SILENT_AFTER_S
+
+
+def told_of(name: str, folder: Path) -> dict[str, str]:
+    """Return what a folder says now: a sentence, its kind (good, bad or neither) and the drawings."""
+    try:
+        samples, said = read_live(_text(folder, LIVE))
+        if _is_plain(folder / RUN):
+            return _training(name, folder, samples, said)
+        return _watch(name, folder, samples, said)
+    except (LegroomError, OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        return {"words": f"{name} cannot be read now: {str(error)[:200]}", "kind": "error", "body": ""}
+
+
+def _text(folder: Path, name: str) -> str:
+    if not _is_plain(folder / name):
+        return ""
+    return (folder / name).read_text("utf-8", errors="replace")
+
+
+def _training(name: str, folder: Path, samples: list[LiveSample], said: list[tuple[float, str]]) -> dict[str, str]:
+    run = json.loads(_text(folder, RUN))
+    if not isinstance(run, dict):
+        raise ValueError(f"{RUN} holds no run")
+    predicted = RunFolder(folder).predicted() if _is_plain(folder / PREDICTION) else None
+    progress = read_progress(folder / PROGRESS) if _is_plain(folder / PROGRESS) else []
+    outcome = Outcome.read(folder / OUTCOME) if _is_plain(folder / OUTCOME) else None
+    if outcome is not None and _goes_on(folder):
+        outcome = None  # of an earlier session: it was resumed
+    host, gpu = (predicted.host, predicted.gpu) if predicted else (None, None)
+    words, kind = _training_words(run, folder, samples, progress, outcome, host)
+    return {
+        "words": words,
+        "kind": kind,
+        "body": "\n".join(_training_body(run, samples, said, progress, outcome, host, gpu)),
+    }
+
+
+def _goes_on(folder: Path) -> bool:
+    """Return whether something was written well after the outcome."""
+    return _is_plain(folder / LIVE) and (folder / LIVE).lstat().st_mtime > (folder / OUTCOME).lstat().st_mtime + 5
+
+
+def _training_words(
+    run: dict[str, Any],
+    folder: Path,
+    samples: list[LiveSample],
+    progress: list[Progress],
+    outcome: Outcome | None,
+    host: Peak | None,
+) -> tuple[str, str]:
+    name, total = str(run.get("name")), run.get("total_timesteps")
+    if outcome is not None:
+        peak = outcome.peaks.host
+        against = "" if peak.predicted is None else f", {format_size(peak.predicted)} predicted"
+        kind = {"finished": "good", "failed": "bad"}.get(outcome.status, "")
+        why = f": {outcome.error}" if outcome.error else ""
+        measured = format_size(peak.measured)
+        return f"{name} {outcome.status} at step {outcome.timesteps:,}{why}. Host peak {measured}{against}.", kind
+    step = progress[-1].timesteps if progress else 0
+    of = f" of {total:,}" if isinstance(total, int) else ""
+    if _is_silent(folder):
+        return f"{name} has said nothing for a while: it stopped at step {step:,}{of}, or waits.", ""
+    now = f" Host {format_size(samples[-1].host)} now" if samples else ""
+    expected = f", {format_size(host.nbytes)} predicted." if host is not None and samples else "." if samples else ""
+    over = host is not None and bool(samples) and max(sample.host for sample in samples) > host.high
+    return f"{name} trains: step {step:,}{of}.{now}{expected}", "bad" if over else "good"
+
+
+def _training_body(
+    run: dict[str, Any],
+    samples: list[LiveSample],
+    said: list[tuple[float, str]],
+    progress: list[Progress],
+    outcome: Outcome | None,
+    host: Peak | None,
+    gpu: Peak | None,
+) -> Iterator[str]:
+    reward = next((r for p in reversed(progress) if (r := finite(p.reward_mean)) is not None), None)
+    speed = finite(progress[-1].steps_per_s) if progress else None
+    peak = max((sample.host for sample in samples), default=None)
+    yield facts([
+        ("algorithm", str(run.get("algo"))),
+        ("mean reward", None if reward is None else f"{reward:,.4g}"),
+        ("steps per second", None if speed is None else f"{speed:,.0f}"),
+        ("time", duration_text(samples[-1].t - samples[0].t) if samples else None),
+        ("highest so far", None if peak is None else format_size(peak)),
+    ])  # fmt: skip
+    memory = _memory("Host memory", samples, host) + _memory("GPU memory", samples, gpu, on_gpu=True)
+    yield f'<div class="columns"><section>{memory}</section>'
+    points = [(float(p.timesteps), r) for p in progress if (r := finite(p.reward_mean)) is not None]
+    drawn = curve(points, name="reward", title="Mean reward of episodes over steps")
+    yield f"<section><h2>Mean reward over steps</h2>{drawn}</section>" if drawn else ""
+    yield "</div>"
+    if outcome is not None and outcome.retreats:
+        rows = [[f"{each.step:,}", escape(each.why), escape(each.what)] for each in outcome.retreats]
+        yield "<h2>Retreats</h2>" + table(["step", "what happened", "what was done"], "nlt", rows)
+    yield _said(said)
+
+
+def _memory(title: str, samples: list[LiveSample], predicted: Peak | None, *, on_gpu: bool = False) -> str:
+    moments = [(s.t - samples[0].t, s.gpu if on_gpu else s.host, s) for s in samples]
+    known = [(t, nbytes, s) for t, nbytes, s in moments if nbytes is not None]
+    phases = [s.phase or "" for _, _, s in known]
+    limit = next((s.limit for s in reversed(samples) if s.limit is not None), None)
+    drawn = timeline(
+        [t for t, _, _ in known],
+        [Layer("measured", "var(--ink)" if any(phases) else "var(--trainer)", [nbytes for _, nbytes, _ in known])],
+        name="gpu-memory" if on_gpu else "host-memory",
+        title=f"{title} over time",
+        phases=phases if any(phases) else (),
+        predicted=predicted,
+        limit=Limit(limit, "limit") if limit is not None and not on_gpu else None,
+    )
+    return f"<h2>{title} over time</h2>{drawn}" if drawn else ""
+
+
+def _said(said: list[tuple[float, str]]) -> str:
+    if not said:
+        return ""
+    lines = [f"{time.strftime('%H:%M:%S', time.localtime(t))}  {escape(text)}" for t, text in said[-MOST_SAID:]]
+    return '<h2>What it said</h2><p class="log">' + "\n".join(lines) + "</p>"
+
+
+def _watch(name: str, folder: Path, samples: list[LiveSample], said: list[tuple[float, str]]) -> dict[str, str]:
+    body = "".join((_memory("Host memory", samples, None), _memory("GPU memory", samples, None, on_gpu=True)))
+    peak = format_size(max(sample.host for sample in samples)) if samples else "nothing"
+    text = _text(folder, WATCH)
+    if not text:
+        now = f"{format_size(samples[-1].host)} now, {peak} at most so far" if samples else "nothing measured yet"
+        return {"words": f"{name} is watched: {now}.", "kind": "", "body": body + _said(said)}
+    told = json.loads(text)
+    if not isinstance(told, dict):
+        raise ValueError(f"{WATCH} holds no watch")
+    if not body:
+        began = float(told["began"])
+        body = _memory("Host memory", [
+            LiveSample(began + float(s["t"]), int(s["host"]), s["gpu"], None, None) for s in told["samples"]
+        ], None)  # fmt: skip
+    rows = [
+        ("command", " ".join(str(part) for part in told["command"])),
+        ("peak", format_size(int(told["peak"]["host"]))),
+        ("exit code", None if told["exit_code"] is None else str(told["exit_code"])),
+        ("what happened", told["summary"]),
+    ]
+    kind = {"ok": "good", "leak": "bad"}.get(told["verdict"], "")
+    words = f"{name}: {told['verdict']}, {told['why']}."
+    return {"words": words, "kind": kind, "body": facts(rows) + body + _said(said)}

@@ -1,0 +1,206 @@
+"""The door of the server: who may ask, how much, and what every answer carries.
+
+A page on some other site can make a browser ask us, and a name that such a site controls can be pointed at 127.0.0.1
+(DNS rebinding). So the Host of every request has to be one of ours, an Origin has to be the page's own, and where
+others may reach us a token is compared in constant time. Whatever goes wrong behind the door is one line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import socket
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
+from json import dumps
+from typing import Any
+from urllib.parse import parse_qs
+
+from legroom.errors import LegroomError
+from legroom.serving.settings import Settings, is_loopback
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+LARGEST_BODY = 256 * 1024
+BODY_TIMEOUT_S = 10.0
+COOKIE = "legroom_token"
+METHODS = ("GET", "HEAD", "POST")
+HEADERS = {
+    "content-security-policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'; form-action 'self'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+class Refused(LegroomError):
+    """A request that is answered with its status and one line."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Guard:
+    """Lets in what may come in, with its body read and bounded, and seals every answer."""
+
+    def __init__(self, app: Any, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+        self._names = {"localhost", settings.host.lower().strip("[]")}
+        if not settings.is_local:
+            self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # a websocket: nothing here speaks it
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        answer = _Sealed(send, api=scope["path"].startswith("/api/"))
+        try:
+            cookie = self._admit(scope)
+            if cookie is not None:
+                answer.cookie = cookie
+            body = await _body(scope, receive)
+            await self._app(scope, _replay(body, receive), answer)
+        except Refused as refused:
+            await answer.fail(refused.status, str(refused))
+        except LegroomError as error:
+            await answer.fail(400, str(error))
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:  # nobody who asks shall see a traceback, and the page goes on
+            sys.stderr.write(f"legroom ui: {scope['path'][:80]!r}: {type(error).__name__}: {str(error)[:200]}\n")
+            await answer.fail(500, f"this could not be worked out ({type(error).__name__})")
+
+    def _admit(self, scope: Scope) -> str | None:
+        """Refuse who may not come in; return the cookie that somebody with a token in the address gets."""
+        headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        if scope["method"] not in METHODS:
+            raise Refused(405, f"method {scope['method'][:20]} is not served (GET and POST are)")
+        hosts = headers.get("host", [])
+        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+            raise Refused(421, "this server answers to its own name only (open the address that legroom ui printed)")
+        origins = headers.get("origin", [])
+        if any(origin != f"http://{hosts[0]}" for origin in origins):
+            raise Refused(403, "requests from other sites are refused")
+        navigates = scope["method"] == "GET" and not scope["path"].startswith("/api/")
+        if "cross-site" in headers.get("sec-fetch-site", []) and not navigates:
+            raise Refused(403, "requests from other sites are refused")
+        return self._check_token(scope, headers)
+
+    def _is_ours(self, host: str) -> bool:
+        name, colon, port = host.rpartition(":")
+        if not colon or host.endswith("]"):  # no port
+            name, port = host, "80"
+        if port != str(self._settings.port):
+            return False
+        name = name.lower().strip("[]")
+        if self._settings.is_local:
+            return is_loopback(name)
+        if name in self._names:
+            return True
+        try:  # an address is no name that somebody else could point at us
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def _check_token(self, scope: Scope, headers: dict[str, list[str]]) -> str | None:
+        token = self._settings.token
+        if token is None:
+            return None
+        given = [value.removeprefix("Bearer ") for value in headers.get("authorization", [])]
+        given += headers.get("x-legroom-token", [])
+        for text in headers.get("cookie", []):
+            try:
+                cookie = SimpleCookie(text).get(COOKIE)
+            except CookieError:
+                continue
+            given += [cookie.value] if cookie is not None else []
+        if any(_same(each, token) for each in given):
+            return None
+        asked = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=20).get("token", [])
+        if any(_same(each, token) for each in asked):
+            return f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
+        raise Refused(401, "a token is needed (open the address that legroom ui printed)")
+
+
+def _same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode())
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes:
+    """Return the whole body, refused as soon as it is too long or too slow."""
+    for name, value in scope["headers"]:
+        if name.lower() == b"content-length" and value.isdigit() and int(value) > LARGEST_BODY:
+            raise Refused(413, f"a request may have {LARGEST_BODY // 1024} KiB")
+    body = b""
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refused(400, "the request ended early")
+                body += message.get("body", b"")
+                if len(body) > LARGEST_BODY:
+                    raise Refused(413, f"a request may have {LARGEST_BODY // 1024} KiB")
+                if not message.get("more_body"):
+                    return body
+    except TimeoutError:
+        raise Refused(408, f"the request took longer than {BODY_TIMEOUT_S:.0f} s to arrive") from None
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that hands out the body once, then what really comes."""
+    told = False
+
+    async def again() -> MutableMapping[str, Any]:
+        nonlocal told
+        if told:
+            return await receive()
+        told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+class _Sealed:
+    """A `send` that adds the headers of every answer, and can say what went wrong if nothing was said yet."""
+
+    def __init__(self, send: Send, *, api: bool) -> None:
+        self._send, self._api, self._began = send, api, False
+        self.cookie: str | None = None
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self._began = True
+            headers = [(name, value) for name, value in message.get("headers", []) if name.lower() != b"server"]
+            headers += [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+            if self._api:
+                headers.append((b"cache-control", b"no-store"))
+            if self.cookie is not None:
+                headers.append((b"set-cookie", self.cookie.encode()))
+            message["headers"] = headers
+        await self._send(message)
+
+    async def fail(self, status: int, text: str) -> None:
+        if self._began:  # half an answer cannot be taken back
+            return
+        body = dumps({"error": " ".join(text.split())}).encode() + b"\n"
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if status in (401, 408, 413):
+            headers.append((b"connection", b"close"))
+        await self({"type": "http.response.start", "status": status, "headers": headers})
+        await self({"type": "http.response.body", "body": body})

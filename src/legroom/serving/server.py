@@ -1,0 +1,93 @@
+"""One server process: its socket, its signals, and nothing that outlives it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import uvicorn
+
+from legroom.errors import BadInput
+from legroom.serving.app import Page
+from legroom.serving.guard import Guard
+from legroom.serving.settings import Settings
+
+MOST_AT_ONCE = 64  # connections
+LARGEST_HEAD = 16 * 1024
+GRACE_S = 1  # for answers under way when it is told to stop
+
+
+def serve(settings: Settings, say: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C; `say` gets the address once it can be opened.
+
+    Raises:
+        BadInput: the address is in use, or not this machine's.
+    """
+    listening = _listen(settings)
+    settings = replace(settings, port=listening.getsockname()[1])
+    page = Page(settings)
+    config = uvicorn.Config(
+        Guard(page, settings),
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MOST_AT_ONCE,
+        timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=LARGEST_HEAD,
+    )
+    asyncio.run(_until_told(_Server(config), listening, page, lambda: say(address(settings))))
+
+
+def address(settings: Settings) -> str:
+    """Return what to open in a browser."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    shown = socket.gethostname() if host in ("0.0.0.0", "[::]") else host
+    return f"http://{shown}:{settings.port}/" + (f"?token={settings.token}" if settings.token else "")
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, but for its way to end: it would raise the signal again, and a stop that was asked for is no error."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _until_told(server: _Server, listening: socket.socket, page: Page, ready: Callable[[], None]) -> None:
+    def stop() -> None:
+        server.force_exit = server.should_exit  # asked twice: now
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    ready()  # not before: who reads it may end us at once
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        await page.end()
+
+
+def _listen(settings: Settings) -> socket.socket:
+    host = settings.host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, settings.port))
+        listening.listen(MOST_AT_ONCE)
+    except OSError as error:
+        listening.close()
+        hint = f"--port {settings.port + 1}, or --port 0 for any that is free"
+        raise BadInput(f"{host}:{settings.port} cannot be served: {error.strerror}", hint=hint) from None
+    return listening

@@ -1,0 +1,259 @@
+// The page: which runs there are, what was turned, and what the server says about it.
+import { ask, byId, latest, make, offer, putAt, settled } from "./dom.js";
+import { drawControls, turnAll } from "./controls.js";
+import { decode, encode } from "./link.js";
+import { showFit } from "./fitting.js";
+import { setUpFollowing } from "./following.js";
+import { setUpTracing, showTrace } from "./tracing.js";
+
+const MOST_RUNS = 6;
+const state = { runs: [], active: 0, place: { gpu: "", ram: "", reserve: "0" }, view: "peaks", start: null };
+const active = () => state.runs[state.active];
+
+// ---- what the server is asked ----------------------------------------------------------------------------------------
+
+/** The place as the server reads it: a card by name, the CPU, or whatever this machine has. */
+function place() {
+  const { gpu, ram, reserve } = state.place;
+  return { ram: ram.trim(), reserve: Number(reserve), ...(gpu === "cpu" ? { device: "cpu" } : gpu ? { gpu } : {}) };
+}
+
+const plan = latest(async () => {
+  const entry = active();
+  if (!entry) return;
+  try {
+    const told = await ask("api/plan", { runs: state.runs.map((each) => each.run), active: state.active, view: state.view, bill: byId("bill-box").open, ...place() });
+    if (entry === active()) show(told);
+  } catch (error) {
+    say(byId("verdict"), error.message, "error");
+    document.body.classList.add("waits");
+    drawn();
+  }
+});
+
+const check = settled(async () => {
+  const entry = active();
+  try {
+    const told = await ask("api/check", { run: entry.run, ...place() });
+    if (entry === active()) showFindings(told);
+  } catch {
+    byId("findings").replaceChildren();  // the verdict says what is wrong
+  }
+}, 250);
+
+const keep = settled(() => history.replaceState(null, "", encode(state)), 200);
+
+function refresh() {
+  plan();
+  check();
+  keep();
+}
+
+// ---- what is shown ---------------------------------------------------------------------------------------------------
+
+function say(element, text, kind) {
+  if (element.textContent !== text) element.textContent = text;  // a live region speaks when it changes
+  element.className = `words ${kind}`;
+}
+
+function show(told) {
+  const own = told.runs[state.active];
+  document.body.classList.remove("waits");
+  say(byId("verdict"), own.verdict.words, { true: "good", false: "bad" }[own.verdict.fits] || "");
+  // drawn by the server with the same functions as its reports, from escaped text
+  byId("host").innerHTML = told.host;
+  byId("gpu").innerHTML = told.gpu || "";
+  byId("gpu-name").hidden = !told.gpu;
+  byId("bill").innerHTML = told.bill || "";
+  byId("savings").replaceChildren(...own.savings.map((saving) => make("li", {},
+    make("span", { class: `price ${saving.price}` }, saving.price), ` ${saving.what}: host `, make("b", {}, saving.text), ` (${saving.share})`)));
+  drawn();
+}
+
+/** For whoever measures: how often something was drawn, and when the page could first be used. */
+function drawn() {
+  const times = Number(document.body.dataset.drawn || 0) + 1;
+  if (times === 1) performance.mark("interactive");
+  document.body.dataset.drawn = times;
+}
+
+function showFindings({ findings, fine }) {
+  const rows = findings.map((found) => make("li", { class: found.severity }, make("span", {}, found.message),
+    make("small", {}, [found.hint, found.code && `${found.code} ${found.name}`].filter(Boolean).join(" · "))));
+  const good = fine.slice(0, 3).map((each) => make("li", {}, make("span", {}, `✓ ${each.what}`), make("small", {}, each.why)));
+  byId("findings").replaceChildren(...(rows.length + good.length ? [...rows, ...good] : [make("li", {}, "Nothing stands out.")]));
+}
+
+function showRuns() {
+  const chips = state.runs.map((entry, at) => make("div", { class: at === state.active ? "chip active" : "chip" },
+    make("button", { type: "button", "aria-pressed": String(at === state.active), onclick: () => activate(at) }, entry.name),
+    state.runs.length > 1 ? make("button", { type: "button", "aria-label": `Remove ${entry.name}`, onclick: () => remove(at) }, "×") : null));
+  const more = make("button", { type: "button", class: "plain", onclick: duplicate, disabled: state.runs.length >= MOST_RUNS }, "+ compare");
+  byId("chosen").replaceChildren(...chips, more);
+  byId("views").hidden = false;
+}
+
+function showActive() {
+  const entry = active();
+  byId("result-name").textContent = `${entry.name}: ${entry.algo}`;
+  byId("about").textContent = entry.description || "";
+  byId("run").value = entry.named || "";
+  byId("fitted").replaceChildren();
+  drawControls(byId("controls"), entry, (key, value) => {
+    putAt(entry.run, key, value);
+    refresh();
+  });
+  showTrace(state, active);
+  showRuns();
+}
+
+// ---- which runs ------------------------------------------------------------------------------------------------------
+
+/** An entry: the run as it is turned, as it was, and the settings that it has. `named` is what the server knows it by. */
+function entryOf(shown, named) {
+  return { ...shown, named, base: shown.run, run: structuredClone(shown.run) };
+}
+
+async function named(name) {
+  return entryOf(await ask(`api/run?name=${encodeURIComponent(name)}`), name);
+}
+
+function activate(at) {
+  state.active = at;
+  showActive();
+  refresh();
+}
+
+/** Show the runs that the page begins with; what the server says about them came along. */
+function beginWith(plan) {
+  showActive();
+  show(plan);
+  check();
+}
+
+function remove(at) {
+  state.runs.splice(at, 1);
+  activate(Math.min(state.active > at ? state.active - 1 : state.active, state.runs.length - 1));
+}
+
+function duplicate() {
+  const entry = active();
+  const number = state.runs.filter((each) => each.name.startsWith(entry.name.replace(/ \(\d+\)$/, ""))).length + 1;
+  const copy = { ...entry, run: structuredClone(entry.run), copy: true };
+  copy.name = copy.run.name = `${entry.name.replace(/ \(\d+\)$/, "")} (${number})`;
+  copy.base = { ...structuredClone(entry.base), name: copy.name };
+  state.runs.push(copy);
+  activate(state.runs.length - 1);
+}
+
+async function choose(name) {
+  await attempt(async () => {
+    state.runs[state.active] = await named(name);
+    activate(state.active);
+  });
+}
+
+async function open(file) {
+  await attempt(async () => {
+    if (file.size > 200_000) throw new Error(`${file.name} is too large for a run file`);
+    const { runs } = await ask("api/read", { name: file.name, text: await file.text() });
+    const shown = runs.slice(0, MOST_RUNS).map((each) => entryOf(each, null));
+    state.runs.splice(state.active, 1, ...shown);
+    state.runs.length = Math.min(state.runs.length, MOST_RUNS);
+    activate(state.active);
+    if (runs.length > shown.length) byId("told").textContent = `${file.name} holds ${runs.length} runs; the first ${shown.length} are shown`;
+  });
+}
+
+async function attempt(work) {
+  try { await work(); } catch (error) { say(byId("verdict"), error.message, "error"); }
+}
+
+// ---- setting up ------------------------------------------------------------------------------------------------------
+
+function fillChoices({ workloads, started, cards, machine }) {
+  const option = (name) => make("option", { value: name }, name);
+  const groups = workloads.map((each) => make("optgroup", { label: each.name }, ...each.runs.map(option)));
+  if (started.length) groups.unshift(make("optgroup", { label: "started with" }, ...started.map(option)));
+  byId("run").append(make("option", { value: "" }, "choose a run…"), ...groups);
+  const own = machine.gpus.map((gpu) => `${gpu.name}, ${gpu.free} free`).join("; ");
+  const sizes = [...new Set(cards.map((card) => card.gb))].sort((a, b) => a - b);
+  byId("card").append(make("option", { value: "" }, own ? `this machine's: ${own}` : "this machine: none"), make("option", { value: "cpu" }, "none, on the CPU"),
+    ...sizes.map((gb) => make("optgroup", { label: `${gb} GB` }, ...cards.filter((card) => card.gb === gb).map((card) => option(card.name)))));
+  byId("ram").placeholder = machine.available;
+}
+
+async function restore(told) {
+  for (const each of told.r.slice(0, MOST_RUNS)) {
+    if (each.n) {
+      const entry = await named(each.n);
+      if (each.t && each.t[""]) entry.run = each.t[""];
+      else turnAll(entry, each.t || {});
+      if (entry.run.name !== entry.name && typeof entry.run.name === "string") entry.name = entry.run.name;
+      state.runs.push(entry);
+    } else state.runs.push(entryOf((await ask("api/read", { run: each.d })).runs[0], null));
+  }
+  Object.assign(state.place, told.p || {});
+  state.active = Math.min(Number(told.a) || 0, state.runs.length - 1);
+  state.view = told.v === "phases" ? "phases" : "peaks";
+}
+
+async function begin() {
+  // a token in the address is in a cookie by now, and should not be in links that are copied
+  if (location.search) history.replaceState(null, "", location.pathname + location.hash);
+  const start = await ask("api/start");
+  state.start = start;
+  fillChoices(start);
+  byId("version").textContent = `legroom ${start.version}`;
+  const told = decode(location.hash);
+  if (told) await attempt(() => restore(told));
+  const fresh = !state.runs.length;
+  if (fresh) {
+    state.runs = start.shown.map((each) => entryOf(each, each.name));
+  }
+  byId("card").value = state.place.gpu;
+  byId("ram").value = state.place.ram;
+  byId("reserve").value = state.place.reserve;
+  document.querySelector(`input[name=view][value=${state.view}]`).checked = true;
+  listen();
+  if (fresh && start.plan) beginWith(start.plan);
+  else activate(state.active);
+  setUpFollowing(start.folders);
+}
+
+function listen() {
+  byId("run").addEventListener("change", (event) => event.target.value && choose(event.target.value));
+  byId("file").addEventListener("change", async (event) => {
+    if (!event.target.files.length) return;
+    await open(event.target.files[0]);
+    event.target.value = "";  // so that the same file, edited, can be opened again
+  });
+  byId("card").addEventListener("change", (event) => { state.place.gpu = event.target.value; refresh(); });
+  byId("ram").addEventListener("input", settled(() => { state.place.ram = byId("ram").value; refresh(); }, 150));
+  byId("reserve").addEventListener("change", (event) => { state.place.reserve = event.target.value; refresh(); });
+  for (const radio of document.querySelectorAll("input[name=view]")) radio.addEventListener("change", () => { state.view = radio.value; refresh(); });
+  byId("controls").addEventListener("submit", (event) => event.preventDefault());
+  byId("fit").addEventListener("click", () => showFit(active(), place(), (run) => { active().run = run; showActive(); refresh(); }));
+  byId("bill-box").addEventListener("toggle", plan);
+  byId("download").addEventListener("click", () => attempt(async () => {
+    const entry = active();
+    offer(`${entry.name.replace(/[^\w.-]+/g, "-")}.yaml`, await ask("api/file", { run: entry.run }));
+  }));
+  byId("link").addEventListener("click", async () => {
+    history.replaceState(null, "", encode(state));
+    try { await navigator.clipboard.writeText(location.href); byId("told").textContent = "The link is copied."; }
+    catch { byId("told").textContent = "The address of this page is the link."; }
+  });
+  window.addEventListener("hashchange", () => { if (decode(location.hash)) location.reload(); });  // a link was pasted
+  const drop = byId("drop");
+  document.addEventListener("dragover", (event) => { event.preventDefault(); drop.hidden = false; });
+  document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) drop.hidden = true; });
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    drop.hidden = true;
+    if (event.dataTransfer.files.length) open(event.dataTransfer.files[0]);
+  });
+  setUpTracing(state, active, place);
+}
+
+begin().catch((error) => say(byId("verdict"), error.message, "error"));

@@ -1,0 +1,152 @@
+"""A traced prediction in the background: `legroom predict --mode trace` in a child process, one at a time.
+
+Tracing imports what a run names. So it is done for the runs that the page was started with and for no other: of what
+the page sends, only settings that its controls turn are handed on, and only as numbers, truths and known words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from signal import SIGKILL
+from typing import Any
+
+from legroom.errors import BadInput
+from legroom.model.footprint import Footprint, Item, Known, Phase, Place
+from legroom.rendering.bill import peak_text
+from legroom.rendering.figures import bar_of, stacked_bars
+from legroom.serving.asking import Place as Where
+from legroom.serving.controls import control_by_key
+from legroom.serving.drawing import card_limits, host_limits
+from legroom.serving.settings import Started
+
+COMMAND = (sys.executable, "-P", "-c", "from legroom.cli.main import main; main()")
+LONGEST_S = 900.0  # brax's compiler takes minutes
+LARGEST_ANSWER = 4 << 20
+MOST_WIDTHS = 64
+
+
+class Tracer:
+    """The child under way, if there is one, and what the last one said."""
+
+    def __init__(self) -> None:
+        self._job, self._began = 0, 0.0
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._answer: dict[str, Any] | None = None
+
+    async def start(self, started: Started, data: Any, asked: Mapping[str, Any], where: Where) -> int:
+        """Start tracing a run as it is turned now, in place of what is under way; return the number to ask with."""
+        arguments = [*_place_options(asked), *_settings(started, data)]
+        await self.end()
+        self._job, self._began, self._answer = self._job + 1, time.monotonic(), None
+        command = [*COMMAND, "predict", started.target, "--json", "--mode", "trace", *arguments]
+        pipe = asyncio.subprocess.PIPE
+        self._process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True,
+            limit=LARGEST_ANSWER,
+        )  # fmt: skip
+        self._task = asyncio.create_task(self._wait(self._process, where))
+        return self._job
+
+    def told(self, job: int) -> dict[str, Any]:
+        """Return how far it is, or what it said.
+
+        Raises:
+            BadInput: there is no such job, or another one took its place.
+        """
+        if job != self._job:
+            raise BadInput("another tracing took its place", hint="start it again")
+        if self._answer is not None:
+            return self._answer
+        return {"state": "running", "text": f"Tracing the networks: {time.monotonic() - self._began:.0f} s…"}
+
+    async def end(self) -> None:
+        """End what is under way, and all that it started."""
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, SIGKILL)
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _wait(self, process: asyncio.subprocess.Process, where: Where) -> None:
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), LONGEST_S)
+            answer = _answered(out, err, process.returncode, time.monotonic() - self._began, where)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, SIGKILL)
+            answer = {"state": "failed", "text": f"Tracing took more than {LONGEST_S / 60:.0f} minutes and was ended."}
+        self._answer = answer
+
+
+def _answered(out: bytes, err: bytes, code: int | None, seconds: float, where: Where) -> dict[str, Any]:
+    if code not in (0, 1):  # 1: it does not fit, which is an answer
+        lines = err.decode("utf-8", "replace").strip().splitlines() or [f"exit code {code}"]
+        return {"state": "failed", "text": f"It could not be traced: {lines[-1][:400]}"}
+    footprint = footprint_of(json.loads(out)["runs"][0])
+    peaks = [f"host {peak_text(footprint.host)}", *([f"GPU {peak_text(footprint.gpu)}"] if footprint.gpu else [])]
+    host, gpu = bar_of(footprint, "host", name="traced"), bar_of(footprint, "gpu", name="traced")
+    drawn = (
+        "" if host is None else "<h3>Host, traced</h3>" + stacked_bars([host], host_limits(where), title="Host, traced")
+    )
+    if gpu is not None:
+        drawn += "<h3>GPU, traced</h3>" + stacked_bars([gpu], card_limits([gpu], where), title="GPU, traced")
+    return {"state": "done", "text": f"Traced in {seconds:.0f} s: {'; '.join(peaks)}.", "drawn": drawn}
+
+
+def footprint_of(told: Mapping[str, Any]) -> Footprint:
+    """Return the footprint that `legroom predict --json` printed."""
+    items = [
+        Item(each["name"], each["nbytes"], Place(each["place"]), each["why"],
+             tuple(Phase(phase) for phase in each["phases"]), each["count"], Known(each["known"]), each["error"])
+        for each in told["items"]
+    ]  # fmt: skip
+    return Footprint(told["name"], tuple(items), told["device"])
+
+
+def _place_options(asked: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("ram", "vram", "gpu"):  # read once already, by `place_asked`
+        if asked.get(name):
+            yield f"--{name}={asked[name]}"
+    if asked.get("device") == "cpu":
+        yield "--cpu-only"
+
+
+def _settings(started: Started, data: Any) -> Iterator[str]:
+    """Yield an option for every setting that was turned."""
+    before = started.run.model_dump(exclude_defaults=True)
+    for key, control in control_by_key(started.run).items():
+        value = _at(data, key)
+        if value == _at(before, key) or not _is_plain(value, control):
+            continue
+        yield "--set"
+        yield f"{key}={json.dumps(value)}"
+
+
+def _at(data: Any, key: str) -> Any:
+    for name in key.split("."):
+        data = data.get(name) if isinstance(data, dict) else None
+    return data
+
+
+def _is_plain(value: Any, control: Mapping[str, Any]) -> bool:
+    match control["kind"]:
+        case "choice":
+            return value is None or value in control["choices"]
+        case "flag":
+            return value is None or isinstance(value, bool)
+        case "widths":
+            return isinstance(value, list) and len(value) <= MOST_WIDTHS and all(_is_number(each) for each in value)
+        case "text":
+            return False  # schedules and the like, which memory does not depend on
+    return value is None or _is_number(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,149 @@
+"""The folder of a sweep: what was planned, the trials' own folders, and what each of them says while it runs.
+
+sweep.json       the grid and every trial: its run, its prediction, what it requests
+trials/NNN/      the folder of a training, as `legroom train` makes it, and live.json: its memory at this moment
+stop             there while the trials shall stop
+result.json, sweep.svg, metric.svg
+
+A trial may run on another machine of a cluster, so whatever it says goes through this folder, which all must see.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from legroom.errors import BadInput
+from legroom.model.files import write_whole
+from legroom.model.footprint import Peak
+from legroom.model.run import Run
+from legroom.sweeping.trial import Trial
+from legroom.training.folder import Predicted, RunFolder
+
+PLAN, STOP, RESULT, LIVE, TRIALS = "sweep.json", "stop", "result.json", "live.json", "trials"
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """The folder of one sweep."""
+
+    path: Path
+
+    def trial(self, number: int) -> RunFolder:
+        """Return the folder of a trial's training."""
+        return RunFolder(self.path / TRIALS / f"{number:03d}")
+
+    def keep(self, identity: dict[str, Any], trials: Sequence[Trial]) -> None:
+        """Write down what is swept.
+
+        Raises:
+            BadInput: it cannot be written.
+        """
+        self.write(PLAN, {"legroom": 1, "sweep": identity, "trials": [_trial_data(trial) for trial in trials]})
+
+    def identity(self) -> dict[str, Any] | None:
+        """Return what tells this sweep from another one; None where none was begun.
+
+        Raises:
+            BadInput: the file is none of ours.
+        """
+        data = self._plan()
+        return None if data is None else data["sweep"]
+
+    def trials(self) -> list[Trial]:
+        """Return the trials as they were planned.
+
+        Raises:
+            BadInput: there are none.
+        """
+        data = self._plan()
+        if data is None:
+            raise BadInput("holds no sweep", path=self.path, hint="leave --resume out to begin one")
+        return [_trial_of(entry) for entry in data["trials"]]
+
+    def stop(self) -> None:
+        """Ask every trial to write a checkpoint and end."""
+        with suppress(OSError):
+            (self.path / STOP).touch()
+
+    def go(self) -> None:
+        """Take that back."""
+        (self.path / STOP).unlink(missing_ok=True)
+
+    def is_stopping(self) -> bool:
+        return (self.path / STOP).exists()
+
+    def write(self, name: str, data: Any) -> None:
+        """Write a file of the sweep, whole or not at all.
+
+        Raises:
+            BadInput: it cannot be written.
+        """
+        try:
+            write_whole(self.path / name, (json.dumps(data, indent=2, default=str) + "\n").encode())
+        except OSError as error:
+            raise BadInput(f"cannot be written: {error.strerror or error}", path=self.path / name) from None
+
+    def _plan(self) -> dict[str, Any] | None:
+        path = self.path / PLAN
+        try:
+            data = json.loads(path.read_bytes())
+            return {"sweep": data["sweep"], "trials": data["trials"]}
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"is no plan of a sweep: {error}", path=path, hint="another --out starts anew") from None
+
+
+@dataclass(frozen=True)
+class Live:
+    """What a trial says of itself while it runs, in bytes; `runs` counts its starts."""
+
+    nbytes: int = 0
+    peak: int = 0
+    requested: int = 0
+    timesteps: int = 0
+    runs: int = 0
+    reason: str = ""
+
+    def write(self, folder: RunFolder) -> None:
+        """Write it; that it cannot be is no reason to end a training."""
+        path = folder.path / LIVE
+        with suppress(OSError):
+            new = path.with_suffix(".new")
+            new.write_text(json.dumps(asdict(self)))
+            new.replace(path)
+
+    @classmethod
+    def read(cls, folder: RunFolder) -> Live:
+        """Return what was last said; nothing where there is no such file."""
+        try:
+            data = json.loads((folder.path / LIVE).read_bytes())
+            return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+        except (OSError, ValueError, TypeError):
+            return cls()
+
+
+def _trial_data(trial: Trial) -> dict[str, Any]:
+    data = {name: getattr(trial, name) for name in ("number", "device", "requested", "gpu_share", "shares")}
+    runs = {"asked": trial.asked.model_dump(), "run": trial.run.model_dump()}
+    return data | {"params": dict(trial.params)} | runs | {"predicted": asdict(trial.predicted)}
+
+
+def _trial_of(data: dict[str, Any]) -> Trial:
+    predicted = data["predicted"]
+    peaks = {place: Peak(**predicted[place]) if predicted[place] else None for place in ("host", "gpu")}
+    assert peaks["host"] is not None
+    listed = (tuple((name, nbytes) for name, nbytes in predicted[key]) for key in ("items", "at_host_peak"))
+    return Trial(
+        **data
+        | {
+            "asked": Run.model_validate(data["asked"]),
+            "run": Run.model_validate(data["run"]),
+            "predicted": Predicted(peaks["host"], peaks["gpu"], *listed),
+        }
+    )

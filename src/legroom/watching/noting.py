@@ -1,0 +1,31 @@
+"""A display that also writes down what it shows, so that a watch can be followed from outside (`legroom ui`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from legroom.model.trace import Forecast, MemoryLimit, Sample
+from legroom.probing.live_log import LiveLog
+from legroom.watching.watch import Display
+
+
+class Noting:
+    """Shows on `display`, and keeps memory in the folder's live log."""
+
+    def __init__(self, display: Display, folder: Path) -> None:
+        self._display, self._log = display, LiveLog(folder)
+
+    def pass_on(self, chunk: bytes) -> None:
+        self._display.pass_on(chunk)
+
+    def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None:
+        self._log.memory(sample.host, sample.gpu, limit=None if limit is None else limit.nbytes)
+        self._display.memory(sample, limit, coming)
+
+    def exceeded(self, sample: Sample, limit: MemoryLimit) -> None:
+        self._log.say("it is above the limit that was given")
+        self._display.exceeded(sample, limit)
+
+    def forecast(self, coming: Forecast, limit: MemoryLimit) -> None:
+        self._log.say(f"it reaches its limit {coming.reaches - coming.made:.0f} s from now, if it goes on so")
+        self._display.forecast(coming, limit)

@@ -1,0 +1,201 @@
+"""The terminal: 80 columns are enough, colour only where somebody looks, words that complete themselves."""
+
+import io
+import json
+import os
+import pty
+import re
+import resource
+import select
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from legroom.cli import completion
+from legroom.cli.main import COMMANDS, _build, _params
+from legroom.errors import BadInput
+from legroom.model.progress import Progress
+from legroom.rendering.live import LiveDisplay
+from legroom.rendering.training import MemoryGauge, TrainingView
+
+LEGROOM = str(Path(sys.executable).parent / "legroom")
+HEAVY = ("torch", "numpy", "gymnasium", "jax", "rich", "matplotlib")
+OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 7.79 GiB of "
+    "which 1.00 GiB is free. Of the allocated memory 5.00 GiB is allocated by PyTorch, and 500.00 MiB is reserved"
+)
+SCREENS = [
+    ("predict", "mine:full", "--mode", "arithmetic"),
+    ("predict", "mine:full", "--mode", "arithmetic", "--all"),
+    ("predict", "ninja:parallel", "gameboy:default", "mine:memory_optimized", "--mode", "arithmetic", "--gpu", "A100"),
+    ("predict", "robot", "--mode", "arithmetic"),
+    ("fit", "mine:full", "--ram", "2GiB", "--vram", "4GiB", "--mode", "arithmetic"),
+    ("fit", "mine", "--ram", "8GiB", "--gpu", "RTX 4070", "--mode", "arithmetic"),
+    ("fit", "robot:default", "--tiers", "8,16,24,48,80", "--ram", "64GiB", "--mode", "arithmetic"),
+    ("check", "mine:full", "ninja:parallel"),
+    ("check", "--list"),
+    ("explain", "oom.txt"),
+    ("machine",),
+    ("workloads",),
+    ("profile", "CartPole-v1", "--frames", "300", "--envs", "1"),
+    ("watch", "--interval", "0.1", "--", sys.executable, "-c", "import time; time.sleep(0.8)"),
+]
+
+
+def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    return subprocess.run([LEGROOM, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=240,
+                          env={**kept, "COLUMNS": "80", **environment})  # fmt: skip
+
+
+@pytest.mark.parametrize("screen", SCREENS, ids=lambda screen: " ".join(screen[:3]))
+def test_every_screen_fits_80_columns(screen: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "oom.txt").write_text(OOM)
+    done = run(*screen, cwd=tmp_path)
+    lines = (done.stdout + done.stderr).splitlines()
+    assert len(lines) >= 3, done.stderr
+    assert [line for line in lines if len(line) > 80] == []
+    assert "\x1b" not in done.stdout + done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+def test_help_fits_80_columns(command: str | None, tmp_path: Path) -> None:
+    done = run(*([command] if command else []), "--help", cwd=tmp_path)
+    assert done.returncode == 0 and [line for line in done.stdout.splitlines() if len(line) > 80] == []
+    if command is None:
+        assert all(summary in done.stdout for _, summary in COMMANDS.values())  # none cut short
+
+
+def test_the_version_is_one_line(tmp_path: Path) -> None:
+    assert re.fullmatch(r"legroom \d+\.\d+\S*\n", run("--version", cwd=tmp_path).stdout)
+
+
+def on_a_terminal(*arguments: str, **environment: str) -> str:
+    """Return what the command writes to a terminal."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        os.execve(LEGROOM, [LEGROOM, *arguments], {**kept, "TERM": "xterm-256color", **environment})
+    written, until = b"", time.monotonic() + 60
+    while time.monotonic() < until:
+        if select.select([fd], [], [], 0.5)[0]:
+            try:
+                data = os.read(fd, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not data:
+                break
+            written += data
+    os.close(fd)
+    os.waitpid(pid, 0)
+    return written.decode()
+
+
+def test_colour_is_for_terminals_and_no_color_turns_it_off(tmp_path: Path) -> None:
+    shown = ("predict", "mine:small", "--mode", "arithmetic")
+    assert "\x1b[1m" in on_a_terminal(*shown)
+    assert "\x1b" not in on_a_terminal(*shown, NO_COLOR="1")
+    assert "\x1b" not in run(*shown, cwd=tmp_path).stdout
+
+
+def test_the_live_display_respects_no_color_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    coloured = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|9[0-7]|38|48)[;m]")
+    drawn = {}
+    for value in ("", "1"):
+        monkeypatch.setenv("NO_COLOR", value)
+        stream = Terminal()
+        with LiveDisplay(TrainingView("mine", 1000, host=MemoryGauge("host"), gpu=None), stream) as display:
+            display.progress(Progress(500, 1000, 2, "update", 100.0, 1.0, 10.0, 5.0))
+        drawn[value] = stream.getvalue()
+    assert coloured.search(drawn[""]) and not coloured.search(drawn["1"])
+
+
+def completed(*words: str) -> list[str]:
+    summaries = {name: summary for name, (_, summary) in COMMANDS.items()}
+    return [text for text, _ in completion.candidates(words, summaries, lambda name: _params(name, _build(name)))]
+
+
+def test_words_complete_commands_options_values_runs_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_run.yaml").touch()
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "train.py").touch()
+    assert completed("pr") == ["predict", "profile"]
+    assert completed("") == list(COMMANDS)
+    assert completed("--v") == ["--version"]
+    assert completed("predict", "mine:u") == ["mine:ultra_light"]
+    assert completed("predict", "mine:full", "ninja:") == ["ninja:default", "ninja:parallel", "ninja:learn"]
+    assert completed("fit", "--like", "gameboy:f") == ["gameboy:fitted"]
+    assert completed("predict", "--json", "mine:s") == ["mine:small"]  # after a flag comes a run
+    assert completed("fit", "--mode", "") == ["auto", "trace", "arithmetic"]
+    assert completed("train", "--check") == ["--checkpoint-every"]
+    assert completed("train", "m") == [*(f"mine:{run}" for run in ("full", "memory_optimized", "ultra_light", "small")),
+                                       "mine", "more/", "my_run.yaml"]  # fmt: skip
+    assert completed("train", "more/") == ["more/train.py"]
+    assert completed("watch", "--", "py") == completed("export", "x") == completed("nonsense", "x") == []
+    assert completed("--show-completion", "z") == ["zsh"]
+
+
+def test_every_command_that_takes_a_run_completes_them() -> None:
+    for name, (module, _) in COMMANDS.items():
+        assert import_module(module).run.__doc__, name
+        arguments = [one for one in _params(name, _build(name)) if one.param_type_name == "argument"]
+        if any(one.metavar in completion.RUN_METAVARS for one in arguments):
+            assert name in completion.TAKE_RUNS
+
+
+@pytest.mark.parametrize("words", [("",), ("predict", "mine:"), ("train", "--")])
+def test_a_press_of_tab_is_quick_and_imports_nothing_heavy(words: tuple[str, ...]) -> None:
+    code = (
+        "import sys\nfrom legroom.cli.main import main\n"
+        f"try: main(['--complete-words', *{words!r}])\nexcept SystemExit: pass\n"
+        f"print([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"
+    )
+    spent = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert done.stdout.count("\n") >= 4
+        assert done.stderr.strip() == "[]"
+    assert min(spent) <= 0.3
+
+
+def test_bash_completes_runs_across_the_colon(tmp_path: Path) -> None:
+    script = f"""
+        export PATH={Path(LEGROOM).parent}:$PATH
+        source <(legroom --show-completion bash)
+        COMP_WORDBREAKS=$' \\t\\n"><=;|&(:'
+        try() {{
+            COMP_LINE="$1"; COMP_POINT=${{#1}}; COMPREPLY=()
+            _legroom_completion 2>/dev/null  # which says that it is not called by readline
+            echo "${{COMPREPLY[*]}}"
+        }}
+        try "legroom pre"; try "legroom predict mine:u"; try "legroom fit --mod"
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.stdout.splitlines() == ["predict", "ultra_light", "--mode"], done.stderr
+
+
+def test_installing_completion_twice_leaves_one_line(tmp_path: Path) -> None:
+    (tmp_path / ".bashrc").write_text("alias ll='ls -l'")  # without an end of line
+    for _ in range(2):
+        said = completion.install("bash", tmp_path)
+    first, second = (tmp_path / ".bashrc").read_text().splitlines()
+    assert first == "alias ll='ls -l'" and second.startswith("source ")
+    assert Path(json.loads(second.removeprefix("source "))).read_text() == completion.SCRIPTS["bash"]
+    assert "new shells" in said
+    assert completion.install("fish", tmp_path) and (tmp_path / ".config/fish/completions/legroom.fish").exists()
+    with pytest.raises(BadInput, match="no completion for tcsh"):
+        completion.install("tcsh", tmp_path)

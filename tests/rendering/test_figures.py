@@ -1,0 +1,213 @@
+"""Drawings: well-formed, adding up, readable in light and dark, and asking nobody for anything."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from legroom.api import predict
+from legroom.model.footprint import Footprint, Item, Peak, Phase, Place
+from legroom.model.progress import Moment
+from legroom.model.trace import Sample, Trace
+from legroom.reading import read
+from legroom.rendering import page
+from legroom.rendering.columns import fit_columns
+from legroom.rendering.figures import (
+    Bar,
+    Layer,
+    Limit,
+    Segment,
+    bar_of,
+    curve,
+    item_table,
+    stacked_bars,
+    table,
+    timeline,
+)
+from legroom.rendering.kinds import KINDS, kind_of
+from legroom.rendering.layout import Styled, Table, draw
+from legroom.rendering.page import whole_page
+from legroom.units import GIB, MIB
+
+RUNS = ("mine:full", "gameboy:default", "fire:original", "robot:default", "ninja:parallel")
+
+
+def parsed(html: str) -> ElementTree.Element:
+    """Return the fragment as XML, which it has to be."""
+    return ElementTree.fromstring(f"<div>{html}</div>")
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_segments_of_a_bar_add_up_to_the_peak(name: str, device: str) -> None:
+    footprint = predict(read(name), mode="arithmetic", device=device)
+    for where, peak in (("host", footprint.host), ("gpu", footprint.gpu)):
+        bar = bar_of(footprint, where)
+        if peak is None:
+            assert bar is None
+            continue
+        drawn = parsed(stacked_bars([bar], [Limit(8 * GIB, "RAM given")]))
+        segments = [int(one.get("data-nbytes")) for one in drawn.iter("g")]
+        assert sum(segments) == bar.nbytes == peak.nbytes
+        widths = [float(rect.get("width").rstrip("%")) for g in drawn.iter("g") for rect in g.iter("rect")]
+        assert sum(widths) <= 100
+        for one in drawn.iter("g"):  # a mouse, a keyboard and a screen reader are told the same
+            assert one.find("title").text == one.get("aria-label") and one.get("tabindex") == "0"
+        whys = " ".join(one.get("aria-label") for one in drawn.iter("g"))
+        named = "rollout.observations" if where == "host" else "gpu.activations"
+        assert all(item.why[:20] in whys for item in footprint.items if item.name == named)
+
+
+def test_names_from_outside_cannot_break_out() -> None:
+    hostile = '<script>alert("x")</script>&\'"'
+    bar = Bar(hostile, (Segment(f"rollout.{hostile}", MIB, hostile),), 0, 2 * MIB, hostile)
+    html = stacked_bars([bar], [Limit(MIB, hostile)], title=hostile)
+    html += timeline([0, 1], [Layer(hostile, "var(--ink)", [1, 2])], name="x", title=hostile, description=hostile,
+                     limit=Limit(2, hostile), marks=[Moment(0.5, "retreat", hostile)])  # fmt: skip
+    html += curve([(0, 1), (1, 2)], name="y", title=hostile)
+    assert "<script" not in html and parsed(html) is not None
+
+
+def test_a_limit_is_drawn_where_it_is_near_and_named_in_any_case() -> None:
+    bar = Bar("run", (Segment("rollout", GIB),))
+    near, far = stacked_bars([bar], [Limit(2 * GIB, "RAM")]), stacked_bars([bar], [Limit(1000 * GIB, "RAM")])
+    assert near.count('class="cap"') == 1 and "RAM: 2.0 GiB" in near
+    assert far.count('class="cap"') == 0 and "RAM: 1000.0 GiB" in far
+
+
+def test_the_band_is_a_whisker_at_its_ends() -> None:
+    html = stacked_bars([Bar("run", (Segment("rollout", 100),), 50, 196)])  # the scale ends at 1.02 x 196 = 199.92
+    ends = {line.get("x1") for line in parsed(html).iter("line") if line.get("class") == "whisker"}
+    assert ends == {"25.010%", "98.039%"}
+
+
+@pytest.mark.parametrize(
+    ("item", "kind"),
+    [
+        ("rollout.observations", "storage"),
+        ("replay", "storage"),
+        ("runtime.worker imports", "envs"),
+        ("env.frame stack", "envs"),
+        ("envs.evaluation states", "evaluation"),
+        ("network.optimizer", "optimizer"),
+        ("optimizer.state", "optimizer"),
+        ("gpu.activations", "update"),
+        ("gpu.weights", "network"),
+        ("gpu.context", "runtime"),
+        ("something new", "other"),
+    ],
+)
+def test_items_are_coloured_by_what_they_are_for(item: str, kind: str) -> None:
+    assert kind_of(item) == kind
+
+
+def test_a_timeline_shows_phases_the_prediction_its_limit_and_what_happened() -> None:
+    times, phases = [0.0, 1.0, 2.0, 3.0], ["start", "collect", "update", "update"]
+    html = timeline(
+        times, [Layer("measured", "var(--ink)", [1 * GIB, 2 * GIB, 3 * GIB, 2 * GIB])], name="host", title="Host",
+        phases=phases, predicted=Peak(3 * GIB, 2 * GIB, 4 * GIB, Phase.UPDATE), limit=Limit(5 * GIB, "RAM"),
+        marks=[Moment(1.5, "retreat", "out of memory"), Moment(2.0, "checkpoint", "checkpoint at step 10")],
+    )  # fmt: skip
+    tree = parsed(html)
+    said = [title.text for title in tree.iter("title")]
+    assert {"start", "collect", "update", "measured"} <= set(said)
+    assert "predicted between 2.0 GiB and 4.0 GiB" in said and "1.5 s: out of memory" in said
+    texts = [text.text for text in tree.iter("text")]
+    assert "RAM: 5.0 GiB" in texts and "predicted 3.0 GiB" in texts
+
+
+def test_too_little_to_draw_is_nothing_and_much_stays_small() -> None:
+    assert timeline([], [Layer("m", "red", [])], name="a", title="") == ""
+    assert (
+        curve([(1.0, 2.0)], name="a", title="") == "" and curve([(0, float("nan")), (1, 1)], name="a", title="") == ""
+    )
+    long = timeline(range(100_000), [Layer("m", "red", [i % 977 for i in range(100_000)])], name="a", title="long")
+    assert len(long) < 40_000
+
+
+@pytest.mark.parametrize("values", [(-3.0, -3.0), (0.0, 0.0), (1e9, 2e9), (-1e-4, 1e-4), (497.0, 500.0)])
+def test_every_reward_has_a_scale(values: tuple[float, float]) -> None:
+    tree = parsed(curve([(0, values[0]), (1, values[1])], name="r", title="reward"))
+    (path,) = [one for one in tree.iter("path") if one.get("class") == "curve"]
+    ys = [float(point.split(",")[1]) for point in path.get("d")[1:].split("L")]
+    assert all(0 <= y <= 300 for y in ys)
+
+
+def test_tables_are_well_formed_and_list_every_item() -> None:
+    footprint = predict(read("gameboy:default"), mode="arithmetic", device="cuda")
+    cells = [cell.text for cell in parsed(item_table(footprint)).iter("td")]
+    assert all(item.name in cells for item in footprint.items if item.total)
+    last = list(parsed(table(["a", "b"], "ln", [["x", "1"], ["y", "2"]], last_is_sum=True)).iter("tr"))[-1]
+    assert last.get("class") == "all"
+
+
+def test_pages_and_fragments_ask_nobody_for_anything() -> None:
+    footprint = predict(read("gameboy:default"), mode="arithmetic", device="cuda")
+    for html in (whole_page("x", [stacked_bars([bar_of(footprint)])]), footprint._repr_html_()):
+        assert not re.search(r"https?:|<script|<link|<img|@import|url\(", html)
+        assert not re.search(r"<[^>]* style=", html)  # a strict content security policy would drop it
+
+
+def test_a_notebook_shows_footprints_and_traces_without_touching_what_is_around() -> None:
+    item = Item("rollout.observations", GIB, Place.HOST, "because")
+    shown = Footprint("mine", (item,), "cpu")._repr_html_()
+    samples = tuple(Sample(float(t), t * MIB, None, {"trainer": t * MIB, "workers": 0, "others": 0}) for t in range(9))
+    trace = Trace(samples, 8 * MIB, None, {"trainer": 8 * MIB, "workers": 0, "others": 0}, "ok", "steady", (), (), 0.0)
+    for html in (shown, trace._repr_html_()):
+        style = html[html.index("<style>") + 7 : html.index("</style>")]
+        rules = re.sub(r"@media\([^)]*\)\{", "", style)
+        selectors = [one for rule in re.findall(r"([^{}]+)\{", rules) for one in rule.split(",") if one.strip()]
+        assert len(selectors) > 50 and all(".legroom" in one for one in selectors)
+        assert parsed(html.replace(style, "")) is not None
+    assert "1.0 GiB" in shown and "because" in shown and "steady" in trace._repr_html_()
+
+
+def test_nothing_of_rendering_is_imported_before_a_notebook_asks() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, legroom.model.plan, legroom.model.trace\nprint([m for m in sys.modules if 'rendering' in m])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def luminance(colour: str) -> float:
+    full = colour if len(colour) == 7 else "#" + "".join(2 * digit for digit in colour[1:])
+    parts = [int(full[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("scheme", [page._LIGHT, page._DARK], ids=["light", "dark"])
+def test_every_text_has_enough_contrast(scheme: str) -> None:
+    colours = dict(re.findall(r"--([\w-]+):(#\w+)", scheme))
+    for text in ("ink", "soft", "limit", "band", "leak", "growing", "ok"):
+        for behind in ("paper", "card"):
+            assert contrast(colours[text], colours[behind]) >= 4.5, (text, behind)
+    for kind in KINDS:
+        assert contrast(colours["on"], colours[f"k-{kind}"]) >= 4.5, kind
+    for fill in ("trainer", "workers", "others", "gpu", *(f"k-{kind}" for kind in KINDS)):
+        assert contrast(colours[fill], colours["paper"]) >= 3, fill
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+def test_a_table_fits_the_width_and_never_breaks_a_number(width: int) -> None:
+    made = Table(["knob", "price", "saved", "host peak", "why"], "llrrw", spare=("saved",))
+    made.add(
+        "memory.micro_batch", Styled("changes-learning", "red"), "105.1 GiB", "773.5 MiB", "it goes in pieces " * 4
+    )
+    made.add("env.workers", "free", "1.3 GiB", "210.4 GiB", "workers without torch")
+    lines = draw([made], width=width, colour=False).splitlines()
+    assert max(map(len, lines)) <= width
+    assert "773.5 MiB" in "\n".join(lines) and "210.4 GiB" in "\n".join(lines)
+    plain = draw([made], width=width, colour=False)
+    assert re.sub(r"\x1b\[[\d;]*m", "", draw([made], width=width, colour=True)) == plain
+
+
+def test_columns_are_as_wide_as_they_want_to_be_where_there_is_room() -> None:
+    columns = fit_columns(["a", "b"], [["name", "1,000"]], "lr", 80)
+    assert columns.shown == (0, 1) and columns.widths == (4, 5) and columns.gap == 2

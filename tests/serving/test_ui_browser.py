@@ -1,0 +1,231 @@
+"""The planner page in a real browser: turned by mouse and keyboard, at two widths, in light and dark."""
+
+import json
+import os
+import time
+
+import pytest
+from bench.ui_browser import chromium, is_there, opened
+from bench.ui_server import serving
+
+from legroom.probing.live_log import LiveLog
+from legroom.reading import read
+from legroom.units import MIB
+
+pytestmark = pytest.mark.skipif(
+    not is_there() and not os.environ.get("CI"), reason="no /usr/bin/chromium here (make test-ui installs it)"
+)
+N_STEPS, N_ENVS = "hyperparams.n_steps", "env.n_envs"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    run = tmp_path_factory.mktemp("runs") / "cart"
+    run.mkdir()
+    about = {"name": "cart", "algo": "PPO", "env": {"id": "CartPole-v1"}, "total_timesteps": 1000}
+    (run / "run.json").write_text(json.dumps(about))
+    (run / "progress.csv").write_text("time/total_timesteps,rollout/ep_rew_mean\n100,1.0\n200,2.0\n")
+    for nbytes in (100, 150, 120):
+        LiveLog(run).memory(nbytes * MIB, None, phase="collect")
+    return run
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with serving("gameboy:default", "--folder", str(folder.parent)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def seen(server, browser):
+    """The page, which must not have complained or asked anybody else by the end."""
+    with opened(browser, server.address) as found:
+        yield found
+        assert found.console == []
+        assert found.hosts == {f"127.0.0.1:{server.port}"}
+
+
+def _field(key):
+    return f'[data-key="{key}"] input[type=number]'
+
+
+def _slider(key):
+    return f'[data-key="{key}"] input[type=range]'
+
+
+def _forgive_refusals(seen):
+    """Chromium notes every answer of 4xx in its console; those are meant."""
+    assert seen.console and all("400 (Bad Request)" in line for line in seen.console)
+    seen.console.clear()
+
+
+def test_a_slider_changes_the_verdict_and_the_keyboard_moves_it(seen):
+    page = seen.page
+    assert seen.text("#verdict").startswith("Fits with")
+    before = seen.drawn()
+    page.focus(_slider(N_STEPS))
+    for _ in range(6):  # 8192 -> 12288, 16384, ... 65536
+        page.keyboard.press("ArrowRight")
+    seen.drawn(before)
+    page.wait_for_timeout(300)
+    assert page.input_value(_field(N_STEPS)) == "65536"
+    assert page.get_attribute(_slider(N_STEPS), "aria-valuetext") == "65,536"
+    # 65,536 steps x 2 envs x 12 x 144 x 160 B are 33.75 GiB, and SB3 copies them once
+    assert 67.5 < float(page.inner_text("#host .bar .of b").removesuffix(" GiB")) < 69
+    assert seen.text("#verdict").startswith("Does not fit: it may need")
+    page.click(f'[data-key="{N_STEPS}"] .back')
+    page.wait_for_timeout(300)
+    assert page.input_value(_field(N_STEPS)) == "8192" and seen.text("#verdict").startswith("Fits with")
+
+
+def test_a_card_brings_the_gpu_and_its_verdict_in_words(seen):
+    seen.page.select_option("#card", "GeForce RTX 4070")
+    seen.drawn(1)
+    seen.page.wait_for_timeout(200)
+    assert "to spare on an RTX 4070, and" in seen.text("#verdict")
+    assert seen.page.is_visible("#gpu .bar") and "RTX 4080: 16.0 GiB" in seen.text("#gpu .limits")
+
+
+def test_the_reason_of_an_item_is_there_for_the_keyboard(seen):
+    seen.page.focus("#host .seg >> nth=3")
+    label = seen.page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert "GiB" in label or "MiB" in label
+    assert ";" in label  # name: size; why
+
+
+def test_a_link_restores_what_was_turned(seen, server, browser):
+    page = seen.page
+    page.fill(_field(N_ENVS), "24")
+    page.select_option("#card", "GeForce RTX 3060 12GB")
+    page.fill("#ram", "100GiB")
+    page.click("text=+ compare")
+    page.fill(_field(N_STEPS), "128")
+    page.wait_for_timeout(900)
+    link, words = page.url, seen.text("#verdict")
+    with opened(browser, link, width=360) as other:
+        assert other.text("#verdict") == words
+        assert other.page.input_value(_field(N_ENVS)) == "24" and other.page.input_value(_field(N_STEPS)) == "128"
+        assert other.page.input_value("#ram") == "100GiB" and other.page.locator("#host .bar").count() == 2
+        assert other.console == []
+
+
+def test_fit_is_taken_over_and_downloaded(seen, tmp_path):
+    page = seen.page
+    page.fill("#ram", "4GiB")
+    page.wait_for_timeout(600)
+    assert seen.text("#verdict").startswith("Does not fit")
+    page.click("#fit")
+    page.wait_for_selector("#fitted .plan li")
+    assert "memory.rollout" in seen.text("#fitted") and "→ lean" in seen.text("#fitted")
+    before = seen.drawn()
+    page.click("text=Take it over")
+    seen.drawn(before)
+    assert seen.text("#verdict").startswith("Fits with")
+    with page.expect_download() as download:
+        page.click("#download")
+    file = tmp_path / "kept.yaml"
+    download.value.save_as(file)
+    assert read(str(file)).memory.rollout == "lean"
+
+
+def test_a_file_is_opened_as_data_and_never_as_markup(seen, tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "name: '<img src=x onerror=boom()>'\nalgo: DQN\nenv: {id: CartPole-v1}\ndescription: '<b>bold</b>'\n"
+    )
+    seen.page.set_input_files("#file", str(file))
+    seen.page.wait_for_selector("text=<img src=x onerror=boom()>: DQN")
+    assert seen.text("#about") == "<b>bold</b>"
+    assert seen.page.locator("img, #about b").count() == 0
+    assert seen.page.is_visible('[data-key="hyperparams.buffer_size"]')
+    seen.page.wait_for_timeout(300)
+    file.write_text("algo: PPO\nenv: [")
+    seen.page.set_input_files("#file", str(file))
+    seen.page.wait_for_selector("#verdict.error")
+    assert seen.text("#verdict").startswith("run.yaml:3: not valid YAML")
+    _forgive_refusals(seen)
+
+
+def test_a_wrong_value_is_said_and_the_page_goes_on(seen):
+    seen.page.fill("#ram", "a lot")
+    seen.page.wait_for_selector("#verdict.error")
+    assert seen.text("#verdict") == "ram: 'a lot' is not a size (write it as 16GiB, 16GB or in bytes)"
+    seen.page.fill("#ram", "64GiB")
+    seen.page.wait_for_selector("#verdict.good")
+    _forgive_refusals(seen)
+
+
+def test_a_training_is_followed_live(seen, folder):
+    LiveLog(folder).memory(120 * MIB, None, phase="collect")  # it is alive
+    seen.page.click("#tab-follow")
+    seen.page.wait_for_selector("#follow-body svg")
+    assert seen.text("#follow-verdict").startswith("cart trains: step 200 of 1,000. Host 120.0 MiB now")
+    with (folder / "progress.csv").open("a") as file:
+        file.write("300,3.5\n")
+    seen.page.wait_for_selector("text=step 300 of 1,000", timeout=10_000)
+    seen.page.keyboard.press("ArrowLeft")  # the focus is on the tab
+    assert seen.page.is_visible("#verdict") and not seen.page.is_visible("#follow-verdict")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1440])
+def test_it_fits_the_screen_and_everybody_can_use_it(server, browser, width, scheme):
+    with opened(browser, server.address, width=width, scheme=scheme) as seen:
+        page = seen.page
+        page.select_option("#card", "GeForce RTX 4070")
+        page.click("text=+ compare")
+        page.evaluate("document.querySelectorAll('details').forEach((box) => { box.open = true; })")
+        page.click("#fit")
+        page.wait_for_selector("#fitted .plan")
+        page.wait_for_timeout(600)
+        assert seen.overflowing() == []
+        assert seen.violations() == []
+        page.click("#tab-follow")
+        page.wait_for_selector("#follow-body svg")
+        assert seen.overflowing() == []
+        assert seen.violations() == []
+        assert seen.console == []
+
+
+def test_what_checks_it_would_notice(server, browser):
+    """A check that finds nothing anywhere would be no check."""
+    with opened(browser, server.address, width=360) as seen:
+        seen.page.evaluate(
+            "document.querySelector('label[for=ram]').remove();"
+            "document.getElementById('ram').removeAttribute('placeholder');"
+            "document.querySelector('footer').style.color = '#ccc';"
+            "document.querySelector('h1').style.minWidth = '500px';"
+        )
+        found = " ".join(seen.violations())
+        assert "label:" in found and "color-contrast:" in found
+        assert seen.overflowing()
+
+
+def test_it_is_quick(server, browser):
+    """Bounds with room for a busy machine; `make bench-ui` measures the figures themselves."""
+    with opened(browser, server.address) as seen:
+        (ready,) = seen.page.evaluate("performance.getEntriesByName('interactive').map((mark) => mark.startTime)")
+        times = sorted(seen.turn(N_ENVS, 9))
+        assert ready < 6000 and times[4] < 600
+
+
+def test_tracing_happens_in_the_background(server):
+    """By HTTP, without the browser: the real networks of a run that the page was started with."""
+    run = server.ask("GET", "/api/run?name=gameboy:default").json()["run"]
+    run["hyperparams"] |= {"n_steps": 64, "batch_size": 32}
+    job = server.ask("POST", "/api/trace", {"name": "gameboy:default", "run": run, "gpu": "RTX 4070"}).json()["job"]
+    told, until = {"state": "running"}, time.monotonic() + 180
+    while told["state"] == "running" and time.monotonic() < until:
+        assert server.ask("GET", "/api/start").status == 200  # it answers meanwhile
+        time.sleep(0.3)
+        told = server.ask("GET", f"/api/trace?job={job}").json()
+    assert told["state"] == "done", told["text"]
+    assert told["text"].startswith("Traced in") and "GPU" in told["text"]
+    assert "update.activations" in told["drawn"] or "activations" in told["drawn"]
+    assert not server.has_loaded("torch") and not server.has_loaded("numpy")

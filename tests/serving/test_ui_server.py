@@ -1,0 +1,241 @@
+"""`legroom ui` as somebody meets it who talks HTTP: the contract, the door, and how it ends."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+from bench.ui_requests import GOOD, malformed
+from bench.ui_server import LEGROOM, Server, serving, start
+
+MOST_RSS = 70_000_000
+SPY = "import pathlib, os; pathlib.Path(os.environ['SPY_FILE']).write_text('imported')\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """One server for all that does not end it, with a package at hand that tells when somebody imports it."""
+    folder = tmp_path_factory.mktemp("ui")
+    (folder / "spying").mkdir()
+    (folder / "spying/__init__.py").write_text(SPY)
+    (folder / "spying/envs.py").write_text(SPY)
+    told = folder / "told"
+    with serving("mine:small", environment={"PYTHONPATH": _path(folder), "SPY_FILE": str(told)}) as found:
+        yield found
+        assert not told.exists(), "the server imported what a run names"
+
+
+def _path(folder):
+    return ":".join([str(folder), *(entry for entry in sys.path if entry)])
+
+
+def _raw(server: Server, request: bytes) -> bytes:
+    """Send bytes as they are and return all that comes back."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection, suppress(OSError):
+        with suppress(OSError):  # it may hang up before it has read a body that is too long
+            connection.sendall(request)
+        while chunk := connection.recv(1 << 16):
+            answer += chunk
+    return answer
+
+
+# -- the contract ------------------------------------------------------------
+
+
+def test_predict_answers_exactly_as_the_command_does(server, tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text(json.dumps(GOOD | {"name": "mine"}))  # JSON is YAML
+    printed = subprocess.run(
+        [*LEGROOM, "predict", str(file), "--mode", "arithmetic", "--json", "--ram", "16GiB", "--gpu", "RTX 4070"],
+        capture_output=True,
+        check=True,
+    ).stdout
+    answer = server.ask("POST", "/api/predict?ram=16GiB&gpu=RTX%204070", GOOD | {"name": "mine"})
+    assert answer.status == 200 and answer.headers["content-type"] == "application/json"
+    assert answer.body == printed
+
+
+def test_the_page_is_served_with_headers_that_keep_scripts_and_frames_out(server):
+    answer = server.ask("GET", "/")
+    assert answer.status == 200 and b"<title>legroom" in answer.body
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'self';") and "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff" and answer.headers["x-frame-options"] == "DENY"
+    assert b"<script>" not in answer.body and b"style=" not in answer.body and b"onclick" not in answer.body
+
+
+def test_named_runs_and_the_started_one_are_there(server):
+    told = server.ask("GET", "/api/start").json()
+    assert told["started"] == ["mine:small"]
+    assert [each["name"] for each in told["workloads"]] == ["mine", "fire", "ninja", "gameboy", "robot"]
+    for workload in told["workloads"]:
+        for name in workload["runs"]:
+            shown = server.ask("GET", f"/api/run?name={name}").json()
+            answer = server.ask("POST", "/api/plan", {"runs": [shown["run"]], "gpu": "RTX 4090"})
+            assert answer.status == 200, (name, answer.body)
+            assert answer.json()["runs"][0]["verdict"]["words"].startswith(("Fits with", "Does not fit:"))
+
+
+def test_several_runs_are_drawn_side_by_side_and_one_by_phases(server):
+    runs = [GOOD | {"name": "small"}, GOOD | {"name": "large", "hyperparams": {"n_steps": 1 << 20, "batch_size": 64}}]
+    told = server.ask("POST", "/api/plan", {"runs": runs, "active": 1, "bill": True}).json()
+    assert told["host"].count('class="bar"') == 2 and told["gpu"] is None
+    assert "rollout.observations" in told["bill"]
+    told = server.ask("POST", "/api/plan", {"runs": runs, "active": 1, "view": "phases"}).json()
+    assert told["host"].count('class="bar"') == 4  # start, collect, update, checkpoint
+
+
+def test_fit_says_what_each_knob_buys_and_gives_a_file_that_fits(server, tmp_path):
+    shown = server.ask("GET", "/api/run?name=gameboy:default").json()
+    told = server.ask("POST", "/api/fit", {"run": shown["run"], "ram": "4GiB", "gpu": "RTX 4070"}).json()
+    assert told["fits"] and told["verdict"]["words"].startswith("Fits with ")
+    assert [turn["name"] for turn in told["knobs"]] and {turn["price"] for turn in told["knobs"]} <= {"free", "slower"}
+    file = tmp_path / "fitted.yaml"
+    file.write_text(told["file"])
+    command = [*LEGROOM, "predict", str(file), "--mode", "arithmetic", "--ram", "4GiB", "--gpu", "RTX 4070"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_a_dropped_file_comes_back_as_runs_and_as_yaml(server):
+    text = "CartPole-v1:\n  n_envs: 8\n  policy: MlpPolicy\n  n_steps: 32\n  batch_size: 256\n"
+    (shown,) = server.ask("POST", "/api/read", {"name": "ppo.yml", "text": text}).json()["runs"]
+    assert (shown["name"], shown["algo"], shown["run"]["env"]["n_envs"]) == ("CartPole-v1", "PPO", 8)
+    yaml = server.ask("POST", "/api/file", {"run": shown["run"]}).body.decode()
+    assert "n_steps: 32" in yaml
+    (again,) = server.ask("POST", "/api/read", {"name": "run.yaml", "text": yaml}).json()["runs"]
+    assert again["run"]["hyperparams"] == shown["run"]["hyperparams"] and again["run"]["env"] == shown["run"]["env"]
+
+
+def test_check_finds_what_the_command_finds(server):
+    run = GOOD | {"hyperparams": {"n_steps": 100, "batch_size": 64}}  # 400 samples: the last minibatch has 16
+    codes = {found["name"] for found in server.ask("POST", "/api/check", {"run": run}).json()["findings"]}
+    assert "minibatch-does-not-divide" in codes
+
+
+# -- the door ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "127.0.0.1:1", ""]
+)
+def test_a_foreign_host_is_refused(server, host):
+    answer = server.ask("GET", "/", headers={"Host": host.format(port=server.port)})
+    assert answer.status == 421 and list(answer.json()) == ["error"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "[::1]:{port}"])
+def test_our_own_names_are_answered(server, host):
+    assert server.ask("GET", "/", headers={"Host": host.format(port=server.port)}).status == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1", "https://127.0.0.1:{port}"])
+def test_a_request_of_another_site_is_refused(server, origin):
+    headers = {"Origin": origin.format(port=server.port)}
+    assert server.ask("POST", "/api/predict", GOOD, headers).status == 403
+    assert server.ask("POST", "/api/predict", GOOD, {"Sec-Fetch-Site": "cross-site"}).status == 403
+    assert server.ask("POST", "/api/predict", GOOD, {"Origin": f"http://127.0.0.1:{server.port}"}).status == 200
+
+
+def test_sizes_are_bounded(server):
+    assert server.ask("POST", "/api/predict", b" " * (256 * 1024 + 1)).status == 413
+    deep = server.ask("POST", "/api/predict", b"[" * 50 + b"]" * 50)
+    assert deep.status == 400 and "nested more than 40 levels" in deep.json()["error"]
+
+
+def test_a_run_that_names_a_module_is_only_read(server):
+    """The fixture fails at its end if the package was imported."""
+    space = {"observation": {"type": "box", "shape": [4]}, "action": {"type": "box", "shape": [2]}}
+    env = {"id": "spying.envs:Env", "spaces": space, "wrappers": ["spying.envs:Wrapper"]}
+    for run in (
+        {"algo": "PPO", "backend": "brax", "env": {"id": "spying.envs:Env", "spaces": space}},
+        {"algo": "PPO", "env": env, "policy": {"name": "spying.envs:Policy", "features_extractor": "spying:Net"}},
+    ):
+        for path, body in (("predict", run), ("plan", {"runs": [run]}), ("fit", {"run": run}), ("check", {"run": run})):
+            answer = server.ask("POST", f"/api/{path}", body)
+            assert answer.status in (200, 400), answer.body
+
+
+def test_only_runs_it_was_started_with_are_traced(server):
+    answer = server.ask("POST", "/api/trace", {"name": "mine:full", "run": GOOD})
+    assert answer.status == 403 and "started with" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/../app.py", "/%2e%2e/app.py", "/static/page.css", "/api/run?name=/etc/passwd", "/.git/config"]
+)
+def test_no_path_leads_to_a_file(server, path):
+    answer = server.ask("GET", path)
+    assert answer.status == 404 and list(answer.json()) == ["error"]
+
+
+def test_a_thousand_malformed_requests_leave_it_as_it_was(server):
+    for kind, request in malformed(1000, server.port):
+        answer = _raw(server, request)
+        status = answer.split(b" ", 2)[1] if answer else b"none"
+        assert status in (b"200", b"400", b"403", b"404", b"405", b"413", b"421"), (kind, request[:400], answer[:400])
+        assert b"Traceback" not in answer and b"root:" not in answer, (kind, request[:400])
+    assert server.process.poll() is None
+    assert server.ask("POST", "/api/predict", GOOD).status == 200
+    assert server.rss_nbytes() <= MOST_RSS
+    assert not server.has_loaded("numpy")
+
+
+def test_a_token_is_asked_for_and_kept_in_a_cookie():
+    with serving("--token", "correct-horse") as server:
+        assert server.address.endswith("?token=correct-horse")
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": "legroom_token=wrong"}):
+            assert server.ask("GET", "/", headers=headers).status == 401
+        assert server.ask("GET", "/api/start", headers={"Authorization": "Bearer correct-horse"}).status == 200
+        entered = server.ask("GET", "/?token=correct-horse")
+        assert entered.status == 200
+        assert entered.headers["set-cookie"] == "legroom_token=correct-horse; HttpOnly; SameSite=Strict; Path=/"
+        assert server.ask("GET", "/api/start", headers={"Cookie": "legroom_token=correct-horse"}).status == 200
+
+
+# -- how it begins and ends ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_when_told_to(number):
+    with serving() as server:
+        assert server.address.startswith("http://127.0.0.1:")
+        server.process.send_signal(number)
+        out, err = server.process.communicate(timeout=20)
+        assert (server.process.returncode, out, err) == (0, "", "")
+
+
+def _refused(*arguments: str, program=LEGROOM) -> tuple[int, str]:
+    process = start([*program, "ui", *arguments])
+    _, err = process.communicate(timeout=60)
+    return process.returncode, err
+
+
+def test_a_port_in_use_is_one_line(server):
+    code, err = _refused("--port", str(server.port))
+    assert code == 2 and err.count("\n") == 1
+    assert err.startswith(f"legroom: 127.0.0.1:{server.port} cannot be served: Address already in use (--port ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--host", "0.0.0.0"], "legroom: --host 0.0.0.0 lets other machines in (give --token SECRET as well"),
+        (["--token", "short"], "legroom: --token needs 8 plain characters or more"),
+        (["--folder", "/no/such/folder"], "legroom: /no/such/folder: is no folder"),
+        (["no:such"], "legroom: no file and no named run 'no:such'"),
+        (["--port", "70000"], "legroom: --port 70000 is out of range"),
+    ],
+)
+def test_what_cannot_be_is_one_line(arguments, said):
+    code, err = _refused(*arguments)
+    assert code == 2 and err.startswith(said) and err.count("\n") == 1
+
+
+def test_without_the_extra_it_says_what_to_install():
+    without = "import sys; sys.modules['uvicorn'] = None; from legroom.cli.main import main; main()"
+    code, err = _refused("--port", "0", program=[sys.executable, "-c", without])
+    assert code == 3 and "pip install 'legroom[ui]'" in err and err.count("\n") == 1

@@ -1,0 +1,155 @@
+"""`legroom train --backend rllib` for real: an SB3 run on Ray, stopped, gone on with, and nothing left running.
+
+Starting Ray takes seconds, so that one training and its resume answer several questions.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from stable_baselines3 import PPO
+
+from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED
+from legroom.training.checkpoint import newest_checkpoint
+from legroom.training.progress_log import read_progress
+
+RUN = """
+legroom: 1
+algo: PPO
+env: {id: CartPole-v1, n_envs: 2, workers: subproc, envs_per_worker: 2}
+policy: {kwargs: {net_arch: [16]}}
+hyperparams: {n_steps: 64, batch_size: 64, n_epochs: 2, clip_range: lin_0.2}
+checkpoint: {every: 128}
+total_timesteps: 1000000
+seed: 3
+"""
+MARK = "LEGROOM_TEST_RLLIB"
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "legroom.cli.main", "train", *map(str, arguments)]
+
+
+def legroom(*arguments):
+    return subprocess.run(command(*arguments), text=True, capture_output=True, check=False, timeout=300)
+
+
+def marked(mark):
+    """Return the processes of one training: all that have its mark in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("rllib")
+
+
+@pytest.fixture(scope="module")
+def stopped(folder):
+    """A training that was interrupted by Ctrl-C once it had written a checkpoint: what it said, and its mark."""
+    (folder / "run.yaml").write_text(RUN)
+    out, mark = folder / "out", f"stopped-{os.getpid()}"
+    process = subprocess.Popen(
+        command(folder / "run.yaml", "--backend", "rllib", "--out", out),
+        env=os.environ | {MARK: mark, "OMP_NUM_THREADS": "1"},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 200
+    while newest_checkpoint(out) is None and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    said = "".join(process.communicate(timeout=60))
+    return out, mark, process.returncode, said
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_no_process(stopped):
+    out, mark, code, said = stopped
+    assert code == EXIT_INTERRUPTED, said
+    outcome = json.loads((out / "outcome.json").read_text())
+    assert outcome["status"] == "stopped" and outcome["resume"] == "approximate"
+    assert outcome["timesteps"] == newest_checkpoint(out).step >= 128
+    assert len(outcome["parameters_sha256"]) == 64
+    until = time.monotonic() + 20
+    while marked(mark) and time.monotonic() < until:
+        time.sleep(0.3)
+    assert marked(mark) == []
+
+
+def test_what_means_something_else_is_said_at_the_start(stopped):
+    assert "clip_range stays 0.2" in stopped[3]
+
+
+def test_a_checkpoint_is_whole_and_has_sb3s_names(stopped):
+    checkpoint = newest_checkpoint(stopped[0])
+    checkpoint.verify()
+    assert checkpoint.tensors("policy")["mlp_extractor.policy_net.0.weight"].shape == (16, 4)
+    assert not any(path.suffix in (".pkl", ".pickle") for path in checkpoint.path.iterdir())
+
+
+def test_a_resume_goes_on_to_the_end(stopped, folder):
+    out, before = stopped[0], newest_checkpoint(stopped[0]).step
+    total = before + 256
+    done = legroom(folder / "run.yaml", "--backend", "rllib", "--out", out, "--resume", "--timesteps", total)
+    assert done.returncode == EXIT_GOOD, done.stderr
+    outcome = json.loads((out / "outcome.json").read_text())
+    assert outcome["status"] == "finished" and outcome["timesteps"] >= total
+    assert outcome["score"]["reward_mean"] > 5 and outcome["score"]["episodes"] > 0
+    assert [attempt["reason"] for attempt in outcome["attempts"]] == ["start", "resume"]
+    steps = [progress.timesteps for progress in read_progress(out / "progress.csv")]
+    assert steps == sorted(set(steps)) and steps[0] <= 130 and steps[-1] >= total  # one line of steps, no gap
+    assert before in steps
+
+
+def test_what_was_learned_can_be_used_with_sb3(stopped, tmp_path):
+    exported = subprocess.run(
+        [sys.executable, "-m", "legroom.cli.main", "export", stopped[0], tmp_path / "model.zip"],
+        text=True, capture_output=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert exported.returncode == EXIT_GOOD, exported.stderr
+    policy = PPO.load(tmp_path / "model.zip", device="cpu").policy.state_dict()
+    for name, array in newest_checkpoint(stopped[0]).tensors("policy").items():
+        np.testing.assert_array_equal(policy[name].numpy(), array)
+
+
+def test_another_backend_cannot_go_on_with_it(stopped, folder):
+    done = legroom(folder / "run.yaml", "--out", stopped[0], "--resume", "--timesteps", 10**7)
+    assert done.returncode == EXIT_BAD_INPUT and "another backend: rllib" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--backend", "rllib", "--cluster", "127.0.0.1:1"), "no Ray cluster at 127.0.0.1:1"),
+        (("--backend", "rllib", "--cluster", "no/where"), "is no address of a Ray cluster"),
+        (("--cluster", "auto"), "--cluster is for RLlib"),
+        (("--backend", "sb3", "--cluster", "auto"), "--cluster is for RLlib"),
+        (("--backend", "ray"), "--backend 'ray' is none"),
+        (("--backend", "rllib", "--num-env-runners", "none"), "num_env_runners must be a whole number"),
+        (("--backend", "rllib", "--algo", "A2C"), "A2C cannot be trained with backend rllib"),
+        (("--backend", "rllib", "--visualization"), "--visualization"),
+    ],
+)
+def test_bad_input_is_one_line(folder, more, words):
+    (folder / "run.yaml").write_text(RUN)
+    done = legroom(folder / "run.yaml", *more, "--out", folder / "refused")
+    assert done.returncode == EXIT_BAD_INPUT, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("legroom: ")]
+    assert words in line and "Traceback" not in done.stderr
+    assert not Path(folder / "refused" / "outcome.json").exists()
