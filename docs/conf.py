@@ -9,7 +9,6 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 from docs.generate import generate  # noqa: E402
 
 from legroom import __version__  # noqa: E402
-from legroom.cli.main import COMMANDS  # noqa: E402
 
 generate()
 
@@ -22,10 +21,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 highlight_language = "text"
 exclude_patterns = ["generated/commands.md", "generated/runs.md", "files", "__pycache__"]
-# a page of a command that this tree does not have is no page of its documentation
-exclude_patterns += [f"commands/{p.name}" for p in HERE.glob("commands/*.md") if p.stem not in (*COMMANDS, "index")]
-exclude_patterns += [] if "sweep" in COMMANDS else ["howto/cluster.md"]
-suppress_warnings = ["myst.header", "misc.highlighting_failure", "toc.empty_glob"]
+suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 html_theme = "furo"
 html_title = f"legroom {release}"
 html_static_path = ["_static"]
@@ -33,4 +29,5 @@ html_css_files = ["pages.css"]
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
+smartquotes = False  # --out is an option
 pygments_style = "default"

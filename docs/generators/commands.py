@@ -25,9 +25,8 @@ def command_parsers() -> dict[str, Any]:
     """Return the parser of every command, by name."""
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     app.callback()(lambda: None)
-    for name, module in COMMANDS.items():
-        path = module if isinstance(module, str) else module[0]
-        app.command(name)(import_module(path).run)
+    for name, (module, _) in COMMANDS.items():
+        app.command(name)(import_module(module).run)
     built: Any = typer.main.get_command(app)
     return dict(built.commands)
 

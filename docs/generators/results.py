@@ -144,13 +144,7 @@ def _page(title: str, sections: Sequence[Section], drawn: Mapping[str, str]) -> 
     parts = [f"# {title}\n"]
     parts += [f"![{says}]({name}.svg)\n\n{says}\n" for name, says in drawn.items()]
     for section in sections:
-        parts += [
-            f"## {section.name}\n",
-            section.note + "\n",
-            '<div class="wide">\n',
-            table(section.columns, section.rows),
-        ]
-        parts += ["</div>\n"]
+        parts += [f"## {section.name}\n", section.note + "\n", table(section.columns, section.rows)]
     return "\n".join(parts)
 
 

@@ -22,10 +22,7 @@ from legroom.errors import BadInput
 from legroom.reading import read_all
 
 SLOW = os.environ.get("LEGROOM_SLOW_DOCS") == "1"
-# Commands whose pages are written before they are there; nothing once they are.
-AWAITED = {"sweep", "ui"} - set(COMMANDS)
-AWAITED_PAGES = {"cluster", *AWAITED} if AWAITED else set()
-PAGES = [page for page in pages() if page.stem not in AWAITED_PAGES]
+PAGES = pages()
 RUN_PAGES = [page for page in PAGES if any(SLOW or not block.slow for block in blocks_of(page))]
 PARSERS = command_parsers()
 
@@ -76,7 +73,7 @@ def test_commands_that_are_only_told_can_be_typed(page: Path, monkeypatch: pytes
 
 def parse(told: Told) -> None:
     """Fail where a command, an option or a run does not exist."""
-    if not told.words or told.words[0] in AWAITED or told.words[0].startswith("--"):
+    if not told.words or told.words[0].startswith("--"):
         return
     name, *arguments = told.words
     assert name in COMMANDS, f"{told.where}: there is no command {name}"
@@ -95,8 +92,10 @@ def parse(told: Told) -> None:
 
 def check_runs(told: Told, parser: Any, given: dict[str, Any]) -> None:
     overrides = [] if any("VALUE" in text for text in told.words) else split_settings(given.get("settings") or ())
+    if given.get("backend"):
+        overrides.insert(0, ("backend", given["backend"]))
     for parameter in parser.params:
-        if parameter.param_type_name != "argument" or parameter.make_metavar.__self__.metavar is None:
+        if parameter.param_type_name != "argument" or parameter.metavar is None:
             continue
         metavar, values = parameter.metavar, given.get(parameter.name) or ()
         for value in (values,) if isinstance(values, str) else values:
