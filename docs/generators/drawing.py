@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 640, 420
-LEFT, RIGHT, TOP, BOTTOM = 76, 16, 40, 52
+LEFT, RIGHT, TOP, BOTTOM = 76, 34, 40, 52
 COLOURS = ("#2a6fb0", "#c2571a", "#3f7f3f")
 INK, LINE = "#222222", "#d5d5d5"
 
