@@ -21,5 +21,5 @@ class Leaky(gymnasium.Env):
     def step(self, action):
         self.steps += 1
         self.screen[self.steps % 84] = self.np_random.integers(256)
-        self.history.append((self.steps, action))
+        self.history.append((self.steps, int(action)))
         return self.screen, 0.0, self.steps >= 200, False, {}
