@@ -2,6 +2,8 @@
 
 - `runner`: SIGKILL to an env runner; RLlib has it started anew;
 - `node`: a node of a cluster of three is removed (`ray.cluster_utils`, one machine), with the runners on it;
+- `memory`: a runner suddenly takes 3 GiB and Ray's memory monitor, set to what the machine uses now and half of that,
+  kills it;
 - `child`: SIGKILL to the training process, which holds the learner; its supervisor resumes from a checkpoint;
 - `ctrl-c`: SIGINT to the command: a checkpoint, exit code 130, and a resume that reaches the end;
 - `command`: SIGKILL to the command itself: nothing may be left running.
@@ -22,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -54,26 +56,34 @@ COLUMNS = ("what died", "at step", "ended at", "exit code", "seconds", "within",
 class Case:
     """One training in a folder of its own."""
 
-    def __init__(self, name: str, folder: Path, cluster: str = "local") -> None:
+    def __init__(self, name: str, folder: Path, cluster: str = "local", env: Mapping[str, Any] | None = None) -> None:
         self.name, self.out, self.file = name, folder / "run", folder / "run.yaml"
-        self.file.write_text(yaml.safe_dump(RUN))
-        self.cluster, self.mark = cluster, f"{name}-{os.getpid()}"
+        self.file.write_text(yaml.safe_dump(RUN | {"env": RUN["env"] | (env or {})}))
+        self.cluster, self.mark, self.log = cluster, f"{name}-{os.getpid()}", folder / "said.txt"
 
     def start(self, *more: str) -> subprocess.Popen[bytes]:
         train = ["train", str(self.file), "--backend", "rllib", "--cluster", self.cluster, "--out", str(self.out)]
-        return subprocess.Popen(
-            [sys.executable, "-m", "legroom.cli.main", *train, *more],
-            env=os.environ | {MARK: self.mark},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "legroom.cli.main", *train, *more],
+                env=os.environ | {MARK: self.mark},
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
 
     @property
     def step(self) -> int:
         with suppress(OSError, ValueError, IndexError):
             return int((self.out / "progress.csv").read_text().splitlines()[-1].split(",")[0])
         return 0
+
+    @property
+    def said(self) -> list[str]:
+        """What was told of runners that died."""
+        with suppress(OSError):
+            return [line for line in self.log.read_text().splitlines() if line.startswith("env runner")]
+        return []
 
     def outcome(self) -> dict[str, Any]:
         try:
@@ -140,14 +150,13 @@ def survive(case: Case, die: Callable[[Case, subprocess.Popen[bytes]], None], ex
     good = left == 0 and seconds < 2 * WITHIN_S
     good &= code == expected or (expected == 130 and str(code).startswith("130") and str(code).endswith("0"))
     good &= ended >= STEPS or case.name == "command"
-    told = _told(outcome)
+    told = _told(case, outcome)
     return [case.name, f"{at:,}", f"{ended:,}", code, f"{seconds:.0f}", f"{WITHIN_S:.0f}", told, left, _word(good)]
 
 
-def _told(outcome: dict[str, Any]) -> str:
+def _told(case: Case, outcome: dict[str, Any]) -> str:
     retreats = [f"{each['why']}; {each['what']}" for each in outcome.get("retreats", ())]
-    restarts = outcome.get("score", {}).get("runner_restarts")
-    return "; ".join([*retreats, *([f"{restarts} runners started anew"] if restarts else [])]) or "–"
+    return "; ".join([*retreats, *dict.fromkeys(case.said)]) or "–"
 
 
 def _wait(command: subprocess.Popen[bytes], until: float) -> Any:
@@ -171,6 +180,23 @@ def _left(case: Case) -> int:
 
 def _word(good: bool) -> str:
     return "yes" if good else "NO"
+
+
+@contextmanager
+def cluster_that_kills() -> Iterator[str]:
+    """Start a head whose memory monitor kills when the machine uses 1.5 GiB more than now; yield its address."""
+    memory = psutil.virtual_memory()
+    threshold = (memory.total - memory.available + 1.5 * 2**30) / memory.total
+    settings = {"memory_usage_threshold": threshold, "memory_monitor_refresh_ms": 250}
+    arguments = {"num_cpus": 4, "object_store_memory": 2**28, "include_dashboard": False, "_system_config": settings}
+    with tempfile.TemporaryDirectory(prefix="lr-", ignore_cleanup_errors=True) as folder:
+        os.environ["RAY_TMPDIR"] = folder
+        cluster = Cluster(initialize_head=True, head_node_args={"node_ip_address": "127.0.0.1", **arguments})
+        try:
+            yield cluster.address
+        finally:
+            cluster.shutdown()
+            del os.environ["RAY_TMPDIR"]
 
 
 @contextmanager
@@ -200,7 +226,7 @@ CASES: dict[str, tuple[Callable[[Case, subprocess.Popen[bytes]], None], int]] = 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="What a training on RLlib survives.")
-    parser.add_argument("--only", default="runner,node,child,ctrl-c,command", help="separated by commas")
+    parser.add_argument("--only", default="runner,node,memory,child,ctrl-c,command", help="separated by commas")
     parser.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
     options = parser.parse_args()
     rows = []
@@ -209,6 +235,12 @@ def main() -> int:
             if name == "node":
                 with cluster_of_three() as (address, remove_node):
                     rows.append(survive(Case(name, Path(folder), address), lambda case, command: remove_node(), 0))
+            elif name == "memory":
+                trigger = Path(folder, "trigger")
+                env = {"id": "bench.ray_envs:Hungry", "kwargs": {"trigger": str(trigger)}}
+                with cluster_that_kills() as address:
+                    case = Case(name, Path(folder), address, env)
+                    rows.append(survive(case, lambda case, command, path=trigger: path.touch(), 0))
             else:
                 rows.append(survive(Case(name, Path(folder)), *CASES[name]))
             print(*rows[-1], sep="  ", flush=True)

@@ -22,7 +22,9 @@ ACTOR_MANAGER = "ray.rllib.utils.actor_manager"
 _GONE = re.compile(r"taking actor (\d+) out of service")
 _BACK = re.compile(r"now-healthy actor (\d+) back into service")
 _NODE_GONE = re.compile(r"has been marked dead|node which ran the actor|node was terminated")
-_KILLED = re.compile(r"SIGKILL|SYSTEM_ERROR|unexpectedly exit|Socket closed|connection error code 2|died unexpectedly")
+_KILLED = re.compile(
+    r"SIGKILL|SYSTEM_ERROR|unexpectedly exit|Socket closed|connection error code 2|died unexpectedly|was restarted"
+)
 _RAISED = re.compile(r"^Ray error \((?:.{0,40}ray::\w+\.|.*raised in its creation task)", re.DOTALL)
 _EXCEPTION = re.compile(r"^(?:[a-z_]\w*\.)*([A-Z]\w*: .+?)\)?(?:, taking actor \d+ out of service\.)?$", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -66,6 +68,12 @@ class DeathNotices(logging.Handler):
             died_at, offset = self._since.pop(back[1])
             why = self._reason_since(offset)
             self._say(f"env runner {back[1]} is back after {time.monotonic() - died_at:.0f} s{why}")
+
+    def why_gone(self) -> str:
+        """Return why runners that are not back died, as Ray's services told meanwhile; empty where they did not."""
+        if not self._since:
+            return ""
+        return self._reason_since(min(offset for _, offset in self._since.values()))
 
     def close(self) -> None:
         logging.getLogger(ACTOR_MANAGER).removeHandler(self)

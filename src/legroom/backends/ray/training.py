@@ -159,7 +159,10 @@ class Trainer:
         if self.step > before:
             self._advanced_at = time.monotonic()
         elif time.monotonic() - self._advanced_at > STALLED_S:
-            raise Stalled(f"no env runner has made a step for {STALLED_S:.0f} s: {self.last.healthy} of them answer")
+            why = self.notices.why_gone()
+            raise Stalled(
+                f"no env runner has made a step for {STALLED_S:.0f} s, {self.last.healthy} of them answer{why}"
+            )
 
     # -- what is told -------------------------------------------------------------------------------------------------
 
@@ -187,6 +190,7 @@ class Trainer:
 
         Raises:
             BadInput: the cluster has no room for them by then, or RLlib refuses the settings.
+            Stalled: it had room when the training began, and has none now.
         """
         config = make_config(self.run, self.plan, self.task.device)
 
@@ -197,10 +201,10 @@ class Trainer:
         try:
             return self.aside.do(build, needed=False, within_s=BUILT_WITHIN_S)
         except TimeoutError:
-            raise BadInput(
-                f"{self.plan.runners} env runners were not there after {BUILT_WITHIN_S:.0f} s",
-                hint="is the cluster busy? ray status tells",
-            ) from None
+            late = f"{self.plan.runners} env runners were not there after {BUILT_WITHIN_S:.0f} s"
+            if self.task.resume:  # they were there before: the cluster fails, not what was asked of it
+                raise Stalled(f"{late}{self.notices.why_gone()}") from None
+            raise BadInput(late, hint="is the cluster busy? ray status tells") from None
         except Exception as failed:
             if self.notices.raised is not None:
                 raise self.notices.raised from failed
