@@ -18,6 +18,7 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "predicting.brax_items": ("legroom.predicting.brax:brax_items", "", ""),
     "predicting.brax_note": ("legroom.predicting.brax:brax_note", "", ""),
     "predicting.with_brax_spaces": ("legroom.predicting.brax:with_brax_spaces", "", ""),
+    "predicting.with_traced_spaces": ("legroom.predicting.brax:with_traced_spaces", "", ""),
     "predicting.is_calibrated": ("legroom.predicting.brax_scaling:is_calibrated", "", ""),
     "predicting.calibrate": ("legroom.predicting.brax_calibration:calibrate", "", ""),
     "predicting.shadow_of": ("legroom.predicting.rllib:shadow_of", "", ""),

@@ -75,7 +75,7 @@ def stopped(folder):
     while newest_checkpoint(out) is None and process.poll() is None and time.monotonic() < until:
         time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    said = "".join(process.communicate(timeout=60))
+    said = "".join(process.communicate(timeout=300))
     return out, mark, process.returncode, said
 
 
@@ -120,7 +120,7 @@ def test_a_resume_goes_on_to_the_end(stopped, folder):
 def test_what_was_learned_can_be_used_with_sb3(stopped, tmp_path):
     exported = subprocess.run(
         [sys.executable, "-m", "legroom.cli.main", "export", stopped[0], tmp_path / "model.zip"],
-        text=True, capture_output=True, check=False, timeout=120,
+        text=True, capture_output=True, check=False, timeout=300,
     )  # fmt: skip
     assert exported.returncode == EXIT_GOOD, exported.stderr
     policy = PPO.load(tmp_path / "model.zip", device="cpu").policy.state_dict()

@@ -40,13 +40,13 @@ def test_weights_are_the_only_state():
 def test_checkpointing_gives_the_same_gradients(size):
     features, gradients = [], []
     for checkpointing in (False, True):
-        net = build(size, checkpointing=checkpointing)
-        features.append(net(observations(10)))
+        net = build(size, checkpointing=checkpointing).double()  # float32 would show the order of sums, by processor
+        features.append(net(observations(10).double()))
         features[-1].square().sum().backward()
         gradients.append([parameter.grad for parameter in net.parameters()])
-    torch.testing.assert_close(*features, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(*features, rtol=1e-12, atol=1e-12)
     for plain, again in zip(*gradients, strict=True):
-        assert (plain - again).norm() <= 1e-6 * plain.norm()
+        assert (plain - again).norm() <= 1e-12 * plain.norm()
         assert plain.norm() > 0
 
 

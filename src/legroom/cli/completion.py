@@ -20,7 +20,7 @@ ASK = "--complete-words"  # what the scripts call us with: the words of the line
 SHELLS = ("bash", "zsh", "fish")
 RUN_METAVARS = ("RUN", "RUN...", "ENV")
 # Known without importing them, which takes a fifth of a second; check takes files and named runs alike.
-TAKE_RUNS = ("predict", "fit", "train", "profile", "ui", "check")
+TAKE_RUNS = ("predict", "fit", "train", "sweep", "profile", "ui", "check")
 RUN_SUFFIXES = (".yaml", ".yml", ".py", ".json")
 OWN_OPTIONS = {
     "--help": "Show the help.",

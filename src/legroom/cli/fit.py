@@ -87,7 +87,7 @@ def run(
     legroom fit robot:default --tiers 8,12,16,24,48,80
     legroom fit mine --ram 8GiB
     legroom fit mine:full --ram 8GiB --html plan.html
-    legroom fit ninja:parallel --nodes 8 --node-ram 64GiB --n-envs 2048 -o fitted.yaml
+    legroom fit ninja:parallel --nodes 8 --node-ram 64GiB -o fitted.yaml
     legroom fit run.yaml --node 2x64GiB --node 6x32GiB --node-cpus 16
     """
     sizes = _sizes(tiers)

@@ -64,10 +64,11 @@ def run(
     goes on. Exit code 1: a trial fits no node. 4: no trial finished. 130: stopped.
 
     \b
-    legroom sweep run.yaml --param hyperparams.learning_rate=1e-4,3e-4 --param seed=0..3 --out sweeps/lr
-    legroom sweep run.yaml --param seed=0..9 --out sweeps/seeds      (ten seeds on this machine)
-    legroom sweep robot:quick --param learning_rate=1e-4,1e-3 --ram 8GiB --out sweeps/robot
-    legroom sweep ppo.yml:CartPole-v1 --param n_steps=128,256,512 --timesteps 50000 --metric seconds --out sweeps/n
+    legroom sweep run.yaml --param learning_rate=1e-4,3e-4 --out sweeps/lr
+    legroom sweep run.yaml --param seed=0..9 --out sweeps/ten_seeds
+    legroom sweep robot:quick --param seed=1,2 --ram 8GiB --out sweeps/robot
+    legroom sweep ppo.yml:CartPole-v1 --param n_steps=128,256 --out sweeps/steps
+    legroom sweep run.yaml --param seed=0..3 --metric seconds --out sweeps/speed
     legroom sweep run.yaml --param seed=0..9 --cluster auto --out /shared/seeds
     legroom sweep run.yaml --param seed=0..9 --out sweeps/seeds --resume
     """

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from legroom.catalog import BACKENDS, require_backend
+from legroom.catalog import BACKENDS, load, require_backend
 from legroom.cli import options
 from legroom.cli.game import CartridgeFile, Rom, with_game
 from legroom.cli.overrides import split_settings
@@ -244,6 +244,8 @@ def _resumed(asked: Run, folder: RunFolder) -> Training | None:
 
 def _predictor(run: Run, machine: Machine, *, probe_env: bool, asks: bool = True) -> Predictor:
     mode = _mode(run, asks=asks)
+    if run.backend == "brax" and not asks:
+        run = load("predicting.with_traced_spaces")(run)
     probing = probe_env and mode != "arithmetic"
     return Predictor(run, machine, mode=mode, device=choose_device(run, machine), probe_env=probing)
 

@@ -11,8 +11,10 @@ decides for itself what to fuse and when, adds the workspaces of its libraries, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
+from legroom.backends.brax.compiled import ask_compiler
 from legroom.model.brax import eval_envs_of, is_ppo
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Item, Known, Phase, Place
@@ -55,7 +57,7 @@ def brax_items(run: Run, evidence: Evidence) -> Iterator[Item]:
 def _host_items(known: Calibration, device: Place) -> Iterator[Item]:
     """What the process takes before and beside all that: the same wherever the run trains."""
     growth = known.all_compiled_nbytes - known.imported_nbytes
-    error = known.host_spread_nbytes + round(HOST_ERROR * growth)
+    error = round(math.hypot(known.host_spread_nbytes, HOST_ERROR * growth))  # independent of each other
     yield Item(
         "runtime.import, trace, compile", known.all_compiled_nbytes, Place.HOST, phases=(Phase.START,),
         known=Known.MEASURED, error=error,
@@ -167,12 +169,27 @@ def brax_note(run: Run, device: str) -> str:
 def with_brax_spaces(run: Run) -> Run:
     """Return the run with the spaces that its environment had when it was compiled; as it is where nobody knows."""
     known = None if run.env.spaces is not None else calibration_of_env(run)
-    if known is None:
+    return run if known is None else _with_spaces(run, known.observation, known.action_size)
+
+
+def with_traced_spaces(run: Run) -> Run:
+    """Return the same, with the environment traced (seconds, nothing is compiled) where nobody knows its spaces.
+
+    Raises:
+        BadInput: it cannot be made.
+        MissingExtra: jax or brax is not installed.
+    """
+    run = with_brax_spaces(run)
+    if run.env.spaces is not None:
         return run
-    seen = known.observation
+    shapes = ask_compiler("shapes", run)
+    return _with_spaces(run, shapes["observation"], shapes["action_size"])
+
+
+def _with_spaces(run: Run, seen: dict[str, list[int]] | list[int], action_size: int) -> Run:
     if isinstance(seen, dict):
         observation: Space = DictSpace(spaces={key: BoxSpace(shape=tuple(shape)) for key, shape in seen.items()})
     else:
         observation = BoxSpace(shape=tuple(seen))
-    spaces = Spaces(observation=observation, action=BoxSpace(shape=(known.action_size,)))
+    spaces = Spaces(observation=observation, action=BoxSpace(shape=(action_size,)))
     return run.replace(env=run.env.model_copy(update={"spaces": spaces}))

@@ -189,7 +189,7 @@ def _shown(value: object) -> str:
 
 
 def _closing_table(outcome: Outcome, run: str, directory: Path, reminder: str, backend: str) -> Iterator[Part]:
-    table = Table(["", ""], "lw")
+    table = Table(["", ""], "vw")  # a path that is broken cannot be copied
     for name, what in _CONTENTS:
         if (directory / name).exists():
             table.add(f"{directory / name}", what)

@@ -168,7 +168,8 @@ class _Watching:
 
     def __init__(self, pid: int, interval_s: float, limit: int | None, display: Display) -> None:
         self.pid = pid
-        self.limit: MemoryLimit | None = None
+        # what was given holds from the start: a short command may end before it is looked at
+        self.limit: MemoryLimit | None = None if limit is None else MemoryLimit(limit, "given")
         self.stops: list[tuple[float, int]] = []
         self._interval_s, self._display = interval_s, display
         self._allowance = Allowance()
