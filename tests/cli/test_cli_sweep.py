@@ -45,8 +45,13 @@ def _start(*arguments: object) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         process_group=0,
+        preexec_fn=_heeds_interrupts,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
+
+
+def _heeds_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored, and inherited so, where the tests run with nohup
 
 
 def test_a_sweep_is_stopped_and_resumed(run_file: Path, tmp_path: Path) -> None:

@@ -58,6 +58,10 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("rllib")
 
 
+def heeds_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored, and inherited so, where the tests run with nohup
+
+
 @pytest.fixture(scope="module")
 def stopped(folder):
     """A training that was interrupted by Ctrl-C once it had written a checkpoint: what it said, and its mark."""
@@ -70,12 +74,17 @@ def stopped(folder):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        preexec_fn=heeds_interrupts,
     )
     until = time.monotonic() + 200
     while newest_checkpoint(out) is None and process.poll() is None and time.monotonic() < until:
         time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    said = "".join(process.communicate(timeout=300))
+    try:
+        said = "".join(process.communicate(timeout=200))
+    except subprocess.TimeoutExpired:
+        process.kill()  # its child and Ray end with it
+        raise
     return out, mark, process.returncode, said
 
 

@@ -98,7 +98,11 @@ def supervise(
     """
     reading, writing = os.pipe()
     story, kills_before = Story(), oom_kills()
-    with tempfile.TemporaryDirectory(prefix="legroom-train-") as folder, (Path(task.out) / LOG).open("ab") as log:
+    with (
+        _terminated_is_interrupted(),  # from here on: the log is what others see first of a training
+        tempfile.TemporaryDirectory(prefix="legroom-train-") as folder,
+        (Path(task.out) / LOG).open("ab") as log,
+    ):
         task_file = Path(folder, "task.json")
         replace(task, events_fd=writing).write(task_file)
         about = [json.dumps(import_path), str(os.getpid()), CHILDREN[task.run.backend], str(task_file)]
