@@ -2,8 +2,7 @@
 
 - `runner`: SIGKILL to an env runner; RLlib has it started anew;
 - `node`: a node of a cluster of three is removed (`ray.cluster_utils`, one machine), with the runners on it;
-- `memory`: a runner suddenly takes 3 GiB and Ray's memory monitor, set to what the machine uses now and half of that,
-  kills it;
+- `memory`: a runner suddenly takes 7 GiB, and Ray's memory monitor kills at 4 GiB above what the machine uses now;
 - `child`: SIGKILL to the training process, which holds the learner; its supervisor resumes from a checkpoint;
 - `ctrl-c`: SIGINT to the command: a checkpoint, exit code 130, and a resume that reaches the end;
 - `command`: SIGKILL to the command itself: nothing may be left running.
@@ -40,6 +39,7 @@ from ray.cluster_utils import Cluster
 from bench.results import RESULTS, write_section
 
 STEPS, WITHIN_S, GONE_WITHIN_S = 8_192, 600.0, 20.0
+SPARE_GIB, HUNGER_GIB = 4.0, 7.0
 MARK = "LEGROOM_BENCH_CASE"
 RUN = {
     "legroom": 1,
@@ -184,9 +184,9 @@ def _word(good: bool) -> str:
 
 @contextmanager
 def cluster_that_kills() -> Iterator[str]:
-    """Start a head whose memory monitor kills when the machine uses 1.5 GiB more than now; yield its address."""
+    """Start a head whose memory monitor kills when the machine uses so much more than now; yield its address."""
     memory = psutil.virtual_memory()
-    threshold = (memory.total - memory.available + 1.5 * 2**30) / memory.total
+    threshold = (memory.total - memory.available + SPARE_GIB * 2**30) / memory.total
     settings = {"memory_usage_threshold": threshold, "memory_monitor_refresh_ms": 250}
     arguments = {"num_cpus": 4, "object_store_memory": 2**28, "include_dashboard": False, "_system_config": settings}
     with tempfile.TemporaryDirectory(prefix="lr-", ignore_cleanup_errors=True) as folder:
@@ -237,7 +237,7 @@ def main() -> int:
                     rows.append(survive(Case(name, Path(folder), address), lambda case, command: remove_node(), 0))
             elif name == "memory":
                 trigger = Path(folder, "trigger")
-                env = {"id": "bench.ray_envs:Hungry", "kwargs": {"trigger": str(trigger)}}
+                env = {"id": "bench.ray_envs:Hungry", "kwargs": {"trigger": str(trigger), "gigabytes": HUNGER_GIB}}
                 with cluster_that_kills() as address:
                     case = Case(name, Path(folder), address, env)
                     rows.append(survive(case, lambda case, command, path=trigger: path.touch(), 0))
