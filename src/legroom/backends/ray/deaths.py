@@ -1,8 +1,9 @@
 """What became of env runners that died: heard from RLlib's log, explained from what Ray itself says meanwhile.
 
-RLlib says at once that a runner does not answer, seldom why. The reason comes seconds later, from the node's own
-service, to the standard error of the training process: its memory monitor killed a worker, or the node is gone. So the
-death is told when it happens, and the reason when the runner is back.
+RLlib says at once that a runner does not answer, seldom why. That Ray's memory monitor killed a worker is in Ray's
+table of workers, with the words of the monitor; other reasons come seconds later, from the node's own service, to the
+standard error of the training process, or a node is gone. So the death is told when it happens, and the reason with it,
+or when the runner is back.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import ray
+from ray._private import state
+from ray.core.generated.common_pb2 import NODE_OUT_OF_MEMORY  # type: ignore[attr-defined]  # made at import
+from ray.core.generated.gcs_pb2 import WorkerTableData  # type: ignore[attr-defined]
 
 from legroom.explaining.explain import explain
 
@@ -27,6 +31,7 @@ _KILLED = re.compile(
 )
 _RAISED = re.compile(r"^Ray error \((?:.{0,40}ray::\w+\.|.*raised in its creation task)", re.DOTALL)
 _EXCEPTION = re.compile(r"^(?:[a-z_]\w*\.)*([A-Z]\w*: .+?)\)?(?:, taking actor \d+ out of service\.)?$", re.MULTILINE)
+_USED = re.compile(r"was ([\d.]+ ?[KMGT]?B) used / ([\d.]+ ?[KMGT]?B) limit")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 LONGEST_LOG = 1 << 20  # bytes of it that are looked at
 
@@ -53,7 +58,7 @@ class DeathNotices(logging.Handler):
         super().__init__(logging.WARNING)
         self._say, self._log = say, log
         self._since: dict[str, tuple[float, int]] = {}  # when a runner died, and where the log was then
-        self._nodes = _living_nodes()
+        self._nodes, self._looked_at_s = _living_nodes(), time.time()
         self.raised: RunnerRaised | None = None
         logging.getLogger(ACTOR_MANAGER).addHandler(self)
 
@@ -63,7 +68,8 @@ class DeathNotices(logging.Handler):
             self.raised = self.raised or RunnerRaised(text)
         elif (gone := _GONE.search(text)) is not None and gone[1] not in self._since:
             self._since[gone[1]] = (time.monotonic(), self._log_size())
-            self._say(f"env runner {gone[1]} does not answer ({reason_of(text)}): training goes on without it")
+            why = self._killed_for_memory() or reason_of(text)
+            self._say(f"env runner {gone[1]} does not answer ({why}): training goes on without it")
         elif (back := _BACK.search(text)) is not None and back[1] in self._since:
             died_at, offset = self._since.pop(back[1])
             why = self._reason_since(offset)
@@ -79,6 +85,11 @@ class DeathNotices(logging.Handler):
         logging.getLogger(ACTOR_MANAGER).removeHandler(self)
         super().close()
 
+    def _killed_for_memory(self) -> str:
+        """Return what Ray's memory monitor says of workers that it killed since this was asked last."""
+        told, self._looked_at_s = killed_for_memory(self._looked_at_s), time.time()
+        return told
+
     def _log_size(self) -> int:
         with suppress(OSError):
             return self._log.stat().st_size
@@ -86,6 +97,8 @@ class DeathNotices(logging.Handler):
 
     def _reason_since(self, offset: int) -> str:
         """Return what Ray's services have said since a death, as far as it is a reason."""
+        if killed := self._killed_for_memory():
+            return f". {killed}"
         text = ""
         with suppress(OSError), self._log.open("rb") as file:
             file.seek(offset)
@@ -97,6 +110,21 @@ class DeathNotices(logging.Handler):
         if self._nodes < before:
             return f": its node is gone, {self._nodes} of {before} are left"
         return ""
+
+
+def killed_for_memory(since_s: float) -> str:
+    """Return, in a line, what Ray's memory monitor said of a worker that it killed since then; empty: it did not.
+
+    Reads Ray's own table of workers (ray 2.60, `GlobalState`), which is there without Ray's dashboard.
+    """
+    with suppress(Exception):  # internals of Ray: where they have changed, nothing is known
+        for row in state.state._connect_and_get_accessor().get_worker_table():
+            worker = WorkerTableData.FromString(row)
+            if worker.exit_type == NODE_OUT_OF_MEMORY and worker.end_time_ms >= 1000 * since_s:
+                used = _USED.search(worker.exit_detail)
+                memory = f": {used[1]} of {used[2]} in use on its node" if used else ""
+                return f"Ray's memory monitor killed it{memory}"
+    return ""
 
 
 def reason_of(text: str) -> str:
