@@ -207,7 +207,7 @@ def cluster_of_three() -> Iterator[tuple[str, Callable[[], None]]]:
     common |= {"node_ip_address": "127.0.0.1"}
     with tempfile.TemporaryDirectory(prefix="lr-", ignore_cleanup_errors=True) as folder:
         os.environ["RAY_TMPDIR"] = folder
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **common})
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **common})
         try:
             nodes = [cluster.add_node(num_cpus=2, **common) for _ in range(2)]
             yield cluster.address, lambda: cluster.remove_node(nodes[0], allow_graceful=False)
