@@ -1,7 +1,7 @@
 """What the compiler said about a brax run once, kept so that every other setting of it is arithmetic.
 
 A calibration belongs to an environment, networks and library versions; num_envs, batch_size, num_minibatches,
-unroll_length and the number of evaluation environments may be anything. It takes two or three processes that trace and
+unroll_length and the number of evaluation environments may be anything. It takes four or five processes that trace and
 compile (`backends/brax/compiled.py`), some minutes, and is kept as JSON under the user's cache directory. Reading it
 imports nothing: a prediction from it takes milliseconds.
 
