@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
-from legroom.probing.tree import PeakSampler, TreeMemory
+from legroom.machine.tree import PeakSampler, TreeMemory
 
 RUN_SCRIPT = Path(__file__).with_name("accuracy_run.py")
 MEDIAN_LIMIT, WORST_LIMIT = 0.03, 0.08

@@ -1,7 +1,7 @@
 """What stepping robots in chunks and remat of the loss save, predicted from a calibration without them.
 
 The temporaries of a training step with the knob turned, as XLA itself plans them, beside what is estimated before
-anybody has compiled it so (`predicting/brax_scaling.py`), and beside the step without the knob.
+anybody has compiled it so (`backends/brax/scaling.py`), and beside the step without the knob.
 
     python -m bench.brax_knobs      # some five minutes on two cores
 """
@@ -11,12 +11,12 @@ import sys
 
 from bench.brax_memory import MB, with_setting
 from bench.results import write_section
+from legroom.backends.brax.calibration import sizes_of
 from legroom.backends.brax.compiled import ask_compiler
+from legroom.backends.brax.items import SCALED_ERROR
+from legroom.backends.brax.pieces import Sizes
+from legroom.backends.brax.scaling import known_of
 from legroom.fitting.settings import with_settings
-from legroom.model.brax_pieces import Sizes
-from legroom.predicting.brax import SCALED_ERROR
-from legroom.predicting.brax_calibration import sizes_of
-from legroom.predicting.brax_scaling import known_of
 from legroom.reading import read
 
 MANY, LONG = Sizes(8192, 2048, 4, 2), Sizes(512, 2048, 2, 16)

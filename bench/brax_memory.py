@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
+from legroom.backends.brax.calibration import calibrate, find_calibration, sizes_of
+from legroom.backends.brax.pieces import Sizes
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.settings import with_settings
 from legroom.fitting.tiers import tiers
-from legroom.model.brax_pieces import Sizes
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
-from legroom.predicting.brax_calibration import calibrate, find_calibration, sizes_of
 from legroom.predicting.predict import predict
 from legroom.reading import read
 from legroom.units import GIB

@@ -21,7 +21,7 @@ import numpy as np
 
 from legroom.backends.brax.capture import Captured, capture, strip_weak_types
 from legroom.backends.brax.compiling import with_sizes
-from legroom.model.brax_pieces import Sizes
+from legroom.backends.brax.pieces import Sizes
 from legroom.model.run import Run
 
 RESET_PEAK = "5"  # to /proc/self/clear_refs

@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bench.results import write_section
-from legroom.probing.tree import descendants
+from legroom.machine.tree import descendants
 from legroom.training.checkpoint import checkpoint_paths
 
 KILLS = 100

@@ -25,8 +25,8 @@ import numpy as np
 import legroom  # its LeanVecEnv would bring torch: only where it is used
 from bench.results import RESULTS, write_section
 from bench.weighing import written_nbytes
-from legroom.probing.tree import tree_memory
-from legroom.workloads.fire import FireEnv
+from legroom.machine.tree import tree_memory
+from legroom_workloads.fire import FireEnv
 
 REPETITIONS = 40
 BREAKS = 100

@@ -28,9 +28,9 @@ import numpy as np
 from stable_baselines3.common.buffers import ReplayBuffer
 
 from bench.results import RESULTS, write_section
-from legroom.probing.tree import ProcessMemory, process_memory
-from legroom.storing.replay import LeanReplayBuffer
-from legroom.workloads.fire import FireEnv
+from legroom.backends.sb3.lean_replay import LeanReplayBuffer
+from legroom.machine.tree import ProcessMemory, process_memory
+from legroom_workloads.fire import FireEnv
 
 TRANSITIONS, ENVS, BATCH, TURNS = 100_000, 16, 32, 60
 SB3_TRANSITIONS = 3_200  # half a gigabyte

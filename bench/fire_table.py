@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import RESULTS, write_section
-from legroom.backends.sb3_announce import architecture
+from legroom.backends.sb3.opening_lines import architecture
 from legroom.model.facts import hyper
 from legroom.model.run import Run
 from legroom.reading import read

@@ -21,11 +21,11 @@ from typing import Any
 
 from bench.limits import Limited, run_limited
 from bench.results import write_section
+from legroom.backends.sb3.stored import rollout_samples
+from legroom.machine.probing import probe
 from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
-from legroom.model.stored import rollout_samples
 from legroom.predicting.predict import predict
-from legroom.probing.machine import probe
 from legroom.reading import run_from_dict
 from legroom.rendering.run_file import run_file
 from legroom.training.task import TrainTask
@@ -120,7 +120,7 @@ def trained(run: Run, budget: int, folder: Path) -> Limited:
         TrainTask(run, str(out), "cpu", run.total_timesteps, nowhere).write(folder / "task.json")
         with (folder / "log").open("wb") as log:
             return run_limited(
-                [sys.executable, "-m", "legroom.backends.sb3_train", str(folder / "task.json")],
+                [sys.executable, "-m", "legroom.backends.sb3.training", str(folder / "task.json")],
                 budget,
                 longest_s=LONGEST_S,
                 pass_fds=(nowhere,),

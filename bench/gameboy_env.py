@@ -26,9 +26,9 @@ import numpy as np
 
 from bench.results import RESULTS, write_section
 from bench.weighing import weigh
-from legroom.workloads.gameboy.env import GameBoyEnv
-from legroom.workloads.gameboy.players import Player as Fighter
-from legroom.workloads.gameboy.players import answer, guess, mash
+from legroom_workloads.gameboy.env import GameBoyEnv
+from legroom_workloads.gameboy.players import Player as Fighter
+from legroom_workloads.gameboy.players import answer, guess, mash
 
 FRAMES, TURNS, HELD_STEPS = 2_400, 7, 4
 REQUIRED_FRAMES_PER_S = 1_200

@@ -27,10 +27,10 @@ import torch as th
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack, VecTransposeImage
 
 from bench.results import RESULTS, write_section
-from legroom.probing.tree import process_memory
-from legroom.storing.rollout import LeanRolloutBuffer
-from legroom.workloads.gameboy.env import GameBoyEnv
-from legroom.workloads.gameboy.players import Player, answer, guess
+from legroom.backends.sb3.lean_rollout import LeanRolloutBuffer
+from legroom.machine.tree import process_memory
+from legroom_workloads.gameboy.env import GameBoyEnv
+from legroom_workloads.gameboy.players import Player, answer, guess
 
 STEPS, ENVS, STACK, BATCH, PART = 8192, 2, 4, 2048, 64
 REQUIRED_MB, MB, GIB = 300, 1e6, 2**30

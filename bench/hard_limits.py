@@ -19,9 +19,9 @@ from typing import Any
 
 from bench.limits import run_limited
 from bench.results import write_section
+from legroom.machine.probing import probe
 from legroom.model.machine import Machine
 from legroom.predicting.predict import predict
-from legroom.probing.machine import probe
 from legroom.reading import run_from_dict
 from legroom.rendering.run_file import run_file
 from legroom.units import format_size
@@ -51,7 +51,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "mine, 24×34×28": {
         "algo": "MaskablePPO", "total_timesteps": 2048, "seed": 1, "device": "cpu",
         "env": {
-            "id": "legroom.workloads.mine:MineEnv", "kwargs": {"model": "sample"}, "n_envs": 4, "workers": "subproc",
+            "id": "legroom_workloads.mine:MineEnv", "kwargs": {"model": "sample"}, "n_envs": 4, "workers": "subproc",
             "grid": list(GRID),
             "spaces": {
                 "observation": {"type": "box", "shape": [17, *GRID], "dtype": "float32"},
@@ -60,7 +60,7 @@ RUNS: dict[str, dict[str, Any]] = {
         },
         "policy": {
             "name": "CnnPolicy", "kwargs": {"net_arch": [64], "normalize_images": False},
-            "features_extractor": "legroom.workloads.mine:Cnn3d", "features_extractor_kwargs": {"size": "tiny"},
+            "features_extractor": "legroom_workloads.mine:Cnn3d", "features_extractor_kwargs": {"size": "tiny"},
         },
         "hyperparams": {"n_steps": 256, "batch_size": 32, "n_epochs": 1},
     },

@@ -31,11 +31,11 @@ from typing import Any
 
 from bench.accuracy import DISTURBED, box, discrete, spec
 from bench.results import write_section
+from legroom.device.cuda_allocator import Settings, _simulate, replay
+from legroom.machine.tree import PeakSampler, TreeMemory
 from legroom.model.evidence import NetTrace
 from legroom.model.footprint import Phase
 from legroom.model.machine import Machine
-from legroom.predicting.cuda_allocator import Settings, _simulate, replay
-from legroom.probing.tree import PeakSampler, TreeMemory
 
 MB = 1e6
 LARGE = 100_000_000
@@ -78,12 +78,12 @@ RUNS = {
     ),
     "MaskablePPO, Cnn3d small": _with_net(
         spec("MaskablePPO", box(17, 24, 24, 20), discrete(6), 144, n_steps=48, batch_size=48, n_epochs=1),
-        "CnnPolicy", "legroom.workloads.mine:Cnn3d", size="small",
+        "CnnPolicy", "legroom_workloads.mine:Cnn3d", size="small",
     ),
     "DQN, FireNet basic": _with_net(
         spec("DQN", box(20, 50, 50), discrete(2500), 48, batch_size=48, learning_starts=16, train_freq=16,
              gradient_steps=1, buffer_size=200),
-        "legroom.workloads.fire:CellPolicy", "legroom.workloads.fire:FireNet", residual=False, multi_scale=False,
+        "legroom_workloads.fire:CellPolicy", "legroom_workloads.fire:FireNet", residual=False, multi_scale=False,
         attention=False,
     ),
 }  # fmt: skip
@@ -107,7 +107,7 @@ def train(run: dict[str, Any]) -> None:
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     from bench.microbatch_envs import Noisy
-    from legroom.backends.sb3_make import make_model
+    from legroom.backends.sb3.making import make_model
     from legroom.model.run import Run
 
     spaces = run["env"]["spaces"]

@@ -56,9 +56,9 @@ task, steps, kind = json.loads(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 sys.path[:] = task["path"]
 if kind == "from the program's start":
     tracemalloc.start()
-from legroom.backends.env_make import build
+from legroom.environments.env_make import build
 from legroom.profiling.stepping import Stepper
-from legroom.probing.tree import process_memory
+from legroom.machine.tree import process_memory
 if kind == "from the env's":
     tracemalloc.start()
 stepper = Stepper(build(task["id"], task["kwargs"], task["wrappers"]))

@@ -23,14 +23,14 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 import legroom
 from bench import lean_envs
 from bench.results import write_section
-from legroom.backends.sb3_env import look_at_env
+from legroom.backends.sb3.bill.lean import reads_per_row, slowdown
+from legroom.backends.sb3.bill.replay import replay_items
+from legroom.backends.sb3.bill.rollout import rollout_items
+from legroom.backends.sb3.env_look import look_at_env
 from legroom.model.evidence import BaseFigures, Evidence
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
 from legroom.model.run import EnvSpec, MemorySpec, Run
-from legroom.predicting.lean import reads_per_row, slowdown
-from legroom.predicting.replay import replay_items
-from legroom.predicting.rollout import rollout_items
 
 MACHINE = Machine(ram=1, limit=None, available=1, swap=0, shm=0)
 NOTHING = BaseFigures(0, 0, 0, {}, Known.DEFAULT)

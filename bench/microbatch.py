@@ -27,7 +27,7 @@ from typing import Any
 
 from bench.accuracy import DISTURBED, box, discrete, spec
 from bench.results import write_section
-from legroom.probing.tree import PeakSampler, TreeMemory
+from legroom.machine.tree import PeakSampler, TreeMemory
 
 MB = 1e6
 SIZES = (None, 64, 16, 4)
@@ -52,7 +52,7 @@ def train(run: dict[str, Any]) -> None:
 
     import legroom
     from bench.microbatch_envs import Noisy
-    from legroom.backends.sb3_microbatch import with_micro_batch
+    from legroom.backends.sb3.microbatch import with_micro_batch
 
     micro_batch, storage = run["memory"]["micro_batch"], run["memory"]["rollout"]
     seconds = []
@@ -101,7 +101,7 @@ def differ() -> None:
 
     import legroom
     from bench.microbatch_envs import Noisy
-    from legroom.backends.sb3_microbatch import with_micro_batch
+    from legroom.backends.sb3.microbatch import with_micro_batch
 
     class DoubleCnn(NatureCNN):
         def forward(self, observations: torch.Tensor) -> torch.Tensor:

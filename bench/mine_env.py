@@ -27,7 +27,7 @@ import numpy as np
 
 from bench.results import RESULTS, write_section
 from bench.weighing import weigh
-from legroom.workloads.mine import MineEnv
+from legroom_workloads.mine import MineEnv
 
 STEPS = 5_000  # per turn
 COPIES = 100

@@ -23,12 +23,12 @@ from pathlib import Path
 
 from bench.results import write_section
 from legroom.fitting.free import with_free_savings, with_lean_storage
+from legroom.machine import probe
+from legroom.machine.tree import PeakSampler
 from legroom.model.footprint import Footprint
 from legroom.model.progress import MemorySample, Progress
 from legroom.model.run import Run
 from legroom.predicting.predict import add_up, gather
-from legroom.probing import probe
-from legroom.probing.tree import PeakSampler
 from legroom.reading import read
 from legroom.training.folder import Predicted, RunFolder
 from legroom.training.train import Training, train

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from stable_baselines3.common.logger import configure
 
-from legroom.backends.sb3_make import make_model, make_vec_env
+from legroom.backends.sb3.making import make_model, make_vec_env
 from legroom.model.run import Run
 
 

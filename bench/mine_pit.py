@@ -2,7 +2,7 @@
 
 Times are processor seconds, since a machine that trains has other things to do; the median of three. How exact the pit
 is tells the distance between its value and the bound that the flow proves. A schedule's NPV is compared with the bound
-of `legroom.workloads.mine.nested`, which no schedule can exceed; the pit is dug out in 20 years.
+of `legroom_workloads.mine.nested`, which no schedule can exceed; the pit is dug out in 20 years.
 
     python -m bench.mine_pit
 """
@@ -18,13 +18,13 @@ from typing import TypeVar
 import numpy as np
 
 from bench.results import write_section
-from legroom.workloads.mine.csv_file import read_csv, write_csv
-from legroom.workloads.mine.deposit import sample
-from legroom.workloads.mine.economics import Economics, block_values
-from legroom.workloads.mine.greedy import best_greedy
-from legroom.workloads.mine.models import load_model
-from legroom.workloads.mine.nested import nested_pits, npv_bound
-from legroom.workloads.mine.pit import grid_precedence, solve_closure, ultimate_pit
+from legroom_workloads.mine.csv_file import read_csv, write_csv
+from legroom_workloads.mine.deposit import sample
+from legroom_workloads.mine.economics import Economics, block_values
+from legroom_workloads.mine.greedy import best_greedy
+from legroom_workloads.mine.models import load_model
+from legroom_workloads.mine.nested import nested_pits, npv_bound
+from legroom_workloads.mine.pit import grid_precedence, solve_closure, ultimate_pit
 
 GRIDS = ((49, 71, 58), (50, 50, 30), (20, 20, 10), (10, 10, 5))
 READ_REQUIRED_S, GREEDY_REQUIRED_S, GAP_REQUIRED_USD = 2.0, 120.0, 1.0

@@ -27,11 +27,11 @@ import numpy as np
 
 from bench.results import RESULTS, write_section
 from bench.weighing import weigh
-from legroom.workloads.ninja.env import NinjaEnv
-from legroom.workloads.ninja.generator import generate
-from legroom.workloads.ninja.level import MOST_MINES, Level, centre
-from legroom.workloads.ninja.map_file import write_map
-from legroom.workloads.ninja.tiles import EMPTY
+from legroom_workloads.ninja.env import NinjaEnv
+from legroom_workloads.ninja.generator import generate
+from legroom_workloads.ninja.level import MOST_MINES, Level, centre
+from legroom_workloads.ninja.map_file import write_map
+from legroom_workloads.ninja.tiles import EMPTY
 
 STEPS, TURNS, HELD_FRAMES = 4_000, 7, 8
 COLUMNS = ["figure", "required", "measured", "verdict"]

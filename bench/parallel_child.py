@@ -21,8 +21,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from legroom.probing.tree import tree_memory
-from legroom.workloads.ninja.env import NinjaEnv
+from legroom.machine.tree import tree_memory
+from legroom_workloads.ninja.env import NinjaEnv
 
 STEPS, HELD, NEW_LEVEL_EVERY = 240, 8, 80
 EVERYTHING: dict[str, Any] = {"entity_states": "full", "reachability": True}
@@ -82,8 +82,8 @@ def measure(kind: str, count: int, levels_played: int = 0) -> dict[str, Any]:
     """
     from stable_baselines3.common.vec_env import SubprocVecEnv
 
+    from legroom.backends.sb3.lean_vec_env import LeanVecEnv
     from legroom.sharing.shared import begin_sharing, shares
-    from legroom.sharing.vec_env import LeanVecEnv
 
     begin_sharing(shared=shares())
     maker, kwargs, vector = KINDS[kind]

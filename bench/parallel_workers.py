@@ -57,8 +57,8 @@ def measure(count: int, *, forked: bool) -> dict[str, Any]:
     import gymnasium as gym
     import numpy as np
 
-    from legroom.probing.tree import tree_memory
-    from legroom.sharing.vec_env import LeanVecEnv
+    from legroom.backends.sb3.lean_vec_env import LeanVecEnv
+    from legroom.machine.tree import tree_memory
 
     began = time.perf_counter()
     make = partial(gym.make, "CartPole-v1")

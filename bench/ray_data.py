@@ -2,7 +2,7 @@
 
     python -m bench.ray_data
 
-The constants of `legroom.predicting.rllib` come from here. Each case is a fresh process, since memory that one case
+The constants of `legroom.backends.rllib.items` come from here. Each case is a fresh process, since memory that one case
 freed would be used by the next unseen; peaks are the kernel's own (VmHWM), which misses nothing.
 """
 

@@ -11,10 +11,10 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.replay_buffers.episode_replay_buffer import EpisodeReplayBuffer
 
 from bench.ray_data import ACTIONS, ROUNDS, weigh
-from legroom.backends.ray.config import make_config
-from legroom.model.rllib import rllib_plan
+from legroom.backends.rllib.config import make_config
+from legroom.backends.rllib.items import step_nbytes
+from legroom.backends.rllib.translation import rllib_plan
 from legroom.model.run import Run
-from legroom.predicting.rllib import step_nbytes
 
 MINIBATCH = 64
 

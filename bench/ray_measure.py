@@ -1,6 +1,6 @@
 """Start a cluster of several nodes on this machine, train on it, and measure every node from outside.
 
-What is measured is what the sum of PSS would be on a node of its own (`legroom.probing.node_memory`): anonymous memory
+What is measured is what the sum of PSS would be on a node of its own (`legroom.cluster.node_memory`): anonymous memory
 of its processes, each library's pages once per node, and what exists of its object store. Processes are attributed by
 raylet; the largest sum seen counts, sampled every 50 ms, with the files' pages at the end, since those only grow.
 """
@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from legroom.cluster.node_memory import anonymous_nbytes, node_memory, store_nbytes
+from legroom.machine.tree import descendants
 from legroom.model.run import Run
-from legroom.probing.node_memory import anonymous_nbytes, node_memory, store_nbytes
-from legroom.probing.tree import descendants
 
 INTERVAL_S = 0.05
 TIMEOUT_S = 1200  # a busy machine takes minutes to start a cluster

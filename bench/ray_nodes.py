@@ -23,11 +23,11 @@ from typing import Any
 
 from bench.ray_measure import Measured, measure
 from bench.results import write_section
+from legroom.backends.rllib.nodes import predict_nodes
+from legroom.machine import probe
 from legroom.model.cluster import Cluster, Node, NodeBill
 from legroom.model.run import Run
 from legroom.predicting.predict import gather
-from legroom.predicting.rllib_nodes import predict_nodes
-from legroom.probing import probe
 
 COMMAND = "python -m bench.ray_nodes"
 MOST_ERROR = 0.10

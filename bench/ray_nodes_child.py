@@ -20,8 +20,8 @@ os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTE
 import ray
 from ray.cluster_utils import Cluster
 
-from legroom.backends.ray.config import building, make_config
-from legroom.model.rllib import rllib_plan
+from legroom.backends.rllib.config import building, make_config
+from legroom.backends.rllib.translation import rllib_plan
 from legroom.model.run import Run
 
 LEAST_ITERATIONS = 3  # what the first one frees, the second one may not get back

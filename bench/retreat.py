@@ -42,7 +42,7 @@ def trained(algorithm: str, every: int, times: int, micro_batch: Any = None) -> 
     import legroom
     from bench.kills_env import Drift
     from bench.retreat_nets import Failing
-    from legroom.backends.sb3_state import policy_arrays
+    from legroom.backends.sb3.state import policy_arrays
     from legroom.training.checkpoint import parameters_sha256
 
     torch.set_num_threads(1)

@@ -23,7 +23,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 import legroom
 from bench.kills_env import Drift
 from bench.retreat_nets import Wide
-from legroom.backends.sb3_state import policy_arrays
+from legroom.backends.sb3.state import policy_arrays
 from legroom.training.checkpoint import parameters_sha256
 
 BATCH = 256

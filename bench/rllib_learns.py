@@ -39,13 +39,13 @@ RUNS: dict[str, dict[str, Any]] = {
         "legroom": 1,
         "algo": "MaskablePPO",
         "env": {
-            "id": "legroom.workloads.mine:MineEnv", "kwargs": {"model": "sample"}, "grid": [10, 10, 5],
+            "id": "legroom_workloads.mine:MineEnv", "kwargs": {"model": "sample"}, "grid": [10, 10, 5],
             "n_envs": 2, "workers": "subproc",
         },
         "policy": {
             "name": "CnnPolicy",
             "kwargs": {"net_arch": [64, 64], "normalize_images": False},
-            "features_extractor": "legroom.workloads.mine:Cnn3d",
+            "features_extractor": "legroom_workloads.mine:Cnn3d",
             "features_extractor_kwargs": {"size": "tiny"},
         },
         "hyperparams": {

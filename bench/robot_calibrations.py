@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from legroom.predicting.brax_calibration import SHIPPED, calibrate, ship_calibration
+from legroom.backends.brax.calibration import SHIPPED, calibrate, ship_calibration
 from legroom.reading import read
 
 # one run per set of networks; other networks are estimated from the last
@@ -20,7 +20,7 @@ RUNS = ("robot:quick", "robot:default")
 
 def main() -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    folder = Path(__file__).parents[1] / "src/legroom/workloads/robot" / SHIPPED
+    folder = Path(__file__).parents[1] / "src/legroom_workloads/robot" / SHIPPED
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.json"):
         old.unlink()

@@ -22,8 +22,8 @@ import numpy as np
 from brax.envs.wrappers.training import wrap
 
 from bench.results import RESULTS, write_section
-from legroom.workloads.robot.env import RobotEnv
-from legroom.workloads.robot.gym_env import RobotGymEnv
+from legroom_workloads.robot.env import RobotEnv
+from legroom_workloads.robot.gym_env import RobotGymEnv
 
 ROBOTS, STEPS, TURNS = 256, 20, 5
 COLUMNS = ["figure", "measured"]

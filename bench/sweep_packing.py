@@ -25,10 +25,10 @@ from pathlib import Path
 import ray
 
 from bench.results import write_section
-from legroom.backends.ray.session import ray_session
-from legroom.backends.ray.trial import run_trial
-from legroom.probing.tree import tree_memory
+from legroom.cluster.session import ray_session
+from legroom.machine.tree import tree_memory
 from legroom.sweeping.folder import PLAN, SweepFolder
+from legroom.sweeping.ray_trial import run_trial
 
 COMMAND = "python -m bench.sweep_packing"
 GIB, MIB = 1 << 30, 1 << 20

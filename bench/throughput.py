@@ -22,12 +22,12 @@ from bench.results import write_section
 TURNS = 5
 ITERATIONS = 3  # that count, after the first
 _MINE = {
-    "id": "legroom.workloads.mine:MineEnv", "kwargs": {"model": "sample", "grid": [30, 30, 15]}, "n_envs": 2,
+    "id": "legroom_workloads.mine:MineEnv", "kwargs": {"model": "sample", "grid": [30, 30, 15]}, "n_envs": 2,
 }  # fmt: skip
 _TINY = {
     "name": "CnnPolicy",
     "kwargs": {"net_arch": [64, 64], "normalize_images": False},
-    "features_extractor": "legroom.workloads.mine:Cnn3d",
+    "features_extractor": "legroom_workloads.mine:Cnn3d",
     "features_extractor_kwargs": {"size": "tiny"},
 }
 CASES: dict[str, tuple[float, dict[str, Any]]] = {
@@ -62,7 +62,7 @@ def measure(case: dict[str, Any], kind: str) -> float:
 
 
 def train(case: dict[str, Any], kind: str) -> None:
-    from legroom.backends.sb3_make import make_model, make_vec_env  # the parent does without torch
+    from legroom.backends.sb3.making import make_model, make_vec_env  # the parent does without torch
     from legroom.model.run import Run
 
     how = KINDS[kind]

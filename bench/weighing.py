@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from legroom.probing.tree import process_memory
+from legroom.machine.tree import process_memory
 
 
 def weigh(make: Callable[[], Any], count: int) -> dict[str, float]:

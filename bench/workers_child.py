@@ -28,7 +28,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 
 import legroom
 from bench import workers_envs
-from legroom.probing.tree import descendants, process_memory, tree_memory
+from legroom.machine.tree import descendants, process_memory, tree_memory
 
 N_ENVS = 4
 ROUNDS = 5

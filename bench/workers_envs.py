@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from legroom.workloads.mine.env import MineEnv
+from legroom_workloads.mine.env import MineEnv
 
 CELLS = 8  # how many numbers of the observation a step changes
 

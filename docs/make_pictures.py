@@ -24,10 +24,10 @@ MOST_BYTES = 150_000
 
 def mine(path: Path) -> None:
     """mine:ultra_light's deposit, dug by the best of the simple rules."""
-    from legroom.workloads.mine.env import MineEnv
-    from legroom.workloads.mine.greedy import best_greedy
-    from legroom.workloads.mine.pictures import draw
-    from legroom.workloads.mine.score import greedy_npv
+    from legroom_workloads.mine.env import MineEnv
+    from legroom_workloads.mine.greedy import best_greedy
+    from legroom_workloads.mine.pictures import draw
+    from legroom_workloads.mine.score import greedy_npv
 
     env = MineEnv(grid=(20, 20, 10))
     env.reset(seed=0)
@@ -46,9 +46,9 @@ def mine(path: Path) -> None:
 
 def fire(path: Path) -> None:
     """A landscape of fire:learn's kind, cut where betweenness says."""
-    from legroom.workloads.fire.env import FireEnv
-    from legroom.workloads.fire.heuristic import betweenness
-    from legroom.workloads.fire.pictures import draw
+    from legroom_workloads.fire.env import FireEnv
+    from legroom_workloads.fire.heuristic import betweenness
+    from legroom_workloads.fire.pictures import draw
 
     env = FireEnv(grid=(30, 30), budget=120, rasters=4)
     env.reset(seed=3)
@@ -62,10 +62,10 @@ def fire(path: Path) -> None:
 
 def ninja(path: Path) -> None:
     """A small level, played by the way that its generator's witness finds."""
-    from legroom.workloads.ninja.game import Game
-    from legroom.workloads.ninja.generator import generate
-    from legroom.workloads.ninja.pictures import Pictures
-    from legroom.workloads.ninja.witness import play_through
+    from legroom_workloads.ninja.game import Game
+    from legroom_workloads.ninja.generator import generate
+    from legroom_workloads.ninja.pictures import Pictures
+    from legroom_workloads.ninja.witness import play_through
 
     level = generate(3, "small", 0.5)
     game, pictures = Game(level), Pictures(level, share=False)
@@ -81,8 +81,8 @@ def ninja(path: Path) -> None:
 
 def gameboy(path: Path) -> None:
     """A round of our own fighting game, won by answering what is read from RAM."""
-    from legroom.workloads.gameboy.env import GameBoyEnv
-    from legroom.workloads.gameboy.players import answer
+    from legroom_workloads.gameboy.env import GameBoyEnv
+    from legroom_workloads.gameboy.players import answer
 
     env = GameBoyEnv(render_mode="rgb_array")
     _, info = env.reset(seed=1)
@@ -97,7 +97,7 @@ def gameboy(path: Path) -> None:
 
 def robot(path: Path) -> None:
     """The biped on rough ground with random actions: it falls within a second."""
-    from legroom.workloads.robot.pictures import save_gif
+    from legroom_workloads.robot.pictures import save_gif
 
     rng = np.random.default_rng(1)
     large = io.BytesIO()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from docs.generators.markdown import table
 
 from legroom.reading import read
-from legroom.workloads.registry import WORKLOADS, run_files
+from legroom_workloads.registry import WORKLOADS, run_files
 
 
 def pages() -> Mapping[str, str]:

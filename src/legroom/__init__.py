@@ -41,7 +41,7 @@ __getattr__ = lazy_exports(
         "predict_model": "legroom.api",
         "profile": "legroom.profiling.profile",
         "read": "legroom.reading",
-        "probe": "legroom.probing",
+        "probe": "legroom.machine",
         "MemoryCallback": "sb3.MemoryCallback",
         "guard": "sb3.guard",
         "survive": "torch.survive",

@@ -6,7 +6,7 @@ import torch
 from dqn_cases import FAST, OpenCells, cells, parameters
 
 import legroom
-from legroom.backends.sb3_microbatch import surviving, with_micro_batch
+from legroom.backends.sb3.microbatch import surviving, with_micro_batch
 
 NO_MEMORY = "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 123 bytes."
 CASES = {
@@ -20,7 +20,7 @@ CASES = {
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch):
     """Sums of several threads may differ from run to run; collecting cycles takes long where as many objects live."""
-    monkeypatch.setattr("legroom.backends.redoing.gc.collect", lambda: 0)
+    monkeypatch.setattr("legroom.device.redoing.gc.collect", lambda: 0)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -6,8 +6,8 @@ import torch
 from dqn_cases import FAST, OpenCells, cells, parameters
 
 import legroom
-from legroom.backends.sb3_microbatch import surviving
-from legroom.backends.sb3_state import capture, continue_learning, restore
+from legroom.backends.sb3.microbatch import surviving
+from legroom.backends.sb3.state import capture, continue_learning, restore
 from legroom.errors import BadInput
 from legroom.training.checkpoint import Checkpoints
 

@@ -10,7 +10,7 @@ from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from stable_baselines3.common.vec_env import VecNormalize
 
 from legroom import LeanReplayBuffer
-from legroom.algorithms.prioritized import Priorities, PrioritizedMinibatch, transitions
+from legroom.backends.sb3.algorithms.prioritized import Priorities, PrioritizedMinibatch, transitions
 from legroom.errors import BadInput
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)

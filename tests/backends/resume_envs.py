@@ -12,7 +12,7 @@ from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.noise import OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecMonitor, VecNormalize
 
-from legroom.storing.replay import LeanReplayBuffer
+from legroom.backends.sb3.lean_replay import LeanReplayBuffer
 
 
 class Walk(gymnasium.Env):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from legroom.backends.brax.buffers import coefficients, live_sums, read_assignment
-from legroom.model.brax_pieces import Sizes
+from legroom.backends.brax.pieces import Sizes
 
 # 61 environments, a batch of 61 × 67 = 4087 segments; shortened from what jaxlib 0.9 writes
 TEXT = """BufferAssignment:

@@ -5,7 +5,7 @@ import time
 import probe_envs
 import pytest
 
-from legroom.backends.sb3_env import look_at_env
+from legroom.backends.sb3.env_look import look_at_env
 from legroom.model.run import EnvSpec, Run
 
 PICTURE = probe_envs.PICTURE_NBYTES

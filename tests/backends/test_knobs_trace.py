@@ -2,11 +2,11 @@
 
 import pytest
 
-from legroom.backends.sb3_trace import trace_run
+from legroom.backends.sb3.trace import trace_run
+from legroom.device.cuda_allocator import replay
 from legroom.errors import Untraceable
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
-from legroom.predicting.cuda_allocator import replay
 
 PIXELS = {"type": "box", "shape": [84, 84, 4], "dtype": "uint8"}
 BLOCKS = {"type": "box", "shape": [17, 24, 24, 20]}
@@ -37,7 +37,7 @@ MINE = {
     "observation": BLOCKS,
     "policy": {
         "name": "CnnPolicy",
-        "features_extractor": "legroom.workloads.mine:Cnn3d",
+        "features_extractor": "legroom_workloads.mine:Cnn3d",
         "kwargs": {"normalize_images": False},
     },
     "n_steps": 64,
@@ -48,7 +48,7 @@ FIRE = {
     "algo": "DQN",
     "observation": CELLS,
     "action": 2500,
-    "policy": {"name": "legroom.workloads.fire:CellPolicy", "features_extractor": "legroom.workloads.fire:FireNet"},
+    "policy": {"name": "legroom_workloads.fire:CellPolicy", "features_extractor": "legroom_workloads.fire:FireNet"},
 }
 
 

@@ -13,14 +13,14 @@ from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import nn
 
-from legroom.backends.sb3_bf16 import autocast, autocast_as_on, networks
-from legroom.backends.sb3_checkpointing import Checkpointed, checkpoint_activations
-from legroom.backends.sb3_knobs import with_knobs
-from legroom.backends.sb3_make import make_model
-from legroom.backends.sb3_microbatch import with_micro_batch
+from legroom.backends.sb3.activation_checkpointing import Checkpointed, checkpoint_activations
+from legroom.backends.sb3.applied_knobs import with_knobs
+from legroom.backends.sb3.bf16 import autocast, autocast_as_on, networks
+from legroom.backends.sb3.making import make_model
+from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.errors import BadInput
 from legroom.model.run import EnvSpec, MemorySpec, PolicySpec, Run
-from legroom.workloads.fire.nets import FireNet
+from legroom_workloads.fire.nets import FireNet
 
 FORCE = spaces.Box(-1, 1, (2,), np.float32)
 ROLLOUT = dict(n_steps=16, batch_size=32, n_epochs=1)  # two envs: one update of one minibatch

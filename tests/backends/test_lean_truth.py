@@ -12,13 +12,13 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNorm
 from torch import nn
 
 import legroom
-from legroom.backends.sb3_env import look_at_env
+from legroom.backends.sb3.bill.replay import replay_items
+from legroom.backends.sb3.bill.rollout import rollout_items
+from legroom.backends.sb3.env_look import look_at_env
 from legroom.model.evidence import BaseFigures, Evidence
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
 from legroom.model.run import EnvSpec, MemorySpec, Run
-from legroom.predicting.replay import replay_items
-from legroom.predicting.rollout import rollout_items
 
 MACHINE = Machine(ram=1, limit=None, available=1, swap=0, shm=0)
 BASE = BaseFigures(0, 0, 0, {}, Known.DEFAULT)

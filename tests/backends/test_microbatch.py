@@ -18,7 +18,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import VecNormalize
 
 import legroom
-from legroom.backends.sb3_microbatch import apply_micro_batch, microbatched, with_micro_batch
+from legroom.backends.sb3.microbatch import apply_micro_batch, microbatched, with_micro_batch
 from legroom.errors import BadInput
 
 pytestmark = pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")  # meant: the last one is short
@@ -381,10 +381,13 @@ MIRRORED = {
     "PPO.train": (PPO.train, "sb3_microbatch_ppo.py"),
     "MaskablePPO.train": (MaskablePPO.train, "sb3_microbatch_ppo.py"),
     "DQN.train": (DQN.train, "sb3_microbatch_dqn.py"),
-    "RolloutBuffer.get": (buffers.RolloutBuffer.get, "sb3_microbatch_parts.py and storing/rollout.py"),
-    "DictRolloutBuffer.get": (buffers.DictRolloutBuffer.get, "sb3_microbatch_parts.py and storing/rollout.py"),
-    "MaskableRolloutBuffer.get": (maskable_buffers.MaskableRolloutBuffer.get, "storing/maskable.py"),
-    "MaskableDictRolloutBuffer.get": (maskable_buffers.MaskableDictRolloutBuffer.get, "storing/maskable.py"),
+    "RolloutBuffer.get": (buffers.RolloutBuffer.get, "sb3_microbatch_parts.py and backends/sb3/lean_rollout.py"),
+    "DictRolloutBuffer.get": (
+        buffers.DictRolloutBuffer.get,
+        "sb3_microbatch_parts.py and backends/sb3/lean_rollout.py",
+    ),
+    "MaskableRolloutBuffer.get": (maskable_buffers.MaskableRolloutBuffer.get, "backends/sb3/lean_maskable.py"),
+    "MaskableDictRolloutBuffer.get": (maskable_buffers.MaskableDictRolloutBuffer.get, "backends/sb3/lean_maskable.py"),
     "BaseBuffer.sample": (buffers.BaseBuffer.sample, "sb3_microbatch_parts.py"),
     "ReplayBuffer.sample": (buffers.ReplayBuffer.sample, "sb3_microbatch_parts.py"),
     "ReplayBuffer._get_samples": (buffers.ReplayBuffer._get_samples, "sb3_microbatch_parts.py"),

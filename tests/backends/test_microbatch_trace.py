@@ -4,13 +4,13 @@ import textwrap
 
 import pytest
 
-from legroom.backends import sb3_trace
-from legroom.backends.sb3_updates import build, update
+from legroom.backends.sb3 import trace as sb3_trace
+from legroom.backends.sb3.measured_updates import build, update
+from legroom.backends.sb3.stored import one_env
+from legroom.device.cuda_allocator import replay
 from legroom.errors import Untraceable
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
-from legroom.model.stored import one_env
-from legroom.predicting.cuda_allocator import replay
 
 IMAGE = {"type": "box", "shape": [84, 84, 4], "dtype": "uint8"}
 VECTOR = {"type": "box", "shape": [2000]}
@@ -62,7 +62,7 @@ def test_micro_batches_that_are_copied_are_those_that_would_be_traced(algo, hype
 
 @pytest.mark.parametrize("algo", ["PPO", "MaskablePPO", "DQN"])
 def test_the_update_that_is_measured_is_one_of_two_micro_batches(algo, monkeypatch):
-    monkeypatch.setattr("legroom.backends.sb3_updates.TIME_S", 0)  # one round
+    monkeypatch.setattr("legroom.backends.sb3.measured_updates.TIME_S", 0)  # one round
     model = build(one_env(make(8, algo, VECTOR)), 8)
     sizes, features = [], model.policy.extract_features
     if algo == "DQN":

@@ -5,7 +5,7 @@ import collections
 import pytest
 import torch
 
-from legroom.backends.objects import name_object, register, resolve_object
+from legroom.environments.objects import name_object, register, resolve_object
 from legroom.errors import BadInput
 
 

@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("ray")
 
-from legroom.backends.ray import watchdog
-from legroom.backends.ray.reaching import parse_address, refuse_unreachable
-from legroom.backends.ray.session import cluster_of, ray_session, version_mismatch
+from legroom.cluster import watchdog
+from legroom.cluster.reaching import parse_address, refuse_unreachable
+from legroom.cluster.session import cluster_of, ray_session, version_mismatch
 from legroom.errors import BadInput
 
 GIB = 1 << 30
@@ -25,7 +25,7 @@ GIB = 1 << 30
 USER = """
 import subprocess, sys, time
 import ray
-from legroom.backends.ray.session import ray_session
+from legroom.cluster.session import ray_session
 
 with ray_session("local", num_cpus=1, memory_nbytes=1 << 30, object_store_nbytes=80 << 20) as session:
     @ray.remote

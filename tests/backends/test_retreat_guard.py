@@ -231,7 +231,8 @@ def test_what_is_no_loss_and_no_size_is_refused():
 
 
 def test_the_examples_in_the_documentation_run():
-    from legroom.backends import guard, survive
+    from legroom.backends.sb3 import guard
+    from legroom.device import survive
 
     net = nn.Linear(3, 1)
     batches = [{"x": torch.rand(9, 3), "y": torch.rand(9, 1)} for _ in range(3)]

@@ -6,8 +6,8 @@ from microbatch_cases import parameters
 from resume_envs import envs
 from stable_baselines3 import DQN, PPO
 
-from legroom.backends.sb3_microbatch import surviving
-from legroom.backends.sb3_state import capture, continue_learning, restore
+from legroom.backends.sb3.microbatch import surviving
+from legroom.backends.sb3.state import capture, continue_learning, restore
 from legroom.training.checkpoint import Checkpoints
 
 ON = dict(n_steps=32, batch_size=16, n_epochs=3)

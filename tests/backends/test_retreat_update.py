@@ -13,8 +13,8 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3 import DQN, PPO
 
 import legroom
-from legroom.backends.sb3_microbatch import surviving, with_micro_batch
-from legroom.backends.sb3_microbatch_exact import shrunk_from, size_at
+from legroom.backends.sb3.microbatch import surviving, with_micro_batch
+from legroom.device.exact_pieces import shrunk_from, size_at
 
 pytestmark = pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
 NO_MEMORY = "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 123 bytes."
@@ -34,7 +34,7 @@ def one_thread():
 def no_collecting(monkeypatch, request):
     """Collecting cycles takes a third of a second where as many objects live as in pytest."""
     if "alive" not in request.node.name:
-        monkeypatch.setattr("legroom.backends.redoing.gc.collect", lambda: 0)
+        monkeypatch.setattr("legroom.device.redoing.gc.collect", lambda: 0)
 
 
 def failing(algorithm, fails, micro_batch=None, place="loss"):

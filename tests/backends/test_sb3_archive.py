@@ -14,9 +14,9 @@ from resume_envs import CASES, envs
 from stable_baselines3 import DDPG, DQN, PPO
 from stable_baselines3.common.vec_env import VecNormalize
 
-from legroom.backends.sb3_archive import _describe, _telltale, export_sb3, import_sb3
-from legroom.backends.sb3_make import make_model
-from legroom.backends.sb3_state import capture, continue_learning, policy_arrays, restore
+from legroom.backends.sb3.archives_zip import _describe, _telltale, export_sb3, import_sb3
+from legroom.backends.sb3.making import make_model
+from legroom.backends.sb3.state import capture, continue_learning, policy_arrays, restore
 from legroom.cli.main import main
 from legroom.errors import BadInput
 from legroom.model.run import Run

@@ -24,8 +24,8 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
 )
 
-from legroom.backends.objects import resolve_object
-from legroom.backends.sb3_call import run_from_call, run_from_model
+from legroom.backends.sb3.constructor_calls import run_from_call, run_from_model
+from legroom.environments.objects import resolve_object
 from legroom.errors import BadInput
 from legroom.model.algorithms import ALGORITHMS
 from legroom.model.facts import hyper, stored_observation
@@ -336,8 +336,8 @@ def test_a_class_of_a_script_is_found_in_that_script():
     code = (
         "from stable_baselines3 import PPO\n"
         "from stable_baselines3.common.torch_layers import FlattenExtractor\n"
-        "from legroom.backends.sb3_call import run_from_call\n"
-        "from legroom.backends.objects import resolve_object\n"
+        "from legroom.backends.sb3.constructor_calls import run_from_call\n"
+        "from legroom.environments.objects import resolve_object\n"
         "class Mine(FlattenExtractor): pass\n"
         "run = run_from_call(PPO, 'MlpPolicy', 'CartPole-v1', policy_kwargs={'features_extractor_class': Mine})\n"
         "assert resolve_object(run.policy.features_extractor) is Mine\n"

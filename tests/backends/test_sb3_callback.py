@@ -11,9 +11,9 @@ from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-from legroom.backends.sb3_callback import MemoryCallback
+from legroom.backends.sb3.memory_callback import MemoryCallback
+from legroom.machine.tree import tree_memory
 from legroom.model.footprint import Footprint, Item, Phase, Place
-from legroom.probing.tree import tree_memory
 
 
 class Heavy(gymnasium.Env):

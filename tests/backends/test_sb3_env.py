@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from legroom.backends.sb3_env import build_spaces
+from legroom.backends.sb3.env_look import build_spaces
 from legroom.errors import BadInput
 from legroom.model.run import EnvSpec, Run, Spaces
 from legroom.model.spaces import BoxSpace, DictSpace, DiscreteSpace
@@ -218,7 +218,7 @@ def test_one_that_does_not_close_is_not_waited_for(folder):
 def test_the_parent_imports_neither_gymnasium_nor_torch_for_it(folder):
     code = textwrap.dedent(f"""
         import sys
-        from legroom.backends.sb3_env import build_spaces
+        from legroom.backends.sb3.env_look import build_spaces
         from legroom.model.run import EnvSpec, Run
         build_spaces(Run(algo="PPO", env=EnvSpec(id="my_envs:Grid"), source={str(folder / "run.yaml")!r}))
         sys.exit("torch" in sys.modules or "gymnasium" in sys.modules)

@@ -18,10 +18,10 @@ from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnvWrapper, VecNormalize
 
-from legroom.backends import sb3_replay_state
-from legroom.backends.sb3_state import capture, continue_learning, policy_arrays, restore
-from legroom.backends.sb3_state_spaces import describe_space, make_space
-from legroom.backends.sb3_state_torch import to_array, to_tensor
+from legroom.backends.sb3 import replay_state as sb3_replay_state
+from legroom.backends.sb3.state import capture, continue_learning, policy_arrays, restore
+from legroom.backends.sb3.state_spaces import describe_space, make_space
+from legroom.backends.sb3.state_torch import to_array, to_tensor
 from legroom.errors import BadInput
 from legroom.sharing.statistics import EpisodeStatistics
 from legroom.training.checkpoint import Checkpoint, Checkpoints, parameters_sha256
@@ -262,7 +262,7 @@ def test_another_number_of_environments_goes_on_approximately(ppo_checkpoint) ->
 def test_what_an_update_logged_is_written_by_the_iteration_after_the_resume(tmp_path: Path) -> None:
     from stable_baselines3.common.logger import Logger
 
-    from legroom.backends.sb3_state import restore_log
+    from legroom.backends.sb3.state import restore_log
 
     model = CASES["ppo"][0]()
     continue_learning(model, 64)

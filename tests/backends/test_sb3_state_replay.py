@@ -12,10 +12,10 @@ from gymnasium import spaces
 from stable_baselines3 import HerReplayBuffer
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 
-from legroom.backends import sb3_replay_state
-from legroom.backends.sb3_replay_state import capture_replay, prepare_replay
+from legroom.backends.sb3 import replay_state as sb3_replay_state
+from legroom.backends.sb3.lean_replay import LeanReplayBuffer
+from legroom.backends.sb3.replay_state import capture_replay, prepare_replay
 from legroom.errors import BadInput
-from legroom.storing.replay import LeanReplayBuffer
 from legroom.training.checkpoint import Checkpoints
 
 N_ENVS, SIZE = 2, 20  # rows of the ring

@@ -10,7 +10,7 @@ from legroom.model.verdict import Budget
 from legroom.units import GIB
 
 MACHINE = Machine(64 * GIB, None, 64 * GIB, 0, GIB, cores=8, versions={"stable-baselines3": "2.9.2"})
-ORIGINAL = Path(__file__).parents[2] / "src/legroom/workloads/fire/runs/original.yaml"
+ORIGINAL = Path(__file__).parents[2] / "src/legroom_workloads/fire/runs/original.yaml"
 
 
 def told(tmp_path, vram):

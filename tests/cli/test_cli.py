@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from legroom.cli.main import COMMANDS
-from legroom.workloads.registry import run_names
+from legroom_workloads.registry import run_names
 
 LEGROOM = str(Path(sys.executable).parent / "legroom")
 HEAVY = ("torch", "gymnasium", "stable_baselines3", "jax", "ray", "numpy", "scipy", "matplotlib")
@@ -43,7 +43,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_an_arithmetic_prediction_imports_nothing_heavy_and_nothing_that_the_run_names() -> None:
-    names = (*HEAVY, "legroom.workloads.mine.nets")
+    names = (*HEAVY, "legroom_workloads.mine.nets")
     code = (
         "import sys; sys.argv = ['legroom', 'predict', 'mine:full', '--mode', 'arithmetic']\n"
         "from legroom.cli.main import main\n"

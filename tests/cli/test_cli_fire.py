@@ -12,7 +12,7 @@ from legroom.model.machine import Machine
 from legroom.model.verdict import Budget
 from legroom.reading import read, read_all
 from legroom.units import GIB, MIB
-from legroom.workloads.fire.generator import main as generate
+from legroom_workloads.fire.generator import main as generate
 
 MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=32 * GIB, cores=8)
 ROOM = 64 * GIB

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from legroom.backends.rllib.fit_cluster import fit_to_cluster
+from legroom.backends.rllib.items import shadow_of
+from legroom.backends.rllib.nodes import place
+from legroom.backends.rllib.translation import rllib_plan
+from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.cli.main import main
-from legroom.fitting.cluster import fit_to_cluster
 from legroom.model.cluster import Cluster, Node
 from legroom.model.evidence import BaseFigures, Evidence
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
 from legroom.model.ray_figures import RayFigures
-from legroom.model.rllib import rllib_plan
 from legroom.model.run import Run
-from legroom.predicting.net_arithmetic import estimate_net
-from legroom.predicting.rllib import shadow_of
-from legroom.predicting.rllib_nodes import place
 from legroom.reading import read
 
 MB, GIB = 1_000_000, 1 << 30

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from legroom.fitting.brax_growth import MOST_STEPS_PER_UPDATE, steps_cap
+from legroom.backends.brax.facts import env_steps_per_training_step
+from legroom.backends.brax.growth import MOST_STEPS_PER_UPDATE, steps_cap
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.search import fit
 from legroom.fitting.settings import with_settings
 from legroom.fitting.tiers import Tier, tiers
-from legroom.model.brax import env_steps_per_training_step
 from legroom.model.constraints import broken_rules
 from legroom.model.machine import Machine
 from legroom.model.plan import Plan

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legroom.model.brax_pieces import Program, Sizes, marked_replay, marked_sizes, term_of, undominated
+from legroom.backends.brax.pieces import Program, Sizes, marked_replay, marked_sizes, term_of, undominated
 
 N, B, M, U = 61, 61 * 67, 71, 73
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from legroom.model.brax import env_steps_per_training_step, episode_length_of, prefill_env_steps
+from legroom.backends.brax.facts import env_steps_per_training_step, episode_length_of, prefill_env_steps
 from legroom.model.constraints import broken_rules, least_mend
 from legroom.model.run import Run
 

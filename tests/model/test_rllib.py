@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from legroom.backends.rllib.translation import LEAST_ROUND, is_native, rllib_plan
 from legroom.errors import BadInput
-from legroom.model.rllib import LEAST_ROUND, is_native, rllib_plan
 from legroom.model.run import Run
 
 

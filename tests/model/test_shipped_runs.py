@@ -8,7 +8,7 @@ import yaml
 from legroom.model.run import Run
 from legroom.model.trusted import run_from_trusted
 
-RUNS = sorted((Path(__file__).parents[2] / "src/legroom/workloads").glob("*/runs/*.yaml"))
+RUNS = sorted((Path(__file__).parents[2] / "src/legroom_workloads").glob("*/runs/*.yaml"))
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda p: f"{p.parts[-3]}:{p.stem}")

@@ -11,12 +11,7 @@ from typing import Any
 import pytest
 
 from legroom.backends.brax import compiled
-from legroom.errors import MissingExtra
-from legroom.model.brax_pieces import Program, Sizes
-from legroom.model.footprint import Footprint, Phase, Place
-from legroom.model.machine import Machine
-from legroom.model.run import PolicySpec, Run
-from legroom.predicting.brax_calibration import (
+from legroom.backends.brax.calibration import (
     VERSION,
     Calibration,
     Checked,
@@ -25,6 +20,11 @@ from legroom.predicting.brax_calibration import (
     find_calibration,
     save_calibration,
 )
+from legroom.backends.brax.pieces import Program, Sizes
+from legroom.errors import MissingExtra
+from legroom.model.footprint import Footprint, Phase, Place
+from legroom.model.machine import Machine
+from legroom.model.run import PolicySpec, Run
 from legroom.predicting.predict import predict
 from legroom.reading import read
 from legroom.units import GIB
@@ -180,7 +180,7 @@ def test_spaces_that_a_run_leaves_out_are_those_that_were_compiled() -> None:
 def test_other_versions_of_the_libraries_widen_the_band_and_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     run = read("robot:default")
     before = predict(run, MACHINE, mode="arithmetic", device="cpu")
-    monkeypatch.setattr("legroom.predicting.brax_calibration._versions", lambda: (("jax", "0.1"),))
+    monkeypatch.setattr("legroom.backends.brax.calibration._versions", lambda: (("jax", "0.1"),))
     after = predict(run, MACHINE, mode="arithmetic", device="cpu")
     assert after.host.nbytes == before.host.nbytes
     assert after.host.high > before.host.high

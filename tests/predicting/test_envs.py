@@ -3,18 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from legroom.backends.sb3.bill.envs import envs_items
+from legroom.backends.sb3.bill.evaluation import evaluation_items
+from legroom.backends.sb3.bill.net_arithmetic import estimate_net
+from legroom.backends.sb3.bill.network import network_items
+from legroom.backends.sb3.bill.replay import replay_items
+from legroom.backends.sb3.bill.rollout import rollout_items
+from legroom.backends.sb3.bill.runtime import runtime_items
+from legroom.backends.sb3.stored import bounds_nbytes
 from legroom.model.evidence import BaseFigures, Evidence
 from legroom.model.footprint import Footprint, Known, Phase, Place
 from legroom.model.machine import Machine
 from legroom.model.run import Run
-from legroom.model.stored import bounds_nbytes
-from legroom.predicting.envs import envs_items
-from legroom.predicting.evaluation import evaluation_items
-from legroom.predicting.net_arithmetic import estimate_net
-from legroom.predicting.network import network_items
-from legroom.predicting.replay import replay_items
-from legroom.predicting.rollout import rollout_items
-from legroom.predicting.runtime import runtime_items
 
 PARTS = (runtime_items, envs_items, rollout_items, replay_items, network_items, evaluation_items)
 BASE = BaseFigures(

@@ -2,11 +2,11 @@
 
 import pytest
 
+from legroom.backends.sb3.bill.net_arithmetic import convolved_nbytes, count_parameters, estimate_net, may_checkpoint
 from legroom.model.footprint import Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.predicting.gpu import gpu_items
-from legroom.predicting.net_arithmetic import convolved_nbytes, count_parameters, estimate_net, may_checkpoint
 
 MACHINE = Machine(ram=0, limit=None, available=0, swap=0, shm=0)
 PIXELS = {"type": "box", "shape": [84, 84, 4], "dtype": "uint8"}
@@ -15,10 +15,10 @@ CELLS = {"type": "box", "shape": [20, 50, 50]}
 VECTOR = {"type": "box", "shape": [500]}
 MINE = {
     "name": "CnnPolicy",
-    "features_extractor": "legroom.workloads.mine:Cnn3d",
+    "features_extractor": "legroom_workloads.mine:Cnn3d",
     "kwargs": {"normalize_images": False},
 }
-FIRE = {"name": "legroom.workloads.fire:CellPolicy", "features_extractor": "legroom.workloads.fire:FireNet"}
+FIRE = {"name": "legroom_workloads.fire:CellPolicy", "features_extractor": "legroom_workloads.fire:FireNet"}
 WIDE = {"name": "MlpPolicy", "kwargs": {"net_arch": [1024, 1024, 1024]}}
 CASES = {
     "pixels": ("PPO", PIXELS, {"name": "CnnPolicy"}),
@@ -75,7 +75,7 @@ KNOBS = [{"activation_checkpointing": True}, {"bf16": True}, {"activation_checkp
 @pytest.mark.parametrize("knobs", KNOBS, ids=["checkpointing", "bf16", "both"])
 @pytest.mark.parametrize("case", CASES)
 def test_arithmetic_is_never_below_a_trace_by_more_than_its_error(case, knobs, device):
-    trace_run = pytest.importorskip("legroom.backends.sb3_trace").trace_run
+    trace_run = pytest.importorskip("legroom.backends.sb3.trace").trace_run
     run = make(case, **knobs)
     traced, estimated = trace_run(run, device), estimate_net(run, device)
     truth, said = (sum(net.transient[Phase.UPDATE].values()) for net in (traced, estimated))

@@ -6,15 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from legroom.backends.sb3.bill import lean
+from legroom.backends.sb3.bill.lean import (
+    count_episodes,
+    episode_rates,
+    lean_replay,
+    lean_rollout,
+    reads_per_row,
+    slowdown,
+)
+from legroom.backends.sb3.bill.net_arithmetic import estimate_net
+from legroom.backends.sb3.bill.network import network_items
+from legroom.backends.sb3.stored import may_store_leanly, stores_leanly
 from legroom.model.evidence import BaseFigures, Evidence, Growth, LeanProbe, LeanTimes
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
-from legroom.model.stored import may_store_leanly, stores_leanly
-from legroom.predicting import lean
-from legroom.predicting.lean import count_episodes, episode_rates, lean_replay, lean_rollout, reads_per_row, slowdown
-from legroom.predicting.net_arithmetic import estimate_net
-from legroom.predicting.network import network_items
 from legroom.storing import budget, column, ring
 
 PIXELS = {"type": "box", "shape": [84, 84, 1], "dtype": "uint8"}
@@ -157,7 +164,7 @@ def test_what_lean_storage_is_for(algo, hyperparams, lean_runs):
 
 def test_a_run_that_gives_sb3_a_lean_class_is_lean():
     assert not stores_leanly(make(memory=None))
-    assert stores_leanly(make(memory=None, rollout_buffer_class="legroom.storing.rollout:LeanRolloutBuffer"))
+    assert stores_leanly(make(memory=None, rollout_buffer_class="legroom.backends.sb3.lean_rollout:LeanRolloutBuffer"))
     assert not stores_leanly(make(memory=None, rollout_buffer_class="my.LeanModule:Buffer"))
 
 

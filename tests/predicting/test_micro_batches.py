@@ -2,15 +2,15 @@
 
 import pytest
 
+from legroom.backends.sb3.bill.lean import decoded_batches
+from legroom.backends.sb3.bill.net_arithmetic import convolved_nbytes, estimate_net
+from legroom.backends.sb3.bill.network import network_items
+from legroom.backends.sb3.bill.scratch import plan_scratch
+from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.model.evidence import BaseFigures, Evidence
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
-from legroom.model.stored import batch_samples, pass_samples
-from legroom.predicting.lean import decoded_batches
-from legroom.predicting.net_arithmetic import convolved_nbytes, estimate_net
-from legroom.predicting.network import network_items
-from legroom.predicting.scratch import plan_scratch
 
 MACHINE = Machine(ram=0, limit=None, available=0, swap=0, shm=0)
 NOTHING = BaseFigures(0, 0, 0, {}, Known.DEFAULT)

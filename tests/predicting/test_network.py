@@ -6,11 +6,11 @@ import pytest
 import sb3_contrib
 import stable_baselines3
 
-from legroom.backends.gym_spaces import to_gymnasium
+from legroom.backends.sb3.bill.net_arithmetic import count_parameters, estimate_net
+from legroom.environments.gym_spaces import to_gymnasium
 from legroom.model.facts import algorithm_of
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
-from legroom.predicting.net_arithmetic import count_parameters, estimate_net
 
 
 def box(*shape, dtype="float32"):
@@ -51,7 +51,7 @@ def test_nature_cnn_by_hand():
 
 def test_the_mine_extractor_is_known_without_importing_it():
     run = make("MaskablePPO", box(17, 49, 71, 58), discrete(3479), "CnnPolicy",
-               features_extractor="legroom.workloads.mine:Cnn3d",
+               features_extractor="legroom_workloads.mine:Cnn3d",
                features_extractor_kwargs={"size": "tiny"})  # fmt: skip
     conv = 17 * 8 * 125 + 8 + 8 * 16 * 125 + 16 + 16 * 64 + 64
     towers = 2 * (64 * 64 + 64 + 64 * 64 + 64)

@@ -1,11 +1,11 @@
 """If these fail, a replay buffer that fills up hours later takes its user by surprise."""
 
+from legroom.backends.sb3.bill.checkpoint import checkpoint_items
+from legroom.backends.sb3.bill.replay import replay_items
 from legroom.model.evidence import BaseFigures, Evidence
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
-from legroom.predicting.checkpoint import checkpoint_items
-from legroom.predicting.replay import replay_items
 
 PIXELS = {"type": "box", "shape": [84, 84, 4], "dtype": "uint8"}
 VECTOR = {"type": "box", "shape": [376]}

@@ -7,6 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from legroom.backends.rllib.items import role_items, shadow_of, step_nbytes
+from legroom.backends.rllib.nodes import node_footprint, place, predict_nodes, spread
+from legroom.backends.rllib.translation import rllib_plan
+from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.cli.main import main
 from legroom.errors import BadInput
 from legroom.model.cluster import Cluster, Node
@@ -14,11 +18,7 @@ from legroom.model.evidence import BaseFigures, Evidence
 from legroom.model.footprint import Known, Phase, Place
 from legroom.model.machine import Machine
 from legroom.model.ray_figures import RayFigures
-from legroom.model.rllib import rllib_plan
 from legroom.model.run import Run
-from legroom.predicting.net_arithmetic import estimate_net
-from legroom.predicting.rllib import role_items, shadow_of, step_nbytes
-from legroom.predicting.rllib_nodes import node_footprint, place, predict_nodes, spread
 
 MB = 1_000_000
 GIB = 1 << 30

@@ -2,11 +2,11 @@
 
 import pytest
 
+from legroom.backends.sb3.bill.rollout import rollout_items
 from legroom.model.evidence import BaseFigures, Evidence
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
-from legroom.predicting.rollout import rollout_items
 
 GIB = 1 << 30
 MINE = {"type": "box", "shape": [17, 49, 71, 58], "dtype": "float32"}

@@ -2,15 +2,23 @@
 
 import pytest
 
+from legroom.backends.sb3.bill import tracing
+from legroom.backends.sb3.bill.net_arithmetic import estimate_net
+from legroom.backends.sb3.bill.scratch import (
+    BUDGET,
+    CHILD_BUDGET,
+    HEAP,
+    beyond_tensors,
+    plan_batches,
+    plan_scratch,
+    remember,
+)
+from legroom.backends.sb3.stored import in_flight_nbytes
 from legroom.errors import MissingExtra
+from legroom.machine import probe
 from legroom.model.run import Run
-from legroom.model.stored import in_flight_nbytes
 from legroom.model.tracing import Measured
 from legroom.predicting import predict as predicting
-from legroom.predicting import tracing
-from legroom.predicting.net_arithmetic import estimate_net
-from legroom.predicting.scratch import BUDGET, CHILD_BUDGET, HEAP, beyond_tensors, plan_batches, plan_scratch, remember
-from legroom.probing import probe
 
 VECTOR = {"observation": {"type": "box", "shape": [8]}, "action": {"type": "discrete", "n": 2}}
 

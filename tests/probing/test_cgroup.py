@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from legroom.probing.cgroup import CgroupMemory, read_cgroup, read_left
+from legroom.machine.cgroup import CgroupMemory, read_cgroup, read_left
 from legroom.units import GIB, MIB
 
 V1_NONE = "9223372036854771712\n"

@@ -3,8 +3,8 @@
 import pytest
 
 from legroom.errors import BadInput
+from legroom.machine.gpu_table import GPUS, find_gpu
 from legroom.model.machine import Gpu
-from legroom.probing.gpu_table import GPUS, find_gpu
 from legroom.units import GIB, MIB
 
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from legroom.machine.gpus import gpus_by_nvml, read_gpus
 from legroom.model.machine import Gpu
-from legroom.probing.gpus import gpus_by_nvml, read_gpus
 from legroom.units import GIB
 
 

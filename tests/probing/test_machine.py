@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from legroom.probing import machine as machine_module
-from legroom.probing import probe
+from legroom.machine import probe
+from legroom.machine import probing as machine_module
 from legroom.units import GIB, MIB
 
 MEMINFO = (
@@ -83,7 +83,7 @@ def test_this_machine():
 
 def test_probing_is_fast_and_imports_nothing_heavy():
     code = (
-        "import json, sys, time; from legroom.probing import probe; from pathlib import Path\n"
+        "import json, sys, time; from legroom.machine import probe; from pathlib import Path\n"
         "def timed():\n start = time.perf_counter(); probe(); return time.perf_counter() - start\n"
         "seconds = min(timed() for _ in range(5))\n"
         "heavy = [n for n in ('torch', 'numpy', 'gymnasium', 'jax', 'psutil', 'pydantic') if n in sys.modules]\n"

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from legroom.probing.node_memory import anonymous_nbytes, node_memory, store_nbytes
+from legroom.cluster.node_memory import anonymous_nbytes, node_memory, store_nbytes
 
 SMAPS = """\
 7f00-7f10 r-xp 00000000 08:01 11 /usr/lib/libtorch.so

@@ -2,7 +2,7 @@
 
 from importlib import metadata
 
-from legroom.probing.versions import LIBRARIES, is_installed, read_versions
+from legroom.machine.versions import LIBRARIES, is_installed, read_versions
 
 
 def test_they_agree_with_the_packages_own_metadata():

@@ -97,7 +97,7 @@ def test_senseless_numbers_are_refused(frames, interval):
 
 
 def test_workloads_and_files_are_found_by_name(tmp_path):
-    assert find_run("mine:small").env.id == "legroom.workloads.mine:MineEnv"
+    assert find_run("mine:small").env.id == "legroom_workloads.mine:MineEnv"
     assert env_task(find_run("mine:small"))["kwargs"]["grid"] == (10, 10, 5)
     assert find_run("mine:Thing").env.id == "mine:Thing"  # no run of that name: a module then
     assert find_run("CartPole-v1").env.id == "CartPole-v1"

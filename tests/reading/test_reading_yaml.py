@@ -8,7 +8,7 @@ import pytest
 from legroom.errors import BadInput
 from legroom.model.run import Run
 from legroom.reading import override_names, read, read_all, run_from_dict
-from legroom.workloads.registry import WORKLOADS, run_names
+from legroom_workloads.registry import WORKLOADS, run_names
 
 
 def write(folder: Path, name: str, text: str) -> str:

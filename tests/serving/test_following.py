@@ -6,7 +6,7 @@ import time
 
 from bench.ui_server import serving
 
-from legroom.probing.live_log import LIVE, LiveLog, read_live
+from legroom.machine.live_log import LIVE, LiveLog, read_live
 from legroom.serving.following import folders_in, told_of
 from legroom.units import MIB
 

@@ -8,7 +8,7 @@ import pytest
 from bench.ui_browser import chromium, is_there, opened
 from bench.ui_server import serving
 
-from legroom.probing.live_log import LiveLog
+from legroom.machine.live_log import LiveLog
 from legroom.reading import read
 from legroom.units import MIB
 

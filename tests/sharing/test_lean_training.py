@@ -21,7 +21,7 @@ from worker_envs import InPlace, Walk
 
 from legroom import LeanReplayBuffer, LeanVecEnv, lean
 from legroom.sharing.failures import WorkerDied
-from legroom.workloads.mine.env import MineEnv
+from legroom_workloads.mine.env import MineEnv
 
 SMALL = {"net_arch": [8]}
 

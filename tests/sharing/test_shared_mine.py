@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from legroom import LeanVecEnv
-from legroom.backends.sb3_make import make_vec_env
+from legroom.backends.sb3.making import make_vec_env
 from legroom.model.run import Run
 from legroom.sharing import shared, shared_folder
-from legroom.workloads.mine import prepared
-from legroom.workloads.mine.env import MineEnv
+from legroom_workloads.mine import prepared
+from legroom_workloads.mine.env import MineEnv
 
 GRID = [20, 20, 20]  # 8,000 blocks of 65 bytes
 
@@ -62,7 +62,7 @@ def test_workers_map_one_file_and_see_what_is_seen_without_sharing(monkeypatch: 
 
 @pytest.mark.parametrize(("said", "mapped"), [(None, 1), (True, 1), (False, 0)])
 def test_a_run_file_says_whether_data_is_shared(said: bool | None, mapped: int) -> None:
-    spec = {"id": "legroom.workloads.mine:MineEnv", "grid": GRID, "n_envs": 2, "workers": "light"}
+    spec = {"id": "legroom_workloads.mine:MineEnv", "grid": GRID, "n_envs": 2, "workers": "light"}
     run = Run.model_validate({"algo": "PPO", "env": spec, "memory": {"shared_data": said}})
     env = make_vec_env(run)
     assert [len(files) for files in maps_of(env)] == [mapped] * 2

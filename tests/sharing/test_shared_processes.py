@@ -18,7 +18,7 @@ from shared_builds import Sharing
 from worker_envs import Walk
 
 import legroom
-from legroom.probing.tree import process_memory
+from legroom.machine.tree import process_memory
 from legroom.sharing import shared, shared_folder
 
 SUM = 499_999_500_000.0

@@ -18,7 +18,7 @@ import pytest
 from worker_envs import Fragile, Global, Sleepy, Telling, Walk
 
 from legroom import LeanVecEnv
-from legroom.probing.tree import process_memory
+from legroom.machine.tree import process_memory
 from legroom.sharing.failures import WorkerDied
 
 NOTHING = np.zeros(3, int)

@@ -21,7 +21,7 @@ from worker_envs import Fragile, OwnError, Sleepy, Walk
 
 from legroom import LeanVecEnv
 from legroom.errors import BadInput
-from legroom.probing.cgroup import oom_kills
+from legroom.machine.cgroup import oom_kills
 from legroom.sharing.failures import EnvFailed, WorkerDied
 
 NOTHING = np.zeros(3, int)

@@ -16,7 +16,7 @@ from stable_baselines3.common.monitor import Monitor
 from worker_envs import Telling, Walk
 
 from legroom import LeanVecEnv
-from legroom.probing.tree import process_memory
+from legroom.machine.tree import process_memory
 
 MB = 1_000_000
 

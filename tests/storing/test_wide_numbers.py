@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from legroom.backends.sb3.lean_replay import LeanReplayBuffer
 from legroom.storing.budget import Options, load_shelf, new_shelf
-from legroom.storing.replay import LeanReplayBuffer
 from legroom.storing.stacks import SINGLE
 
 MAPS = spaces.Box(0.0, np.inf, (3, 60, 60), np.float32)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from legroom.errors import BadInput
+from legroom.machine import probe
 from legroom.model.footprint import Peak
 from legroom.model.outcome import MeasuredPeak, MeasuredPeaks, Outcome
 from legroom.model.run import Run
-from legroom.probing import probe
 from legroom.reading import run_from_dict
 from legroom.sweeping.folder import Live, SweepFolder
 from legroom.sweeping.grid import Point, parse_parameters

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from legroom.probing.tree import descendants
+from legroom.machine.tree import descendants
 
 ROOT = Path(__file__).parent.parent.parent
 RUN = """

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.mine.blocks import COLUMNS, BlockModel, checked_grid
+from legroom_workloads.mine.blocks import COLUMNS, BlockModel, checked_grid
 
 
 def channels(shape=(3, 3, 2)) -> np.ndarray:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.mine.blocks import COLUMNS, BlockModel
-from legroom.workloads.mine.coarser import resample
-from legroom.workloads.mine.deposit import generate
+from legroom_workloads.mine.blocks import COLUMNS, BlockModel
+from legroom_workloads.mine.coarser import resample
+from legroom_workloads.mine.deposit import generate
 
 
 def row_of_four(**columns) -> BlockModel:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.mine.blocks import COLUMNS, BlockModel
-from legroom.workloads.mine.csv_file import FILE_COLUMNS, read_csv, write_csv
-from legroom.workloads.mine.csv_numbers import parse_quickly
-from legroom.workloads.mine.deposit import generate, sample
+from legroom_workloads.mine.blocks import COLUMNS, BlockModel
+from legroom_workloads.mine.csv_file import FILE_COLUMNS, read_csv, write_csv
+from legroom_workloads.mine.csv_numbers import parse_quickly
+from legroom_workloads.mine.deposit import generate, sample
 
 QUOTED = '"'
 HEADER = ",".join(FILE_COLUMNS)

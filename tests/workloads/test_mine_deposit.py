@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.mine.blocks import COLUMNS
-from legroom.workloads.mine.deposit import Geology, generate, sample
+from legroom_workloads.mine.blocks import COLUMNS
+from legroom_workloads.mine.deposit import Geology, generate, sample
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from legroom.errors import BadInput
-from legroom.workloads.mine.blocks import COLUMNS, BlockModel
-from legroom.workloads.mine.economics import Economics, block_values
-from legroom.workloads.mine.env import MineEnv
-from legroom.workloads.mine.precedence import close_upwards, depths_of
+from legroom_workloads.mine.blocks import COLUMNS, BlockModel
+from legroom_workloads.mine.economics import Economics, block_values
+from legroom_workloads.mine.env import MineEnv
+from legroom_workloads.mine.precedence import close_upwards, depths_of
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -402,7 +402,7 @@ def test_what_cannot_be_is_said_in_one_line(kwargs, said):
 
 def test_importing_the_env_brings_neither_torch_nor_scipy():
     code = (
-        "import sys; import legroom.workloads.mine.env; from legroom.workloads.mine import MineEnv;"
+        "import sys; import legroom_workloads.mine.env; from legroom_workloads.mine import MineEnv;"
         "print([name for name in ('torch', 'stable_baselines3', 'scipy', 'matplotlib') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from legroom.workloads.mine.nets import SCALES, SIZES, Cnn3d
+from legroom_workloads.mine.nets import SCALES, SIZES, Cnn3d
 
 SHAPE = (17, 9, 8, 7)
 

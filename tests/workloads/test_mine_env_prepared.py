@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.mine import prepared as module
-from legroom.workloads.mine.blocks import COLUMNS
-from legroom.workloads.mine.economics import Economics, block_values
-from legroom.workloads.mine.env import MineEnv
-from legroom.workloads.mine.models import load_model
-from legroom.workloads.mine.pit import ultimate_pit
+from legroom_workloads.mine import prepared as module
+from legroom_workloads.mine.blocks import COLUMNS
+from legroom_workloads.mine.economics import Economics, block_values
+from legroom_workloads.mine.env import MineEnv
+from legroom_workloads.mine.models import load_model
+from legroom_workloads.mine.pit import ultimate_pit
 
 GRID = (6, 6, 5)
 
@@ -52,7 +52,7 @@ def test_it_is_the_model_priced_with_its_pit(no_child):
 
 def test_a_worker_on_an_empty_cache_keeps_no_scipy():
     code = (
-        "import sys; from legroom.workloads.mine.env import MineEnv; MineEnv(grid=[6, 6, 5]).reset();"
+        "import sys; from legroom_workloads.mine.env import MineEnv; MineEnv(grid=[6, 6, 5]).reset();"
         "print('scipy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

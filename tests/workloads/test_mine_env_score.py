@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.mine.env import MineEnv
-from legroom.workloads.mine.greedy import best_greedy
-from legroom.workloads.mine.pictures import draw, draw_schedule
-from legroom.workloads.mine.score import policy_npv, random_npv, score_policy
+from legroom_workloads.mine.env import MineEnv
+from legroom_workloads.mine.greedy import best_greedy
+from legroom_workloads.mine.pictures import draw, draw_schedule
+from legroom_workloads.mine.score import policy_npv, random_npv, score_policy
 
 KWARGS = {"grid": [6, 6, 5]}
 MONEY = ("pit_value_usd", "greedy_npv_usd", "random_npv_usd", "agent_npv_usd")

@@ -7,7 +7,7 @@ import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 import legroom
-from legroom.workloads.mine.env import MineEnv
+from legroom_workloads.mine.env import MineEnv
 
 GRID = [6, 6, 5]
 

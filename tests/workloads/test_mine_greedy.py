@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.mine.coarser import resample
-from legroom.workloads.mine.deposit import sample
-from legroom.workloads.mine.economics import block_values
-from legroom.workloads.mine.greedy import Ground, best_greedy, running_npv, schedules
-from legroom.workloads.mine.nested import nested_pits, npv_bound
-from legroom.workloads.mine.pit import ultimate_pit
+from legroom_workloads.mine.coarser import resample
+from legroom_workloads.mine.deposit import sample
+from legroom_workloads.mine.economics import block_values
+from legroom_workloads.mine.greedy import Ground, best_greedy, running_npv, schedules
+from legroom_workloads.mine.nested import nested_pits, npv_bound
+from legroom_workloads.mine.pit import ultimate_pit
 
 NAMES = {"exposed", "benches", "cones", "shells", "shell cones"}
 

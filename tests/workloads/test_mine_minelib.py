@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.mine.economics import block_values
-from legroom.workloads.mine.minelib import read_minelib, to_block_model, ultimate_pit_of
-from legroom.workloads.mine.models import load_model
+from legroom_workloads.mine.economics import block_values
+from legroom_workloads.mine.minelib import read_minelib, to_block_model, ultimate_pit_of
+from legroom_workloads.mine.models import load_model
 
 BLOCKS = """\
 % id x y z rock tonnes

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.mine.csv_file import write_csv
-from legroom.workloads.mine.deposit import generate, sample
-from legroom.workloads.mine.files import data_files
-from legroom.workloads.mine.models import load_model
+from legroom_workloads.mine.csv_file import write_csv
+from legroom_workloads.mine.deposit import generate, sample
+from legroom_workloads.mine.files import data_files
+from legroom_workloads.mine.models import load_model
 
 
 @pytest.mark.parametrize("grid", [None, (50, 50, 30), [20, 20, 10], (10, 10, 5)])
@@ -48,7 +48,7 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path):
 
 
 def test_reading_a_deposit_does_not_bring_scipy_into_a_worker():
-    code = "import sys; from legroom.workloads.mine.models import load_model; load_model('sample', (4, 4, 4))"
+    code = "import sys; from legroom_workloads.mine.models import load_model; load_model('sample', (4, 4, 4))"
     heavy = "print([name for name in ('scipy', 'torch', 'gymnasium', 'pandas') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", f"{code}; {heavy}"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -9,10 +9,10 @@ import pytest
 from scipy.sparse import csr_array
 
 from legroom.errors import BadInput
-from legroom.workloads.mine.coarser import resample
-from legroom.workloads.mine.deposit import sample
-from legroom.workloads.mine.economics import block_values
-from legroom.workloads.mine.pit import closure, grid_precedence, solve_closure, ultimate_pit
+from legroom_workloads.mine.coarser import resample
+from legroom_workloads.mine.deposit import sample
+from legroom_workloads.mine.economics import block_values
+from legroom_workloads.mine.pit import closure, grid_precedence, solve_closure, ultimate_pit
 
 
 def is_closed(pit: np.ndarray) -> bool:

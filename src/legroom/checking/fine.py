@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from legroom.backends.sb3.rules.episode_shorter_than_rollout import episode_limit
 from legroom.checking.counting import counts_known
 from legroom.checking.looking import plural, size
-from legroom.checking.rules.runs.episode_shorter_than_rollout import episode_limit
 from legroom.checking.shares import of_ram, of_vram, ram_limit, shares
 from legroom.checking.subject import Subject, SubjectRun
 from legroom.errors import BadInput

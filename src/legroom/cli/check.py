@@ -13,8 +13,8 @@ from legroom.checking.fixing import fix_file
 from legroom.cli import options
 from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from legroom.machine import probe
 from legroom.model.checked import Checked
-from legroom.probing import probe
 from legroom.reading.files import is_directory, is_file
 from legroom.rendering.checking import check_json, check_text, fixes_text, rule_text, rules_text
 from legroom.rendering.console import say

@@ -14,7 +14,7 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.model.files import write_whole
-from legroom.workloads.registry import WORKLOADS, run_names
+from legroom_workloads.registry import WORKLOADS, run_names
 
 ASK = "--complete-words"  # what the scripts call us with: the words of the line, the one under the cursor last
 SHELLS = ("bash", "zsh", "fish")

@@ -22,18 +22,18 @@ from legroom.fitting.predictor import Predictor
 from legroom.fitting.recommend import compare, recommended
 from legroom.fitting.search import fit
 from legroom.fitting.tiers import tiers as plan_tiers
+from legroom.machine import probe
 from legroom.model.files import write_whole
 from legroom.model.machine import Machine
 from legroom.model.plan import PRICES, Plan
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
-from legroom.probing import probe
 from legroom.reading import read, read_all
 from legroom.rendering.console import say, status, told
 from legroom.rendering.fitting import plan_json, plan_text
 from legroom.rendering.run_file import plan_file
 from legroom.rendering.tiers import recommendation_json, recommendation_text, tiers_json, tiers_text
-from legroom.workloads.registry import find_workload
+from legroom_workloads.registry import find_workload
 
 
 def run(

@@ -19,7 +19,7 @@ Rom = Annotated[Path | None, typer.Option(metavar="FILE", help="gameboy: a ROM t
 CartridgeFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="gameboy: where its numbers are in RAM (env.kwargs.cartridge).")
 ]
-WORKLOAD = "legroom.workloads.gameboy"
+WORKLOAD = "legroom_workloads.gameboy"
 
 
 def with_game(run: Run, rom: Path | None, cartridge: Path | None) -> Run:
@@ -39,7 +39,7 @@ def with_game(run: Run, rom: Path | None, cartridge: Path | None) -> Run:
     kwargs = {**kept, **given}
     if rom is not None and kwargs.get("cartridge") is None:
         raise BadInput("a ROM without a cartridge file", path=rom, hint="--cartridge FILE says where its numbers are")
-    from legroom.workloads.gameboy.game import read_game  # builds the ROM that ships: only where asked for
+    from legroom_workloads.gameboy.game import read_game  # builds the ROM that ships: only where asked for
 
     game = read_game(kwargs.get("rom"), kwargs["cartridge"])
     spaces = run.env.spaces

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from legroom.cli import options
-from legroom.probing import probe
+from legroom.machine import probe
 from legroom.rendering.console import say
 from legroom.rendering.machine import machine_json, machine_text
 

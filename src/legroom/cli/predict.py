@@ -16,11 +16,11 @@ from legroom.cli.train_cluster import with_backend
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.fitting.priced import priced
+from legroom.machine import probe
 from legroom.model.cluster import Cluster
 from legroom.model.evidence import Evidence
 from legroom.model.prediction import Prediction
 from legroom.predicting.predict import gather_all
-from legroom.probing import probe
 from legroom.reading import read_all
 from legroom.rendering.console import say, status, told
 from legroom.rendering.prediction import comparison_text, prediction_json, prediction_text

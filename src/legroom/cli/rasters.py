@@ -17,7 +17,7 @@ from legroom.model.run import Run
 Rasters = Annotated[
     str | None, typer.Option(metavar="N|DIR", help="fire: landscapes to generate, or a folder of tiles.")
 ]
-WORKLOAD = "legroom.workloads.fire"
+WORKLOAD = "legroom_workloads.fire"
 
 
 def with_rasters(run: Run, rasters: str | None) -> Run:
@@ -38,7 +38,7 @@ def with_rasters(run: Run, rasters: str | None) -> Run:
     folder = Path(rasters)
     if not folder.exists():
         raise BadInput("no such folder", path=folder, hint="--rasters 500 generates landscapes")
-    from legroom.workloads.fire.rasters import tile_paths  # NumPy with it: only where asked for
+    from legroom_workloads.fire.rasters import tile_paths  # NumPy with it: only where asked for
 
     tile_paths(folder)
     kwargs = {**env.kwargs, "rasters": str(folder.absolute())}

@@ -16,9 +16,9 @@ from legroom.catalog import BACKENDS, load, require_backend
 from legroom.cli import options
 from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
+from legroom.machine import probe
 from legroom.model.machine import Machine
 from legroom.model.run import Run
-from legroom.probing import probe
 from legroom.reading import read
 from legroom.rendering.console import say, status
 from legroom.rendering.sweep import SweepLine, sweep_text

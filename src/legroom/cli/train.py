@@ -28,6 +28,9 @@ from legroom.fitting.free import with_free_savings
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.retreat import retreat
 from legroom.fitting.search import fit as make_fit
+from legroom.machine import probe
+from legroom.machine.gpus_by_torch import with_gpus_by_torch
+from legroom.machine.tree import process_memory
 from legroom.model.constraints import broken_rules
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
@@ -35,9 +38,6 @@ from legroom.model.plan import PRICES, Price
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import DeviceName, Mode, choose_device
-from legroom.probing import probe
-from legroom.probing.gpus_by_torch import with_gpus_by_torch
-from legroom.probing.tree import process_memory
 from legroom.reading import read, read_all
 from legroom.rendering.console import say, status
 from legroom.rendering.training import display_for
@@ -45,7 +45,7 @@ from legroom.training.failing import Failure
 from legroom.training.folder import Predicted, RunFolder
 from legroom.training.train import RETRIES, NextKnob, Training, is_finished, train, turned_knobs
 from legroom.units import format_size
-from legroom.workloads.registry import find_workload
+from legroom_workloads.registry import find_workload
 
 
 def run(

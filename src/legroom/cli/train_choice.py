@@ -21,7 +21,7 @@ from legroom.model.verdict import Budget, fits
 from legroom.rendering.console import status
 from legroom.training.train import turned_knobs
 from legroom.units import format_size
-from legroom.workloads.registry import find_workload
+from legroom_workloads.registry import find_workload
 
 SAME_LEARNING = PRICES[:2]
 QUICK = "learn"  # has other networks and another environment: not the same idea in a smaller size

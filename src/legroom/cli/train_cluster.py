@@ -9,11 +9,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
+from legroom.backends.rllib.translation import rllib_plan
 from legroom.catalog import load
 from legroom.cli.train_choice import shortage, tell
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
-from legroom.model.rllib import rllib_plan
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import add_up, choose_device, gather

@@ -6,7 +6,7 @@ from legroom.cli import options
 from legroom.reading import read_all
 from legroom.rendering.console import say
 from legroom.rendering.workloads import workloads_json, workloads_text
-from legroom.workloads.registry import WORKLOADS
+from legroom_workloads.registry import WORKLOADS
 
 
 def run(json: options.Json = False) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from legroom.fitting import ladders_brax as brax
+from legroom.backends.brax import ladders as brax
 from legroom.fitting import ladders_free as free
 from legroom.fitting import ladders_learning as learning
 from legroom.fitting import ladders_slower as slower

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.sb3.stored import is_sb3, may_store_leanly, storage_said, stores_leanly
 from legroom.fitting.free import with_lean_storage
 from legroom.fitting.settings import halves, with_settings
 from legroom.model.evidence import Evidence
 from legroom.model.run import EvalSpec, Run
-from legroom.model.stored import is_sb3, may_store_leanly, storage_said, stores_leanly
 
 BRAX_EVAL_ENVS = 128  # brax's own default
 

@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from legroom.backends.sb3.stored import is_sb3, rollout_samples
 from legroom.fitting.settings import halves, with_settings
 from legroom.model.evidence import Evidence
 from legroom.model.facts import algorithm_of, hyper
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DiscreteSpace
-from legroom.model.stored import is_sb3, rollout_samples
-from legroom.workloads.registry import EXTRACTOR_SIZES
+from legroom_workloads.registry import EXTRACTOR_SIZES
 
 NARROWEST_LAYER = 8
 DEFAULT_WIDTHS = {"on-policy": (64, 64), "off-policy": (256, 256), "evolution": (64, 64)}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from legroom.backends.sb3.bill.lean import stored_nbytes
+from legroom.backends.sb3.bill.net_arithmetic import may_checkpoint
+from legroom.backends.sb3.stored import MICRO_BATCHED, batch_samples, is_sb3, stores_leanly
 from legroom.fitting.settings import halves, with_settings
 from legroom.model.evidence import Evidence
 from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
-from legroom.model.stored import MICRO_BATCHED, batch_samples, is_sb3, stores_leanly
-from legroom.predicting.lean import stored_nbytes
-from legroom.predicting.net_arithmetic import may_checkpoint
 from legroom.units import MIB
 
 LEAST_SPILL_LIMIT = 16 * MIB  # below it hardly anything but the newest records would be in memory

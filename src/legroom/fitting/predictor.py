@@ -11,11 +11,11 @@ import copy
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
 from legroom.model.run import EnvSpec, MemorySpec, Run
-from legroom.predicting.net_arithmetic import estimate_net
 from legroom.predicting.predict import DeviceName, Mode, add_up, gather, gather_all
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from legroom.backends.sb3.bill.lean import slowdown
 from legroom.fitting.free import lean_price, with_free_savings, with_lean_storage
 from legroom.model.evidence import Evidence
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
-from legroom.predicting.lean import slowdown
 from legroom.predicting.predict import add_up
 
 

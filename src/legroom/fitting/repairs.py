@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from legroom.backends.sb3.stored import rollout_samples
 from legroom.errors import BadInput
 from legroom.fitting.ladders_learning import divisors_below
 from legroom.fitting.settings import differences, with_changes, with_settings
@@ -15,7 +16,6 @@ from legroom.model.constraints import broken_rules
 from legroom.model.finding import Finding
 from legroom.model.plan import Change, Price
 from legroom.model.run import Run
-from legroom.model.stored import rollout_samples
 
 # SB3 only warns about these two, and trains on; a fitted run does what it says.
 MUST_HOLD = ("minibatch-does-not-divide", "minibatch-exceeds-rollout")

@@ -15,18 +15,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from legroom.backends.brax.ladders import keeps_data_per_update
+from legroom.backends.sb3.bill.lean import stored_nbytes
+from legroom.backends.sb3.stored import is_sb3, stores_leanly
 from legroom.errors import BadInput
 from legroom.fitting.knobs import KNOBS, Knob
-from legroom.fitting.ladders_brax import keeps_data_per_update
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import Mend, breaks_rules, repaired
 from legroom.fitting.settings import differences, with_changes, with_settings
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.plan import PRICES, Change, Plan, Price, Turn
 from legroom.model.run import Run
-from legroom.model.stored import is_sb3, stores_leanly
 from legroom.model.verdict import Budget, fits
-from legroom.predicting.lean import stored_nbytes
 
 WORTH_TURNING = 1e-4  # of the budget: less is noise of the prediction
 MOST_COMBINATIONS = 4_096

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from legroom.backends.brax.constraints import BRAX_RULES
+from legroom.backends.sb3.stored import MICRO_BATCHED
 from legroom.model.algorithms import ALGORITHMS
-from legroom.model.brax_rules import BRAX_RULES
 from legroom.model.facts import algorithm_of, hyper, spaces_of
 from legroom.model.finding import Finding
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DictSpace, MultiDiscreteSpace
-from legroom.model.stored import MICRO_BATCHED
 
 # What each SB3 algorithm takes as actions; `supported_action_spaces` in stable-baselines3 2.9.2 and sb3-contrib 2.9.
 _ACTIONS = {

@@ -17,6 +17,12 @@ Count = Annotated[int, Between(1, LARGEST)]
 Amount = Annotated[int, Between(0, LARGEST)]
 Backend = Literal["sb3", "brax", "rllib"]
 Device = Literal["auto", "cpu", "cuda"]
+_OLD_PACKAGE, _PACKAGE = "legroom.workloads.", "legroom_workloads."
+
+
+def _current_name(name: Any) -> Any:
+    """Return a `module:Name` of the reference workloads under their present package; run files of 0.1 have the old."""
+    return name.replace(_OLD_PACKAGE, _PACKAGE, 1) if isinstance(name, str) and name.startswith(_OLD_PACKAGE) else name
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,9 @@ class EnvSpec(Data):
     grid: Literal["data"] | tuple[Count, ...] | None = None
     """size the workload's data is aggregated to; 'data' keeps the data's own"""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", _current_name(self.id))
+
 
 @dataclass(frozen=True)
 class PolicySpec(Data):
@@ -61,6 +70,10 @@ class PolicySpec(Data):
     features_extractor: str | None = None
     """module:Class"""
     features_extractor_kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", _current_name(self.name))
+        object.__setattr__(self, "features_extractor", _current_name(self.features_extractor))
 
 
 @dataclass(frozen=True)

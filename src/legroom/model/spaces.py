@@ -1,7 +1,7 @@
 """Observation and action spaces, as far as their memory and a library's treatment of them depend on it.
 
 They are declared in run files in the same words as gymnasium's, and exist without gymnasium so that a prediction
-by arithmetic imports nothing heavy. `backends.gym_spaces` converts to and from the real ones.
+by arithmetic imports nothing heavy. `environments.gym_spaces` converts to and from the real ones.
 
 `shape`, `dtype` and `nbytes` are what SB3 stores per step, whatever the kind of space.
 """

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.device.cuda_allocator import ROUND_SEGMENT_BYTES, Replay, Settings, replay
 from legroom.model.evidence import Event, NetTrace
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Item, Known, Phase, Place
 from legroom.model.machine import Gpu, Machine
 from legroom.model.run import Run
-from legroom.predicting.cuda_allocator import ROUND_SEGMENT_BYTES, Replay, Settings, replay
 from legroom.units import MIB
 
 # 300-500 MB by card and driver; NVML shows it as the process's memory beyond what torch reserved.

@@ -9,7 +9,7 @@ nothing is known of its environment yet, since that takes minutes; what it said 
 (`brax_calibration`).
 
 Where the environment is built anyway, since the run does not say its spaces, it is also stepped for a second: that
-tells what lean storage would take, and whether it would be slower (`backends.env_probe`). `probe_env` asks for it where
+tells what lean storage would take, and whether it would be slower (`env_probe`). `probe_env` asks for it where
 they are declared.
 """
 
@@ -19,26 +19,26 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from legroom.backends.sb3.bill.checkpoint import checkpoint_items
+from legroom.backends.sb3.bill.envs import envs_items
+from legroom.backends.sb3.bill.evaluation import evaluation_items
+from legroom.backends.sb3.bill.net_arithmetic import estimate_net
+from legroom.backends.sb3.bill.network import SCRATCH_ITEMS, network_items
+from legroom.backends.sb3.bill.replay import replay_items
+from legroom.backends.sb3.bill.rollout import rollout_items
+from legroom.backends.sb3.bill.runtime import runtime_items
+from legroom.backends.sb3.stored import is_sb3, may_store_leanly
 from legroom.catalog import load
 from legroom.errors import BadInput, MissingExtra
+from legroom.machine import probe
+from legroom.machine.base import base_figures, figures_for
+from legroom.machine.versions import is_installed
 from legroom.model.constraints import broken_rules
 from legroom.model.evidence import EnvLook, Evidence, Look, NetTrace
 from legroom.model.footprint import AllocatorPeaks, Footprint, Item, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run, Spaces
 from legroom.model.spaces import describe, leaves
-from legroom.model.stored import is_sb3, may_store_leanly
-from legroom.predicting.checkpoint import checkpoint_items
-from legroom.predicting.envs import envs_items
-from legroom.predicting.evaluation import evaluation_items
-from legroom.predicting.net_arithmetic import estimate_net
-from legroom.predicting.network import SCRATCH_ITEMS, network_items
-from legroom.predicting.replay import replay_items
-from legroom.predicting.rollout import rollout_items
-from legroom.predicting.runtime import runtime_items
-from legroom.probing import probe
-from legroom.probing.base import base_figures, figures_for
-from legroom.probing.versions import is_installed
 from legroom.units import LARGEST
 
 Mode = Literal["arithmetic", "trace", "auto"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput, MissingExtra
-from legroom.probing.child_process import how_it_ended, run_child
+from legroom.machine.child_process import how_it_ended, run_child
 from legroom.sharing.shared_folder import VARIABLE
 
 BUILD_TIMEOUT_S = 60.0

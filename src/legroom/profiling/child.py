@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
-from legroom.probing.child_process import close_and_leave, write_answer
+from legroom.machine.child_process import close_and_leave, write_answer
 
 TASKS = {
     "leak": "legroom.profiling.child:measure_leak",
@@ -44,7 +44,7 @@ def measure_leak(env: Any, built_from: dict[str, Any], folder: str, **arguments:
 def _answer(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
     """Return the task's answer, or `{"error": …}` in one line; the environment goes into `envs`."""
     try:
-        env_make = import_module("legroom.backends.env_make")
+        env_make = import_module("legroom.environments.env_make")
     except ModuleNotFoundError as missing:
         return {"missing": missing.name or "gymnasium"}
     module, _, function = TASKS[task["what"]].partition(":")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) for room in ("profiling", "backends"))
+OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) for room in ("profiling", "environments", "backends"))
 OWN_FILES = (str(Path(__file__).parents[1] / "testing.py"),)
 
 

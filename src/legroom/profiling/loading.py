@@ -13,14 +13,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from legroom.backends.objects import LIVE, name_object
+from legroom.environments.objects import LIVE, name_object
 from legroom.errors import BadInput
+from legroom.machine.import_path import import_path
 from legroom.model.facts import rollout_rows
 from legroom.model.run import EnvSpec, Run
-from legroom.probing.import_path import import_path
 from legroom.reading import read
 from legroom.reading.files import is_file
-from legroom.workloads.registry import find_workload, run_files
+from legroom_workloads.registry import find_workload, run_files
 
 RUN_FILE_SUFFIXES = (".yaml", ".yml")
 

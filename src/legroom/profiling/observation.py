@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from legroom.backends.env_make import EnvError, stage
+from legroom.environments.env_make import EnvError, stage
 from legroom.model.profile import KeyCost, ObservationCost
 from legroom.profiling.own_arrays import name_owner, shares
 from legroom.profiling.smaller_dtypes import DtypeCheck

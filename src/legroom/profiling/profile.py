@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
+from legroom.machine.probing import probe
 from legroom.model.profile import (
     Curve,
     KeyCost,
@@ -24,7 +25,6 @@ from legroom.model.profile import (
     Scaling,
     SmallerDtype,
 )
-from legroom.probing.machine import probe
 from legroom.profiling.asking import BUILD_TIMEOUT_S, ask_child
 from legroom.profiling.attribution import attribute
 from legroom.profiling.loading import env_task, find_run, name_env

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from legroom.backends.env_make import build
-from legroom.backends.env_steps import random_action
+from legroom.environments.env_make import build
+from legroom.environments.env_steps import random_action
 from legroom.errors import BadInput
+from legroom.machine.probing import probe
+from legroom.machine.tree import tree_memory
 from legroom.model.profile import ParallelRow, Scaling
-from legroom.probing.machine import probe
-from legroom.probing.tree import tree_memory
 from legroom.profiling.stepping import SEED
 
 STEPS, SECONDS = 200, 3.0  # per number of environments; the time alone where steps are slow

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from legroom.backends.env_make import EnvError, stage
-from legroom.backends.env_steps import mask_function, random_action
+from legroom.environments.env_make import EnvError, stage
+from legroom.environments.env_steps import mask_function, random_action
 
 SEED = 20_261
 

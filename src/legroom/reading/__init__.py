@@ -20,7 +20,7 @@ from legroom.reading import native, yamls
 from legroom.reading.draft import Draft, copied, merged
 from legroom.reading.files import is_directory, is_file, read_text
 from legroom.reading.yamls import Lines
-from legroom.workloads.registry import WORKLOADS, find_workload, run_files, run_names
+from legroom_workloads.registry import WORKLOADS, find_workload, run_files, run_names
 
 __all__ = ["override_names", "read", "read_all", "read_given", "read_loosely", "run_from_dict"]
 
@@ -28,8 +28,8 @@ Overrides = Sequence[tuple[str, str]]
 
 # what is needed -> the module that does it, imported on first use
 MODULES = {
-    "zoo": "legroom.reading.zoo",
-    "brax": "legroom.reading.brax",
+    "zoo": "legroom.backends.sb3.zoo",
+    "brax": "legroom.backends.brax.reading",
     "constants": "legroom.reading.constants",
     "script": "legroom.reading.script",
     "checks": "legroom.reading.validating",

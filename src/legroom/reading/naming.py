@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from legroom.backends.rllib.translation import RLLIB_KEYS
 from legroom.errors import BadInput
 from legroom.model.algorithms import ALGORITHMS, find_algorithm
-from legroom.model.rllib import RLLIB_KEYS
 from legroom.model.run import CheckpointSpec, EnvSpec, EvalSpec, MemorySpec, PolicySpec, Run
 from legroom.reading.yamls import Key
 

@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from legroom import __version__
 from legroom.errors import BadInput
+from legroom.machine.gpu_table import GPUS
 from legroom.model.run import Run
-from legroom.probing.gpu_table import GPUS
 from legroom.reading import read, read_given
 from legroom.reading.files import decode
 from legroom.rendering.page import STYLE
@@ -30,7 +30,7 @@ from legroom.serving.plain_json import parse_json
 from legroom.serving.settings import Settings
 from legroom.serving.tracing import Tracer
 from legroom.units import format_size
-from legroom.workloads.registry import WORKLOADS, run_names
+from legroom_workloads.registry import WORKLOADS, run_names
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

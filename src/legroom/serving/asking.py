@@ -9,12 +9,12 @@ from functools import lru_cache
 from typing import Any
 
 from legroom.errors import BadInput
+from legroom.machine import probe
+from legroom.machine.gpu_table import find_gpu
 from legroom.model.machine import Gpu, Machine
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName
-from legroom.probing import probe
-from legroom.probing.gpu_table import find_gpu
 from legroom.reading import run_from_dict
 from legroom.units import parse_size
 

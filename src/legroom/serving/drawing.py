@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
+from legroom.machine.gpu_table import KnownGpu, find_gpu
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import Prediction
-from legroom.probing.gpu_table import KnownGpu, find_gpu
 from legroom.rendering.bill import why_text
 from legroom.rendering.figures import Bar, Limit, Segment, bar_of, item_table, stacked_bars
 from legroom.serving.asking import Place as Where

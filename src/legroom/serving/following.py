@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import LegroomError
+from legroom.machine.live_log import LIVE, LiveSample, read_live
 from legroom.model.footprint import Peak
 from legroom.model.outcome import FILE_NAME as OUTCOME
 from legroom.model.outcome import Outcome
 from legroom.model.progress import Progress, finite
-from legroom.probing.live_log import LIVE, LiveSample, read_live
 from legroom.rendering.figures import Layer, Limit, curve, table, timeline
 from legroom.rendering.pace import duration_text
 from legroom.rendering.page import facts

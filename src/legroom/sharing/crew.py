@@ -22,7 +22,9 @@ from legroom.sharing.slots import anonymous_file
 from legroom.sharing.template import CAN_FORK, Template, TemplateRefused
 
 CLOSE_WITHIN_S = 2.0  # for the environments to close themselves; then their processes are killed
-NOT_THE_USER = (str(Path(__file__).parent), str(Path(weakref.__file__)), "stable_baselines3", "sb3_contrib")
+_LEGROOM = Path(__file__).parents[1]
+_ROOMS = (str(_LEGROOM / "sharing"), str(_LEGROOM / "backends"))
+NOT_THE_USER = (*_ROOMS, str(Path(weakref.__file__)), "stable_baselines3", "sb3_contrib")
 
 
 class Crew:

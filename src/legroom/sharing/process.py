@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from legroom.probing.cgroup import oom_kills
+from legroom.machine.cgroup import oom_kills
 from legroom.sharing.failures import WorkerDied
 from legroom.sharing.interpreter import start_interpreter
 from legroom.sharing.messages import ANSWER, LENGTH, QUIET, READ_NBYTES, Answer, pack_request, write_all

@@ -10,7 +10,7 @@
 
 A checkpoint is made in a temporary directory beside `checkpoints/`, forced to the disk, and renamed. Nothing in it is
 pickled, so nothing in it is ever executed. What the arrays and the JSON mean is known to the backend alone
-(`backends.sb3_state`, `backends.brax.state`).
+(`backends.sb3.state`, `backends.brax.state`).
 """
 
 from __future__ import annotations

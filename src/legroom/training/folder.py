@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
+from legroom.machine.live_log import LIVE
 from legroom.model.files import write_whole
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
 from legroom.model.outcome import Outcome
 from legroom.model.run import Run
-from legroom.probing.live_log import LIVE
 
 RUN, PREDICTION, OUTCOME, LOG, LOCK = "run.json", "prediction.json", "outcome.json", "train.log", ".lock"
 

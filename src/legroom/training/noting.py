@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from legroom.machine.live_log import LiveLog
 from legroom.model.progress import MemorySample, Progress
-from legroom.probing.live_log import LiveLog
 from legroom.training.supervise import Display
 
 

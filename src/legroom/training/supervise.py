@@ -22,11 +22,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from legroom.machine.cgroup import oom_kills, read_left
+from legroom.machine.gpu_meter import GpuMeter
+from legroom.machine.pressure import read_pressure
+from legroom.machine.tree import tree_memory
 from legroom.model.progress import MemorySample, Moment, Progress, TrainingPhase
-from legroom.probing.cgroup import oom_kills, read_left
-from legroom.probing.gpu_meter import GpuMeter
-from legroom.probing.pressure import read_pressure
-from legroom.probing.tree import tree_memory
 from legroom.training.events import EventLines
 from legroom.training.folder import LOG
 from legroom.training.lookout import Lookout
@@ -40,9 +40,9 @@ LET_GO_S = 3.0  # after a second Ctrl-C
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 XLA_PREALLOCATE, JAX_PLATFORMS, XLA_LOG_LEVEL = "XLA_PYTHON_CLIENT_PREALLOCATE", "JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL"
 CHILDREN = {
-    "sb3": "legroom.backends.sb3_train",
+    "sb3": "legroom.backends.sb3.training",
     "brax": "legroom.backends.brax.training",
-    "rllib": "legroom.backends.ray.training",
+    "rllib": "legroom.backends.rllib.training",
 }
 
 # -P and the path as an argument: a json.py in the working directory must not be the child's json.

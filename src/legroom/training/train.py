@@ -19,10 +19,10 @@ from legroom.errors import (
     EXIT_TRAINING_FAILED,
     BadInput,
 )
+from legroom.machine.import_path import import_path
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome, Retreat
 from legroom.model.progress import Moment
 from legroom.model.run import Run
-from legroom.probing.import_path import import_path
 from legroom.training.failing import Failure, failure_of, lacks_expandable_segments
 from legroom.training.folder import OUTCOME, Predicted, RunFolder
 from legroom.training.lookout import Lookout

@@ -7,8 +7,8 @@ not be the watcher's: one may attach from outside.
 
 from __future__ import annotations
 
+from legroom.machine.cgroup import read_cgroup
 from legroom.model.trace import MemoryLimit
-from legroom.probing.cgroup import read_cgroup
 from legroom.watching.proc import memory_available
 
 READ_EVERY_S = 2.0

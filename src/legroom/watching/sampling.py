@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from legroom.machine.tree import ProcessMemory, descendants, process_memory
 from legroom.model.trace import ROLES, Role, Sample
-from legroom.probing.tree import ProcessMemory, descendants, process_memory
 from legroom.units import MIB
 from legroom.watching.allowance import Allowance
 from legroom.watching.proc import Resident, peak_and_files, resident, status

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 from legroom.errors import BadInput
+from legroom.machine.cgroup import oom_kills, read_cgroup
+from legroom.machine.gpu_meter import GpuMeter
 from legroom.model.explanation import Explanation
 from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Trace, Watched
-from legroom.probing.cgroup import oom_kills, read_cgroup
-from legroom.probing.gpu_meter import GpuMeter
 from legroom.watching import child
 from legroom.watching.allowance import Allowance
 from legroom.watching.ceiling import Ceiling

@@ -6,8 +6,8 @@ import torch
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from legroom import DoubleDQN
-from legroom.workloads.fire.env import FireEnv
-from legroom.workloads.fire.nets import CellPolicy, FireNet
+from legroom_workloads.fire.env import FireEnv
+from legroom_workloads.fire.nets import CellPolicy, FireNet
 
 BASIC = dict(residual=False, multi_scale=False, attention=False)
 SMALL = dict(grid=(12, 12), sims=2, budget=30, breaks_per_step=5, rasters=3)

@@ -10,9 +10,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from legroom.errors import BadInput
-from legroom.workloads.fire.choosing import cells_of, top_cells
-from legroom.workloads.fire.env import FireEnv
-from legroom.workloads.fire.observation import CHANNELS, unpack
+from legroom_workloads.fire.choosing import cells_of, top_cells
+from legroom_workloads.fire.env import FireEnv
+from legroom_workloads.fire.observation import CHANNELS, unpack
 
 
 @pytest.fixture(autouse=True)
@@ -219,7 +219,7 @@ def test_the_picture_shows_breaks_white():
 
 def test_a_worker_needs_neither_torch_nor_rasterio():
     code = (
-        "import sys; from legroom.workloads.fire import FireEnv; e = FireEnv(grid=(20, 20), rasters=4); e.reset();"
+        "import sys; from legroom_workloads.fire import FireEnv; e = FireEnv(grid=(20, 20), rasters=4); e.reset();"
         "print([m for m in ('torch', 'rasterio', 'stable_baselines3', 'matplotlib') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 import legroom
-from legroom.workloads.fire.env import FireEnv
+from legroom_workloads.fire.env import FireEnv
 
 ARGUMENTS = dict(grid=(12, 12), rasters=5, sims=4, budget=15, breaks_per_step=5)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.fire.fuels import burnable, check_codes, fuel_models
+from legroom_workloads.fire.fuels import burnable, check_codes, fuel_models
 
 # Scott & Burgan (2005): characteristic surface area to volume [1/ft], packing ratio. That of GS4 is not given here: the
 # value at hand does not agree with its row, on which two other implementations agree with ours.

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.fire import landscapes
-from legroom.workloads.fire.fuels import burnable, check_codes
-from legroom.workloads.fire.generator import generate
-from legroom.workloads.fire.rasters import read_tile
+from legroom_workloads.fire import landscapes
+from legroom_workloads.fire.fuels import burnable, check_codes
+from legroom_workloads.fire.generator import generate
+from legroom_workloads.fire.rasters import read_tile
 
 TILES = [generate(seed) for seed in range(40)]
 

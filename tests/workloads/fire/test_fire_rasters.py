@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.fire.ascii_grid import read_ascii, write_ascii
-from legroom.workloads.fire.generator import generate
-from legroom.workloads.fire.landscapes import from_files
-from legroom.workloads.fire.rasters import LAYERS, read_tile, tile_paths, write_tile
+from legroom_workloads.fire.ascii_grid import read_ascii, write_ascii
+from legroom_workloads.fire.generator import generate
+from legroom_workloads.fire.landscapes import from_files
+from legroom_workloads.fire.rasters import LAYERS, read_tile, tile_paths, write_tile
 
 rasterio = pytest.importorskip("rasterio")
 TILE = generate(3, (9, 12))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.fire.fuels import fuel_models
-from legroom.workloads.fire.rothermel import Moisture, fire_bed, spread_rate
+from legroom_workloads.fire.fuels import fuel_models
+from legroom_workloads.fire.rothermel import Moisture, fire_bed, spread_rate
 
 DRY = dict(dead_1h=0.06, dead_10h=0.07, dead_100h=0.08, live_herb=0.60, live_woody=0.90)
 VERY_DRY = dict(dead_1h=0.03, dead_10h=0.04, dead_100h=0.05, live_herb=0.30, live_woody=0.60)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from legroom.workloads.fire import score
-from legroom.workloads.fire.env import FireEnv
-from legroom.workloads.fire.heuristic import anywhere, betweenness, lines
-from legroom.workloads.fire.score import score_policy
+from legroom_workloads.fire import score
+from legroom_workloads.fire.env import FireEnv
+from legroom_workloads.fire.heuristic import anywhere, betweenness, lines
+from legroom_workloads.fire.score import score_policy
 
 SMALL = dict(grid=(20, 20), rasters=4, sims=6, budget=30, breaks_per_step=10)
 

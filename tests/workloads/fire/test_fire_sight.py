@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from legroom.algorithms.set_policy import choosing_sets
-from legroom.workloads.fire.env import FireEnv
-from legroom.workloads.fire.exploring import line_cells
-from legroom.workloads.fire.line_policy import LinePolicy
-from legroom.workloads.fire.pictures import draw
-from legroom.workloads.fire.sight import SightNet, look, sights
+from legroom.backends.sb3.algorithms.set_policy import choosing_sets
+from legroom_workloads.fire.env import FireEnv
+from legroom_workloads.fire.exploring import line_cells
+from legroom_workloads.fire.line_policy import LinePolicy
+from legroom_workloads.fire.pictures import draw
+from legroom_workloads.fire.sight import SightNet, look, sights
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.fire.rothermel import Moisture, fire_bed, spread_rate
-from legroom.workloads.fire.spread import Ellipses, Landscape, ellipses, length_to_width
+from legroom_workloads.fire.rothermel import Moisture, fire_bed, spread_rate
+from legroom_workloads.fire.spread import Ellipses, Landscape, ellipses, length_to_width
 
 DRY = dict(dead_1h=0.06, dead_10h=0.07, dead_100h=0.08, live_herb=0.60, live_woody=0.90)
 SOUTH, EAST = math.pi, math.pi / 2

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.gameboy.assembler import assemble
-from legroom.workloads.gameboy.build_rom import fighter_rom
-from legroom.workloads.gameboy.rom import check_rom, rom_title
+from legroom_workloads.gameboy.assembler import assemble
+from legroom_workloads.gameboy.build_rom import fighter_rom
+from legroom_workloads.gameboy.rom import check_rom, rom_title
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_rom_is_one_for_any_emulator():
 
 
 def test_the_script_writes_it(tmp_path):
-    command = [sys.executable, "-m", "legroom.workloads.gameboy.build_rom"]
+    command = [sys.executable, "-m", "legroom_workloads.gameboy.build_rom"]
     done = subprocess.run([*command, str(tmp_path / "f.gb")], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "32,768 bytes" in done.stdout
     assert (tmp_path / "f.gb").read_bytes() == fighter_rom()

@@ -3,7 +3,7 @@
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.gameboy.cartridge import OURS, Place, read_cartridge
+from legroom_workloads.gameboy.cartridge import OURS, Place, read_cartridge
 
 GOOD = """cartridge: 1
 name: a game

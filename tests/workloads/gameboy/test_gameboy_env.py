@@ -9,11 +9,11 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from legroom.errors import BadInput
-from legroom.workloads.gameboy.build_rom import fighter_rom
-from legroom.workloads.gameboy.cartridge import OURS
-from legroom.workloads.gameboy.env import GameBoyEnv
-from legroom.workloads.gameboy.score import score_policy
-from legroom.workloads.gameboy.view import View
+from legroom_workloads.gameboy.build_rom import fighter_rom
+from legroom_workloads.gameboy.cartridge import OURS
+from legroom_workloads.gameboy.env import GameBoyEnv
+from legroom_workloads.gameboy.score import score_policy
+from legroom_workloads.gameboy.view import View
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ def test_closing_twice_is_fine_and_stepping_after_it_is_said():
 
 def test_a_worker_holds_no_torch_and_says_nothing():
     code = (
-        "import sys; from legroom.workloads.gameboy import GameBoyEnv; e = GameBoyEnv(); e.reset(); e.step(1);"
+        "import sys; from legroom_workloads.gameboy import GameBoyEnv; e = GameBoyEnv(); e.reset(); e.step(1);"
         "e.close(); assert not {'torch', 'stable_baselines3', 'scipy', 'matplotlib'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

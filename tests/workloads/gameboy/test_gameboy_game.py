@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from legroom.workloads.gameboy.assembler import assemble
-from legroom.workloads.gameboy.cartridge import read_cartridge
-from legroom.workloads.gameboy.env import GameBoyEnv
-from legroom.workloads.gameboy.fighter_names import MOST_HEALTH, NAMES, SECONDS
-from legroom.workloads.gameboy.players import (
+from legroom_workloads.gameboy.assembler import assemble
+from legroom_workloads.gameboy.cartridge import read_cartridge
+from legroom_workloads.gameboy.env import GameBoyEnv
+from legroom_workloads.gameboy.fighter_names import MOST_HEALTH, NAMES, SECONDS
+from legroom_workloads.gameboy.players import (
     BLOCK,
     GUARDS,
     HURTS,

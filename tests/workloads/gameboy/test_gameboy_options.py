@@ -6,9 +6,9 @@ from legroom.cli.game import with_game
 from legroom.cli.main import main
 from legroom.errors import BadInput
 from legroom.reading import read
-from legroom.workloads.gameboy.build_rom import fighter_rom
-from legroom.workloads.gameboy.cartridge import OURS
-from legroom.workloads.gameboy.env import GameBoyEnv
+from legroom_workloads.gameboy.build_rom import fighter_rom
+from legroom_workloads.gameboy.cartridge import OURS
+from legroom_workloads.gameboy.env import GameBoyEnv
 
 
 @pytest.fixture

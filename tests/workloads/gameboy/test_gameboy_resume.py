@@ -25,13 +25,13 @@ SMALL = {
 }
 ITERATION, STEPS = 32, 32 * 4  # rounds of some ten steps: in every iteration some end and some are cut through
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["legroom.backends.sb3_train", "pyboy"])  # once for all three
+PROCESSES.set_forkserver_preload(["legroom.backends.sb3.training", "pyboy"])  # once for all three
 
 
 def train_in_child(folder: Path, pipe: Connection, resume: bool) -> None:
     """Train as the process does that `legroom train` starts; what it has to say goes through the pipe."""
-    from legroom.backends import sb3_train
-    from legroom.workloads.gameboy.env import GameBoyEnv
+    from legroom.backends.sb3 import training as sb3_train
+    from legroom_workloads.gameboy.env import GameBoyEnv
 
     GameBoyEnv.score = None  # a hundred rounds of a policy that has learned nothing would be most of the time
     run = read("gameboy:learn", overrides=list(SMALL.items()))

@@ -6,8 +6,8 @@ import numpy as np
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 
 import legroom
-from legroom.workloads.gameboy.env import GameBoyEnv
-from legroom.workloads.gameboy.score import Stack
+from legroom_workloads.gameboy.env import GameBoyEnv
+from legroom_workloads.gameboy.score import Stack
 
 
 def test_workers_write_the_frames_that_one_process_copies():

@@ -12,13 +12,13 @@ from gymnasium.utils.env_checker import check_env
 
 from legroom.errors import BadInput
 from legroom.sharing.env_state import capture, restore
-from legroom.workloads.ninja import EnvironmentConfig, NinjaEnv, RenderConfig, create_environment, generate, write_map
-from legroom.workloads.ninja.entity_states import write_entity_states
-from legroom.workloads.ninja.game import Game
-from legroom.workloads.ninja.game_state import NAMES
-from legroom.workloads.ninja.level import Level, centre
-from legroom.workloads.ninja.score import score_policy
-from legroom.workloads.ninja.tiles import COLUMNS, HEIGHT, ROWS, TILE
+from legroom_workloads.ninja import EnvironmentConfig, NinjaEnv, RenderConfig, create_environment, generate, write_map
+from legroom_workloads.ninja.entity_states import write_entity_states
+from legroom_workloads.ninja.game import Game
+from legroom_workloads.ninja.game_state import NAMES
+from legroom_workloads.ninja.level import Level, centre
+from legroom_workloads.ninja.score import score_policy
+from legroom_workloads.ninja.tiles import COLUMNS, HEIGHT, ROWS, TILE
 
 SMALL = {"level_size": "small", "levels": 3, "share": False}
 VECTOR = {**SMALL, "observation": "vector"}
@@ -311,7 +311,7 @@ def test_pictures_are_drawn_on_request():
 
 def test_importing_the_environment_brings_neither_torch_nor_scipy():
     code = (
-        "import sys; from legroom.workloads.ninja import NinjaEnv; NinjaEnv(levels=1, level_size='small').reset(); "
+        "import sys; from legroom_workloads.ninja import NinjaEnv; NinjaEnv(levels=1, level_size='small').reset(); "
         "sys.exit(any(name in sys.modules for name in ('torch', 'scipy', 'pygame', 'matplotlib')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -332,7 +332,7 @@ def test_judging_keeps_to_its_time():
 
 
 def test_new_levels_leave_nothing_behind_in_the_shared_data(monkeypatch):
-    import legroom.workloads.ninja.static_layer as layers
+    import legroom_workloads.ninja.static_layer as layers
 
     shared = []
     monkeypatch.setattr(layers, "share_arrays", lambda key, build: shared.append(key) or build())

@@ -6,7 +6,7 @@ import numpy as np
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 import legroom
-from legroom.workloads.ninja.env import NinjaEnv
+from legroom_workloads.ninja.env import NinjaEnv
 
 KWARGS = {"level_size": "small", "levels": 3, "difficulty": 1.0, "entity_states": "compact", "max_frames": 50}
 

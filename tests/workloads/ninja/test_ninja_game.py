@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.ninja import game as g
-from legroom.workloads.ninja.collision import closest, nearest_in_tile
-from legroom.workloads.ninja.game import ACTIONS, Game
-from legroom.workloads.ninja.level import Level, centre
-from legroom.workloads.ninja.tiles import COLUMNS, FULL, GEOMETRY, HEIGHT, NUMBER, ROWS, SHAPES, TILE, solid_mask
+from legroom_workloads.ninja import game as g
+from legroom_workloads.ninja.collision import closest, nearest_in_tile
+from legroom_workloads.ninja.game import ACTIONS, Game
+from legroom_workloads.ninja.level import Level, centre
+from legroom_workloads.ninja.tiles import COLUMNS, FULL, GEOMETRY, HEIGHT, NUMBER, ROWS, SHAPES, TILE, solid_mask
 
 NOOP, LEFT, RIGHT, JUMP, JUMP_LEFT, JUMP_RIGHT = range(6)
 FLOOR = HEIGHT - TILE  # y of the playfield's own floor

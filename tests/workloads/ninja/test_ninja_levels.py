@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legroom.errors import BadInput
-from legroom.workloads.ninja.game import Game
-from legroom.workloads.ninja.generator import SIZES, generate
-from legroom.workloads.ninja.level import Level, centre
-from legroom.workloads.ninja.level_pack import generated_pack
-from legroom.workloads.ninja.map_file import HEADER, MAGIC, TILES_NBYTES, map_bytes, parse_map, read_map, write_map
-from legroom.workloads.ninja.route import Route
-from legroom.workloads.ninja.solving import cell_of, coarse_graph, shortest_path, solvable
-from legroom.workloads.ninja.tiles import COLUMNS, EMPTY, FULL, ROWS
-from legroom.workloads.ninja.witness import play_through
+from legroom_workloads.ninja.game import Game
+from legroom_workloads.ninja.generator import SIZES, generate
+from legroom_workloads.ninja.level import Level, centre
+from legroom_workloads.ninja.level_pack import generated_pack
+from legroom_workloads.ninja.map_file import HEADER, MAGIC, TILES_NBYTES, map_bytes, parse_map, read_map, write_map
+from legroom_workloads.ninja.route import Route
+from legroom_workloads.ninja.solving import cell_of, coarse_graph, shortest_path, solvable
+from legroom_workloads.ninja.tiles import COLUMNS, EMPTY, FULL, ROWS
+from legroom_workloads.ninja.witness import play_through
 
 
 def hall(rows, start, switch, door, mines=()):

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 import legroom
-from legroom.probing.tree import tree_memory
-from legroom.workloads.ninja.env import NinjaEnv
-from legroom.workloads.ninja.static_layer import CANVAS_SHAPE
+from legroom.machine.tree import tree_memory
+from legroom_workloads.ninja.env import NinjaEnv
+from legroom_workloads.ninja.static_layer import CANVAS_SHAPE
 
 MB = 1e6
 EVERYTHING = {"entity_states": "full", "reachability": True, "levels": 8}

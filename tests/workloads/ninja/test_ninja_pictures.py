@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from legroom.errors import MissingExtra
-from legroom.workloads.ninja import sprites, static_layer
-from legroom.workloads.ninja.frames import Frames
-from legroom.workloads.ninja.game import ACTIONS, Game
-from legroom.workloads.ninja.generator import generate
-from legroom.workloads.ninja.human import Window
-from legroom.workloads.ninja.level import Level
-from legroom.workloads.ninja.pictures import TINTS, Pictures, _colours, picture, to_grey
-from legroom.workloads.ninja.static_layer import BACKGROUND, RIM, SOLID
-from legroom.workloads.ninja.tiles import COLUMNS, HEIGHT, ROWS, SHAPES, TILE, WIDTH, solid_mask
+from legroom_workloads.ninja import sprites, static_layer
+from legroom_workloads.ninja.frames import Frames
+from legroom_workloads.ninja.game import ACTIONS, Game
+from legroom_workloads.ninja.generator import generate
+from legroom_workloads.ninja.human import Window
+from legroom_workloads.ninja.level import Level
+from legroom_workloads.ninja.pictures import TINTS, Pictures, _colours, picture, to_grey
+from legroom_workloads.ninja.static_layer import BACKGROUND, RIM, SOLID
+from legroom_workloads.ninja.tiles import COLUMNS, HEIGHT, ROWS, SHAPES, TILE, WIDTH, solid_mask
 
 ANIMATED = SimpleNamespace(enable_animation=True)
 

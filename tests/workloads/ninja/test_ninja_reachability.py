@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.ninja import reachability
-from legroom.workloads.ninja.game import Game
-from legroom.workloads.ninja.generator import generate
-from legroom.workloads.ninja.level import Level, centre
-from legroom.workloads.ninja.reachability import FEATURES, Reachability
-from legroom.workloads.ninja.solving import Graph, shortest_path
-from legroom.workloads.ninja.tiles import COLUMNS, FULL, ROWS
+from legroom_workloads.ninja import reachability
+from legroom_workloads.ninja.game import Game
+from legroom_workloads.ninja.generator import generate
+from legroom_workloads.ninja.level import Level, centre
+from legroom_workloads.ninja.reachability import FEATURES, Reachability
+from legroom_workloads.ninja.solving import Graph, shortest_path
+from legroom_workloads.ninja.tiles import COLUMNS, FULL, ROWS
 
 NO_PLACES = np.zeros((0, 2), np.float32)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom.workloads.robot.biped import BIPED_XML, read_biped
-from legroom.workloads.robot.ground import height, tangent_planes
+from legroom_workloads.robot.biped import BIPED_XML, read_biped
+from legroom_workloads.robot.ground import height, tangent_planes
 
 OURS = BIPED_XML.read_text()
 
@@ -141,6 +141,6 @@ def test_a_model_without_ground_contacts_is_refused(tmp_path):
 
 
 def test_importing_the_workload_imports_no_simulator():
-    code = "import sys, legroom.workloads.robot as r; print({'jax', 'mujoco', 'brax', 'gymnasium'} & set(sys.modules))"
+    code = "import sys, legroom_workloads.robot as r; print({'jax', 'mujoco', 'brax', 'gymnasium'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -5,12 +5,12 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from legroom.errors import BadInput
-from legroom.workloads.robot import task as rules
-from legroom.workloads.robot.biped import read_biped
-from legroom.workloads.robot.ground import height
-from legroom.workloads.robot.gym_env import RobotGymEnv
-from legroom.workloads.robot.score import score_policy
-from legroom.workloads.robot.task import Task
+from legroom_workloads.robot import task as rules
+from legroom_workloads.robot.biped import read_biped
+from legroom_workloads.robot.ground import height
+from legroom_workloads.robot.gym_env import RobotGymEnv
+from legroom_workloads.robot.score import score_policy
+from legroom_workloads.robot.task import Task
 
 STILL = np.zeros(11, np.float32)
 TERRAINS = ("flat", "rough")

@@ -6,9 +6,9 @@ import pytest
 jax = pytest.importorskip("jax")
 
 from legroom.errors import BadInput  # noqa: E402
-from legroom.workloads.robot.biped import BIPED_XML  # noqa: E402
-from legroom.workloads.robot.env import RobotEnv  # noqa: E402
-from legroom.workloads.robot.gym_env import RobotGymEnv  # noqa: E402
+from legroom_workloads.robot.biped import BIPED_XML  # noqa: E402
+from legroom_workloads.robot.env import RobotEnv  # noqa: E402
+from legroom_workloads.robot.gym_env import RobotGymEnv  # noqa: E402
 
 # The robot is to be right here, not fast: a third of the time to compile.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}

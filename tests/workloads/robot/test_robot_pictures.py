@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 
 from legroom.errors import BadInput
-from legroom.workloads.robot import pictures
-from legroom.workloads.robot.pictures import save_gif
+from legroom_workloads.robot import pictures
+from legroom_workloads.robot.pictures import save_gif
 
 
 @pytest.mark.parametrize("opengl", [True, False])

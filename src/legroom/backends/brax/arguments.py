@@ -11,10 +11,16 @@ from brax.training.agents.sac import networks as sac_networks
 from flax import linen
 
 from legroom.backends.brax.envs import TrainingEnv
+from legroom.backends.brax.facts import (
+    env_steps_per_training_step,
+    episode_length_of,
+    eval_envs_of,
+    is_ppo,
+    prefill_env_steps,
+)
 from legroom.backends.brax.leaner import stepped_in_chunks, with_remat
 from legroom.errors import BadInput
 from legroom.model.algorithms import NEUTRAL
-from legroom.model.brax import env_steps_per_training_step, episode_length_of, eval_envs_of, is_ppo, prefill_env_steps
 from legroom.model.run import Run
 
 MAKERS: dict[bool, Callable[..., Any]] = {True: ppo_networks.make_ppo_networks, False: sac_networks.make_sac_networks}

@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from legroom.model.brax_pieces import PRIMES, Terms, term_of
+from legroom.backends.brax.pieces import PRIMES, Terms, term_of
 
 _ALLOCATION = re.compile(r"^allocation \d+: size (\d+),? ?(.*)$")
 _VALUE = re.compile(r"^ value: <\d+ (\S+?)(\{[\d,]*\})?(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$")

@@ -29,8 +29,8 @@ from brax.training.agents.sac import train as sac
 
 from legroom.backends.brax.arguments import train_arguments
 from legroom.backends.brax.envs import TrainingEnv, make_training_env
+from legroom.backends.brax.facts import env_steps_per_training_step, is_ppo
 from legroom.errors import BadInput
-from legroom.model.brax import env_steps_per_training_step, is_ppo
 from legroom.model.constraints import broken_rules
 from legroom.model.run import Run
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from legroom.errors import BadInput, MissingExtra
-from legroom.probing.child_process import write_answer
+from legroom.machine.child_process import write_answer
 
 EPOCH_MODULE, EVALUATION_MODULE = "jit__fun", "jit_generate_eval_unroll"  # as jax names what it compiles
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from legroom.errors import BadInput, MissingExtra
+from legroom.machine.child_process import how_it_ended, run_child
+from legroom.machine.versions import is_installed
 from legroom.model.run import Run
-from legroom.probing.child_process import how_it_ended, run_child
-from legroom.probing.versions import is_installed
 
 CHILD = "legroom.backends.brax.compile_child"
 TIMEOUT_S = 3600.0

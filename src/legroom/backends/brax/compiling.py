@@ -3,7 +3,7 @@
 *compile*: the run's epoch (and its evaluation) as they are; answers with XLA's memory analysis, seconds, and the
 high-water mark of this process, which is what tracing and compiling take on the host wherever the run trains.
 
-*mark*: the run with marked sizes (`model/brax_pieces.py`), to be told how every buffer grows. XLA has written what it
+*mark*: the run with marked sizes (`pieces.py`), to be told how every buffer grows. XLA has written what it
 is asked for before it generates any code, which takes most of a compilation's time: the process ends right there. With
 `evaluation`, the evaluation instead of the training step.
 
@@ -24,8 +24,8 @@ from brax.training import acting
 from legroom.backends.brax.buffers import coefficients, live_sums, read_assignment
 from legroom.backends.brax.capture import Captured, capture, policy_params
 from legroom.backends.brax.compile_child import EPOCH_MODULE, EVALUATION_MODULE
-from legroom.model.brax import eval_envs_of, is_ppo
-from legroom.model.brax_pieces import Program, Sizes, marked_replay, marked_sizes, undominated
+from legroom.backends.brax.facts import eval_envs_of, is_ppo
+from legroom.backends.brax.pieces import Program, Sizes, marked_replay, marked_sizes, undominated
 from legroom.model.run import EvalSpec, Run
 
 MARKED_EVAL_ENVS = 61  # the prime that stands for environments

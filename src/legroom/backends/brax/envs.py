@@ -15,7 +15,7 @@ from typing import Any
 
 from brax import envs as brax_envs
 
-from legroom.backends.objects import resolve_object
+from legroom.environments.objects import resolve_object
 from legroom.errors import BadInput, MissingExtra
 from legroom.model.run import Run
 

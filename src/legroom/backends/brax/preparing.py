@@ -25,8 +25,8 @@ from legroom.backends.brax.evaluating import PatientEvaluator
 from legroom.backends.brax.leaner import stepped_in_chunks
 from legroom.backends.brax.schedule import first_keys
 from legroom.backends.brax.state import Carry, without_weak_types
+from legroom.machine.cache import cache_folder
 from legroom.model.run import Run
-from legroom.probing.cache import cache_folder
 from legroom.units import format_size
 
 CACHE_VARIABLE = "JAX_COMPILATION_CACHE_DIR"

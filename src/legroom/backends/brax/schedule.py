@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import jax
 
+from legroom.backends.brax.facts import env_steps_per_training_step, episode_length_of, eval_envs_of
 from legroom.backends.brax.state import RESETS
-from legroom.model.brax import env_steps_per_training_step, episode_length_of, eval_envs_of
 from legroom.model.facts import hyper
 from legroom.model.run import Run
 

@@ -20,6 +20,7 @@ import jax
 
 from legroom.backends.brax.devices import device_name, in_use_nbytes, on_gpu, peak_nbytes, preallocation
 from legroom.backends.brax.episodes import Episodes
+from legroom.backends.brax.facts import is_ppo
 from legroom.backends.brax.judging import Judge
 from legroom.backends.brax.log import TrainingLog
 from legroom.backends.brax.out_of_memory import is_out_of_memory
@@ -36,7 +37,6 @@ from legroom.errors import (
     BadInput,
     LegroomError,
 )
-from legroom.model.brax import is_ppo
 from legroom.training.checkpoint import Checkpoint
 from legroom.training.events import EventPipe
 from legroom.training.task import TrainTask

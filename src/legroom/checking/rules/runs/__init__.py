@@ -2,43 +2,59 @@
 
 from __future__ import annotations
 
-from legroom.checking.rule import Rule
-from legroom.checking.rules.runs import (
-    brax_devices,
-    brax_divisibility,
-    brax_episode_length,
-    brax_int32,
-    brax_replay,
-    brax_sac_replay_default,
-    checkpoint_in_iterations,
+from legroom.backends.brax.rules import (
     default_eval_envs,
+    xla_preallocation,
+)
+from legroom.backends.brax.rules import (
+    devices as brax_devices,
+)
+from legroom.backends.brax.rules import (
+    divisibility as brax_divisibility,
+)
+from legroom.backends.brax.rules import (
+    episode_length as brax_episode_length,
+)
+from legroom.backends.brax.rules import (
+    int32 as brax_int32,
+)
+from legroom.backends.brax.rules import (
+    replay as brax_replay,
+)
+from legroom.backends.brax.rules import (
+    sac_replay_default as brax_sac_replay_default,
+)
+from legroom.backends.sb3.rules import (
     episode_shorter_than_rollout,
     flatten_copy_exceeds_ram,
     float32_rollout,
     fork_workers,
-    frequency_in_vec_steps,
     heavy_workers,
-    host_exceeded,
-    invalid_value,
     minibatch_does_not_divide,
     minibatch_exceeds_rollout,
-    n_epochs_costs_time,
-    no_effect,
     optimize_memory_refused,
     policy_does_not_match,
     replay_exceeds_ram,
     rollout_exceeds_ram,
     rollout_too_small,
-    schedule_never_completes,
     stacked_frames_stored,
+    unsupported_actions,
+)
+from legroom.checking.rule import Rule
+from legroom.checking.rules.runs import (
+    checkpoint_in_iterations,
+    frequency_in_vec_steps,
+    host_exceeded,
+    invalid_value,
+    n_epochs_costs_time,
+    no_effect,
+    schedule_never_completes,
     sync_stride,
     timesteps_not_multiple,
     under_used_machine,
-    unsupported_actions,
     updates_per_iteration,
     vram_exceeded,
     wide_observations,
-    xla_preallocation,
 )
 
 RUN_RULES: tuple[Rule, ...] = (

@@ -1,0 +1,254 @@
+"""Predict an RLlib run role by role: what every node holds, what the head adds, one env runner, the driver.
+
+The networks are SB3's (`modules.py`), so weights, gradients, optimizer and the update of one minibatch are
+those of an SB3 run with the same minibatch, the *shadow*: estimated, traced and measured as such, never trained.
+
+What is RLlib's own is in the data's way. A runner keeps a step as Python objects until its sample is complete, then as
+arrays; the sample goes through the object stores of its node and of the head; the learner makes one batch of all of it,
+beside the samples (`BATCH_COPIES`). A replay buffer is a list of episodes in the driver.
+
+Mirrors SingleAgentEnvRunner, the learner's connectors and EpisodeReplayBuffer of ray 2.60.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from legroom.backends.rllib.translation import RllibPlan, rllib_plan
+from legroom.backends.sb3.bill.network import network_items
+from legroom.backends.sb3.stored import actions_nbytes, bounds_nbytes, observation_nbytes, wrapper_bounds_nbytes
+from legroom.model.constraints import broken_rules
+from legroom.model.evidence import Evidence, NetTrace
+from legroom.model.facts import mask_size, spaces_of
+from legroom.model.finding import Finding
+from legroom.model.footprint import Item, Known, Phase, Place
+from legroom.model.ray_figures import RayFigures
+from legroom.model.run import MemorySpec, Run
+from legroom.model.spaces import BoxSpace
+
+FLOAT32, FLOAT64 = 4, 8
+COLLECTED = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
+UPDATED = (Phase.UPDATE, Phase.CHECKPOINT)
+
+# Measured 2026-11-16, ray 2.60.0, numpy 2.4.6. Those of one step by `python -m bench.ray_data` (a runner and a replay
+# buffer, each in a process of its own); the others with samples of 14 MB on two nodes, `bench.ray_measure` of PPO on
+# 12 `bench.ray_envs:Flat` of 28 kB with 128 steps each: a process of its own has no object store to copy out of.
+STEP_OBJECTS = 100  # around one step of a sample: a runner turns an episode into arrays as soon as it ends
+STEP_KEPT = 310  # around one step of an episode in a replay buffer: its info, its place in the index
+REPLAY_SHARE = 1.2  # of a step's bytes there: episodes grow by joining arrays; 8,578 B for each further step of 7,072 B
+SAMPLE_COPIES = 2.0  # beside the collected observations: stacked into arrays, and on their way into the store
+BATCH_COPIES = 4.5  # of the whole train batch: episodes with one step more, batch, tensors, and what malloc keeps
+SHUFFLED_COPIES = 2.5  # from the second epoch on: columns drawn in another order while the batch exists
+DATA_ERROR = 0.25  # of all these
+STORE_GENERATIONS = 1.5  # an object may be freed after the next one has come; its pages are never given back: 1 to 2
+STORE_ERROR = 0.35
+TRANSFERS, TRANSFERS_ERROR = 65_000_000, 25_000_000  # a raylet's buffers, once objects go from node to node
+INLINE = 100_000  # an object below this travels in the message and is in no object store
+# A driver with a replay buffer took 85 MB more than predicted (DQN on numbers, `bench.ray_nodes`, 2026-11-16), one
+# without 28 MB at most; what of it malloc keeps is not known before.
+DRIVER_ERROR, REPLAYING_DRIVER_ERROR = 30_000_000, 90_000_000
+MODULES_IN_DRIVER = 1  # beside the learner's own: that of the local runner, which has no environments
+
+
+@dataclass(frozen=True)
+class RoleItems:
+    """Items by role.
+
+    Args:
+        head: of the head alone: its services, the driver, the learner.
+        runner: of one runner, with what it has in the object store of its node; the environments are in the driver
+            where a run has no runners.
+        files: mapped libraries of a node with a runner or the driver; `bare_files`: of one with neither.
+        crewed: of a node other than the head that has runners, however many: what the head sends to all of them.
+        transfers: of every node that exchanges samples or weights with another one.
+        gpu: on the learner's card beside what an SB3 run has there.
+    """
+
+    node: tuple[Item, ...]
+    head: tuple[Item, ...]
+    runner: tuple[Item, ...]
+    files: Item
+    bare_files: Item
+    crewed: tuple[Item, ...]
+    transfers: tuple[Item, ...]
+    gpu: tuple[Item, ...]
+    shadow: Run
+    findings: tuple[Finding, ...]
+
+
+def shadow_of(run: Run, plan: RllibPlan | None = None) -> Run:
+    """Return the SB3 run whose networks and minibatches are those of this RLlib run."""
+    plan = plan or rllib_plan(run)
+    env = run.env.model_copy(update={"n_envs": plan.envs_per_runner, "workers": "dummy", "envs_per_worker": 1})
+    hyperparams: dict[str, Any] = {"batch_size": plan.minibatch_size}
+    if plan.algo == "PPO":
+        hyperparams["n_steps"] = max(-(-plan.train_batch_size // plan.envs_per_runner), 1)
+    else:
+        hyperparams["buffer_size"] = max(plan.replay_capacity or 1, plan.envs_per_runner)
+    return run.replace(
+        backend="sb3", env=env, policy=plan.policy, hyperparams=hyperparams, memory=MemorySpec(), eval=None,
+        checkpoint=None, total_timesteps=None,
+    )  # fmt: skip
+
+
+def role_items(run: Run, plan: RllibPlan, evidence: Evidence, figures: RayFigures) -> RoleItems:
+    """Return the bill of every role; nodes are made of them (`backends.rllib.nodes`)."""
+    shadow = shadow_of(run, plan)
+    runner = tuple(_runner_items(run, plan, shadow, evidence, figures))
+    head = (*_head_items(figures), *_driver_items(run, plan, shadow, evidence, figures))
+    if not plan.runners:
+        head += tuple(replace(item, place=Place.HOST) for item in runner)
+    why = "the whole train batch, which RLlib moves to the card at once"
+    batch = 2 * plan.train_batch_size * step_nbytes(run, plan) // max(plan.learners, 1)
+    return RoleItems(
+        node=tuple(_node_items(figures)),
+        head=head,
+        runner=runner if plan.runners else (),
+        files=_base("ray.libraries", figures, "files", "mapped libraries (torch, ray), once per node"),
+        bare_files=_base("ray.libraries", figures, "node_files", "mapped libraries of Ray's services, once per node"),
+        crewed=tuple(_crewed_items(plan, evidence)),
+        transfers=tuple(_transfer_items(run, plan, evidence)),
+        gpu=(Item("learner.train batch", batch, Place.GPU, why, (Phase.UPDATE,)),),
+        shadow=shadow,
+        findings=tuple(finding for finding in broken_rules(shadow) if finding.severity == "error"),
+    )
+
+
+def step_nbytes(run: Run, plan: RllibPlan) -> int:
+    """Return the bytes of one step in arrays: observation, mask, action, reward, and what the policy put out."""
+    _, action = spaces_of(run)
+    outputs = _outputs(run)
+    nbytes = observation_nbytes(_as_sb3(run)) + actions_nbytes(action, replay=False) + FLOAT64  # type: ignore[arg-type]
+    if plan.masked:
+        nbytes += mask_size(action)
+    if plan.algo == "PPO":
+        nbytes += FLOAT32 * (outputs + 1)  # the distribution's inputs, and the action's log-probability
+    return nbytes
+
+
+def _as_sb3(run: Run) -> Run:
+    return run if run.backend == "sb3" else run.replace(backend="sb3")
+
+
+def _outputs(run: Run) -> int:
+    _, action = spaces_of(run)
+    if isinstance(action, BoxSpace):
+        return 2 * (actions_nbytes(action, replay=True) // FLOAT32)
+    return mask_size(action)
+
+
+def _base(name: str, figures: RayFigures, figure: str, why: str, place: Place = Place.HOST) -> Item:
+    error = figures.errors.get(figure, 0)
+    return Item(name, getattr(figures, figure), place, why, known=figures.known, error=error)
+
+
+def _node_items(figures: RayFigures) -> Iterator[Item]:
+    yield _base("ray.node services", figures, "node", "raylet, dashboard agent, runtime environment agent")
+    yield _base("ray.log monitor", figures, "log_monitor", "sends what workers print to the driver")
+
+
+def _head_items(figures: RayFigures) -> Iterator[Item]:
+    yield _base("ray.head services", figures, "head", "global control store, autoscaler's monitor, dashboard")
+
+
+def _transfer_items(run: Run, plan: RllibPlan, evidence: Evidence) -> Iterator[Item]:
+    sample = plan.envs_per_runner * plan.rollout_fragment_length * step_nbytes(run, plan)
+    weights = evidence.net.weights - evidence.net.targets if evidence.net else 0
+    if plan.runners and max(sample, weights) >= INLINE:
+        why = "the raylet's buffers for samples and weights that go from node to node"
+        yield Item("ray.transfers", TRANSFERS, Place.HOST, why, COLLECTED, known=Known.DEFAULT, error=TRANSFERS_ERROR)
+
+
+def _crewed_items(plan: RllibPlan, evidence: Evidence) -> Iterator[Item]:
+    net = evidence.net
+    if plan.runners and net is not None and net.weights - net.targets >= INLINE:
+        yield _weights_in_store(net)
+
+
+def _runner_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, figures: RayFigures) -> Iterator[Item]:
+    """Yield what one env runner adds to its node."""
+    envs, fragment = plan.envs_per_runner, plan.rollout_fragment_length
+    why = "an env runner: interpreter, torch, ray, gymnasium, RLlib, SB3's networks"
+    if plan.runners:  # else the environments are in the driver
+        yield _base("runner.base", figures, "runner", why, Place.WORKER)
+        if evidence.net is not None:
+            weights = evidence.net.weights - evidence.net.targets
+            why = "its copy of the policy, and the one that arrives"
+            yield Item("runner.weights", 2 * weights, Place.WORKER, why, known=evidence.net.known)
+    yield from _env_items(run, shadow, evidence, envs)
+    acting = evidence.net.transient.get(Phase.COLLECT, {}).get("temporaries", 0) if evidence.net else 0
+    yield Item("runner.acting", acting, Place.WORKER, f"one pass for {envs:,} envs", (Phase.COLLECT,))
+    steps = envs * fragment
+    each = step_nbytes(run, plan)
+    objects = steps * (each + STEP_OBJECTS)
+    why = f"{envs:,} envs x {fragment:,} steps x {each:,} B, and Python objects around each step"
+    yield _data("runner.sample", objects, Place.WORKER, why, COLLECTED)
+    why = "its observations stacked into arrays, and those written to the object store"
+    yield _data("runner.sample copies", int(SAMPLE_COPIES * steps * each), Place.WORKER, why, COLLECTED)
+    if plan.runners and steps * each >= INLINE:
+        why = "the sample in the object store of its node, and the one before"
+        yield _in_store("store.sample", steps * each, why)
+
+
+def _env_items(run: Run, shadow: Run, evidence: Evidence, envs: int) -> Iterator[Item]:
+    observation, _ = spaces_of(run)
+    nbytes, known, why = run.env.nbytes, Known.DEFAULT, "said by the run file"
+    if nbytes is None and evidence.env_nbytes is not None:
+        nbytes, known, why = evidence.env_nbytes, Known.MEASURED, "measured by building one"
+    if nbytes is not None:
+        yield Item("env.instance", envs * nbytes, Place.WORKER, f"{envs:,} envs: {why}", known=known,
+                   error=envs * nbytes // 10)  # fmt: skip
+    if nbytes is None or run.env.nbytes is not None:
+        bounds = bounds_nbytes(observation) + wrapper_bounds_nbytes(shadow)
+        yield Item("env.space bounds", envs * bounds, Place.WORKER, "low, high and two masks per Box and env")
+    flying = 3 * envs * observation_nbytes(shadow)
+    yield Item("env.observations", flying, Place.WORKER, "the env's, the vector's and the policy's input", COLLECTED)
+
+
+def _driver_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, figures: RayFigures) -> Iterator[Item]:
+    """Yield what the driver holds on the head: the learner, the batch, the replay buffer, samples that arrive."""
+    base = _base("driver.base", figures, "driver", "the training process: interpreter, torch, ray, RLlib, SB3")
+    unsure = DRIVER_ERROR if plan.replay_capacity is None else REPLAYING_DRIVER_ERROR
+    yield replace(base, error=max(base.error, unsure))
+    for item in network_items(shadow, evidence):
+        if item.name not in ("collect.temporaries", "update.minibatch copies"):
+            yield replace(item, name=f"learner.{item.name.partition('.')[2]}")
+    if evidence.net is not None:
+        weights = evidence.net.weights - evidence.net.targets
+        why = "the local runner's copy of the policy"
+        yield Item("driver.weights", MODULES_IN_DRIVER * weights, Place.HOST, why, known=evidence.net.known)
+        if plan.runners and weights >= INLINE:
+            yield _weights_in_store(evidence.net)
+    each, batch = step_nbytes(run, plan), plan.train_batch_size
+    arrived = batch if plan.replay_capacity is None else plan.steps_per_round
+    if plan.runners and arrived * each // plan.runners >= INLINE:
+        why = f"{arrived:,} steps that all runners sent, and those before"
+        yield _in_store("store.samples", arrived * each, why)
+    if plan.replay_capacity is not None:
+        held = plan.replay_capacity
+        if run.total_timesteps is not None:
+            held = min(held, run.total_timesteps)
+        why = f"{held:,} steps x {each:,} B, each observation once, in arrays that grew, and objects around each step"
+        yield _data("replay.episodes", int(held * (REPLAY_SHARE * each + STEP_KEPT)), Place.HOST, why, COLLECTED)
+        why = f"{batch:,} transitions drawn, as episodes, as arrays, as tensors"
+        yield _data("learner.train batch", int(2 * BATCH_COPIES * batch * each), Place.HOST, why, (Phase.UPDATE,))
+        return
+    why = f"{batch:,} steps x {each:,} B: as one batch, and shuffled"
+    copies = BATCH_COPIES + (SHUFFLED_COPIES if plan.num_epochs > 1 else 0)
+    yield _data("learner.train batch", int(copies * batch * each), Place.HOST, why, UPDATED)
+
+
+def _weights_in_store(net: NetTrace) -> Item:
+    why = "on their way to the runners: those of this update and of the one before"
+    return _in_store("store.weights", net.weights - net.targets, why)
+
+
+def _in_store(name: str, each: int, why: str) -> Item:
+    nbytes = int(STORE_GENERATIONS * each)
+    return Item(name, nbytes, Place.SHM, why, COLLECTED, error=int(STORE_ERROR * nbytes))
+
+
+def _data(name: str, nbytes: int, place: Place, why: str, phases: tuple[Phase, ...]) -> Item:
+    return Item(name, nbytes, place, why, phases, known=Known.ARITHMETIC, error=int(DATA_ERROR * nbytes))

@@ -1,0 +1,108 @@
+"""What one iteration of an RLlib algorithm says, in the names that SB3's runs have in their logs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    FAULT_TOLERANCE_STATS,
+    LEARNER_RESULTS,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+)
+
+from legroom.backends.rllib.episodes import WINDOW, episodes_of
+
+# RLlib's names of what SB3 logs too; everything else keeps its own, after train/.
+_TRAIN_NAMES = {
+    "policy_loss": "policy_gradient_loss", "vf_loss": "value_loss", "entropy": "entropy", "qf_loss": "loss",
+    "vf_explained_var": "explained_variance", "total_loss": "loss",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Result:
+    """How far training is, and how its last episodes went.
+
+    Args:
+        last: return and length of the last episodes, at most `WINDOW`.
+    """
+
+    steps: int = 0
+    episodes: int = 0
+    last: tuple[tuple[float, int], ...] = ()
+    healthy: int = 0
+    restarts: int = 0
+    steps_per_s: float = 0.0
+    train: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def reward_mean(self) -> float | None:
+        return sum(reward for reward, _ in self.last) / len(self.last) if self.last else None
+
+    @property
+    def length_mean(self) -> float | None:
+        return sum(length for _, length in self.last) / len(self.last) if self.last else None
+
+    def row(self, iteration: int, elapsed_s: float) -> dict[str, float | int | None]:
+        """Return the figures as SB3 would log them."""
+        return {
+            "time/iterations": iteration,
+            "time/time_elapsed": elapsed_s,
+            "time/fps": self.steps_per_s,
+            "rollout/ep_rew_mean": self.reward_mean,
+            "rollout/ep_len_mean": self.length_mean,
+            "rollout/episodes": self.episodes,
+            "rollout/healthy_runners": self.healthy,
+            **{f"train/{name}": value for name, value in self.train.items()},
+        }
+
+    def score(self) -> dict[str, Any]:
+        score: dict[str, Any] = {"episodes": self.episodes, "runner_restarts": self.restarts}
+        if self.reward_mean is not None:
+            score |= {"reward_mean": self.reward_mean, "length_mean": self.length_mean}
+        return score
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Result:
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        return cls(**known | {"last": tuple((float(r), int(n)) for r, n in known.get("last", ()))})
+
+
+def result_of(results: Mapping[str, Any], *, before: Result) -> Result:
+    """Return what RLlib's nested results say; a figure that is missing in an iteration stays as it was."""
+    sampled = results.get(ENV_RUNNER_RESULTS, {})
+    fault = results.get(FAULT_TOLERANCE_STATS, {})
+    learned = results.get(LEARNER_RESULTS, {}).get(DEFAULT_MODULE_ID, {})
+    steps = int(_number(sampled.get(NUM_ENV_STEPS_SAMPLED_LIFETIME)) or before.steps)
+    took = float(results.get("time_this_iter_s") or 0.0)
+    ended = episodes_of(sampled)
+    restarts = int(fault.get("num_remote_worker_restarts") or 0)
+    return Result(
+        steps=steps,
+        episodes=before.episodes + len(ended),
+        last=(*before.last, *ended)[-WINDOW:],
+        healthy=int(fault.get("num_healthy_workers") or 0),
+        restarts=max(restarts, before.restarts),
+        steps_per_s=max(steps - before.steps, 0) / took if took else 0.0,
+        train={
+            _TRAIN_NAMES.get(name, name): number
+            for name, value in learned.items()
+            if (number := _number(value)) is not None
+        },
+    )
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None

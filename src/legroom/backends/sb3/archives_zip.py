@@ -1,0 +1,292 @@
+"""Checkpoints to SB3's own archives, and back.
+
+`model.zip` is what `PPO.load` loads: parameters, optimizers, hyperparameters, spaces. It is made from the checkpoint
+and from `run.json`, without making the environment. Buffers in it are SB3's own, so that it loads without legroom,
+unless SB3 could not even allocate them.
+
+The way back runs what the archive says: SB3 keeps half of it as cloudpickle, which is a program. That is why it takes a
+word of trust. An archive knows neither its algorithm (told from the hyperparameters in it) nor its environments, so
+what becomes of it can be gone on with by `legroom train RUN --resume`, RUN saying the rest, and approximately.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import warnings
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from legroom.backends.rllib.translation import rllib_plan
+from legroom.backends.sb3.building import class_of, importable
+from legroom.backends.sb3.constructor_calls import run_from_model
+from legroom.backends.sb3.hollow_buffers import StubVecEnv
+from legroom.backends.sb3.making import make_model
+from legroom.backends.sb3.state import capture, policy_arrays, restore_learned, saved_spaces
+from legroom.catalog import load
+from legroom.errors import BadInput, LegroomError
+from legroom.model.algorithms import Algorithm, algorithm_names, find_algorithm
+from legroom.model.run import MemorySpec, Run
+from legroom.training.archives import IMPORTED, RUN, Exported, check_export, check_import
+from legroom.training.checkpoint import Checkpoints, newest_checkpoint, parameters_sha256
+from legroom.training.durable import new_temporary, put_in_place, sync_directory
+
+LARGEST_PLAIN_BUFFER = 4 << 30  # bytes; PPO.load allocates it, whatever the model is loaded for
+_BUFFER_ARGUMENTS = ("_buffer_class", "_buffer_kwargs")
+IMPORTED_WHY = "imported from an archive, which holds no environments"
+
+# A hyperparameter that only this algorithm has, of those that share their policies' classes; the first that fits.
+_TELLTALE = (
+    ("top_quantiles_to_drop_per_net", "TQC"), ("cg_max_steps", "TRPO"), ("n_delta", "ARS"),
+    ("target_noise_clip", "TD3"), ("target_entropy", "SAC"), ("priority_alpha", "DoubleDQN"),
+    ("exploration_fraction", "DQN"), ("clip_range", "PPO"),
+    ("gae_lambda", "A2C"),
+)  # fmt: skip
+# Where the policy's module says more: algorithms of sb3-contrib with hyperparameters of others.
+_MODULES = (
+    ("maskable", "MaskablePPO"), ("ppo_recurrent", "RecurrentPPO"), ("recurrent", "RecurrentPPO"),
+    ("qrdqn", "QRDQN"), ("crossq", "CrossQ"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A run's folder that was made from an archive."""
+
+    path: Path
+    algorithm: str
+    step: int
+    parameters_sha256: str
+
+
+def export_sb3(directory: Path, archive: Path, *, force: bool = False) -> Exported:
+    """Write SB3's archive of a run's last good checkpoint, or of the one checkpoint that `directory` is.
+
+    Raises:
+        BadInput: there is no good checkpoint, the archive exists (and not `force`), or the run's classes are not found.
+    """
+    directory, archive = Path(directory), Path(archive)
+    check_export(directory, archive, force=force)
+    checkpoint = newest_checkpoint(directory)
+    if checkpoint is None:
+        raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
+    run = _run_of(checkpoint.path.parent.parent)
+    seen = saved_spaces(checkpoint)
+    model = _build(run, seen["observation"], seen["action"], checkpoint.data["n_envs"])
+    restore_learned(model, checkpoint)
+    _save(model, archive)
+    notes = []
+    if any(each["class"] == "VecNormalize" for each in (checkpoint.data["envs"] or {}).get("wrappers", ())):
+        notes.append("the policy was trained on normalized observations; an archive does not hold their statistics")
+    return Exported(archive, run.algo, checkpoint.step, archive.stat().st_size, tuple(notes))
+
+
+def export_rllib(directory: Path, archive: Path, *, force: bool = False) -> Exported:
+    """Write SB3's archive of what RLlib has learned: its networks are SB3's, and so are their parameters' names.
+
+    Raises:
+        BadInput: as `export_sb3`.
+    """
+    directory, archive = Path(directory), Path(archive)
+    check_export(directory, archive, force=force)
+    checkpoint = newest_checkpoint(directory)
+    if checkpoint is None:
+        raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
+    run = _run_of(checkpoint.path.parent.parent)
+    algorithm = find_algorithm("sb3", run.algo)
+    hyperparams = {k: v for k, v in run.hyperparams.items() if algorithm is not None and k in algorithm.keys}
+    seen = saved_spaces(checkpoint)
+    plain = run.replace(backend="sb3", hyperparams=hyperparams, policy=rllib_plan(run).policy)
+    model = _build(plain, seen["observation"], seen["action"], run.env.n_envs)
+    learned = {name: torch.from_numpy(array) for name, array in checkpoint.tensors("policy").items()}
+    try:
+        model.policy.load_state_dict(learned)
+    except RuntimeError as error:
+        raise BadInput(f"is not of this run's policy: {error}", path=checkpoint.path) from error
+    model.num_timesteps = checkpoint.step
+    _save(model, archive)
+    notes = ("optimizers start anew: RLlib's are not SB3's",)
+    return Exported(archive, run.algo, checkpoint.step, archive.stat().st_size, notes)
+
+
+def import_sb3(
+    archive: Path, directory: Path, trust: bool, *, force: bool = False, algorithm: str | None = None
+) -> Imported:
+    """Make a run's folder, with one checkpoint, of an archive that SB3 wrote.
+
+    Args:
+        trust: whoever made the archive may run code here.
+        force: replace the run's folder that is there.
+        algorithm: where the archive does not make it clear.
+
+    Raises:
+        BadInput: it is not trusted, no such archive, cannot be loaded, or the folder is in use.
+    """
+    archive, directory = Path(archive), Path(directory)
+    check_import(archive, directory, trust=trust, force=force)
+    described = _describe(archive)
+    found = _algorithm(archive, described, algorithm)
+    model = _load(archive, found, described)
+    run = replace(run_from_model(model), name=archive.stem, source=None)
+    model.replay_buffer = None  # type: ignore[attr-defined]  # SB3 keeps it elsewhere; this one is empty
+    state = capture(model)
+    directory.absolute().parent.mkdir(parents=True, exist_ok=True)
+    temporary = new_temporary(directory.absolute().parent)
+    step = model.num_timesteps
+    kept = {"iteration": 0, "why_not_exact": IMPORTED_WHY}
+    try:
+        Checkpoints(temporary).write(step, state.tensors, {**state.data, "legroom": kept})
+        (temporary / IMPORTED).write_text(json.dumps(run.model_dump(), indent=2) + "\n")
+        put_in_place(temporary, directory.absolute())
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror}", path=directory) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Imported(directory, found.name, step, parameters_sha256(policy_arrays(model)))
+
+
+def _run_of(folder: Path) -> Run:
+    """Return the run that was trained in a folder, or that an archive imported there described."""
+    path = folder / RUN if (folder / RUN).exists() else folder / IMPORTED
+    try:
+        return Run.model_validate(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        raise BadInput(f"has no {RUN}", path=folder, hint="it says what was trained; legroom train writes it") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"is no run: {error}", path=path) from error
+
+
+def _build(run: Run, observation: spaces.Space, action: spaces.Space, n_envs: int) -> BaseAlgorithm:
+    """Return the run's algorithm on environments that are not there, with its real settings and next to no buffers."""
+    algorithm = find_algorithm("sb3", run.algo)
+    if algorithm is None or run.backend != "sb3":
+        raise BadInput(f"{run.algo} of {run.backend} is no algorithm of SB3's", hint=", ".join(algorithm_names("sb3")))
+    size, storage = _buffer(algorithm)
+    wanted = {**algorithm.defaults, **run.hyperparams}.get(size) if size else None
+    hyperparams = {key: value for key, value in run.hyperparams.items() if not key.endswith(_BUFFER_ARGUMENTS)}
+    if size:
+        hyperparams[size] = max(2, n_envs)
+    memory = MemorySpec(foreach=run.memory.foreach, activation_checkpointing=run.memory.activation_checkpointing)
+    small = run.replace(hyperparams=hyperparams, memory=memory)
+    env = StubVecEnv(n_envs, observation, action, lambda: None)
+    with warnings.catch_warnings(), importable(run):
+        warnings.simplefilter("ignore")  # about the tiny buffer
+        try:
+            model = make_model(small, env, "cpu")
+        except LegroomError as error:
+            raise BadInput(f"the trained run cannot be built: {error}", hint="run it where its modules are") from error
+    if size and isinstance(wanted, int):
+        setattr(model, size, wanted)
+        rows = wanted * (n_envs if size == "n_steps" else 2)
+        if rows * _nbytes(observation) > LARGEST_PLAIN_BUFFER:
+            lean = f"storing.Lean{'Maskable' if algorithm.masked else ''}{storage.title()}Buffer"
+            setattr(model, f"{storage}_buffer_class", load(lean))
+    return model
+
+
+def _buffer(algorithm: Algorithm) -> tuple[str, str]:
+    """Return the hyperparameter that sizes an algorithm's buffer, and what kind of buffer it is."""
+    return {"on-policy": ("n_steps", "rollout"), "off-policy": ("buffer_size", "replay")}.get(
+        algorithm.family, ("", "")
+    )
+
+
+def _nbytes(space: spaces.Space) -> int:
+    if isinstance(space, spaces.Dict):
+        return sum(_nbytes(part) for part in space.spaces.values())
+    return prod(space.shape or (1,)) * (space.dtype.itemsize if space.dtype is not None else 8)
+
+
+def _save(model: BaseAlgorithm, archive: Path) -> None:
+    """Write the archive whole or not at all."""
+    new = archive.with_name(f".{archive.name}.{os.getpid()}.new")
+    try:
+        with new.open("wb") as file:
+            model.save(file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(archive)
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror}", path=archive) from error
+    finally:
+        new.unlink(missing_ok=True)
+    sync_directory(archive.absolute().parent)
+
+
+def _describe(archive: Path) -> dict[str, Any]:
+    """Return what an archive says in plain JSON; nothing of it is run.
+
+    Raises:
+        BadInput: it is no archive of SB3's.
+    """
+    try:
+        with zipfile.ZipFile(archive) as content:
+            described = json.loads(content.read("data"))
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror or error}", path=archive) from error
+    except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError, NotImplementedError) as error:
+        raise BadInput("is no archive of a Stable-Baselines3 model", path=archive) from error
+    if not isinstance(described, dict):
+        raise BadInput("is no archive of a Stable-Baselines3 model", path=archive)
+    return described
+
+
+def _algorithm(archive: Path, described: Mapping[str, Any], given: str | None) -> Algorithm:
+    """Return the algorithm that an archive is of, or the one given.
+
+    Raises:
+        BadInput: it is not to be told, or unknown.
+    """
+    name = given or _telltale(described)
+    found = find_algorithm("sb3", name) if name else None
+    if found is None:
+        what = f"{name!r} is unknown" if name else "its algorithm is not to be told from its hyperparameters"
+        raise BadInput(what, path=archive, hint=f"--algo, one of {', '.join(algorithm_names('sb3'))}")
+    return found
+
+
+def _telltale(described: Mapping[str, Any]) -> str | None:
+    policy = described.get("policy_class")
+    module = str(policy.get("__module__", "")) if isinstance(policy, dict) else ""
+    for part, name in _MODULES:
+        if part in module:
+            return name
+    if described.get("policy_delay") == 1 and described.get("target_noise_clip") == 0.0:
+        return "DDPG"  # which SB3 makes of TD3
+    return next((name for key, name in _TELLTALE if key in described), None)
+
+
+def _load(archive: Path, algorithm: Algorithm, described: Mapping[str, Any]) -> BaseAlgorithm:
+    """Return the model of an archive, as SB3 loads it, with next to no buffers.
+
+    Raises:
+        BadInput: SB3 cannot load it; with its words.
+    """
+    kind = class_of(algorithm)
+    size, storage = _buffer(algorithm)
+    n_envs = described.get("n_envs")
+    changes: dict[str, Any] = {}
+    if size:
+        changes = {size: max(2, n_envs if isinstance(n_envs, int) else 2)}
+        if f"{storage}_buffer_class" in algorithm.defaults:
+            changes |= {f"{storage}_buffer_class": None, f"{storage}_buffer_kwargs": {}}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = kind.load(archive, device="cpu", **changes)
+    except Exception as error:  # whatever the archive says was run
+        raise BadInput(
+            f"cannot be loaded as {algorithm.name}: {type(error).__name__}: {error}", path=archive, hint="--algo NAME"
+        ) from error
+    if size and isinstance(described.get(size), int):
+        setattr(model, size, described[size])
+    return model

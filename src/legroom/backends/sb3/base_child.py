@@ -1,0 +1,166 @@
+"""Measured process of `machine.base`: a small SB3 script that reports its own memory. Run it, do not import it.
+
+    python base_child.py trainer|forkserver|fork|light
+
+It imports nothing of legroom but its light workers, because what is measured is what a user's script costs. Its
+imports stand at the top as in most training scripts: forkserver and spawn workers import the main module again, so they
+pay for whatever stands there.
+"""
+
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+
+if len(sys.argv) > 1 and sys.argv[1] == "light":
+    import cloudpickle
+
+    from legroom.sharing import crew as crew_room
+    from legroom.sharing import messages, slots
+    from legroom.sharing import template as template_room
+else:
+    import stable_baselines3
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+
+
+class TinyEnv(gymnasium.Env):
+    """The least an environment can be, so that what is left is the libraries."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(4, np.float32), 0.0, False, False, {}
+
+
+def rollup(pid="self"):
+    """Return anonymous, proportionally shared anonymous and unique bytes of a process."""
+    fields = {}
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+        name, _, rest = line.partition(":")
+        fields[name] = int(rest.split()[0]) * 1024
+    return {
+        "anon": fields["Anonymous"],
+        "pss_anon": fields.get("Pss_Anon", fields["Anonymous"]),
+        "unique": fields["Private_Clean"] + fields["Private_Dirty"],
+    }
+
+
+def resident():
+    """Return this process's bytes as a lone training run would show them.
+
+    Pages of mapped files are divided among all processes that map them. Those of the training libraries are counted in
+    full, whoever else has torch loaded at the moment; those of the interpreter and the system by half, because some
+    other Python, the one that measures, is always there.
+    """
+    total, share = 0, 1.0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        name, *rest = line.split()
+        if not name.endswith(":"):
+            path = rest[4] if len(rest) > 4 else ""
+            share = 0.5 if path.startswith("/") and "site-packages" not in path and "dist-packages" not in path else 1.0
+        elif name == "Rss:":
+            total += int(share * int(rest[0]) * 1024)
+    return total
+
+
+def children(pid):
+    return [int(c) for task in Path(f"/proc/{pid}/task").iterdir() for c in (task / "children").read_text().split()]
+
+
+def learn(vec_env):
+    """Build the smallest model and update it once: what torch and SB3 load and set up on first use is then there."""
+    model = stable_baselines3.PPO("MlpPolicy", vec_env, n_steps=8, batch_size=8, n_epochs=1, device="cpu")
+    model.learn(16)
+
+
+def measure_trainer():
+    """Return what the training process holds after a first update."""
+    learn(DummyVecEnv([TinyEnv]))
+    return {"trainer": resident()}
+
+
+def measure_forkserver():
+    """Return the trainer, what a worker holds alone, and the processes multiprocessing adds."""
+    figures = measure_trainer()
+    vec_env = SubprocVecEnv([TinyEnv], start_method="forkserver")  # one: the next ones are like it
+    vec_env.reset()
+    for _ in range(20):
+        vec_env.step(np.zeros(1, np.int64))
+    (worker,) = (process.pid for process in vec_env.processes)
+    helpers = set(children(os.getpid())) - {worker}
+    # Libraries are shared with the trainer, so unique bytes are what one more process adds.
+    figures["worker"] = rollup(worker)["unique"]
+    figures["helpers"] = sum(rollup(pid)["anon"] for pid in helpers)
+    vec_env.close()
+    return figures
+
+
+def measure_fork():
+    """Return what forked workers hold alone, and what they keep alive together.
+
+    They are forked before the model exists, as in most scripts. Pages that the trainer writes to afterwards (reference
+    counts are enough) exist twice from then on: its new ones, and the old ones, shared by all workers.
+    """
+    vec_env = SubprocVecEnv([TinyEnv] * 2, start_method="fork")
+    learn(vec_env)
+    workers = [rollup(process.pid) for process in vec_env.processes]
+    figures = {
+        "fork_worker": sum(each["unique"] for each in workers) // len(workers),
+        "tree": rollup()["pss_anon"] + sum(each["pss_anon"] for each in workers),
+    }
+    vec_env.close()
+    learn(DummyVecEnv([TinyEnv]))
+    alone = rollup()["anon"]
+    figures["fork_shared"] = max(figures.pop("tree") - alone - 2 * figures["fork_worker"], 0)
+    return figures
+
+
+def measure_light():
+    """Return what a worker without torch holds alone: a fresh interpreter, and one forked from a template."""
+    make = partial(gymnasium.make, "CartPole-v1")
+    template = partial(template_room.Template, [make] * 2, [], ["gymnasium.envs.classic_control"])
+    return {"light_worker": measure_crew(1, make, None), "light_forked": measure_crew(2, make, template)}
+
+
+def measure_crew(count, make, template):
+    """Return the unique bytes of one of `count` workers that have played a little."""
+    crew = crew_room.Crew(count, 1, template)
+
+    def ask(*request):
+        return crew.ask(dict.fromkeys(crew.workers, messages.pack_request(*request)))[0].value
+
+    try:
+        for worker in crew.workers:
+            envs = [worker.envs[0]]
+            functions = None if worker.is_forked else cloudpickle.dumps([make])
+            crew.ask({worker: messages.pack_request("build", envs, True, [], functions)})
+        observation, action = ask("spaces")
+        layout = slots.layout_of(observation, action, count)
+        os.ftruncate(crew.shared, layout.nbytes)
+        ask("attach", layout)
+        ask("actions", "<i8", ())
+        crew.ask({
+            worker: messages.pack_request("reset", 0, {worker.envs[0]: 0}, {worker.envs[0]: None})
+            for worker in crew.workers
+        })  # fmt: skip
+        for step in range(100):
+            crew.send(dict.fromkeys(crew.workers, messages.STEP_INTO[step % 2]))
+            crew.receive(crew.workers)
+        return rollup(crew.workers[-1].pid)["unique"]
+    finally:
+        crew.close()
+
+
+STAGES = {"trainer": measure_trainer, "forkserver": measure_forkserver, "fork": measure_fork, "light": measure_light}
+
+if __name__ == "__main__":
+    print(json.dumps(STAGES[sys.argv[1]]()))  # noqa: T201

@@ -1,0 +1,356 @@
+"""Estimate networks and updates of an SB3 run from shapes alone: no torch, nothing imported that the run names.
+
+Parameters are exact (a test counts the real ones). Activations follow from what autograd keeps (`net_shapes`). What
+lives only for a moment (gradients of activations, an optimizer's temporaries) is estimated, which is why tracing is the
+better way where torch is installed. With activation checkpointing or bfloat16 the estimate is an upper one: it says
+more than a trace would rather than less.
+
+Mirrors common/policies.py, common/torch_layers.py and the policies of stable-baselines3 2.9.2 and sb3-contrib 2.9.0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from legroom.backends.sb3.bill.net_shapes import (
+    KNOWN_EXTRACTORS,
+    Net,
+    flatten,
+    flattened,
+    image_shape,
+    last,
+    linear,
+    lstm,
+    mlp,
+    nature_cnn,
+    norms,
+)
+from legroom.backends.sb3.stored import FLOAT32, normalizes_observations, observation_nbytes, pass_samples
+from legroom.model.evidence import NetTrace
+from legroom.model.facts import algorithm_of, hyper, is_image, spaces_of, stored_observation
+from legroom.model.footprint import Known, Phase
+from legroom.model.run import Run
+from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Space
+
+BFLOAT16 = 2
+REDUCTION = 4 << 20  # partial sums of a bias' gradient over a large batch, on a card (`device.cuda_reduce`)
+# Q networks without a head of their own: the extractor's features are the values.
+HEADLESS = ("legroom_workloads.fire:CellPolicy",)
+
+# Relative error of the estimated transients; `bench/accuracy.py --mode arithmetic` shows what it is in real runs.
+TRANSIENT_ERROR = 0.15
+UNKNOWN_ERROR = 0.3
+KNOBS_ERROR = 0.2  # with activation checkpointing or bfloat16; `python -m bench.knobs gpu`
+
+
+@dataclass(frozen=True)
+class Networks:
+    """All networks of a policy: those trained, those that only follow, and how often an update runs through them."""
+
+    trained: int
+    targets: int
+    step: Net  # what one gradient step keeps at its peak
+    forward: Net  # what choosing an action goes through
+
+
+def estimate_net(run: Run, device: Literal["cpu", "cuda"]) -> NetTrace:
+    """Return what networks, optimizer and one update take, estimated from the run's shapes."""
+    networks, note = _networks(run)
+    batch = pass_samples(run)
+    activations, temporaries = _update(run, networks, device)
+    acting = run.env.n_envs * FLOAT32 * 2 * max(networks.forward.widest, networks.forward.converted)
+    return NetTrace(
+        device=device,
+        parameters=networks.trained + networks.targets,
+        weights=FLOAT32 * (networks.trained + networks.targets),
+        targets=FLOAT32 * networks.targets,
+        gradients=FLOAT32 * networks.trained,
+        optimizer=int(FLOAT32 * networks.trained * _optimizer_copies(run)),
+        transient={
+            Phase.COLLECT: {"temporaries": acting},
+            Phase.UPDATE: {
+                "batch": batch * _sample_nbytes(run), "activations": activations, "temporaries": temporaries
+            },
+        },
+        known=Known.ARITHMETIC,
+        error=UNKNOWN_ERROR if note else KNOBS_ERROR if _is_turned(run) else TRANSIENT_ERROR,
+        note=note,
+    )  # fmt: skip
+
+
+def _is_turned(run: Run) -> bool:
+    return bool(run.memory.activation_checkpointing or run.memory.bf16)
+
+
+def _update(run: Run, networks: Networks, device: Literal["cpu", "cuda"]) -> tuple[int, int]:
+    """Return the bytes of activations and temporaries at the peak of an update."""
+    step, batch = networks.step, pass_samples(run)
+    if not _is_turned(run):
+        activations = FLOAT32 * step.kept * batch
+        # Backward holds the gradients of one layer's output and input. An image is first converted and then divided by
+        # 255: both arrays exist before any activation does.
+        per_sample = max(2 * step.widest, 2 * step.converted - step.kept)
+        return activations, max(FLOAT32 * per_sample * batch, _optimizer_step(run, networks, device, activations))
+    return _turned_update(run, networks, device)
+
+
+def _turned_update(run: Run, networks: Networks, device: Literal["cpu", "cuda"]) -> tuple[int, int]:
+    """Return the same with activation checkpointing or bfloat16: the largest of the moments an update goes through."""
+    step, batch = networks.step, pass_samples(run)
+    each = _scalar_nbytes(run, step, device)
+    kept, widest, weights, again = step.kept, step.widest, step.parameters, 0
+    if run.memory.activation_checkpointing:
+        kept, widest = step.kept - step.inside, step.widest_outside
+        for part in step.again:
+            # recomputed, with two gradients; the weights' gradients are added up piece by piece, in copies
+            found = int(each * (part.kept + 2 * part.widest) * part.at_once(batch)) + 2 * FLOAT32 * part.parameters
+            weights -= part.parameters
+            again = max(again, found)
+    activations = int(each * kept * batch)
+    beyond = [int(each * 2 * widest * batch), again]
+    if run.memory.bf16:
+        activations += (BFLOAT16 * step.cast + FLOAT32 * step.handed_out) * batch + BFLOAT16 * max(weights, 0)
+        beyond.append(FLOAT32 * step.converted * batch)  # in float32 until the extractor is done
+    alone = [
+        2 * FLOAT32 * step.converted * batch,  # converted, then divided
+        batch * _sample_nbytes(run),  # the minibatch before, still referenced while this one is made
+    ]
+    if algorithm_of(run).family == "off-policy":
+        alone.append(int(each * 2 * step.widest * batch))  # the target's forward pass: all samples, nothing kept
+    temporaries = max(*beyond, *(nbytes - activations for nbytes in alone))
+    if device == "cuda":
+        temporaries += REDUCTION
+    return activations, max(temporaries, _optimizer_step(run, networks, device, activations))
+
+
+def _scalar_nbytes(run: Run, step: Net, device: Literal["cpu", "cuda"]) -> float:
+    """Return the bytes that one kept scalar takes; cards keep what goes into a normalisation in both precisions."""
+    if not run.memory.bf16:
+        return FLOAT32
+    return BFLOAT16 + FLOAT32 * 0.7 if step.normed and device == "cuda" else BFLOAT16
+
+
+def _optimizer_step(run: Run, networks: Networks, device: Literal["cpu", "cuda"], activations: int) -> int:
+    """Return by how much the optimizer's step exceeds the activations, which are gone when it is made.
+
+    Adam computes the root of its second moment into a new array: of all parameters at once in its multi-tensor form,
+    torch's default on a card only; else of one parameter after the other, twice, which is more where a single layer has
+    most of the parameters. Where no knob is turned, half a copy of all parameters stands for either; it is what real
+    runs showed (`bench/accuracy.py --mode arithmetic`).
+    """
+    single = run.memory.foreach is False or (device == "cpu" and not run.memory.foreach)
+    if not _is_turned(run) and (device == "cpu" or not single):
+        return FLOAT32 * networks.trained // 2
+    return max(FLOAT32 * (2 * networks.step.largest if single else networks.trained) - activations, 0)
+
+
+def convolved_nbytes(run: Run) -> int:
+    """Return the bytes that go into and come out of the largest convolution of one forward pass."""
+    step, samples = _networks(run)[0].step, pass_samples(run)
+    if run.memory.activation_checkpointing and step.again and algorithm_of(run).family == "on-policy":
+        # target networks' passes are whole
+        samples = max(part.at_once(samples) for part in step.again)
+    return FLOAT32 * step.convolved * samples
+
+
+def count_parameters(run: Run) -> int:
+    """Return the scalars in the policy, target networks included."""
+    networks, _ = _networks(run)
+    return networks.trained + networks.targets
+
+
+def may_checkpoint(run: Run) -> bool | None:
+    """Return whether memory.activation_checkpointing has something to turn; None where only importing would tell."""
+    networks, note = _networks(run)
+    return True if networks.step.again else None if note else False
+
+
+def _networks(run: Run) -> tuple[Networks, str]:
+    extractor, note = _extractor(run)
+    match algorithm_of(run).name:
+        case "DQN" | "DoubleDQN" | "QRDQN":
+            return _q_networks(run, extractor), note
+        case "SAC" | "TQC" | "CrossQ" | "TD3" | "DDPG":
+            return _actor_critics(run, extractor), note
+        case "ARS":
+            _, action = spaces_of(run)
+            bare = run.policy.name == "LinearPolicy"  # which also leaves out the bias
+            arch = run.policy.kwargs.get("net_arch", [] if bare else [64, 64])
+            net = extractor.then(mlp(extractor.features, arch))
+            out = linear(last(arch, extractor.features), _action_outputs(action))
+            bias = out.features if bare else 0
+            return Networks(net.parameters + out.parameters - bias, 0, Net(), net), note
+    return _actor_critic(run, extractor), note
+
+
+def _actor_critic(run: Run, extractor: Net) -> Networks:
+    """Return PPO's, A2C's, TRPO's policy: two towers on one extractor (or on one each)."""
+    _, action = spaces_of(run)
+    kwargs = run.policy.kwargs
+    arch = kwargs.get("net_arch")
+    if isinstance(arch, (list, tuple)) and arch and isinstance(arch[0], dict):
+        arch = arch[0]
+    if arch is None:
+        arch = [] if _is_nature_cnn(run) else [64, 64]
+    pi, vf = (arch.get("pi", []), arch.get("vf", [])) if isinstance(arch, dict) else (arch, arch)
+    shared = kwargs.get("share_features_extractor", True)
+    features = extractor if shared else extractor.then(extractor)
+    width = extractor.features
+    if algorithm_of(run).recurrent:
+        hidden, layers = int(kwargs.get("lstm_hidden_size", 256)), int(kwargs.get("n_lstm_layers", 1))
+        lstms = 1 if kwargs.get("shared_lstm") or not kwargs.get("enable_critic_lstm", True) else 2
+        for _ in range(lstms):
+            features = features.then(lstm(width, hidden, layers))
+        if lstms == 1 and not kwargs.get("shared_lstm"):
+            features = features.then(linear(width, hidden))  # the critic's own linear layer instead of an LSTM
+        width = hidden
+    towers = mlp(width, pi).then(mlp(width, vf))
+    outputs = _action_outputs(action)
+    heads = linear(last(pi, width), outputs).then(linear(last(vf, width), 1))
+    net = features.then(towers).then(heads)
+    spread = 0
+    if isinstance(action, BoxSpace):
+        spread = outputs
+        if hyper(run, "use_sde"):
+            latent = last(pi, width)
+            spread = latent * (outputs if kwargs.get("full_std", True) else 1)
+    return Networks(net.parameters + spread, 0, net, net)
+
+
+def _q_networks(run: Run, extractor: Net) -> Networks:
+    _, action = spaces_of(run)
+    if run.policy.name in HEADLESS:
+        return Networks(extractor.parameters, extractor.parameters, extractor, extractor)
+    arch = run.policy.kwargs.get("net_arch")
+    if arch is None:
+        arch = [] if _is_nature_cnn(run) else [64, 64]
+    quantiles = int(run.policy.kwargs.get("n_quantiles", 200)) if algorithm_of(run).name == "QRDQN" else 1
+    outputs = (_cells(action) if algorithm_of(run).name == "DoubleDQN" else _action_outputs(action)) * quantiles
+    net = extractor.then(mlp(extractor.features, arch, outputs))
+    return Networks(net.parameters, net.parameters, net, net)
+
+
+def _actor_critics(run: Run, extractor: Net) -> Networks:
+    """Return SAC's, TD3's and their relatives' networks: an actor, n critics, and targets of some or all."""
+    _, action = spaces_of(run)
+    name, kwargs = algorithm_of(run).name, run.policy.kwargs
+    arch = kwargs.get("net_arch")
+    if arch is None:
+        arch = {"TD3": [400, 300], "DDPG": [400, 300], "CrossQ": {"pi": [256, 256], "qf": [1024, 1024]}}.get(
+            name, [256, 256]
+        )
+        if name in ("TD3", "DDPG") and _is_nature_cnn(run):
+            arch = [256, 256]
+    pi, qf = (arch.get("pi", []), arch.get("qf", [])) if isinstance(arch, dict) else (arch, arch)
+    dims, width = _action_outputs(action), extractor.features
+    shared = bool(kwargs.get("share_features_extractor", False))
+    body = mlp(width, pi)
+    deterministic = name in ("TD3", "DDPG")
+    head = linear(last(pi, width), dims)
+    spread = 0 if deterministic else head.parameters
+    if spread and hyper(run, "use_sde"):  # a matrix of its own instead of a layer with bias
+        spread = last(pi, width) * (dims if kwargs.get("full_std", True) else 1)
+    actor = extractor.then(body).then(head).then(Net(spread, dims, dims, dims))
+    outputs = int(kwargs.get("n_quantiles", 25)) if name == "TQC" else 1
+    critic = mlp(width + dims, qf, outputs)
+    n_critics = int(kwargs.get("n_critics", 1 if name == "DDPG" else 2))
+    critics = Net(features=1) if shared else extractor
+    for _ in range(n_critics):
+        critics = critics.then(critic)
+    if name == "CrossQ" and kwargs.get("batch_norm", True):  # scale and bias before every layer
+        actor = actor.then(norms([width, *pi]))
+        critics = critics.then(norms([width + dims, *qf] * n_critics))
+        actor, critics = (replace(net, inside=0, again=(), widest_outside=net.widest) for net in (actor, critics))
+    trained = actor.parameters + critics.parameters
+    if deterministic:
+        targets = trained  # actor and critics
+    elif name == "CrossQ":
+        targets = 0
+    else:
+        targets = critics.parameters + (extractor.parameters if shared else 0)
+    # The actor's loss runs through the critics as well: the peak of an update.
+    return Networks(trained, targets, actor.then(critics), actor)
+
+
+def _extractor(run: Run) -> tuple[Net, str]:
+    """Return the features extractor, and a note when it is not known here."""
+    observation = stored_observation(run)
+    named = run.policy.features_extractor or run.policy.kwargs.get("features_extractor_class")
+    if named is None and isinstance(observation, DictSpace):
+        return _combined(run, observation), ""
+    if named is None and run.policy.name.startswith("Cnn"):
+        return nature_cnn(image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
+    if named is None:
+        return flatten(observation), ""
+    if str(named) in KNOWN_EXTRACTORS and isinstance(observation, BoxSpace):
+        return KNOWN_EXTRACTORS[str(named)](observation, _extractor_kwargs(run)), ""
+    if str(named).rpartition(":")[2].rpartition(".")[2] == "NatureCNN":
+        return nature_cnn(image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
+    features = int(_extractor_kwargs(run).get("features_dim", 512))
+    elements = flattened(observation)
+    note = f"the layers of {named} are not known without importing it and are not counted (use --mode trace)"
+    return Net(0, elements + features, features, features, elements), note
+
+
+def _extractor_kwargs(run: Run) -> Mapping[str, Any]:
+    return {**run.policy.kwargs.get("features_extractor_kwargs", {}), **run.policy.features_extractor_kwargs}
+
+
+def _is_nature_cnn(run: Run) -> bool:
+    named = run.policy.features_extractor or run.policy.kwargs.get("features_extractor_class")
+    if named is not None:
+        return str(named).rpartition(":")[2].rpartition(".")[2] == "NatureCNN"
+    return run.policy.name.startswith("Cnn")
+
+
+def _combined(run: Run, observation: DictSpace) -> Net:
+    size = int(_extractor_kwargs(run).get("cnn_output_dim", 256))
+    net, features = Net(), 0
+    for space in observation.spaces.values():
+        if is_image(space) and not normalizes_observations(run):
+            part = nature_cnn(image_shape(space), size)
+        else:
+            part = flatten(space)
+        net, features = net.then(part), features + part.features
+    # th.cat makes one more array of all features
+    widest = max(net.widest, features)
+    outside = max(net.widest_outside, features)
+    return replace(net, kept=net.kept + features, widest=widest, widest_outside=outside, features=features)
+
+
+def _action_outputs(action: Space) -> int:
+    match action.type:
+        case "discrete":
+            return action.n
+        case "multidiscrete":
+            return sum(action.nvec)
+    return math.prod(action.shape)  # type: ignore[union-attr]
+
+
+def _cells(action: Space) -> int:
+    """Return how many values DoubleDQN has for an action, which is a set of K of n cells: one per cell."""
+    return action.nvec[0] if action.type == "multidiscrete" else _action_outputs(action)
+
+
+def _optimizer_copies(run: Run) -> float:
+    """Return how many arrays of the size of the parameters the optimizer keeps."""
+    named = str(run.policy.kwargs.get("optimizer_class", "")).lower()
+    if "sgd" in named:
+        return 0
+    if "rmsprop" in named or (not named and algorithm_of(run).name == "A2C" and hyper(run, "use_rms_prop")):
+        return 1
+    return 2
+
+
+def _sample_nbytes(run: Run) -> int:
+    """Return the bytes of one transition as the update's tensors hold it."""
+    _, action = spaces_of(run)
+    observations = observation_nbytes(run)
+    count = math.prod(action.shape) if not isinstance(action, DictSpace) else 1
+    actions = count * DTYPES["float32"]
+    if algorithm_of(run).family == "off-policy":
+        return 2 * observations + actions + 2 * FLOAT32
+    return observations + actions + 4 * FLOAT32

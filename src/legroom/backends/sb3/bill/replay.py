@@ -1,0 +1,84 @@
+"""Predict the replay buffer of an off-policy run.
+
+A ring of `rows x n_envs` transitions, one `np.zeros` array per field. Linux backs such pages only once they are
+written: the run starts well and dies hours later. So every field counts with the rows that the run gets to write:
+the whole ring, unless `total_timesteps` ends the run before.
+
+With lean storage, observations and next observations are one stream of frames (`backends.sb3.bill.lean`), and dones and
+timeouts share a byte. Prioritized replay keeps a tree of sums beside the ring.
+
+Mirrors `ReplayBuffer`, `DictReplayBuffer` and `NStepReplayBuffer` (which stores nothing more) in
+stable_baselines3/common/buffers.py, and `HerReplayBuffer`, release 2.9.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from legroom.backends.sb3.bill.lean import is_kept_plainly, lean_replay
+from legroom.backends.sb3.bill.rollout import FILLED, OBSERVATIONS
+from legroom.backends.sb3.bill.spill import within_limit
+from legroom.backends.sb3.stored import FLOAT32, actions_nbytes, is_sb3, observation_leaves, stores_leanly, written_rows
+from legroom.model.evidence import Evidence
+from legroom.model.facts import hyper, replay_rows, spaces_of
+from legroom.model.footprint import Item, Phase, Place
+from legroom.model.run import Run
+from legroom.model.spaces import DTYPES
+
+NEXT = "next_"
+FLAGS = ("dones", "timeouts")  # float32 each as the rewards, whatever the environment returns
+TREE_BYTES = 2 * 8  # per leaf: itself and as many sums above, float64 (`backends.sb3.algorithms.sum_tree`)
+HER_FIELDS = 2  # start and length of each transition's episode, int64
+
+
+def replay_items(run: Run, evidence: Evidence) -> Iterator[Item]:
+    """Yield the fields of the replay buffer: at the start, and with the rows the run writes."""
+    ring = replay_rows(run)
+    if ring is None or not is_sb3(run):
+        return
+    rows = written_rows(run, ring)
+    slots = rows * run.env.n_envs
+    fields = replay_fields(run)
+    held = f"when full: {rows:,} rows x {run.env.n_envs:,} envs"
+    if rows < ring:
+        held = f"the run ends after {rows:,} of {ring:,} rows x {run.env.n_envs:,} envs"
+    first = run.env.n_envs * sum(fields.values())
+    yield Item("replay.at start", first, Place.HOST, "the first row: pages are resident once written", (Phase.START,))
+    stored = []
+    for name, each in fields.items():
+        observations = OBSERVATIONS in name
+        if stores_leanly(run) and observations and not is_kept_plainly(run, each):
+            if name.startswith(NEXT):
+                continue  # the next observation is the following row's own; terminal ones are kept beside
+            key = name.removeprefix(OBSERVATIONS).strip("[]")
+            found = lean_replay(run, evidence, key, each, rows)
+            why = f"{held}: {found.why}"
+            item = Item(f"replay.{name}", found.nbytes, Place.HOST, why, FILLED, known=found.known)
+            stored.append(replace(item, error=found.error))
+        else:
+            yield Item(f"replay.{name}", slots * each, Place.HOST, f"{held} x {each:,} B", FILLED)
+    yield from within_limit(run, stored)
+    if hyper(run, "priority_alpha"):
+        capacity = ring * run.env.n_envs
+        leaves = 1 << (capacity - 1).bit_length()
+        why = f"prioritized replay: a tree of sums over {capacity:,} transitions, {leaves:,} leaves x {TREE_BYTES} B"
+        yield Item("replay.priorities", TREE_BYTES * leaves, Place.HOST, why, FILLED)
+
+
+def replay_fields(run: Run) -> dict[str, int]:
+    """Return bytes per transition of each field."""
+    _, action = spaces_of(run)
+    stored = {key: elements * DTYPES[dtype] for key, (elements, dtype) in observation_leaves(run).items()}
+    lean = stores_leanly(run)  # which accepts optimize_memory_usage and ignores it
+    shared = bool(hyper(run, "optimize_memory_usage")) and not lean
+    fields: dict[str, int] = {}
+    for prefix in ("",) if shared else ("", NEXT):
+        name = f"{prefix}{OBSERVATIONS}"
+        fields |= {f"{name}[{key}]" if key else name: nbytes for key, nbytes in stored.items()}
+    fields["actions"] = actions_nbytes(action, replay=True)  # type: ignore[arg-type]
+    fields["rewards"] = FLOAT32
+    fields |= {"dones, timeouts": 1} if lean else dict.fromkeys(FLAGS, FLOAT32)
+    if "her" in str(hyper(run, "replay_buffer_class") or "").lower():
+        fields["episodes (HER)"] = HER_FIELDS * 8
+    return fields

@@ -1,0 +1,61 @@
+"""Predict what the processes of a run need before they do anything: interpreter and libraries.
+
+Figures measured on this machine (`machine.base`), because they depend on versions and builds only. A worker costs what
+it adds to the tree: its own copies of everything it imports, while the libraries' mapped pages are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from legroom.backends.sb3.stored import is_sb3
+from legroom.model.evidence import BaseFigures, Evidence
+from legroom.model.facts import n_workers
+from legroom.model.footprint import Item, Place
+from legroom.model.run import Run
+
+
+def runtime_items(run: Run, evidence: Evidence) -> Iterator[Item]:
+    """Yield the training process's base and, with worker processes, theirs."""
+    if not is_sb3(run):
+        return
+    base = evidence.base
+    versions = ", ".join(f"{name} {version}" for name, version in base.versions.items() if name != "numpy")
+    why = f"interpreter, imported libraries and torch's own state after a first update ({versions})"
+    yield Item("runtime.base", base.trainer, Place.HOST, why, known=base.known, error=base.errors["trainer"])
+    yield from worker_items("runtime", run.env.workers, n_workers(run), run.env.start_method, base)
+    if run.env.workers == "subproc":
+        yield from helper_items("runtime", run.env.start_method, base)
+
+
+def worker_items(prefix: str, workers: str, count: int, method: str | None, base: BaseFigures) -> Iterator[Item]:
+    """Yield what `count` environment processes add by existing."""
+    if workers == "dummy" or not count:
+        return
+    if workers == "light" and count > 1 and base.light_forked:
+        why, error = "numpy and gymnasium, imported once for all workers", base.errors.get("light_worker", 0)
+        yield Item(f"{prefix}.worker template", base.light_worker, Place.WORKER, why, known=base.known, error=error)
+        figure, why = "light_forked", "forked from a process with numpy and gymnasium: what it writes to of its pages"
+    elif workers == "light":
+        figure, why = "light_worker", "a process with numpy and gymnasium, without torch"
+    elif method == "fork":
+        figure, why = "fork_worker", "forked: shares the trainer's pages until it writes to them"
+    else:
+        figure, why = "worker", "an SB3 worker imports torch again to unpickle its environment"
+    nbytes, error = getattr(base, figure), base.errors.get(figure, 0)
+    yield Item(f"{prefix}.worker imports", nbytes, Place.WORKER, why, count=count, known=base.known, error=error)
+
+
+def helper_items(prefix: str, method: str | None, base: BaseFigures) -> Iterator[Item]:
+    """Yield what workers need together: the processes multiprocessing starts for itself, or the pages of a fork."""
+    if method == "fork":
+        why = "pages the trainer has replaced since it forked its workers, which still use the old ones"
+        error = base.errors.get("fork_shared", 0)
+        yield Item(f"{prefix}.shared by workers", base.fork_shared, Place.WORKER, why, known=base.known, error=error)
+        return
+    why = "multiprocessing's forkserver and resource tracker"
+    nbytes = base.helpers
+    if method == "spawn":  # no forkserver then; the two are alike
+        nbytes, why = base.helpers // 2, "multiprocessing's resource tracker"
+    error = base.errors.get("helpers", 0)
+    yield Item(f"{prefix}.multiprocessing", nbytes, Place.HOST, why, known=base.known, error=error)

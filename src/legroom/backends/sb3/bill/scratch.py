@@ -1,0 +1,127 @@
+"""Measure what a CPU update needs beyond its tensors, by making a small real one in a child process.
+
+oneDNN reorders weights and takes workspaces, BLAS packs its operands, malloc keeps freed blocks and loses some space
+between them: none of it is a tensor, so no trace shows it, and it can be half as much as the tensors. So a fresh child
+(`evidence_child`) builds the run's own algorithm and policy, makes a few updates, and reports its peak. Where the run's
+batch is small it is used as it is; otherwise two smaller ones are, and the peak is extrapolated along the straight line
+through them: activations and workspaces grow with the batch, weights do not. The line is straight only if malloc maps
+the blocks of the small batches as it does those of the large one, so it is told to; then it holds within 1 %.
+
+Of a run with micro-batches it is the micro-batch that is meant by all that.
+
+The result is kept under the user's cache directory by everything it depends on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from legroom.backends.sb3.stored import gather_excess, in_flight_nbytes, one_env, pass_samples, update_nbytes
+from legroom.errors import Untraceable
+from legroom.machine.base import LIBRARIES
+from legroom.machine.cache import cache_folder, digest, read_json, write_json
+from legroom.machine.versions import read_versions
+from legroom.model.evidence import NetTrace, Scratch
+from legroom.model.run import Run
+from legroom.model.tracing import Measured
+from legroom.units import format_size
+
+# Part of the cache's key: what was measured in another way is measured anew.
+UPDATES = Path(__file__).parents[1] / "measured_updates.py"
+# Tensors of a measured update; what runs in a second or two, and far from anyone's memory.
+BUDGET = 160 << 20
+# Between two children, and between a child and the run it stands for, malloc's layout differs: blocks of up to 32 MiB
+# come from the heap, and one small long-lived block above a freed large one keeps it resident. The same run,
+# measured two to four times, spread by 40 to 60 MB in the worst cases, large layers and frame stacks (2026-11-15, torch
+# 2.13.0+cpu, glibc 2.36; `python -m bench.accuracy ppo-stack-x2 --repeat 4` shows it).
+REPEATABILITY = 12_000_000
+LAYOUT_ERROR, LARGEST_LAYOUT_ERROR = 0.12, 32_000_000
+# What the heap adds to a large batch's update: its blocks below 32 MiB, which come and go in many sizes. Found between
+# 45 and 130 MB in runs of 512 and 1024 pixels samples (2026-11-15, torch 2.13.0+cpu, glibc 2.36).
+HEAP, HEAP_ERROR = 70_000_000, 45_000_000
+# A child may grow to this beyond the libraries; a prediction must not be what fills the memory.
+CHILD_BUDGET = 240_000_000
+EXTRAPOLATION_ERROR = 0.03  # of what is added beyond the largest batch that was measured
+
+
+def plan_scratch(run: Run, tensors: int, parameters: int = 0) -> tuple[list[int], list[Measured]]:
+    """Return the batches to measure for the run, and what is already known of them (all or nothing).
+
+    Args:
+        tensors: about what an update's tensors take; an estimate will do, it decides how large a batch is tried.
+        parameters: bytes of weights, gradients and optimizer state together.
+
+    Raises:
+        Untraceable: the policy needs a class that exists in this process only, or a single sample is too large.
+    """
+    batches = plan_batches(pass_samples(run), tensors, parameters)
+    needed = parameters + tensors * batches[-1] // pass_samples(run)
+    if needed > CHILD_BUDGET:
+        raise Untraceable(f"even a small update needs {format_size(needed)}")
+    return batches, _read_cache(_cache_path(run, batches), batches)
+
+
+def remember(run: Run, measured: list[Measured]) -> None:
+    """Keep what was measured, for the next prediction of the same update."""
+    path = _cache_path(run, [each.batch for each in measured])
+    write_json(path, {"measured": [asdict(each) for each in measured]})
+
+
+def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch:
+    """Return what an update needed beyond the traced tensors, extrapolated to the run's batch."""
+    batch, last = pass_samples(run), measured[-1]
+    peak, grown, noise = _steady_peak(last, net), 0, 0
+    why = f"measured: a real update of {batch:,} samples in a child process"
+    if last.batch < batch:
+        first = measured[0]
+        steps = (batch - last.batch) / (last.batch - first.batch)
+        grown = int(steps * max(peak - _steady_peak(first, net), 0))
+        noise = HEAP_ERROR + int(EXTRAPOLATION_ERROR * grown)
+        peak += grown + HEAP
+        why = f"measured with real updates of {first.batch:,} and {last.batch:,} samples, extrapolated to {batch:,}"
+    resident = net.weights + net.gradients + net.optimizer
+    tensors = resident + update_nbytes(net) + gather_excess(net)
+    # What the child's own environment has in memory is on the run's bill already, as the environments' items.
+    surroundings = in_flight_nbytes(one_env(run))
+    layout = REPEATABILITY + min(int(LAYOUT_ERROR * last.peak), LARGEST_LAYOUT_ERROR)
+    return Scratch(
+        nbytes=max(peak - tensors - surroundings, 0),
+        error=layout + noise,
+        why=f"operators' workspaces and malloc, {why}",
+        retained=max(last.kept - resident - surroundings, 0),
+    )
+
+
+def _steady_peak(measured: Measured, net: NetTrace) -> int:
+    # The optimizer's state comes with the first step, after that update's peak; all later ones have it.
+    return measured.peak + (net.optimizer if measured.rounds == 1 else 0)
+
+
+def plan_batches(batch: int, tensors: int, parameters: int = 0) -> list[int]:
+    """Return the batch sizes to measure, given what the full one's tensors take: itself, or two that stay small."""
+    budget = min(BUDGET, max(CHILD_BUDGET - parameters, 0))
+    if tensors <= budget:
+        return [batch]
+    largest = max(batch * budget // tensors, 2)
+    return [batch] if largest >= batch else [largest // 2, largest]
+
+
+def _cache_path(run: Run, batches: list[int]) -> Path:
+    threads = {key: value for key, value in os.environ.items() if key.startswith(("OMP_", "MKL_", "MALLOC_", "DNNL_"))}
+    versions = read_versions((*LIBRARIES, "sb3-contrib"))
+    text = json.dumps(one_env(run).model_dump(), sort_keys=True, default=str)
+    known = (sorted(versions.items()), sorted(threads.items()), os.cpu_count(), UPDATES.read_bytes())
+    key = digest(text, batches, known)
+    return cache_folder() / f"scratch-{key}.json"
+
+
+def _read_cache(path: Path, batches: list[int]) -> list[Measured]:
+    content = read_json(path)
+    try:
+        measured = [Measured(**each) for each in content["measured"]]
+    except (TypeError, KeyError):
+        return []
+    return measured if [each.batch for each in measured] == batches else []

@@ -1,0 +1,184 @@
+"""Build the real SB3 algorithm of a run on the meta device, with hollow buffers and a stub environment.
+
+The constructor is the library's own, so whatever a release does with spaces, wrappers and policy arguments is done.
+Parameters are made on the meta device from the start: initialising 15 M of them with orthogonal matrices takes seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from sb3_contrib.common.maskable import buffers as maskable
+from stable_baselines3.common import buffers, torch_layers
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
+
+from legroom.backends.sb3.activation_checkpointing import OWN_ARGUMENT, has_own
+from legroom.backends.sb3.applied_knobs import with_knobs
+from legroom.backends.sb3.hollow_buffers import Sizes, StubVecEnv, hollow_replay, hollow_rollout
+from legroom.backends.sb3.microbatch import with_micro_batch
+from legroom.backends.sb3.stored import batch_samples, pass_samples
+from legroom.environments.gym_spaces import to_gymnasium
+from legroom.environments.objects import LIVE, resolve_object
+from legroom.errors import BadInput, Untraceable
+from legroom.model.algorithms import Algorithm
+from legroom.model.facts import algorithm_of, hyper, spaces_of
+from legroom.model.run import Run
+
+# policy_kwargs whose values are classes, and where a bare name is looked up
+_OWNERS = {"activation_fn": torch.nn, "optimizer_class": torch.optim, "features_extractor_class": torch_layers}
+# constructor arguments that need objects legroom does not build, and that no device memory depends on
+_HOST_ONLY = {"rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_class", "replay_buffer_kwargs",
+              "tensorboard_log", "verbose", "optimize_memory_usage", "action_noise", "_init_setup_model"}  # fmt: skip
+
+
+def build_model(
+    run: Run, device: torch.device, *, plan: Sizes, parts: Sizes, on_step: Callable[[], None]
+) -> BaseAlgorithm:
+    """Return the run's algorithm, built by its own constructor.
+
+    Args:
+        plan: called with the batch size when minibatches are wanted; yields their sizes (one, from a replay buffer).
+        parts: called with the size of a minibatch of a run with micro-batches; yields the sizes of these.
+        on_step: called at every step of the environments.
+
+    Raises:
+        Untraceable: a class that the run names cannot be imported, or the constructor refuses.
+        BadInput: the run declares no spaces.
+    """
+    algorithm = algorithm_of(run)
+    algorithm_class = class_of(algorithm)
+    if pass_samples(run) < batch_samples(run):
+        algorithm_class = with_micro_batch(algorithm_class, pass_samples(run))
+    algorithm_class = with_knobs(algorithm_class, run)
+    arguments = {k: _schedule(k, v) for k, v in run.hyperparams.items() if k not in _HOST_ONLY}
+    with importable(run), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        env = _stub_env(run, on_step)
+        dict_space = isinstance(env.observation_space, spaces.Dict)
+        if algorithm.recurrent:
+            raise Untraceable("RecurrentPPO: its LSTM runs as one cuDNN call whose reserve space is not modelled")
+        if algorithm.family == "on-policy":
+            if algorithm.masked:
+                base: type = maskable.MaskableDictRolloutBuffer if dict_space else maskable.MaskableRolloutBuffer
+            else:
+                base = buffers.DictRolloutBuffer if dict_space else buffers.RolloutBuffer
+            arguments["rollout_buffer_class"] = hollow_rollout(base, plan, parts)
+        elif algorithm.family == "off-policy":
+            arguments |= _replay_arguments(run, dict_space, plan, parts)
+        else:
+            raise Untraceable(f"{algorithm.name} has no gradient update to trace")
+        policy_kwargs = policy_arguments(run)
+        try:
+            return algorithm_class(_policy(run), env, policy_kwargs=policy_kwargs, device=device, **arguments)
+        except Untraceable:
+            raise
+        except Exception as wrong:  # a library's constructor raises anything; its message is the reason
+            raise Untraceable(f"{algorithm.name} cannot be built: {type(wrong).__name__}: {wrong}") from wrong
+
+
+def class_of(algorithm: Algorithm) -> Any:
+    """Return the algorithm's class, from SB3, sb3-contrib or legroom itself."""
+    return getattr(import_module(algorithm.package), algorithm.name)
+
+
+def _replay_arguments(run: Run, dict_space: bool, plan: Sizes, parts: Sizes) -> dict[str, Any]:
+    if dict_space:
+        base: type = buffers.DictReplayBuffer
+    elif int(hyper(run, "n_steps") or 1) > 1:
+        base = buffers.NStepReplayBuffer
+    else:
+        base = buffers.ReplayBuffer
+    arguments: dict[str, Any] = {"replay_buffer_class": hollow_replay(base, plan, parts)}
+    if base is buffers.NStepReplayBuffer:
+        arguments["replay_buffer_kwargs"] = {"n_steps": int(hyper(run, "n_steps")), "gamma": hyper(run, "gamma")}
+    return arguments
+
+
+def policy_arguments(run: Run) -> dict[str, Any]:
+    """Return SB3's policy_kwargs for the run, with names resolved to classes."""
+    arguments = {key: _resolve(key, value) for key, value in run.policy.kwargs.items()}
+    if run.policy.features_extractor:
+        arguments["features_extractor_class"] = find_object(run.policy.features_extractor)
+    if run.policy.features_extractor_kwargs:
+        arguments["features_extractor_kwargs"] = {
+            key: _resolve(key, value) for key, value in run.policy.features_extractor_kwargs.items()
+        }
+    if run.memory.activation_checkpointing and has_own(arguments.get("features_extractor_class")):
+        given = arguments.get("features_extractor_kwargs") or {}
+        arguments["features_extractor_kwargs"] = {**given, OWN_ARGUMENT: True}
+    return arguments
+
+
+def _resolve(key: str, value: Any) -> Any:
+    """Return `value` with names of classes replaced by the classes, at any depth."""
+    if isinstance(value, dict):
+        return {name: _resolve(name, each) for name, each in value.items()}
+    if not isinstance(value, str):
+        return value
+    if key in _OWNERS and "." not in value and ":" not in value:
+        found = getattr(_OWNERS[key], value, None)
+        if found is None:
+            raise Untraceable(f"policy.kwargs.{key}: {_OWNERS[key].__name__} has no {value!r}")
+        return found
+    if key.endswith(("_class", "_fn")) or value.startswith(LIVE):
+        return find_object(value)
+    return value
+
+
+def find_object(name: str) -> Any:
+    """Return the class or function that the run names.
+
+    Raises:
+        Untraceable: it cannot be imported.
+    """
+    try:
+        return resolve_object(name)
+    except BadInput as wrong:
+        raise Untraceable(str(wrong)) from wrong
+
+
+def _policy(run: Run) -> Any:
+    return find_object(run.policy.name) if ":" in run.policy.name else run.policy.name
+
+
+def _schedule(key: str, value: Any) -> Any:
+    # zoo files write schedules as lin_2.5e-4; memory does not depend on the rate, so its start stands for it
+    if isinstance(value, str) and value.startswith("lin_"):
+        return float(value[4:])
+    if key in ("train_freq",) and isinstance(value, list):
+        return tuple(value)
+    return value
+
+
+def _stub_env(run: Run, on_step: Callable[[], None]) -> VecEnv:
+    observation, action = spaces_of(run)
+    env: VecEnv = StubVecEnv(run.env.n_envs, to_gymnasium(observation), to_gymnasium(action), on_step)
+    if run.env.normalize:
+        kwargs = dict(run.env.normalize) if isinstance(run.env.normalize, dict) else {}
+        env = VecNormalize(env, **kwargs)
+    if run.env.frame_stack and run.env.frame_stack > 1:
+        env = VecFrameStack(env, run.env.frame_stack)
+    return env
+
+
+@contextmanager
+def importable(run: Run) -> Iterator[None]:
+    """Make the modules beside the run file importable."""
+    folder = str(Path(run.source.partition(":")[0]).resolve().parent) if run.source else None
+    if folder is None or folder in sys.path:
+        yield
+        return
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)

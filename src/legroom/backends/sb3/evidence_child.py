@@ -1,0 +1,65 @@
+"""The process that does the heavy part of a prediction: imports the libraries, makes small updates, traces.
+
+    python -m legroom.backends.sb3.evidence_child < request  (a pickled list of Request, from `backends.sb3.bill.tracing`)
+
+A process of its own keeps the command light and small: nothing it imports or allocates outlives the prediction, and a
+crash in a user's network is a message. One run is worked on in this process; of several, each in a fork of it, so that
+the libraries are imported once and no run's leftovers are taken for another's memory.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import sys
+import warnings
+from importlib import import_module
+
+from legroom.backends.sb3.measured_updates import measure_updates
+from legroom.backends.sb3.stored import one_env
+from legroom.backends.sb3.trace import trace_run
+from legroom.errors import Untraceable
+from legroom.model.tracing import Answer, Request
+
+MOST_AT_ONCE = 4
+
+
+def answer(request: Request) -> Answer:
+    """Return what tracing and measuring gave; what cannot be done is a reason, never an exception."""
+    measured, not_measured, net, not_traced = [], "", None, ""
+    if request.batches:
+        # before tracing, while the process holds nothing but the libraries
+        try:
+            measured = measure_updates(one_env(request.run), request.batches)
+        except Exception as wrong:  # a user's classes may raise anything
+            not_measured = f"a small real update could not be made: {_line(wrong)}"
+    try:
+        net = trace_run(request.run, request.device)
+    except Untraceable as reason:
+        not_traced = str(reason)
+    return Answer(net, not_traced, measured, not_measured)
+
+
+def _line(wrong: Exception) -> str:
+    return " ".join(f"{type(wrong).__name__}: {wrong}".split())
+
+
+def main() -> None:
+    requests: list[Request] = pickle.load(sys.stdin.buffer)
+    answers_to = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a user's module prints is not an answer
+    warnings.simplefilter("ignore")
+    if len(requests) == 1:
+        answers = [answer(requests[0])]
+    else:
+        import_module("torch._dynamo")  # every optimizer step would, in every fork, for 1.3 s
+        at_once = min(len(requests), os.cpu_count() or 1, MOST_AT_ONCE)
+        with multiprocessing.get_context("fork").Pool(at_once, maxtasksperchild=1) as pool:
+            answers = pool.map(answer, requests, chunksize=1)
+    with os.fdopen(answers_to, "wb") as file:
+        pickle.dump(answers, file, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""A guard for somebody's own Stable-Baselines3 script: memory that runs out in an update does not end it.
+
+    model = PPO("CnnPolicy", env, batch_size=512, device="cuda")
+    with legroom.guard(model) as guarded:
+        model.learn(1_000_000)
+    for retreat in guarded.retreats:
+        print(retreat.update, retreat.why, retreat.what)
+
+While the block lasts, PPO, MaskablePPO and DQN compute each minibatch as SB3 does, to the bit. Where an allocation
+fails in it (on the GPU or on the host), what was half-built is freed and the same minibatch is computed again, with the
+same random numbers: first as it was, then in halves, quarters and so on, whose gradients add up to the minibatch's own.
+Each retreat is a warning of the logger `legroom`, and `guarded.micro_batch` is the schedule that came of all of them.
+
+Other algorithms, and subclasses with a `train` of their own, run as they are: their updates change several networks one
+after the other, and nobody can vouch for a half-done one. There, and where memory runs out outside of an update, the
+library's own exception comes through, with a note that says what helps.
+
+The model is what it was when the block ends: the guard leaves no attribute and no class behind.
+"""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+from typing import Any
+
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+from legroom.backends.sb3.microbatch import can_survive, surviving
+from legroom.device.exact_pieces import MicroBatch, check_sizes
+from legroom.device.out_of_memory import is_out_of_memory
+from legroom.device.redoing import Retreat
+from legroom.errors import BadInput
+
+logger = logging.getLogger("legroom")
+_OURS = (
+    "micro_batch", "survives", "on_retreat", "_redoing", "_policy_buffers", "_unwatched", "_minibatches_done",
+)  # fmt: skip
+
+
+class Guard:
+    """See the module; made by `legroom.guard`."""
+
+    def __init__(self, model: BaseAlgorithm, micro_batch: MicroBatch | None = None) -> None:
+        if not isinstance(model, BaseAlgorithm):
+            raise BadInput(f"guard is for models of Stable-Baselines3, not {type(model).__name__}",
+                           hint="legroom.survive guards an update function of one's own")  # fmt: skip
+        check_sizes(micro_batch)
+        self.model = model
+        self.retreats: list[Retreat] = []
+        self._begin_with = micro_batch
+        self._micro_batch = micro_batch
+        self._class: type | None = None
+        self._before: dict[str, Any] = {}
+
+    @property
+    def micro_batch(self) -> MicroBatch | None:
+        """The schedule by now, [[from_update, size], ...] from the first minibatch in the block; None: whole ones."""
+        return self._micro_batch
+
+    def __enter__(self) -> Guard:
+        model: Any = self.model
+        if self._class is not None:
+            raise BadInput("this guard is in use already", hint="one legroom.guard(model) per block")
+        if not can_survive(type(model)):
+            if self._begin_with is not None:
+                surviving(type(model), self._begin_with)  # which says why not
+            logger.info("%s cannot be redone in pieces: the guard only explains", type(model).__name__)
+            return self
+        self._class = type(model)
+        self._before = {name: vars(model)[name] for name in _OURS if name in vars(model)}
+        given = self._begin_with if self._begin_with is not None else getattr(model, "micro_batch", None)
+        model.__class__ = surviving(type(model), given)
+        for name in _OURS:
+            vars(model).pop(name, None)
+        model._minibatches_done = self._before.get("_minibatches_done", 0)
+        model.on_retreat = self._retreated
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        model: Any = self.model
+        redoes = self._class is not None
+        if self._class is not None:
+            self._micro_batch = model.micro_batch
+            for name in _OURS:
+                vars(model).pop(name, None)
+            model.__class__ = self._class
+            vars(model).update(self._before)
+            self._class = None
+        if error is not None and is_out_of_memory(error):
+            error.add_note(f"legroom: {_advice(model, redoes)}")
+
+    def _retreated(self, retreat: Retreat) -> None:
+        self.retreats.append(retreat)
+        self._micro_batch = self.model.micro_batch  # type: ignore[attr-defined]
+        logger.warning("update %d: %s; redone with %s", retreat.update, retreat.why, retreat.what)
+
+
+def guard(model: BaseAlgorithm, micro_batch: MicroBatch | None = None) -> Guard:
+    """Return a context in which memory that runs out in an update of `model` does not end `model.learn`.
+
+    Args:
+        micro_batch: samples per pass to begin with, or a schedule [[from_update, size], ...]; None: whole minibatches.
+
+    Raises:
+        BadInput: it is no SB3 model, or (when the block is entered) `micro_batch` is given and it cannot have one.
+    """
+    return Guard(model, micro_batch)
+
+
+def _advice(model: BaseAlgorithm, redoes: bool) -> str:
+    lean = "legroom.lean(...) stores the same " + (
+        "rollouts" if isinstance(model, OnPolicyAlgorithm) else "transitions"
+    ) + " in less memory"  # fmt: skip
+    if redoes:
+        return f"it did not help to compute in pieces, or it was not an update that failed; {lean}"
+    name = type(model).__name__
+    return f"an update of {name} cannot be done again safely once it has begun; a smaller batch_size helps, and {lean}"

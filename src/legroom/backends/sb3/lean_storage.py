@@ -1,0 +1,61 @@
+"""`legroom.lean(PPO, "CnnPolicy", env, …)`: an SB3 algorithm with the lean buffers that fit it."""
+
+import inspect
+from typing import Any
+
+from stable_baselines3 import HerReplayBuffer
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+from legroom.backends.sb3.lean_replay import LeanReplayBuffer
+from legroom.backends.sb3.lean_rollout import LeanRolloutBuffer
+from legroom.catalog import load
+from legroom.errors import BadInput
+
+
+def lean(algorithm: type[BaseAlgorithm], *args: Any, **kwargs: Any) -> BaseAlgorithm:
+    """Return `algorithm(*args, **kwargs)` with lean storage.
+
+    Args:
+        algorithm: PPO, A2C, MaskablePPO, DQN, SAC, TD3 … (a class).
+        kwargs: its arguments; `max_bytes`, `spill_dir` and `codec` go to the buffer.
+
+    Raises:
+        BadInput: the algorithm keeps something that lean storage does not hold.
+    """
+    for_buffer: dict[str, Any] = {
+        name: kwargs.pop(name) for name in ("max_bytes", "spill_dir", "codec") if name in kwargs
+    }
+    if issubclass(algorithm, OffPolicyAlgorithm):
+        return algorithm(*args, **_with_replay(algorithm, kwargs, for_buffer))
+    if not issubclass(algorithm, OnPolicyAlgorithm) or "Recurrent" in algorithm.__name__:
+        raise BadInput(f"{algorithm.__name__} has no buffer that lean storage replaces", hint="call it directly")
+    given = kwargs.get("rollout_buffer_class")
+    if given is not None and not issubclass(given, LeanRolloutBuffer):
+        raise BadInput(f"rollout_buffer_class={given.__name__} is given already", hint="leave it out")
+    kwargs["rollout_buffer_class"] = given or _rollout_class(algorithm)
+    kwargs["rollout_buffer_kwargs"] = {**(kwargs.get("rollout_buffer_kwargs") or {}), **for_buffer}
+    return algorithm(*args, **kwargs)
+
+
+def _with_replay(algorithm: type, kwargs: dict[str, Any], for_buffer: dict[str, Any]) -> dict[str, Any]:
+    given = kwargs.get("replay_buffer_class")
+    if given is not None and issubclass(given, HerReplayBuffer):
+        raise BadInput("hindsight replay is not done by lean storage", hint=f"call {algorithm.__name__} directly")
+    if given is not None and not issubclass(given, LeanReplayBuffer):
+        raise BadInput(f"replay_buffer_class={given.__name__} is given already", hint="leave it out")
+    parameters = inspect.signature(algorithm).parameters
+    buffer_kwargs = {**(kwargs.get("replay_buffer_kwargs") or {}), **for_buffer}
+    if (
+        kwargs.get("n_steps", 1) > 1
+    ):  # SB3 only hands it to its own buffer; the critic's discounts come from the samples
+        gamma = kwargs.get("gamma", parameters["gamma"].default)
+        buffer_kwargs |= {"n_steps": kwargs.pop("n_steps"), "gamma": gamma}
+    return {**kwargs, "replay_buffer_class": given or LeanReplayBuffer, "replay_buffer_kwargs": buffer_kwargs}
+
+
+def _rollout_class(algorithm: type) -> type:
+    if "Maskable" not in algorithm.__name__ and not any("Maskable" in base.__name__ for base in algorithm.__mro__):
+        return LeanRolloutBuffer
+    return load("storing.LeanMaskableRolloutBuffer")  # needs sb3-contrib, which the others do without

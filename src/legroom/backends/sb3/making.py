@@ -1,0 +1,143 @@
+"""Make what a run trains for real: its environments, vectorised and wrapped, and its algorithm with the knobs turned.
+
+The twin of `sb3_build`, which makes the same algorithm hollow, to be traced. What is here runs in the training child
+only: environments are somebody else's code.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise
+from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack, VecNormalize
+
+from legroom.backends.sb3.applied_knobs import with_knobs
+from legroom.backends.sb3.building import class_of, find_object, policy_arguments
+from legroom.backends.sb3.lean_storage import lean
+from legroom.backends.sb3.lean_vec_env import LeanVecEnv
+from legroom.backends.sb3.microbatch import can_survive, surviving, with_micro_batch
+from legroom.backends.sb3.stored import stores_leanly
+from legroom.environments.env_make import make_env
+from legroom.errors import BadInput
+from legroom.model.facts import algorithm_of
+from legroom.model.run import Run
+from legroom.sharing.shared import begin_sharing, keep_shared
+
+# Knobs that the file may name and training cannot turn yet; better refused than silently not done.
+_NOT_YET = ("xla_preallocate",)
+_NOISES = {"normal": NormalActionNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckActionNoise}
+_BUFFER_CLASSES = ("rollout_buffer_class", "replay_buffer_class")
+
+
+def make_vec_env(run: Run, *, n_envs: int | None = None, workers: str | None = None, training: bool = True) -> VecEnv:
+    """Return the run's environments side by side, with what the run wraps around all of them.
+
+    Args:
+        n_envs, workers: instead of the run's own, for evaluation.
+        training: False: statistics of VecNormalize are used and not updated, rewards stay as they are.
+    """
+    spec = run.env
+    if spec.id is None:
+        raise BadInput("the run names no environment", path=run.source, hint="set env.id")
+    begin_sharing(shared=run.memory.shared_data is not False)  # before any process is started
+    kwargs = spec.kwargs if spec.grid is None else {"grid": spec.grid} | spec.kwargs
+    env_fns: list[Callable[[], Any]] = [partial(make_env, spec.id, kwargs, spec.wrappers)] * (n_envs or spec.n_envs)
+    match workers or spec.workers:
+        case "light":
+            env: VecEnv = LeanVecEnv(env_fns, envs_per_worker=spec.envs_per_worker, preload=_made_by(spec.id))
+        case "subproc":
+            env = SubprocVecEnv(env_fns, start_method=spec.start_method)
+        case _:
+            env = DummyVecEnv(env_fns)
+    keep_shared()  # for environments that are made later, such as those that evaluate
+    try:
+        return _wrapped(run, env, training)
+    except BaseException:
+        env.close()
+        raise
+
+
+def _made_by(env_id: str) -> list[str]:
+    """Return what makes this environment, as `module:name`, as far as its id tells."""
+    registered = gymnasium.registry.get(env_id)
+    entry = env_id if registered is None else registered.entry_point
+    return [entry] if isinstance(entry, str) and ":" in entry else []
+
+
+def _wrapped(run: Run, env: VecEnv, training: bool) -> VecEnv:
+    if run.env.normalize:
+        settings = dict(run.env.normalize) if isinstance(run.env.normalize, dict) else {}
+        settings.setdefault(
+            "gamma", run.hyperparams.get("gamma", 0.99)
+        )  # as the zoo does: returns are discounted alike
+        if not training:
+            settings |= {"training": False, "norm_reward": False}
+        env = VecNormalize(env, **settings)
+    if run.env.frame_stack and run.env.frame_stack > 1:
+        env = VecFrameStack(env, run.env.frame_stack)
+    return env
+
+
+def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:
+    """Return the run's algorithm on `env`, seeded, with lean storage and micro-batches where the run has them.
+
+    Raises:
+        BadInput: the constructor refuses, a class cannot be found, or a knob cannot be turned.
+    """
+    algorithm = algorithm_of(run)
+    algorithm_class = class_of(algorithm)
+    for knob in _NOT_YET:
+        if getattr(run.memory, knob):
+            raise BadInput(f"memory.{knob} cannot be trained with yet", path=run.source, hint="leave it out")
+    if can_survive(algorithm_class):
+        algorithm_class = surviving(algorithm_class, run.memory.micro_batch)
+    elif run.memory.micro_batch is not None:
+        algorithm_class = with_micro_batch(algorithm_class, run.memory.micro_batch)  # which says why not
+    algorithm_class = with_knobs(algorithm_class, run)
+    arguments = {
+        "policy_kwargs": policy_arguments(run),
+        "device": device,
+        "seed": run.seed,
+        **{key: _argument(run, key, value, env) for key, value in run.hyperparams.items()},
+    }
+    policy = find_object(run.policy.name) if ":" in run.policy.name else run.policy.name
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*on the GPU, but it is primarily intended to run on the CPU.*")
+        try:
+            if stores_leanly(run):
+                spilling = {name: getattr(run.memory, name) for name in ("max_bytes", "spill_dir")}
+                arguments |= {name: value for name, value in spilling.items() if value is not None}
+                return lean(algorithm_class, policy, env, **arguments)
+            return algorithm_class(policy, env, **arguments)
+        except (AssertionError, TypeError, ValueError) as refused:
+            raise BadInput(f"{algorithm.name} cannot be built: {refused}", path=run.source) from refused
+
+
+def _argument(run: Run, key: str, value: Any, env: VecEnv) -> Any:
+    """Return a hyperparameter as the constructor wants it, where a file can only say it in words."""
+    if isinstance(value, str) and value.startswith("lin_"):
+        return LinearSchedule(float(value[4:]), 0.0, 1.0)
+    if key == "train_freq" and isinstance(value, list):
+        return tuple(value)
+    if key in _BUFFER_CLASSES and isinstance(value, str):
+        return find_object(value)
+    if key == "action_noise" and value is not None:
+        return _noise(run, value, env.action_space)
+    return value
+
+
+def _noise(run: Run, value: Any, action_space: spaces.Space) -> ActionNoise:
+    if isinstance(value, dict) and len(value) == 1 and isinstance(action_space, spaces.Box):
+        ((kind, sigma),) = value.items()
+        if kind in _NOISES and isinstance(sigma, int | float):
+            size = action_space.shape
+            return _NOISES[kind](mean=np.zeros(size), sigma=float(sigma) * np.ones(size))
+    raise BadInput(f"action_noise {value!r} is none that can be made", path=run.source, hint="{normal: 0.1}")

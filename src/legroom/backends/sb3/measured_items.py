@@ -1,0 +1,64 @@
+"""What a finished training really held, by the names of the bill's items: only what can be told apart from the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.vec_env import VecEnv
+
+from legroom.machine.tree import descendants, process_memory
+from legroom.storing.column import Column
+from legroom.storing.ring import Ring
+
+
+def measured_items(model: BaseAlgorithm, env: VecEnv) -> dict[str, int]:
+    """Return bytes by item name, as `predicting` names them; `workers` is the private memory of all of them."""
+    items: dict[str, int] = {}
+    for prefix, buffer in (("rollout", "rollout_buffer"), ("replay", "replay_buffer")):
+        if getattr(model, buffer, None) is not None:
+            items |= _observations(prefix, getattr(model, buffer))
+    place = "gpu" if model.device.type == "cuda" else "network"
+    items[f"{place}.weights"] = _nbytes(trained_parameters(model))  # target networks are an item of their own
+    states = [
+        value for optimizer in _optimizers(model) for state in optimizer.state.values() for value in state.values()
+    ]
+    items[f"{place}.optimizer"] = _nbytes(value for value in states if isinstance(value, torch.Tensor))
+    workers = [process_memory(pid) for pid in descendants(os.getpid())[1:]]
+    if workers:
+        items["workers"] = sum(worker.uss for worker in workers if worker is not None)
+    return items
+
+
+def trained_parameters(model: BaseAlgorithm) -> list[torch.Tensor]:
+    """Return the parameters that an optimizer changes."""
+    return [p for optimizer in _optimizers(model) for group in optimizer.param_groups for p in group["params"]]
+
+
+def _observations(prefix: str, buffer: Any) -> dict[str, int]:
+    stored = {"observations": buffer.observations, "next_observations": getattr(buffer, "next_observations", None)}
+    items = {}
+    rows = buffer.size() if prefix == "replay" else buffer.buffer_size  # memory is there once it has been written to
+    for name, values in stored.items():
+        parts = values if isinstance(values, dict) else {"": values}
+        for key, part in parts.items():
+            label = f"{prefix}.{name}[{key}]" if key else f"{prefix}.{name}"
+            if isinstance(part, Column | Ring):
+                items[label] = sum(size for purpose, size in part.breakdown().items() if purpose != "spilled")
+            elif isinstance(part, np.ndarray):
+                items[label] = part.nbytes * rows // buffer.buffer_size
+    return items
+
+
+def _optimizers(model: BaseAlgorithm) -> list[torch.optim.Optimizer]:
+    owners: list[Any] = [model.policy, getattr(model, "actor", None), getattr(model, "critic", None)]
+    found = {id(o.optimizer): o.optimizer for o in owners if getattr(o, "optimizer", None) is not None}
+    return list(found.values())
+
+
+def _nbytes(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)

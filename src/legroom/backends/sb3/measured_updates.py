@@ -1,0 +1,193 @@
+"""Make a few real updates of a run's algorithm and report this process's own memory; for `evidence_child` only.
+
+The run has one environment and declared spaces; the batch is the one to try. The rollout or replay buffer is real but
+mostly untouched: pages of `np.zeros` that are only read take no memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from stable_baselines3 import PPO
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack, VecNormalize
+
+from legroom.backends.sb3.applied_knobs import with_knobs
+from legroom.backends.sb3.building import class_of, importable, policy_arguments
+from legroom.backends.sb3.microbatch import with_micro_batch
+from legroom.backends.sb3.stored import batch_samples, pass_samples
+from legroom.environments.gym_spaces import to_gymnasium
+from legroom.environments.objects import resolve_object
+from legroom.model.facts import algorithm_of, spaces_of
+from legroom.model.run import Run
+from legroom.model.tracing import Measured
+
+# Collect and update until the peak has stopped rising: gradients and optimizer state exist from the second update on,
+# and malloc's heap goes on growing for a while as blocks of many sizes come and go.
+MAX_ROUNDS = 80
+CALM_ROUNDS = 16
+TIME_S = 0.8  # a single update may take longer than that: then it is the only one
+PATIENCE_S = 6  # for all updates together; beyond it the default is good enough
+STEPS = 2  # environment steps per round
+REPLAY_ROWS = 32
+MAPPED_BLOCK = 65536
+LIMIT_BYTES = 6 << 30  # of writable memory, counted virtually: a mistake here must not take the machine along
+# Arguments that memory of an update does not depend on and that need objects built
+_LEFT_OUT = {
+    "rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_class", "replay_buffer_kwargs", "tensorboard_log",
+    "verbose", "action_noise", "_init_setup_model", "buffer_size", "learning_starts", "optimize_memory_usage",
+    "learning_rate", "clip_range", "clip_range_vf", "n_epochs", "n_steps", "batch_size", "train_freq", "gradient_steps",
+}  # fmt: skip
+
+
+class StillEnv(gymnasium.Env):
+    """Shows zeros for ever."""
+
+    def __init__(self, observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> None:
+        self.observation_space, self.action_space = observation, action
+        self.mask_size = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._zeros(self.observation_space), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self._zeros(self.observation_space), 0.0, False, False, {}
+
+    def action_masks(self) -> np.ndarray:
+        return np.ones(self.mask_size, dtype=bool)
+
+    def _zeros(self, space: gymnasium.Space[Any]) -> Any:
+        if isinstance(space, gymnasium.spaces.Dict):
+            return {key: self._zeros(sub) for key, sub in space.spaces.items()}
+        return np.zeros(space.shape or (), dtype=space.dtype)
+
+
+def measure_updates(run: Run, batches: list[int]) -> list[Measured]:
+    """Return the peak and the remaining bytes of updates at each batch, above a process that made a first tiny one.
+
+    With several batches malloc maps every larger block for itself, as it does with the blocks over 32 MiB of a large
+    batch; a small batch's would come from the heap instead, and what the heap loses does not grow with the batch. It
+    also gives each block back at once, so that one batch leaves nothing for the next.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, hard))
+    tiny = StillEnv(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))
+    PPO("MlpPolicy", tiny, n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(16)
+    if len(batches) > 1:
+        map_blocks_from(MAPPED_BLOCK)
+    before, _ = resident()
+    measured = []
+    with importable(run), at_most(PATIENCE_S):
+        for batch in batches:
+            rounds, peak, kept = update(build(run, batch), batch)
+            measured.append(Measured(batch, peak - before, kept - before, rounds))
+            gc.collect()
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    return measured
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the block after so many seconds (between two operators, where Python looks up)."""
+
+    def stop(signum: int, frame: Any) -> None:
+        raise TimeoutError(f"it takes more than {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def map_blocks_from(nbytes: int) -> None:
+    """Tell glibc's malloc from which size on it shall map blocks; other allocators are left alone."""
+    m_mmap_threshold = -3  # of malloc.h
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(m_mmap_threshold, nbytes)
+
+
+def build(run: Run, batch: int) -> Any:
+    """Return the run's model with a buffer of just enough rows; `batch` samples go through the networks at once."""
+    algorithm = algorithm_of(run)
+    algorithm_class = class_of(algorithm)
+    if pass_samples(run) < batch_samples(run):  # two micro-batches: from the second on, gradients are added up
+        algorithm_class = with_micro_batch(algorithm_class, batch)
+        batch *= 2
+    algorithm_class = with_knobs(algorithm_class, run)
+    observation, action = (to_gymnasium(space) for space in spaces_of(run))
+    env = StillEnv(observation, action)
+    if algorithm.masked:
+        env.mask_size = int(np.sum(getattr(action, "nvec", getattr(action, "n", 0))))
+    vec_env: VecEnv = DummyVecEnv([lambda: env])
+    if run.env.normalize:
+        vec_env = VecNormalize(vec_env, **(run.env.normalize if isinstance(run.env.normalize, dict) else {}))
+    if run.env.frame_stack and run.env.frame_stack > 1:
+        vec_env = VecFrameStack(vec_env, run.env.frame_stack)
+    arguments = {key: value for key, value in run.hyperparams.items() if key not in _LEFT_OUT}
+    if algorithm.family == "off-policy":
+        arguments |= {"buffer_size": REPLAY_ROWS, "batch_size": batch}
+    elif "batch_size" in algorithm.defaults:
+        arguments |= {"n_steps": max(batch, 2), "batch_size": batch}
+        if "n_epochs" in algorithm.defaults:
+            arguments["n_epochs"] = 1
+        if "normalize_advantage" in algorithm.defaults and batch == 1:
+            arguments["normalize_advantage"] = False  # one sample has no standard deviation
+    else:
+        arguments |= {"n_steps": batch}
+    policy = resolve_object(run.policy.name) if ":" in run.policy.name else run.policy.name
+    return algorithm_class(policy, vec_env, device="cpu", policy_kwargs=policy_arguments(run), **arguments)
+
+
+def update(model: Any, batch: int) -> tuple[int, int, int]:
+    """Collect a few steps and update, again and again; return how often, the peak, and the most kept after one."""
+    _, callback = model._setup_learn(1_000)
+    rollout = getattr(model, "rollout_buffer", None)
+    began, highest, kept, calm = time.monotonic(), 0, 0, 0
+    for number in range(MAX_ROUNDS):
+        if rollout is None:
+            model.learning_starts = 0
+            model.collect_rollouts(
+                model.env, callback, model.train_freq._replace(frequency=STEPS), model.replay_buffer, learning_starts=0
+            )
+            reset_peak()
+            model.train(gradient_steps=1, batch_size=model.batch_size)
+        else:
+            model.collect_rollouts(model.env, callback, rollout, n_rollout_steps=min(STEPS, rollout.buffer_size))
+            rollout.full = True
+            if hasattr(rollout, "hidden_states_pi"):
+                # Minibatches are cut into sequences, padded to the longest: a long and a short one make twice a batch.
+                rollout.episode_starts[1::batch] = 1
+            reset_peak()  # initialising large layers takes more than a small update, but no run's peak is there
+            model.train()
+        now, peak = resident()
+        kept = max(kept, now)
+        calm = calm + 1 if peak <= highest else 0
+        highest = max(highest, peak)
+        if calm >= CALM_ROUNDS or time.monotonic() - began > TIME_S:
+            return number + 1, highest, kept
+    return MAX_ROUNDS, highest, kept
+
+
+def resident() -> tuple[int, int]:
+    """Return the resident bytes of this process now and at their peak."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields["VmRSS"].split()[0]) * 1024, int(fields["VmHWM"].split()[0]) * 1024
+
+
+def reset_peak() -> None:
+    """Let the peak start again from now."""
+    Path("/proc/self/clear_refs").write_text("5")

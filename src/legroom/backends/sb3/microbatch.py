@@ -1,0 +1,103 @@
+"""Exact micro-batching: SB3 algorithms whose update passes a minibatch through the network in pieces.
+
+    model = with_micro_batch(PPO, 8)("CnnPolicy", env, batch_size=64)
+
+What autograd keeps for the backward pass is most of an update's memory and grows with the samples in one pass, so eight
+samples at a time need about an eighth. Unlike a smaller batch_size it does not change what is learned: the gradient is
+that of the whole minibatch (`device.exact_pieces` says when), but for the order of its sums. In double precision a
+whole `train()` ends within 1e-15 of SB3's; in single precision mostly within 1e-6. Large ReLU networks may exceed that:
+once rounding puts a unit on the other side of zero, later steps magnify it, as they do when SB3 itself uses another
+number of threads (`bench/microbatch.py` shows both, and by how much). It costs time only where small passes use the
+processor badly.
+
+Only an algorithm whose `train` is mirrored here can have it. A2C's batch is its rollout of a few steps; SAC's and TD3's
+updates are several coupled losses.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from sb3_contrib import MaskablePPO
+from stable_baselines3 import DQN, PPO
+
+from legroom.backends.sb3.algorithms.double_dqn import DoubleDQN
+from legroom.backends.sb3.microbatch_dqn import MicroBatchedDoubleDQN, MicroBatchedDQN
+from legroom.backends.sb3.microbatch_ppo import MicroBatchedMaskablePPO, MicroBatchedPPO
+from legroom.device.exact_pieces import MicroBatch, check_sizes
+from legroom.errors import BadInput
+
+_MIXINS: dict[type, type] = {
+    PPO: MicroBatchedPPO,
+    MaskablePPO: MicroBatchedMaskablePPO,
+    DQN: MicroBatchedDQN,
+    DoubleDQN: MicroBatchedDoubleDQN,
+}
+_ALL_MIXINS = tuple(_MIXINS.values())
+
+
+@cache
+def microbatched(algorithm: type) -> type:
+    """Return the algorithm with an attribute `micro_batch`: None, a size, or [[from_update, size], ...].
+
+    `from_update` counts the minibatches learned from, over all rollouts and epochs, from 0; before the first one they
+    are whole. The attribute may be set on the class or, before learning, on a model.
+
+    Raises:
+        BadInput: the algorithm's update is not one that is mirrored here.
+    """
+    if issubclass(algorithm, _ALL_MIXINS):
+        return algorithm
+    for base, mixin in _MIXINS.items():
+        if issubclass(algorithm, base) and algorithm.train is base.train:  # type: ignore[attr-defined]
+            name = f"MicroBatched{algorithm.__name__}"
+            return type(name, (mixin, algorithm), {"__module__": __name__, "__doc__": mixin.__doc__})
+    names = ", ".join(base.__name__ for base in _MIXINS)
+    own = any(issubclass(algorithm, base) for base in _MIXINS)
+    what = "has a train() of its own" if own else "has no micro_batch"
+    raise BadInput(f"{algorithm.__name__} {what}: only {names} compute a minibatch in pieces", hint="leave it out")
+
+
+def with_micro_batch(algorithm: type, micro_batch: MicroBatch | None) -> type:
+    """Return the algorithm with this micro-batch for all models made of it.
+
+    Raises:
+        BadInput: it cannot have one, or `micro_batch` is no size.
+    """
+    check_sizes(micro_batch)
+    base = microbatched(algorithm)
+    return type(base.__name__, (base,), {"__module__": __name__, "__doc__": base.__doc__, "micro_batch": micro_batch})
+
+
+def surviving(algorithm: type, micro_batch: MicroBatch | None = None) -> type:
+    """Return the algorithm whose update goes on in smaller pieces when memory runs out in it (`sb3_retreat`).
+
+    Raises:
+        BadInput: as `with_micro_batch`.
+    """
+    base = with_micro_batch(algorithm, micro_batch)
+    return type(base.__name__, (base,), {"__module__": __name__, "__doc__": base.__doc__, "survives": True})
+
+
+def can_survive(algorithm: type) -> bool:
+    """Return whether the algorithm's update is one that is mirrored here."""
+    return issubclass(algorithm, _ALL_MIXINS) or any(
+        issubclass(algorithm, base) and algorithm.train is base.train  # type: ignore[attr-defined]
+        for base in _MIXINS
+    )
+
+
+def apply_micro_batch(model: Any, micro_batch: MicroBatch | None) -> None:
+    """Give a model made of `microbatched(...)` another micro-batch, from its next update on.
+
+    Raises:
+        BadInput: the model's class has none, or `micro_batch` is no size.
+    """
+    check_sizes(micro_batch)
+    if not issubclass(type(model), _ALL_MIXINS):
+        name = type(model).__name__
+        raise BadInput(
+            f"this {name} was not made with micro_batch", hint=f"build it as with_micro_batch({name}, {micro_batch})"
+        )
+    model.micro_batch = micro_batch

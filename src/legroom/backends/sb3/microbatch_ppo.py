@@ -1,0 +1,178 @@
+"""The update of PPO and MaskablePPO with the gradient of each minibatch computed in pieces.
+
+Every mean that SB3 takes is over the whole minibatch here, too: advantages are normalised before the first piece, each
+piece's loss is SB3's own formula weighted by the piece's share of the minibatch, gradients add up, and clipping and the
+optimizer's step come once, after the last. What is learned differs from SB3's by the rounding of sums; with pieces as
+large as the minibatch, not at all.
+
+Mirrors `PPO.train` (stable_baselines3/ppo/ppo.py, 2.9.2) and `MaskablePPO.train` (sb3_contrib/ppo_mask/ppo_mask.py,
+2.9.2); a test pins their source.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.utils import explained_variance
+from torch.nn import functional
+
+from legroom.backends.sb3.microbatch_parts import Parts, is_known, refuse_unknown_buffer, rollout_minibatches
+from legroom.backends.sb3.update_retreat import Surviving
+from legroom.device.exact_pieces import check_sizes, refuse_inexact, size_at, splits, watched
+
+# What an update reports of a minibatch, in the order of the tensor it is added up in.
+FIGURES = ("policy_gradient_loss", "clip_fraction", "value_loss", "entropy_loss", "loss", "approx_kl")
+
+
+@dataclass(frozen=True)
+class _Clipping:
+    ratio: float
+    values: float | None
+
+
+class MicroBatchedPPO(Surviving):
+    """A mixin before PPO or MaskablePPO; see `microbatch.microbatched`."""
+
+    masked = False
+    _minibatches_done = 0  # in all rollouts together, which a schedule of micro-batches counts; checkpoints keep it
+
+    def _setup_model(self: Any) -> None:
+        super()._setup_model()  # type: ignore[safe-super]
+        check_sizes(self.micro_batch)
+        if splits(self.micro_batch, self._whole()):
+            refuse_inexact(self.policy, self.micro_batch)
+            refuse_unknown_buffer(self.rollout_buffer)
+
+    def train(self: Any) -> None:
+        """Update the policy from the rollout, in micro-batches.
+
+        Raises:
+            BadInput: the size makes no sense, or pieces would not be exact with this policy or buffer.
+        """
+        check_sizes(self.micro_batch)
+        if self.micro_batch is None and not (self.survives and is_known(self.rollout_buffer)):
+            super().train()  # type: ignore[misc]
+            return
+        refuse_unknown_buffer(self.rollout_buffer)
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        clipping = _Clipping(
+            self.clip_range(self._current_progress_remaining),
+            None if self.clip_range_vf is None else self.clip_range_vf(self._current_progress_remaining),
+        )
+        figures: list[dict[str, float]] = []
+        continue_training = self._unwatched = True
+        for epoch in range(self.n_epochs):
+            in_epoch = len(figures)
+            for whole, parts in rollout_minibatches(self.rollout_buffer, self._whole()):
+                update = self._minibatches_done
+                size = min(size_at(self.micro_batch, update) or len(whole), len(whole))
+                total = self._attempt(partial(self._add_gradients, whole, parts, clipping), size, update)
+                self._minibatches_done += 1
+                # one wait for the device per minibatch
+                figures.append(dict(zip(FIGURES, total.cpu().numpy().tolist(), strict=True)))
+                approx_kl = figures[-1]["approx_kl"]
+                if self.target_kl is not None and approx_kl > 1.5 * self.target_kl:
+                    continue_training = False
+                    if self.verbose >= 1:
+                        print(f"Early stopping at step {epoch} due to reaching max kl: {approx_kl:.2f}")  # noqa: T201
+                    break  # what was added up is dropped: the next minibatch begins without gradients
+                self.policy.optimizer.step()
+            self._n_updates += 1
+            if not continue_training:
+                break
+        self._log(figures, in_epoch, clipping)
+
+    def _whole(self: Any) -> int:
+        """Return the samples in a minibatch; sb3-contrib takes None for a whole rollout."""
+        return int(self.batch_size or self.n_steps * self.n_envs)
+
+    def _add_gradients(self: Any, whole: np.ndarray, parts: Parts, clipping: _Clipping, size: int) -> th.Tensor:
+        """Leave the clipped gradient of a whole minibatch in the parameters and return what SB3 would report of it."""
+        watching = self._unwatched and size < len(whole)
+        if watching:
+            refuse_inexact(self.policy, size)
+        advantages = self._normalized_advantages(whole)
+        self.policy.optimizer.zero_grad()
+        total: Any = None
+        done = 0
+        for part in parts(size):
+            count = len(part.actions)
+            with watched(self.policy, self.device) if watching else nullcontext():
+                loss, figures = self._losses(part, advantages[done : done + count], clipping)
+            if watching:
+                self._unwatched = watching = False
+            share = count / len(whole)
+            (loss * share).backward()
+            total = figures * share if total is None else total + figures * share
+            done += count
+            del part, loss, figures  # the next part is made only when this one's memory is free
+        th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        return total
+
+    def _normalized_advantages(self: Any, whole: np.ndarray) -> th.Tensor:
+        buffer = self.rollout_buffer
+        advantages = buffer.to_torch(buffer.advantages[whole].flatten())
+        if self.normalize_advantage and (
+            self.masked or len(advantages) > 1
+        ):  # sb3-contrib normalises a single one, too
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        return advantages
+
+    def _losses(self: Any, part: Any, advantages: th.Tensor, clipping: _Clipping) -> tuple[th.Tensor, th.Tensor]:
+        """Return the loss of one part, as if it were a minibatch, and its figures."""
+        actions = part.actions
+        if isinstance(self.action_space, spaces.Discrete):
+            actions = part.actions.long().flatten()
+        masks = {"action_masks": part.action_masks} if self.masked else {}
+        values, log_prob, entropy = self.policy.evaluate_actions(part.observations, actions, **masks)
+        values = values.flatten()
+        ratio = th.exp(log_prob - part.old_log_prob)
+        policy_loss_1 = advantages * ratio
+        policy_loss_2 = advantages * th.clamp(ratio, 1 - clipping.ratio, 1 + clipping.ratio)
+        policy_loss = -th.min(policy_loss_1, policy_loss_2).mean()
+        if clipping.values is not None:
+            values = part.old_values + th.clamp(values - part.old_values, -clipping.values, clipping.values)
+        value_loss = functional.mse_loss(part.returns, values)
+        entropy_loss = -th.mean(-log_prob if entropy is None else entropy)
+        loss = policy_loss + self.ent_coef * entropy_loss + self.vf_coef * value_loss
+        with th.no_grad():
+            clip_fraction = th.mean((th.abs(ratio - 1) > clipping.ratio).float())
+            log_ratio = log_prob - part.old_log_prob
+            approx_kl = th.mean((th.exp(log_ratio) - 1) - log_ratio)
+            figures = th.stack([policy_loss, clip_fraction, value_loss, entropy_loss, loss, approx_kl])
+        return loss, figures
+
+    def _log(self: Any, figures: list[dict[str, float]], in_epoch: int, clipping: _Clipping) -> None:
+        """Record what SB3 records, in its order.
+
+        Args:
+            in_epoch: where in `figures` the last epoch begins; SB3 reports the divergence of that one only.
+        """
+        buffer = self.rollout_buffer
+        for name in ("entropy_loss", "policy_gradient_loss", "value_loss"):
+            self.logger.record(f"train/{name}", np.mean([each[name] for each in figures]))
+        divergences = np.array([each["approx_kl"] for each in figures[in_epoch:]], np.float32)
+        self.logger.record("train/approx_kl", np.mean(divergences))
+        self.logger.record("train/clip_fraction", np.mean([each["clip_fraction"] for each in figures]))
+        self.logger.record("train/loss", figures[-1]["loss"])
+        explained = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
+        self.logger.record("train/explained_variance", explained)
+        if not self.masked and hasattr(self.policy, "log_std"):
+            self.logger.record("train/std", th.exp(self.policy.log_std).mean().item())
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self.logger.record("train/clip_range", clipping.ratio)
+        if clipping.values is not None:
+            self.logger.record("train/clip_range_vf", clipping.values)
+
+
+class MicroBatchedMaskablePPO(MicroBatchedPPO):
+    """The same before MaskablePPO."""
+
+    masked = True

@@ -1,0 +1,361 @@
+"""Replay buffers in checkpoints: segments of rows, written once and hard-linked from then on.
+
+A replay buffer may hold gigabytes of which ten thousand rows are new. Rows are counted from the first ever added; a
+*row segment* is a file with the rows [first, end) of every array, and never changes. Each checkpoint adds one with what
+is new and links the others from the checkpoint before; one is dropped once the ring has passed over all of its rows.
+
+Lean buffers keep observations in stores of their own (`storing.ring`), compressed, each for a run of rows. A store that
+is sealed never changes either: it becomes a file once. The last one still grows and is written at every checkpoint; it
+is at most an eighth of the ring, mostly a 48th.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
+
+from legroom.backends.sb3.lean_replay import LeanDictReplayBuffer, LeanReplayBuffer
+from legroom.backends.sb3.state_torch import misfit
+from legroom.errors import BadInput
+from legroom.storing.ring import Ring, Segment
+from legroom.storing.small_arrays import Flags
+from legroom.training.arrays import raw_bytes
+from legroom.training.checkpoint import Checkpoint
+
+KNOWN = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, LeanReplayBuffer, LeanDictReplayBuffer)
+# A row segment smaller than this is written again together with the new rows: checkpoints that are taken often would
+# otherwise leave thousands of tiny files, and each is a name in each checkpoint.
+WORTH_LINKING = 1 << 20
+_LINEAGE = "_legroom_lineage"  # of a buffer and of its checkpoints: rows of the same lineage are the same rows
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A replay buffer's part of a checkpoint."""
+
+    data: dict[str, Any] | None
+    link: dict[str, Path] = field(default_factory=dict)
+    files: dict[str, Callable[[Path], None]] = field(default_factory=dict)
+    why_not_exact: str = ""
+
+
+def capture_replay(model: BaseAlgorithm, previous: Checkpoint | None, arrays: dict[str, np.ndarray]) -> Replay:
+    """Return what a checkpoint needs of the model's replay buffer, if it has one.
+
+    Args:
+        previous: the checkpoint before, whose segments are linked where it is of the same buffer.
+        arrays: gets what is neither row nor store.
+    """
+    buffer = getattr(model, "replay_buffer", None)
+    if buffer is None:
+        return Replay(None)
+    unknown = _unknown(buffer)
+    if not _has_rows(buffer):
+        return Replay(None, why_not_exact=unknown)
+    rows = row_arrays(buffer)
+    size, layout = buffer.buffer_size, _layout(buffer, rows)
+    before = _same_rows(buffer, model.num_timesteps, previous, layout)
+    count = buffer.pos + (size if buffer.full else 0)
+    if before is not None:
+        count = before["count"] + (buffer.pos - before["pos"]) % size
+    segments, first = _kept_segments(before, max(count - size, 0))
+    link, files = {}, {}
+    for segment in segments:
+        link[segment["file"]] = previous.path / segment["file"]  # type: ignore[union-attr]
+    if first < count:
+        name = f"replay-rows-{first:012d}-{count:012d}.bin"
+        segments.append({"file": name, "first": first, "end": count})
+        files[name] = _rows_writer(rows, size, first, count)
+    stores = {}
+    for key, ring in _rings(buffer).items():
+        stores[key] = list(_store_entries(key, ring, before, previous, link, files))
+    if buffer.optimize_memory_usage and not isinstance(buffer, LeanReplayBuffer):
+        # SB3 writes a row's next observation to the following row, which will be written over
+        arrays["replay/after_last"] = np.array(buffer.observations[buffer.pos])
+    data = {
+        "lineage": getattr(buffer, _LINEAGE),
+        "layout": layout,
+        "count": count,
+        "pos": buffer.pos,
+        "full": buffer.full,
+        "num_timesteps": model.num_timesteps,
+        "segments": segments,
+        "stores": stores,
+        "rings": {key: {**ring.stack_state(), "count": ring.count} for key, ring in _rings(buffer).items()},
+    }
+    priorities = getattr(model, "priorities", None)
+    if priorities is not None:
+        arrays["replay/priorities"] = priorities.kept
+        data["highest_priority"] = priorities.highest
+    return Replay(data, link, files, unknown)
+
+
+def prepare_replay(model: BaseAlgorithm, checkpoint: Checkpoint) -> tuple[Callable[[], None], str]:
+    """Check that a checkpoint's replay is of this model's buffer; return what takes it over, and what is lost.
+
+    Raises:
+        BadInput: it is of another buffer.
+    """
+    buffer, data = getattr(model, "replay_buffer", None), checkpoint.data["replay"]
+    if buffer is None:
+        return (lambda: None), ""
+    if data is None:
+        return (lambda: None), "the checkpoint holds no replay"
+    theirs = data["layout"]
+    if not _has_rows(buffer):
+        raise misfit(checkpoint, f"its replay is not of a {type(buffer).__name__}")
+    _widen_flags(buffer, theirs["arrays"])
+    rows = row_arrays(buffer)
+    ours = _layout(buffer, rows)
+    for key in ours:
+        if theirs.get(key) != ours[key] and key != "decided":
+            raise misfit(
+                checkpoint, f"its replay has {key} {_short(theirs.get(key))}, this one has {_short(ours[key])}"
+            )
+
+    set_priorities, lost = _prepare_priorities(model, checkpoint)
+
+    def take_over() -> None:
+        for segment in data["segments"]:
+            _read_rows(checkpoint.file(segment["file"]), rows, buffer.buffer_size, segment["first"], segment["end"])
+        for key, ring in _rings(buffer).items():
+            state = {**data["rings"][key], "numbers": ring._numbers, "shelves": _dumps(checkpoint, data["stores"][key])}
+            try:
+                ring.prepare(state)()
+            except (ValueError, KeyError, TypeError) as error:
+                raise BadInput(f"its replay is damaged: {error}", path=checkpoint.path) from error
+        after_last = checkpoint.tensors("replay").get("after_last")
+        buffer.pos, buffer.full = data["pos"], data["full"]
+        if after_last is not None:
+            buffer.observations[buffer.pos] = after_last
+        setattr(buffer, _LINEAGE, data["lineage"])
+        set_priorities()
+
+    return take_over, lost
+
+
+def _prepare_priorities(model: Any, checkpoint: Checkpoint) -> tuple[Callable[[], None], str]:
+    """Return what gives prioritized replay the saved priorities, and what is lost; sums of them are made anew.
+
+    Raises:
+        BadInput: they are of another number of transitions, or cannot be priorities.
+    """
+    ours, data = getattr(model, "priorities", None), checkpoint.data["replay"]
+    if ours is None:
+        return (lambda: None), ""
+    kept, highest = checkpoint.tensors("replay").get("priorities"), data.get("highest_priority")
+    if kept is None or highest is None:
+        return (lambda: None), "the checkpoint holds no priorities: every transition counts as new"
+    count = (model.replay_buffer.buffer_size if data["full"] else data["pos"]) * model.n_envs
+    if kept.dtype != np.float64 or kept.shape != (count,) or not (np.isfinite(kept).all() and (kept >= 0).all()):
+        raise misfit(checkpoint, f"its priorities are not those of {count:,} transitions")
+    return (lambda: ours.take_over(kept, float(highest))), ""
+
+
+def row_arrays(buffer: Any) -> dict[str, np.ndarray]:
+    """Return every array of a buffer that has one entry per row, by name."""
+    found: dict[str, np.ndarray] = {}
+    if isinstance(buffer, LeanReplayBuffer):
+        for key, ring in buffer.columns.items():
+            if ring.is_plain:
+                found |= {f"observations.{key}": ring._plain[0], f"next_observations.{key}": ring._plain[1]}
+            else:
+                found[f"numbers.{key}"] = ring._numbers
+    else:
+        for name in ("observations", "next_observations"):
+            value = getattr(buffer, name, None)  # SB3 has no next observations when it saves memory
+            parts = value if isinstance(value, dict) else {"": value}
+            found |= {f"{name}.{key}": part for key, part in parts.items() if part is not None}
+    for name in ("actions", "rewards", "dones", "timeouts"):
+        value = getattr(buffer, name)
+        found[name] = value.array if isinstance(value, Flags) else value
+    return dict(sorted(found.items()))
+
+
+def _widen_flags(buffer: Any, theirs: Mapping[str, Any]) -> None:
+    """Let the lean flags be float32, as theirs are if anything but yes and no was ever written to them."""
+    for name in ("dones", "timeouts"):
+        flags = getattr(buffer, name)
+        if isinstance(flags, Flags) and name in theirs and theirs[name][0] != flags.array.dtype.str == "|u1":
+            flags.array = flags[:]
+
+
+def _unknown(buffer: Any) -> str:
+    """Return why going on with the saved rows alone is not exact."""
+    if type(buffer) not in KNOWN:
+        return f"what {type(buffer).__name__} remembers beside its transitions is not known to legroom"
+    if getattr(buffer, "sampler", None) is not None:
+        return "what the replay buffer's sampler remembers is not known to legroom"
+    return ""
+
+
+def _has_rows(buffer: Any) -> bool:
+    """Return whether the buffer is SB3's or ours, or adds to one; hindsight replay cannot do without what it adds."""
+    is_hindsight = hasattr(buffer, "goal_selection_strategy")
+    return isinstance(buffer, ReplayBuffer) and not is_hindsight and isinstance(buffer.rewards, np.ndarray)
+
+
+def _layout(buffer: Any, rows: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return what must be equal for two buffers to hold the same rows in the same files."""
+    return {
+        "size": buffer.buffer_size,
+        "environments": buffer.n_envs,
+        "storage": "lean" if isinstance(buffer, LeanReplayBuffer) else "plain",
+        "arrays": {name: [array.dtype.str, list(array.shape)] for name, array in rows.items()},
+        "decided": {key: ring.stack_state()["decided"] for key, ring in _rings(buffer).items()},
+    }
+
+
+def _same_rows(
+    buffer: Any, num_timesteps: int, previous: Checkpoint | None, layout: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Return the previous checkpoint's replay if some of its rows are still this buffer's; else all is written anew.
+
+    SB3 keeps only the position in the ring, so the time steps since then have to say that the ring did not go round.
+    """
+    data = previous.data["replay"] if previous is not None else None
+    lineage = getattr(buffer, _LINEAGE, None)
+    if lineage is None:
+        setattr(buffer, _LINEAGE, uuid.uuid4().hex)
+    # the layout: a ring that has found out about stacks since then has stored everything anew
+    if data is None or data["lineage"] != lineage or data["layout"] != layout:
+        return None
+    added = (buffer.pos - data["pos"]) % buffer.buffer_size
+    steps = (num_timesteps - data["num_timesteps"]) // buffer.n_envs
+    return data if added == steps else None  # otherwise it went round, was cleared, or somebody else adds rows
+
+
+def _kept_segments(before: dict[str, Any] | None, oldest: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the earlier segments that are still of use, and the first row that has to be written."""
+    if before is None:
+        return [], oldest
+    row_bytes, end = _row_bytes(before["layout"]), before["count"]
+    segments = [segment for segment in before["segments"] if segment["end"] > oldest]
+    while segments and (end - segments[-1]["first"]) * row_bytes < WORTH_LINKING:
+        end = segments.pop()["first"]
+    return segments, max(end, oldest)
+
+
+def _row_bytes(layout: Mapping[str, Any]) -> int:
+    total = 0
+    for dtype, shape in layout["arrays"].values():
+        total += int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
+    return max(total, 1)
+
+
+def _pieces(size: int, first: int, end: int) -> Iterator[slice]:
+    """Yield where the rows [first, end) are in the ring: one piece, or two around its end."""
+    while first < end:
+        start = first % size
+        stop = min(start + end - first, size)
+        yield slice(start, stop)
+        first += stop - start
+
+
+def _rows_writer(rows: dict[str, np.ndarray], size: int, first: int, end: int) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            for array in rows.values():
+                for piece in _pieces(size, first, end):
+                    file.write(raw_bytes(array[piece]))
+
+    return write
+
+
+def _read_rows(path: Path, rows: dict[str, np.ndarray], size: int, first: int, end: int) -> None:
+    with path.open("rb") as file:
+        for name, array in rows.items():
+            for piece in _pieces(size, first, end):
+                target = array[piece]
+                if target.size and file.readinto(target.reshape(-1).view(np.uint8).data) != target.nbytes:
+                    raise BadInput(f"its replay ends within {name}", path=path, hint="use an earlier checkpoint")
+
+
+def _rings(buffer: Any) -> dict[str, Ring]:
+    """Return the rings that keep observations in stores."""
+    if not isinstance(buffer, LeanReplayBuffer):
+        return {}
+    return {key: ring for key, ring in buffer.columns.items() if not ring.is_plain}
+
+
+def _store_entries(
+    key: str,
+    ring: Ring,
+    before: dict[str, Any] | None,
+    previous: Checkpoint | None,
+    link: dict[str, Path],
+    files: dict[str, Callable[[Path], None]],
+) -> Iterator[dict[str, Any]]:
+    """Yield an entry per store, and add its file to those linked or written."""
+    written = {} if before is None else {entry["first"]: entry for entry in before["stores"].get(key, ())}
+    for number, segment in enumerate(ring._segments):
+        is_sealed = number < len(ring._segments) - 1
+        name = f"replay-store-{_file_name(key)}{segment.first:012d}.bin"
+        earlier = written.get(segment.first)
+        if earlier is not None and earlier["sealed"] and previous is not None:
+            link[name] = previous.path / earlier["file"]
+        else:
+            files[name] = _store_writer(segment)
+        yield {
+            "file": name,
+            "first": segment.first,
+            "first_row_bytes": segment.first_row_bytes,
+            "sealed": is_sealed,
+        }
+
+
+def _file_name(key: str) -> str:
+    """Return a part of a file's name for a part of the observation, whatever characters its name has."""
+    return key.encode().hex() + "-" if key else ""
+
+
+def _store_writer(segment: Segment) -> Callable[[Path], None]:
+    """Return what writes a store: the sizes of its parts, then index and arenas, one arena in memory at a time."""
+
+    def write(path: Path) -> None:
+        store = segment.shelf.store
+        n_arenas = store.n_arenas()
+        sizes = np.zeros(2 + n_arenas, "<u8")
+        sizes[0] = 1 + n_arenas
+        with path.open("wb") as file:
+            file.write(sizes.tobytes())
+            for i in range(1 + n_arenas):
+                part = store.dump_index() if i == 0 else store.dump_arena(i - 1)
+                sizes[1 + i] = len(part)
+                file.write(part)
+            file.seek(0)
+            file.write(sizes.tobytes())
+
+    return write
+
+
+def _dumps(checkpoint: Checkpoint, entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the stores as `Ring.prepare` takes them, one in memory at a time."""
+    for entry in entries:
+        path = checkpoint.file(entry["file"])
+        with path.open("rb") as file:
+            n_parts = int.from_bytes(file.read(8), "little")
+            if not 0 < n_parts <= os.fstat(file.fileno()).st_size // 8:
+                raise BadInput("is no store of a replay buffer", path=path, hint="use an earlier checkpoint")
+            sizes = np.frombuffer(file.read(8 * n_parts), "<u8")
+            parts = [file.read(int(size)) for size in sizes]
+        yield {
+            "first": entry["first"],
+            "first_row_bytes": entry["first_row_bytes"],
+            "index": parts[0],
+            "arenas": parts[1:],
+        }
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,48 @@
+"""LR014: a replay buffer that starts well and dies when it is full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from legroom.backends.sb3.stored import written_rows
+from legroom.checking.looking import N_ENVS, lean_way, per_run, size
+from legroom.checking.rule import Found, Rule
+from legroom.checking.shares import of_ram, ram_limit, shares
+from legroom.checking.subject import Key, Subject, SubjectRun
+from legroom.model.facts import replay_rows
+from legroom.model.footprint import Phase
+
+BUFFER: Key = ("hyperparams", "buffer_size")
+
+
+def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
+    limit, rows = ram_limit(subject), replay_rows(one.run)
+    if limit is None or one.footprint is None or rows is None or one.run.backend != "sb3":
+        return
+    parts = shares(one.footprint, "replay.")
+    if parts.buffer + parts.rest <= limit or parts.rest > limit or one.footprint.at(Phase.START) > limit:
+        return
+    slots = written_rows(one.run, rows) * one.run.env.n_envs
+    share = (limit - parts.rest) / parts.buffer  # pages are resident once written: it fills evenly
+    steps = int(slots * share)
+    of_run = f", {steps / one.run.total_timesteps:.0%} of the run" if one.run.total_timesteps else ""
+    message = (
+        f"the replay buffer takes {size(parts.buffer)} when full, {size(parts.buffer + parts.rest)} with the rest, "
+        f"over "
+        f"{of_ram(subject)}; it starts with next to nothing and dies after about {steps:,} env steps ({share:.0%} of "
+        f"the {slots:,} it would hold{of_run})"
+    )
+    hint = f"{lean_way(subject, one, 'replay')}, or buffer_size {steps:,}"
+    yield Found(message, hint, one.line(*BUFFER) or one.line("algo"))
+
+
+RULE = Rule(
+    code="LR014",
+    name="replay-exceeds-ram",
+    severity="error",
+    what="The replay buffer fits at the start and not when it is full.",
+    why="Its arrays are zeros, which Linux backs with memory only once they are written. The run is killed hours in.",
+    example="buffer_size: 1000000   # of 4×84×84 uint8, twice per transition: 52.6 GiB",
+    remedy="Lean replay storage, a smaller buffer_size, or optimize_memory_usage where timeouts do not matter.",
+    look=per_run(look, needs=(N_ENVS, BUFFER)),
+)

@@ -1,0 +1,307 @@
+"""A Ray session that is surely gone afterwards: started on this machine alone, or joined and left running.
+
+`local` starts Ray on the loopback interface, so that no port is open to others: Ray 2.60 turns 127.0.0.1 into the
+machine's address unless it is told that there are no clusters (RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0, as on macOS). Its
+files are in a folder of their own with a short name, since Ray's sockets lie in it and a socket's path may have 107
+characters. A process of ours watches over it (`watchdog.py`). The access token, which Ray would write to the home
+directory, is the session's own.
+
+Ray's services end with the *thread* that called `ray.init` (the kernel's PR_SET_PDEATHSIG): enter a session in a thread
+that lives as long as it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray._private import ray_constants, services
+from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]  # its stub does not know it
+
+from legroom.cluster import watchdog
+from legroom.cluster.reaching import CLIENT, parse_address, refuse_unreachable
+from legroom.errors import BadInput, LegroomError
+
+LOOPBACK = "127.0.0.1"
+LONGEST_FOLDER = 40  # characters: leaves room for /session_DATE_PID/sockets/plasma_store within a socket's 107
+WATCHDOG_TIMEOUT_S = watchdog.TERM_GRACE_S + watchdog.KILL_GRACE_S + 5.0
+NO_CLUSTERS = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+TOKEN = "RAY_AUTH_TOKEN"
+SET_BY_RAY = ("RAY_AUTH_MODE", "RAY_CLIENT_MODE", "PYTHONBREAKPOINT")  # in the environment of whoever calls ray.init
+
+
+@dataclass(frozen=True)
+class RaySession:
+    """A Ray that this process is connected to.
+
+    Args:
+        address: HOST:PORT of its head, or the ray:// address that was given.
+        folder: where its files are; None for one that was joined.
+    """
+
+    address: str
+    folder: Path | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it was started here, and ends with the session."""
+        return self.folder is not None
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """One node of a cluster as it declares itself to Ray."""
+
+    name: str
+    is_alive: bool
+    memory_nbytes: int
+    object_store_nbytes: int
+    cpus: float
+    gpus: float
+    node_id: str
+
+
+@contextmanager
+def ray_session(
+    cluster: str = "local",
+    *,
+    num_cpus: int | None = None,
+    memory_nbytes: int | None = None,
+    object_store_nbytes: int | None = None,
+    memory_monitor: bool = True,
+) -> Iterator[RaySession]:
+    """Connect to Ray, and leave nothing behind: what was started is ended, what was joined is left running.
+
+    Args:
+        cluster: `local` starts one on this machine; `auto` joins the one that runs here; or its address.
+        num_cpus, memory_nbytes, object_store_nbytes: what the local node declares; None: Ray decides.
+        memory_monitor: let Ray kill workers of a local session when the machine is nearly full, whoever filled it.
+
+    Raises:
+        BadInput: there is no cluster at the address, or it runs another version of Ray or Python.
+        LegroomError: Ray did not start.
+    """
+    if ray.is_initialized():
+        raise LegroomError("this process is connected to a Ray cluster already: ray.shutdown() ends that")
+    if cluster != "local":
+        with _joined(cluster) as session:
+            yield session
+        return
+    folder = _short_folder()
+    dog = _watch(folder)
+    try:
+        token = os.environ.get(TOKEN) or secrets.token_hex(32)
+        settings: dict[str, str | None] = {TOKEN: token, watchdog.MARK: _marks(folder)} | dict.fromkeys(SET_BY_RAY)
+        if not memory_monitor:
+            settings["RAY_memory_monitor_refresh_ms"] = "0"
+        with _environment(settings), _loopback(), _own_signals():
+            _start(
+                address="local",
+                num_cpus=num_cpus,
+                object_store_memory=object_store_nbytes,
+                _memory=memory_nbytes,
+                _temp_dir=str(folder),
+                _node_ip_address=LOOPBACK,
+            )
+        yield RaySession(ray.get_runtime_context().gcs_address, folder)
+    finally:
+        # Kindly first; what does not go, and the folder, is the watchdog's.
+        with _uninterrupted():
+            with suppress(Exception):
+                ray.shutdown()
+            _release(dog, folder)
+            AuthenticationTokenLoader.instance().reset_cache()
+
+
+def cluster_of(session: RaySession) -> list[NodeFacts]:
+    """Return the nodes of the session's cluster, the dead ones too, by name."""
+    return sorted((_node_facts(node) for node in ray.nodes()), key=lambda node: (node.name, node.node_id))
+
+
+def _node_facts(node: Mapping[str, Any]) -> NodeFacts:
+    resources = node.get("Resources", {})
+    return NodeFacts(
+        name=node.get("NodeName") or node["NodeManagerAddress"],
+        is_alive=bool(node["Alive"]),
+        memory_nbytes=int(resources.get("memory", 0)),
+        object_store_nbytes=int(resources.get("object_store_memory", 0)),
+        cpus=float(resources.get("CPU", 0)),
+        gpus=float(resources.get("GPU", 0)),
+        node_id=node["NodeID"],
+    )
+
+
+def find_cluster(cluster: str) -> str:
+    """Return the address of the cluster that `auto` or an address means, having looked that it is there.
+
+    Raises:
+        BadInput: it is not, or this machine is not part of it.
+    """
+    address = _found() if cluster == "auto" else cluster
+    refuse_unreachable(address)
+    if not address.startswith(CLIENT) and not services.find_node_ids():
+        raise BadInput(
+            f"this machine is no node of the Ray cluster at {address}",
+            hint=f"ray start --address={address} makes it one; --cluster ray://HOST:10001 needs none",
+        )
+    return address
+
+
+@contextmanager
+def _joined(cluster: str) -> Iterator[RaySession]:
+    address = find_cluster(cluster)
+    is_here = parse_address(address)[0] in (LOOPBACK, "localhost", "::1")
+    try:
+        with _loopback(really=is_here), _own_signals():
+            _start(address=address)
+        yield RaySession(address)
+    finally:
+        with suppress(Exception):
+            ray.shutdown()
+
+
+def _found() -> str:
+    """Return the address of the cluster that runs on this machine, or that RAY_ADDRESS names."""
+    address = os.environ.get("RAY_ADDRESS") or services.get_ray_address_from_environment("auto", None)
+    if not address or address == "auto":
+        raise BadInput("no Ray cluster runs on this machine", hint="ray start --head starts one; --cluster local")
+    return str(address)
+
+
+def _start(**arguments: Any) -> None:
+    """Call `ray.init`, quietly, and put into one line what it raises."""
+    try:
+        with _environment({"RAY_USAGE_STATS_ENABLED": "0"}):
+            given = {name: value for name, value in arguments.items() if value is not None}
+            if arguments["address"] == "local":
+                given["include_dashboard"] = False
+            ray.init(**given, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise _in_one_line(arguments["address"], error) from error
+
+
+def _in_one_line(address: str, error: Exception) -> LegroomError:
+    mismatch = version_mismatch(str(error))
+    if mismatch:
+        return BadInput(f"the Ray cluster at {address} {mismatch}", hint="install the same versions here and there")
+    what = "Ray did not start here" if address == "local" else f"no connection to the Ray cluster at {address}"
+    words = " ".join(str(error.__cause__ or error).split())
+    return LegroomError(f"{what}: {words[:300]}") if address == "local" else BadInput(f"{what}: {words[:300]}")
+
+
+def version_mismatch(text: str) -> str | None:
+    """Return which versions differ, as Ray's own words about it say; None where they are about something else."""
+    rays, pythons = re.findall(r"Ray: (\S+)", text), re.findall(r"Python: (\S+)", text)
+    if "ersion mismatch" not in text or len(rays) < 2 or len(pythons) < 2:
+        return None
+    pairs = [("Ray", rays), ("Python", pythons)]
+    differ = [(name, there, here) for name, (there, here, *_) in pairs if there != here]
+    there_words = " and ".join(f"{name} {there}" for name, there, _ in differ)
+    return f"runs {there_words}, this process {' and '.join(f'{name} {here}' for name, _, here in differ)}"
+
+
+def _short_folder() -> Path:
+    base = tempfile.gettempdir()
+    base = base if len(base) + len("/lr-12345678") <= LONGEST_FOLDER else "/tmp"
+    return Path(tempfile.mkdtemp(prefix="lr-", dir=base))
+
+
+def _marks(folder: Path) -> str:
+    return ":".join(filter(None, [os.environ.get(watchdog.MARK), str(folder)]))
+
+
+def _watch(folder: Path) -> subprocess.Popen[bytes]:
+    """Start the watchdog; it cleans up when the pipe to it closes, and in the environment of no session."""
+    environment = {name: value for name, value in os.environ.items() if name != watchdog.MARK}
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _release(dog: subprocess.Popen[bytes], folder: Path) -> None:
+    assert dog.stdin is not None
+    dog.stdin.close()
+    try:
+        dog.wait(WATCHDOG_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        dog.kill()
+        dog.wait()
+    if folder.exists():  # somebody ended the watchdog itself
+        watchdog.end_session(str(folder), keep={os.getpid()})
+
+
+@contextmanager
+def _environment(settings: Mapping[str, str | None]) -> Iterator[None]:
+    """Set variables for a while; None leaves one as it is, and undoes what somebody sets meanwhile."""
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update({name: value for name, value in settings.items() if value is not None})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _loopback(*, really: bool = True) -> Iterator[None]:
+    """Have Ray take the loopback interface for this machine's address."""
+    if not really:
+        yield
+        return
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        with _environment({NO_CLUSTERS: "0"}):
+            yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep this process's handling of SIGTERM, which `ray.init` replaces."""
+    try:
+        before = signal.getsignal(signal.SIGTERM)
+        yield
+    finally:
+        with suppress(ValueError):  # not the main thread: nothing was replaced
+            signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Have a second Ctrl-C wait until everything is ended; it takes a few seconds at most."""
+    try:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

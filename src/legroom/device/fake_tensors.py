@@ -1,0 +1,345 @@
+"""Follow every storage of a PyTorch program from birth to death, without memory, data or a GPU.
+
+Tensors on the `meta` device have shapes and storages but no bytes; the real autograd engine, optimizers and library
+code run on them as they would on a card. `StorageFollower` sits below autograd (a dispatch mode), sees each operator,
+and writes down when a storage is born (an operator returned it) and when it dies (the last reference is gone). The
+result is the request sequence a CUDA device's allocator would have seen, in order.
+
+Meta tensors rather than FakeTensors: they are ordinary C++ tensors without a Python layer of their own, the type checks
+of optimizers see plain Parameters, and Python references do not prolong lives.
+
+Where the sequence on a card differs from the operators seen here, a mechanism is modelled:
+- the autograd engine adds gradients in place on a card but out of place under any dispatch mode (`_kept_in_place`);
+- operators allocate scratch inside (`op_scratch.py`);
+- cuBLAS takes a workspace at its first use in each thread (`Workspaces`).
+Values do not exist. The library's own logging and checks are answered (1, or True); anyone else who asks for a value
+would decide on data that is not there, and gets `Untraceable`.
+
+Known limitations: one device, one stream; no CUDA graphs, torch.compile, AMP or custom CUDA extensions.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from legroom.device.cuda_reduce import Card
+from legroom.device.op_scratch import MATMULS, PROGRAMS, Call, Program, conv_format
+from legroom.errors import Untraceable
+from legroom.model.evidence import Event
+
+DEVICE = torch.device("meta")
+_aten = torch.ops.aten
+_TORCH = os.path.dirname(torch.__file__)  # noqa: PTH120  compared with frame file names, as strings
+
+
+@dataclass(frozen=True)
+class Workspaces:
+    """cuBLAS scratch of one card: taken after the outputs of the first matrix product of a thread, never given back."""
+
+    cublas: int = 8_519_680
+    card: Card = field(default_factory=Card)
+
+
+class StorageFollower(TorchDispatchMode):
+    """Records the births and deaths of device storages while it is entered.
+
+    Args:
+        workspaces: cuBLAS sizes of the card; None for a CPU, which has none and no operator scratch modelled either.
+        trusted: folders of library code whose questions for values are answered.
+    """
+
+    def __init__(self, workspaces: Workspaces | None, trusted: tuple[str, ...]) -> None:
+        super().__init__()
+        self.workspaces = workspaces
+        self.events: list[Event] = []
+        self.labels: dict[int, str] = {}
+        self.sizes: dict[int, int] = {}
+        self.recording = False
+        self.live: dict[int, int] = {}  # storage address -> id
+        self._trusted = (_TORCH, *trusted)
+        self._refs: dict[int, Any] = {}
+        self._next = 0
+        self._warm: set[str] = set()
+        self._in_backward = False
+        self._recipes: dict[Any, Any] = {}
+        self.convolution = self.convolution_axes = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise every operator goes through torch._dynamo's wrapper
+
+    # -- what is written down ------------------------------------------------------------------------------------
+
+    def adopt(self, tensor: torch.Tensor, label: str) -> None:
+        """Count a tensor's storage as allocated on the device now (a copy from the host), unless it already is."""
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self.live:
+            self._born(storage, label)
+
+    def relabel(self, tensor: torch.Tensor, label: str) -> None:
+        """Say what a live storage turned out to be."""
+        found = self.live.get(tensor.untyped_storage()._cdata)
+        if found is not None:
+            self.labels[found] = label
+
+    def alloc(self, nbytes: int, label: str) -> int:
+        """Write down an allocation that is no storage (scratch, workspace) and return its id."""
+        number = self._next
+        self._next += 1
+        self.events.append(("alloc", number, nbytes))
+        self.labels[number], self.sizes[number] = label, nbytes
+        return number
+
+    def free(self, number: int) -> None:
+        self.events.append(("free", number))
+
+    def _born(self, storage: torch.UntypedStorage, label: str, nbytes: int = 0) -> None:
+        nbytes = nbytes or storage.nbytes()
+        if nbytes == 0:
+            return
+        key, number = storage._cdata, self.alloc(nbytes, label)
+        self.live[key] = number
+
+        def died(_: Any, key: int = key, number: int = number) -> None:
+            # a storage's Python object lives as long as the storage itself
+            del self.live[key], self._refs[key]
+            self.events.append(("free", number))
+
+        self._refs[key] = weakref.ref(storage, died)
+
+    # -- what operators do ---------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is _aten._local_scalar_dense.default and args[0].device.type == "meta":
+            self._refuse_strangers(func)
+            return True if args[0].dtype == torch.bool else 1.0 if args[0].dtype.is_floating_point else 1
+        if func is _aten._to_copy.default and args[0].device.type == "meta":
+            target = kwargs.get("device")
+            if target is not None and torch.device(target).type == "cpu":
+                self._refuse_strangers(func)
+                return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
+        if not self.recording:
+            return func(*args, **kwargs)
+        backward = torch._C._current_graph_task_id() != -1
+        if backward:
+            self._enter_backward()
+            kept = _kept_in_place(func, args)
+            if kept is not None:
+                return kept
+        else:
+            self._in_backward = False
+        for given in args:
+            # torch.tensor(number, device=...) makes its tensor behind the dispatcher's back: seen when first used
+            if isinstance(given, torch.Tensor) and given.device.type == "meta":
+                self.adopt(given, "temporaries")
+        out = self._shapes(func, args, kwargs)
+        births = [t for t in _tensors(out) if t.device.type == "meta" and t.untyped_storage()._cdata not in self.live]
+        label = "temporaries"
+        if func is _aten._to_copy.default and args[0].device.type == "cpu":
+            label = "batch"
+        program = PROGRAMS.get(func) if self.workspaces is not None else None
+        if program is None:
+            for tensor in births:
+                if tensor.untyped_storage()._cdata not in self.live:
+                    self._born(tensor.untyped_storage(), label)
+        elif self.workspaces is not None:
+            self._run_program(program, Call(args, kwargs, out, self.workspaces.card), births)
+        if func in MATMULS and self.workspaces is not None:
+            self._warm_up("backward" if backward else "main")
+        return out
+
+    def _shapes(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run the operator on shapes; what it returned last time for the same shapes is made anew without asking.
+
+        Most meta kernels are written in Python and slow, and an update repeats the same operators.
+        """
+        key = _key((func, args, tuple(sorted(kwargs.items()))) if kwargs else (func, args))
+        if key is None:
+            return func(*args, **kwargs)
+        recipe = self._recipes.get(key)
+        if recipe is None:
+            out = func(*args, **kwargs)
+            if func is _aten.convolution.default:  # its meta kernel forgets the layout, and flattening then copies
+                out = torch.empty_like(out, memory_format=conv_format(*args[:2]))
+                size = sum(t.numel() * t.element_size() for t in (*args[:2], out))
+                self.convolution, self.convolution_axes = max(
+                    (self.convolution, self.convolution_axes), (size, out.dim() - 2)
+                )
+            unchanged = (
+                not args or out is not args[0] or _key(out) == key[1][0]
+            )  # unsqueeze_ and its like change shapes
+            self._recipes[key] = _recipe(args, kwargs, out) if unchanged else _ASK
+            return out
+        return func(*args, **kwargs) if recipe is _ASK else _follow(recipe, args)
+
+    def _run_program(self, program: Program, call: Call, births: list[torch.Tensor]) -> None:
+        held: dict[str, int] = {}
+        waiting = list(births)
+        for step in program(call):
+            if step.kind == "out":
+                tensor = call.out if isinstance(call.out, torch.Tensor) else call.out[int(step.name)]
+                if any(tensor is t for t in waiting):
+                    waiting = [t for t in waiting if t is not tensor]
+                    if tensor.untyped_storage()._cdata not in self.live:
+                        self._born(tensor.untyped_storage(), "temporaries", step.nbytes)
+            elif step.kind == "alloc":
+                if step.nbytes:
+                    held[step.name] = self.alloc(step.nbytes, "temporaries")
+            elif step.name in held:
+                self.free(held.pop(step.name))
+        for number in held.values():
+            self.free(number)
+        for tensor in waiting:
+            if tensor.untyped_storage()._cdata not in self.live:
+                self._born(tensor.untyped_storage(), "temporaries")
+
+    def _warm_up(self, thread: str) -> None:
+        # The autograd engine runs CUDA's backward in a thread of its own, with its own cuBLAS handle and workspace.
+        if thread not in self._warm and self.workspaces is not None:
+            self._warm.add(thread)
+            self.alloc(self.workspaces.cublas, "workspace")
+
+    def _enter_backward(self) -> None:
+        if not self._in_backward:
+            self._in_backward = True
+            for number in self.live.values():
+                if self.labels[number] == "temporaries":
+                    self.labels[number] = "activations"  # alive when backward starts: kept for it
+
+    def _refuse_strangers(self, func: Any) -> None:
+        frame = sys._getframe(2)
+        skip = (__file__, os.path.join(_TORCH, "_tensor.py"), os.path.join(_TORCH, "_ops.py"))  # noqa: PTH118
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if not name.startswith(skip) and f"{os.sep}utils{os.sep}_" not in name:
+                if name.startswith(self._trusted):
+                    return
+                raise Untraceable(
+                    f"{name}:{frame.f_lineno} reads a tensor's value ({func}), which does not exist before the run"
+                )
+            frame = frame.f_back  # type: ignore[assignment]
+
+
+_ASK = "ask"  # this call's result cannot be made without the operator
+_FIRST = "first"  # the result is the first argument, written to in place
+
+
+def _key(value: Any) -> Any:
+    """Return what an operator's result shapes depend on, hashable; None where that cannot be told."""
+    if isinstance(value, torch.Tensor):
+        if value.device.type != "meta":
+            return None  # values on the host may matter
+        return (tuple(value.shape), value.stride(), value.dtype, value.storage_offset())
+    if isinstance(value, (list, tuple)):
+        keys = tuple(_key(each) for each in value)
+        return None if None in keys else keys
+    if value is None:
+        return "none"
+    return (type(value), value) if isinstance(value, _PLAIN) else None
+
+
+_PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.memory_format, torch.layout, torch._ops.OpOverload)
+
+
+def _recipe(args: Any, kwargs: Any, out: Any) -> Any:
+    given = {t.untyped_storage()._cdata for t in _tensors((*args, *kwargs.values()))}
+    if out is None:
+        return None
+    if args and out is args[0]:
+        return _FIRST
+    single = isinstance(out, torch.Tensor)
+    if not single and not isinstance(out, (list, tuple)):
+        return _ASK
+    parts: list[tuple[Any, Any, torch.dtype] | None] = []
+    for each in [out] if single else out:
+        if each is None:
+            parts.append(None)
+        elif not isinstance(each, torch.Tensor) or each.device.type != "meta" or each.storage_offset():
+            return _ASK
+        elif each.untyped_storage()._cdata in given or each.untyped_storage().nbytes() != _dense_bytes(each):
+            return _ASK  # a view, or a result with a larger storage
+        else:
+            parts.append((tuple(each.shape), each.stride(), each.dtype))
+    return (single, type(out) is list, parts)
+
+
+def _dense_bytes(tensor: torch.Tensor) -> int:
+    reach = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return 0 if tensor.numel() == 0 else reach * tensor.element_size()
+
+
+def _follow(recipe: Any, args: Any) -> Any:
+    if recipe is None:
+        return None
+    if recipe is _FIRST:
+        return args[0]
+    single, as_list, parts = recipe
+    made = [None if p is None else torch.empty_strided(p[0], p[1], dtype=p[2], device=DEVICE) for p in parts]
+    return made[0] if single else made if as_list else tuple(made)
+
+
+def _tensors(out: Any) -> Iterator[torch.Tensor]:
+    if isinstance(out, torch.Tensor):
+        yield out
+    elif isinstance(out, (list, tuple)):
+        for each in out:
+            yield from _tensors(each)
+
+
+# Backward formulas that write into a fresh tensor on a card, and out of place when a dispatch mode is active
+# (`areAnyTensorSubclassLike` in torch/csrc/autograd/FunctionsManual.cpp): operator -> may the first argument be kept?
+_OUT_OF_PLACE = {
+    _aten.scatter.src, _aten.scatter.value, _aten.scatter_add.default, _aten.index_put.default,
+    _aten.masked_fill.Scalar, _aten.index_add.default, _aten.masked_scatter.default,
+}  # fmt: skip
+
+
+def _kept_in_place(func: Any, args: Any) -> torch.Tensor | None:
+    """Return the argument a card would have written into, None where it allocates a result as seen here."""
+    if func is _aten.add.Tensor and isinstance(args[1], torch.Tensor) and args[0].shape == args[1].shape:
+        # InputBuffer.cpp, accumulate(): into the gradient that came first, if nobody else holds it and it is dense
+        return args[0] if _unshared(args[0]) else None
+    if func in _OUT_OF_PLACE and _unshared(args[0]):
+        return args[0]
+    return None
+
+
+# References seen from inside a dispatch mode on a tensor (and on its storage) that only the engine holds; a test
+# holds these against the installed torch.
+_ENGINE_ONLY_TENSOR_REFS = 4
+_ENGINE_ONLY_STORAGE_REFS = 2
+
+
+def _unshared(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.device.type == "meta"
+        and tensor._use_count() <= _ENGINE_ONLY_TENSOR_REFS  # type: ignore[attr-defined]
+        and torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) <= _ENGINE_ONLY_STORAGE_REFS
+        and torch._prims_common.is_non_overlapping_and_dense_or_false(tensor)
+    )
+
+
+@contextmanager
+def foreach_as_on_cuda(*, optimizers: bool = True) -> Iterator[None]:
+    """Let gradient clipping, and optimizers too, choose their multi-tensor form as they do for parameters on a card."""
+    # torch.optim shadows its own submodule `optimizer`, hence by name
+    modules = [torch.utils._foreach_utils, *([sys.modules["torch.optim.optimizer"]] if optimizers else [])]
+    name = "_get_foreach_kernels_supported_devices"
+    before = [getattr(module, name) for module in modules]
+    for module in modules:
+        setattr(module, name, lambda: ["cuda", "meta"])
+    try:
+        yield
+    finally:
+        for module, function in zip(modules, before, strict=True):
+            setattr(module, name, function)

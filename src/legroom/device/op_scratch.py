@@ -1,0 +1,217 @@
+"""What CUDA operators allocate inside: the one table of operator -> scratch, each with its reason.
+
+An operator that is one call in Python may allocate and free on the device before it returns. A program is a generator
+that says, in order, what is allocated (`alloc`), freed (`free`), and where the visible result comes (`out`); results it
+does not place come last, scratch it does not free is freed then. Found by comparing recorded request sequences of real
+runs (torch 2.14.1, CUDA 13, 2026-11) with the sequences followed here, and read off aten/src/ATen/native.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from legroom.device.cuda_reduce import Card, reduce_scratch
+
+_aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of an operator's inside.
+
+    Args:
+        name: tells scratch blocks apart; for `out` the index of the result.
+        nbytes: for `out`, the size of its storage where that is larger than the result.
+    """
+
+    kind: Literal["alloc", "free", "out"]
+    name: str = "0"
+    nbytes: int = 0
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an operator, as its program sees it."""
+
+    args: Any
+    kwargs: Any
+    out: Any
+    card: Card
+
+    def arg(self, index: int, name: str, default: Any = None) -> Any:
+        return self.args[index] if len(self.args) > index else self.kwargs.get(name, default)
+
+
+Program = Callable[[Call], Iterator[Step]]
+
+# Operators that call cuBLAS and so need its workspace.
+MATMULS = {
+    _aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default, _aten.mv.default,
+    _aten.addmv.default, _aten.addbmm.default, _aten.dot.default, _aten._addmm_activation.default,
+}  # fmt: skip
+
+PROGRAMS: dict[Any, Program] = {}
+
+
+def _program(*operators: Any) -> Callable[[Program], Program]:
+    def register(program: Program) -> Program:
+        for operator in operators:
+            PROGRAMS[operator] = program
+        return program
+
+    return register
+
+
+def nbytes(tensor: torch.Tensor, itemsize: int | None = None) -> int:
+    return tensor.numel() * (tensor.element_size() if itemsize is None else itemsize)
+
+
+def _dims(tensor: torch.Tensor, dims: Any) -> list[int]:
+    if dims is None or dims == []:
+        return list(range(tensor.dim()))
+    return [d % max(tensor.dim(), 1) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]
+
+
+def _reduction(
+    call: Call, tensor: torch.Tensor, dims: Any, accumulator: int, values_per_load: int = 4
+) -> Iterator[Step]:
+    """Scratch of a reduction that many thread blocks share: partial results and one semaphore per output block."""
+    for partials, semaphores in reduce_scratch(
+        tuple(tensor.shape), tensor.stride(), _dims(tensor, dims), tensor.element_size(), accumulator, call.card,
+        values_per_load=values_per_load,
+    ):  # fmt: skip
+        yield Step("alloc", "partials", partials)
+        yield Step("alloc", "semaphores", semaphores)
+        yield Step("free", "semaphores")
+        yield Step("free", "partials")
+
+
+@_program(_aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default)
+def _sum(call: Call) -> Iterator[Step]:
+    yield Step("out")
+    yield from _reduction(call, call.args[0], call.arg(1, "dim"), 4)
+
+
+@_program(_aten.sum.default, _aten.mean.default, _aten.max.default, _aten.min.default)
+def _sum_all(call: Call) -> Iterator[Step]:
+    yield Step("out")
+    yield from _reduction(call, call.args[0], None, 4)
+
+
+@_program(_aten.max.dim, _aten.min.dim, _aten.argmax.default, _aten.argmin.default)
+def _select(call: Call) -> Iterator[Step]:
+    # the accumulator is a (value, index) pair: 4 + 8 bytes, padded to 16
+    yield Step("out", "0")
+    if not isinstance(call.out, torch.Tensor):
+        yield Step("out", "1")
+    yield from _reduction(call, call.args[0], call.arg(1, "dim"), 16)
+
+
+@_program(_aten.std.correction, _aten.var.correction)
+def _spread(call: Call) -> Iterator[Step]:
+    # WelfordData<float, int32_t>: mean, m2, n, nf; ReduceMomentKernel.cu loads two values at a time
+    yield Step("out")
+    yield from _reduction(call, call.args[0], call.arg(1, "dim"), 16, values_per_load=2)
+
+
+def conv_format(x: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
+    """Return the layout cuDNN convolves in: channels-last as soon as input or weight have it (ConvUtils.h)."""
+    last = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
+    found = {torch._prims_common.suggest_memory_format(t) for t in (x, weight) if t.dim() in (4, 5)}
+    return last if last in found else torch.contiguous_format
+
+
+@_program(_aten.convolution.default)
+def _convolution(call: Call) -> Iterator[Step]:
+    # weights are copied into the layout of the convolution where they do not have it
+    x, weight = call.args[:2]
+    yield Step("out")
+    if x.dim() in (4, 5) and not weight.is_contiguous(memory_format=conv_format(x, weight)):
+        yield Step("alloc", "weight", nbytes(weight))
+
+
+@_program(_aten.convolution_backward.default)
+def _convolution_backward(call: Call) -> Iterator[Step]:
+    # cuDNN computes the gradients of input and weight; the bias gradient is an ordinary sum over batch and space
+    grad = call.args[0]
+    for index in range(3):
+        if call.out[index] is not None:
+            yield Step("out", str(index))
+    if call.out[2] is not None:
+        yield from _reduction(call, grad, [0, *range(2, grad.dim())], 4)
+
+
+@_program(_aten._foreach_norm.Scalar)
+def _foreach_norm(call: Call) -> Iterator[Step]:
+    # ForeachReduceOp.cu: one partial norm per tensor and chunk of 65,536 elements, for the largest tensor's chunks
+    tensors = call.args[0]
+    chunks = max(-(-t.numel() // 65_536) for t in tensors)
+    yield Step("alloc", "per chunk", len(tensors) * chunks * 4)
+    for index in range(len(tensors)):
+        yield Step("out", str(index))
+
+
+@_program(_aten.mse_loss.default, _aten.smooth_l1_loss.default, _aten.huber_loss.default)
+def _elementwise_loss(call: Call) -> Iterator[Step]:
+    # Loss.cpp: the result is first an array of all losses, then resized to the one number; its storage stays
+    if call.arg(2, "reduction", 1) == 0:
+        return
+    yield Step("out", "0", nbytes(call.args[0]))
+    yield Step("alloc", "losses", nbytes(call.args[0]))
+
+
+@_program(_aten.logsumexp.default)
+def _logsumexp(call: Call) -> Iterator[Step]:
+    # ReduceOps.cpp, logsumexp_out_impl: maxima are kept, infinities among them masked, exp(x - max) summed
+    x, dims = call.args[0], call.arg(1, "dim")
+    size = nbytes(call.out)
+    yield Step("alloc", "maxima", size)
+    yield from _reduction(call, x, dims, 4)
+    yield Step("alloc", "absolute", size)
+    yield Step("alloc", "infinite", call.out.numel())
+    yield Step("free", "infinite")
+    yield Step("free", "absolute")
+    yield Step("alloc", "differences", nbytes(x))
+    yield Step("out")
+    yield from _reduction(call, x, dims, 4)
+    yield Step("free", "differences")
+
+
+@_program(_aten.multinomial.default)
+def _multinomial(call: Call) -> Iterator[Step]:
+    # Distributions.cpp, multinomial of one sample: checks (finite, not negative, sums above zero), then the exponential
+    # trick argmax(p / q) with q drawn for every entry
+    probabilities = call.args[0]
+    rows = probabilities.numel() // probabilities.shape[-1]
+    yield Step("out")
+    yield Step("alloc", "max", 4)
+    yield Step("alloc", "min", 4)
+    yield Step("alloc", "finite", 1)
+    yield Step("alloc", "positive", 1)
+    yield Step("alloc", "valid", 1)
+    yield Step("free", "positive")
+    yield Step("free", "finite")
+    yield Step("alloc", "sums", 4 * rows)
+    yield Step("alloc", "zero", rows)
+    yield Step("alloc", "any zero", 1)
+    yield Step("free", "zero")
+    yield Step("free", "sums")
+    yield Step("alloc", "not", 1)
+    yield Step("free", "not")
+    yield Step("alloc", "q", nbytes(probabilities))
+    yield Step("free", "q")
+    yield Step("free", "any zero")
+    yield Step("free", "valid")
+    yield Step("free", "max")
+    yield Step("free", "min")
+
+
+@_program(_aten._softmax_backward_data.default)
+def _softmax_backward(call: Call) -> Iterator[Step]:
+    # SoftMax.cu, softmax_backward_cuda_out: grad * output is computed first; log_softmax needs no such product
+    yield Step("out")
+    yield Step("alloc", "product", nbytes(call.args[0]))

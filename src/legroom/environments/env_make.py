@@ -1,0 +1,134 @@
+"""Make the environment that a run names, with its wrappers: from `module:attr`, or an id registered with gymnasium.
+
+Everything an environment can do wrong while it is made becomes one line, `EnvError`. Imports only gymnasium: worker
+processes make their environments with it, and they are to stay small.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import gymnasium
+
+from legroom.environments.objects import resolve_object
+from legroom.errors import BadInput
+from legroom.sharing.statistics import EpisodeStatistics
+
+LONGEST_MESSAGE = 600  # characters; some libraries print a whole configuration
+
+# Packages whose import registers ids; SB3's own command line tools import them as well.
+PROVIDERS = (
+    "ale_py", "pybullet_envs_gymnasium", "panda_gym", "highway_env", "minigrid", "gymnasium_robotics", "shimmy",
+)  # fmt: skip
+
+
+class EnvError(Exception):
+    """The environment cannot be used; the text is for the user."""
+
+
+def build(env_id: str, kwargs: dict[str, Any], wrappers: Sequence[str | dict[str, Any]]) -> Any:
+    """Return the environment with its wrappers around it, the first in the list innermost.
+
+    Raises:
+        EnvError: with the environment's own words.
+    """
+    env = _make(env_id, kwargs)
+    if not hasattr(env, "observation_space") or not hasattr(env, "action_space") or not hasattr(env, "reset"):
+        raise EnvError(f"env {env_id!r} made an object of type {type(env).__name__}, which is no gymnasium environment")
+    for wrapper in wrappers:
+        if isinstance(wrapper, dict):
+            if len(wrapper) != 1:
+                raise EnvError(f"env.wrappers: {wrapper} must have one key, the wrapper's name")
+            ((name, arguments),) = wrapper.items()
+        else:
+            name, arguments = wrapper, None
+        try:
+            wrap = resolve_object(name)
+        except BadInput as unknown:
+            raise EnvError(f"env.wrappers: {unknown}") from unknown
+        with stage(f"env.wrappers: {name} raised"):
+            env = wrap(env, **(arguments or {}))
+    return env
+
+
+def _make(env_id: str, kwargs: dict[str, Any]) -> Any:
+    if ":" in env_id:
+        factory = _find_factory(env_id)
+        if factory is not None:
+            with stage(f"env {env_id!r} raised"):
+                return factory(**kwargs)
+    try:
+        return _make_registered(env_id, kwargs)
+    except gymnasium.error.UnregisteredEnv as unknown:
+        if not _import_providers():
+            raise EnvError(f"env {env_id!r}: {_short(str(unknown))}") from unknown
+    try:
+        return _make_registered(env_id, kwargs)
+    except gymnasium.error.UnregisteredEnv as unknown:
+        raise EnvError(f"env {env_id!r}: {_short(str(unknown))}") from unknown
+
+
+def _make_registered(env_id: str, kwargs: dict[str, Any]) -> Any:
+    with stage(f"env {env_id!r} raised", but=gymnasium.error.UnregisteredEnv):
+        return gymnasium.make(env_id, **kwargs)
+
+
+def _find_factory(env_id: str) -> Callable[..., Any] | None:
+    """Return what `module:attr` names; None when it is gymnasium's `module:Id-v0`, an id the module registers."""
+    try:
+        found = resolve_object(env_id)
+    except BadInput:
+        registered = env_id.partition(":")[2] in gymnasium.registry  # importing the module may have added it
+        if registered:
+            return None
+        raise
+    if not callable(found):
+        raise EnvError(f"env {env_id!r} is of type {type(found).__name__}, not a class or function that makes one")
+    return found
+
+
+def _import_providers() -> bool:
+    """Import the installed packages that register ids and return whether there were any."""
+    present = [name for name in PROVIDERS if name not in sys.modules and find_spec(name) is not None]
+    for name in present:
+        with suppress(Exception):  # a broken package we only tried is not the user's concern
+            gymnasium.register_envs(import_module(name))
+    return bool(present)
+
+
+@contextmanager
+def stage(what: str, but: type[BaseException] | None = None) -> Iterator[None]:
+    """Turn any exception (sys.exit included) into `EnvError`, in one line that begins with `what`."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, EnvError) or (but is not None and isinstance(error, but)):
+            raise
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise EnvError(f"{what}: {_short(text)}") from error
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 3] + "..."
+
+
+def make_env(env_id: str, kwargs: dict[str, Any], wrappers: Sequence[str | dict[str, Any]]) -> Any:
+    """Return the environment as training uses it: built, and with episode statistics outermost."""
+    return EpisodeStatistics(build(env_id, kwargs, wrappers))
+
+
+def _prepare_workers(env_id: str, kwargs: dict[str, Any], _wrappers: Sequence[str | dict[str, Any]]) -> None:
+    """Let the environment's class prepare the process that workers are forked from, if it can (`worker_template`)."""
+    prepare = getattr(_find_factory(env_id), "prepare_workers", None) if ":" in env_id else None
+    if prepare is not None:
+        prepare(**kwargs)
+
+
+# Both make environments in workers: for training, and for a profile.
+build.prepare_workers = make_env.prepare_workers = _prepare_workers  # type: ignore[attr-defined]

@@ -1,0 +1,375 @@
+"""Measure what lean storage takes, in bytes and in time, of observations as they come.
+
+The very classes that training uses are fed (`storing.column` for rollouts, `storing.ring` for replay); beside them a
+few rows go into plain arrays as SB3 would put them there, so that both are timed on the same data and in the same
+conditions; by the thread's own clock, since on a busy machine the wall's tells more about the others. Records are
+counted after every row, so that steps and beginnings of episodes can be told apart. What the index takes is computed
+from the versions of pages that a row added: its lists and its table are enlarged now and then by half or to the double,
+which has nothing to do with the row that happens to need it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log, prod, sqrt
+from typing import Any, Literal
+
+import numpy as np
+
+from legroom.model.evidence import Growth, LeanTimes
+from legroom.storing.budget import Options, new_shelf
+from legroom.storing.column import Column
+from legroom.storing.core import Store
+from legroom.storing.outputs import Outputs
+from legroom.storing.ring import Ring
+from legroom.storing.small_arrays import Masks
+from legroom.storing.stacks import SINGLE, Stack, StackFinder
+
+WINDOWS = 8  # whose spread is the error of a step
+ROLLOUT_ROWS = 4096  # more than a probe ever writes
+REPLAY_ROWS = 1 << 20  # so that no segment ends while it is measured: `backends.sb3.bill.lean` does that by arithmetic
+# A version of a page is 8 bytes. While a store is written to, its lists are up to a third empty, and the table of what
+# is stored once has 16 to 32 bytes per entry, unless that is over a 64th of the records.
+VERSION_NBYTES, VERSION_ERROR = 10, 2
+SEALED_VERSION_NBYTES = 8
+TABLE_NBYTES, TABLE_ERROR, TABLE_SHARE = 24, 8, 1 / 64
+SINGLE_PAGE_NBYTES = 8192  # of a frame; larger ones are cut
+SETTLED_SHARE = 0.8  # of a literal, what changes take on average where they may not exceed one
+OTHER_BEGINNINGS, FEW_ROWS = 8, 16  # tried, to see whether the same stack is always found
+LARGEST_HEAP_BLOCK = 31 << 20  # malloc maps larger blocks afresh every time
+CACHE_NBYTES = 48 << 20
+FEWEST_ROUNDS, LEAST_ROUNDS, MOST_ROUNDS = 2, 5, 100
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """How much is in a store: bytes of records, literals among them, frames of each environment."""
+
+    nbytes: int
+    literals: int
+    frames: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What one row did: the store before it, after its observation and after what followed; seconds.
+
+    A rollout has nothing that followed: the two are the same.
+    """
+
+    begun: int
+    before: _Mark
+    between: _Mark
+    after: _Mark
+    seconds: float
+    plain_seconds: float | None
+
+
+class Meter:
+    """One part of the observations in lean storage, and its first `kept` rows in plain arrays.
+
+    Args:
+        shape, dtype: of one observation as it is stored.
+        kept: rows to keep plainly, for timing.
+    """
+
+    def __init__(
+        self, kind: Literal["rollout", "replay"], shape: tuple[int, ...], dtype: np.dtype, n_envs: int, kept: int
+    ) -> None:
+        self.shape, self.dtype, self.n_envs, self.kept = shape, dtype, n_envs, kept
+        self.item_nbytes = prod(shape) * dtype.itemsize
+        self.store: Column | Ring
+        if kind == "rollout":
+            self.store = Column(ROLLOUT_ROWS, n_envs, shape, dtype, Options(), Outputs(2))
+            self.plain = [np.zeros((kept, n_envs, *shape), dtype)]
+        else:
+            self.store = Ring(REPLAY_ROWS, n_envs, shape, dtype, Options(), Outputs(4))
+            # only a ring's first round meets untouched pages, while every rollout does: so they are touched here
+            self.plain = [np.ones((kept, n_envs, *shape), dtype) for _ in range(2)]
+        self.rows = 0
+        self._log: list[_Entry] = []
+
+    def add(self, now: np.ndarray, after: np.ndarray, begun: int) -> None:
+        """Store one row: observations, and for replay what followed; `begun` of them begin an episode."""
+        row, was_known = self.rows, self.store.finder.stack is not None
+        lean_first = bool(row % 2)  # whoever comes second finds the observation in the cache
+        plain_s = None if lean_first else self._add_plainly(row, now, after)
+        before = self._mark() if row else None
+        between, seconds = self._add_leanly(row, now, after)
+        if lean_first:
+            plain_s = self._add_plainly(row, now, after)
+        self.rows += 1
+        if not was_known and self.store.stack != SINGLE:
+            self._log.clear()  # all rows have just been stored again, now as frames
+        elif before is not None:
+            end = self._mark()
+            self._log.append(_Entry(begun, before, between or end, end, seconds, plain_s))
+
+    def _add_leanly(self, row: int, now: np.ndarray, after: np.ndarray) -> tuple[_Mark | None, float]:
+        began = time.thread_time()
+        if isinstance(self.store, Column):
+            self.store[row] = now
+            return None, time.thread_time() - began
+        self.store.begin(row, now)
+        seconds = time.thread_time() - began
+        between = self._mark()
+        began = time.thread_time()
+        self.store.finish(row, after)
+        return between, seconds + time.thread_time() - began
+
+    def _add_plainly(self, row: int, now: np.ndarray, after: np.ndarray) -> float | None:
+        if row >= self.kept:
+            return None
+        began = time.thread_time()
+        for side, observations in zip(self.plain, (now, after), strict=False):
+            side[row] = np.array(observations)  # SB3's add() copies before it stores
+        return time.thread_time() - began
+
+    def growth(self, samples: Sequence[np.ndarray], openings: Sequence[np.ndarray]) -> Growth:
+        """Return the bytes that environments, steps and episodes take.
+
+        Args:
+            samples: observations of environments that have nothing to do with each other, at least two.
+            openings: the same, at the beginning of their episodes, as in a run's first rollout.
+        """
+        first, another = self._beginnings(samples)
+        opening_first, opening_another = self._beginnings(openings)
+        current = self.store.shelves[-1].store.nbytes()["current"] / self.n_envs
+        begun = np.array([entry.begun for entry in self._log])
+        times = _version_times(self.store.shelves[-1].store)
+        opened = np.array([self._added(entry.before, entry.between, times) for entry in self._log])
+        stepped = np.array([self._added(entry.between, entry.after, times) for entry in self._log])
+        if isinstance(self.store, Column):  # a row is either a step or a beginning
+            is_step = (begun == 0) if (begun == 0).any() else np.ones(len(begun), bool)
+            stepped, opened, begun = opened[is_step], opened[~is_step], begun[~is_step]
+            opened = opened - stepped.mean(axis=0)
+        opened = opened[begun > 0, 0] / begun[begun > 0]
+        steps, index_error = stepped[:, 0] / self.n_envs, stepped[:, 1].mean() / self.n_envs
+        # with other first observations, another stack might have been found; and the store may still be learning
+        found = [float(steps.mean()), *map(self._step_with, self._other_stacks())]
+        found.append(found[0] - self._saved_once_settled() / (len(self._log) * self.n_envs))
+        return Growth(
+            item_nbytes=self.item_nbytes,
+            n_stack=self.store.stack.n_stack,
+            first=first,
+            another=another,
+            another_error=max(abs(another - opening_another), abs(first - opening_first)),
+            current=current,
+            step=(min(found) + max(found)) / 2,
+            step_error=_error_of_mean(steps) + float(index_error) + (max(found) - min(found)) / 2,
+            reset=float(opened.mean()) if len(opened) else 0.0,
+            reset_error=_error_of_mean(opened) if len(opened) else 0.0,
+        )
+
+    def _added(self, before: _Mark, after: _Mark, times: Sequence[np.ndarray]) -> tuple[float, float]:
+        """Return the bytes added between two marks, records and index, and by how much the index may differ."""
+        nbytes, literals = after.nbytes - before.nbytes, after.literals - before.literals
+        versions = sum(
+            np.searchsorted(times[env], after.frames[env]) - np.searchsorted(times[env], before.frames[env])
+            for env in range(self.n_envs)
+        )
+        if isinstance(self.store, Ring):  # segments that are no longer written to have neither slack nor table
+            return nbytes + SEALED_VERSION_NBYTES * versions, 0.0
+        table = min(TABLE_NBYTES * literals, TABLE_SHARE * nbytes)
+        return nbytes + VERSION_NBYTES * versions + table, VERSION_ERROR * versions + table * TABLE_ERROR / TABLE_NBYTES
+
+    def _beginnings(self, observations: Sequence[np.ndarray]) -> tuple[float, float]:
+        """Return the bytes of the first observation in a fresh store, and of each further environment's."""
+
+        def fresh(count: int) -> float:
+            page_bytes = self.store.page_bytes
+            store = new_shelf(Options(), count, self.item_nbytes, self.store.stack, page_bytes=page_bytes).store
+            store.append_all(np.ascontiguousarray(observations[:count], self.dtype), np.empty(count, np.uint32))
+            return float(_mark(store, 0).nbytes + store.nbytes()["index"])
+
+        first = fresh(1)
+        return first, (fresh(len(observations)) - first) / (len(observations) - 1)
+
+    def _other_stacks(self) -> set[Stack]:
+        """Return what would have been taken for a stack, had the run begun with other observations."""
+        rows, found = min(self.kept, self.rows), set()
+        for start in range(0, rows, max(1, rows // OTHER_BEGINNINGS)):
+            finder = StackFinder(self.shape)
+            # within a few changes: where nothing changes for long, it is not stacks that beginnings differ in
+            for row in range(start, min(start + FEW_ROWS, rows)):
+                if finder.stack is None:
+                    finder.look(self.plain[0][row])
+            found.add(finder.stack or self.store.stack)
+        return found - {self.store.stack}
+
+    def _saved_once_settled(self) -> float:
+        """Return how many bytes of changes a store that has seen much would have spared.
+
+        A change is written only if it is smaller than a literal usually is, and what a literal usually takes is learnt
+        from the literals themselves, beginning with a whole page: a sixteenth of the difference with each.
+        """
+        store = self.store.shelves[-1].store
+        kinds = {kind: entry for kind, entry in store.nbytes().items() if isinstance(entry, tuple)}
+        (literals, literal_nbytes), (changes, change_nbytes) = (
+            np.sum([kinds[kind] for kind in group if kind in kinds] or [(0, 0)], axis=0)
+            for group in (("raw", "lz4"), ("delta", "patch"))
+        )
+        if not literals or not changes:
+            return 0.0
+        largest = max(self.store.page_bytes, SINGLE_PAGE_NBYTES)
+        usual, page = literal_nbytes / literals, min(self.item_nbytes / self.store.stack.n_stack, largest)
+        is_settled = literals > 16 * log(max(page / usual, 1.0)) + 16
+        return 0.0 if is_settled else max(change_nbytes - SETTLED_SHARE * usual * changes, 0.0)
+
+    def _step_with(self, stack: Stack) -> float:
+        """Return the bytes of a step when observations are cut into these frames."""
+        store = new_shelf(Options(), self.n_envs, self.item_nbytes, stack, page_bytes=self.store.page_bytes).store
+        numbers, rows = np.empty(self.n_envs, np.uint32), min(self.kept, self.rows)
+        store.append_all(self.plain[0][0], numbers)
+        before = _mark(store, self.n_envs)
+        for row in range(1, rows):
+            store.append_all(self.plain[0][row], numbers)
+        added, _ = self._added(before, _mark(store, self.n_envs), _version_times(store))
+        return added / max(rows - 1, 1) / self.n_envs
+
+    def add_times(self) -> tuple[float, float]:
+        """Return the seconds of adding one observation, leanly and plainly."""
+        lean = [entry.seconds for entry in self._log]
+        plain = [entry.plain_seconds for entry in self._log if entry.plain_seconds is not None]
+        return _typical(lean) / self.n_envs, _typical(plain) / self.n_envs
+
+    def readers(self, batch: int) -> tuple[Callable[[], object], Callable[[], object]]:
+        """Return functions that make one batch of random observations, leanly and plainly, as tensors would need it."""
+        held, envs_ = min(self.kept, self.rows), self.n_envs
+        chosen = np.random.default_rng(0).integers(0, held * envs_, batch)
+        envs, rows = np.divmod(chosen, held)
+        if isinstance(self.store, Column):
+            column = self.store
+            flat = self.plain[0][:held].swapaxes(0, 1).reshape(held * envs_, *self.shape)
+            return lambda: column.read(rows, envs), lambda: np.array(flat[chosen])
+        ring, (now, after) = self.store, self.plain
+        return (
+            lambda: (ring.read(rows, envs, 0), ring.read(rows, envs, 1)),
+            lambda: (np.array(now[rows, envs, :]), np.array(after[rows, envs, :])),
+        )
+
+    def flatten_time(self, limit_nbytes: int) -> float:
+        """Return the seconds per observation of SB3's copy before a rollout is read."""
+        rows = max(1, min(self.kept, self.rows, limit_nbytes // (self.n_envs * self.item_nbytes)))
+        times = []
+        for _ in range(3):
+            began = time.thread_time()
+            self.plain[0][:rows].swapaxes(0, 1).copy()
+            times.append(time.thread_time() - began)
+        return statistics.median(times) / (rows * self.n_envs)
+
+    def _mark(self) -> _Mark:
+        return _mark(self.store.shelves[-1].store, self.n_envs)
+
+
+class MaskMeter:
+    """Action masks as bits, and as the float32 array of sb3-contrib; both sizes are known, only time is measured."""
+
+    def __init__(self, n_envs: int, n_actions: int, kept: int) -> None:
+        self.n_envs, self.kept, self.rows = n_envs, kept, 0
+        self.lean, self.plain = Masks(kept, n_envs, n_actions), np.ones((kept, n_envs, n_actions), np.float32)
+        self._seconds: list[float] = []
+        self._plain_seconds: list[float] = []
+
+    def add(self, masks: np.ndarray) -> None:
+        """Store one row of masks [N, actions]."""
+        if self.rows == self.kept:
+            return
+        for storage, seconds in ((self.lean, self._seconds), (self.plain, self._plain_seconds)):
+            began = time.thread_time()
+            storage[self.rows] = masks
+            seconds.append(time.thread_time() - began)
+        self.rows += 1
+
+    def add_times(self) -> tuple[float, float]:
+        """Return the seconds of adding one mask, leanly and plainly."""
+        return _typical(self._seconds) / self.n_envs, _typical(self._plain_seconds) / self.n_envs
+
+    def readers(self, batch: int) -> tuple[Callable[[], object], Callable[[], object]]:
+        """Return functions that make one batch of random masks, leanly and plainly."""
+        envs, rows = np.divmod(np.random.default_rng(0).integers(0, self.rows * self.n_envs, batch), self.rows)
+        return lambda: np.array(self.lean[rows, envs]), lambda: np.array(self.plain[rows, envs])
+
+
+def measure_times(
+    meters: Sequence[Meter | MaskMeter], batch: int, *, seconds: float, flatten_limit_nbytes: int
+) -> LeanTimes:
+    """Return what adding and reading one observation takes, all its parts together, within about so many seconds."""
+    adds = [meter.add_times() for meter in meters]
+    readers = [meter.readers(batch) for meter in meters]
+    lean: list[float] = []
+    plain: list[float] = []
+    held: list[object] = [None, None]  # a training loop holds its batch while the next one is made
+    for _ in range(2):  # once its two batches exist, lean storage writes into them for ever
+        held[0] = [lean_one() for lean_one, _ in readers]
+    np.ones(LARGEST_HEAP_BLOCK, np.uint8)  # once such a block is freed, malloc keeps smaller ones, as in any training
+    used = np.ones(CACHE_NBYTES // 8)  # an update empties the caches between two batches
+    until = time.perf_counter() + seconds
+    for number in range(MOST_ROUNDS):
+        late = time.perf_counter() - until
+        if (number >= LEAST_ROUNDS and late > 0) or (number >= FEWEST_ROUNDS and late > seconds):
+            break
+        for side, times in enumerate((lean, plain)):
+            used.sum()
+            began = time.thread_time()
+            held[side] = [pair[side]() for pair in readers]
+            times.append((time.thread_time() - began) / batch)
+    return LeanTimes(
+        add=sum(each[0] for each in adds),
+        plain_add=sum(each[1] for each in adds),
+        read=statistics.median(lean),
+        plain_read=statistics.median(plain),
+        plain_flatten=sum(
+            meter.flatten_time(flatten_limit_nbytes)
+            for meter in meters
+            if isinstance(meter, Meter) and isinstance(meter.store, Column)
+        ),
+    )
+
+
+def _mark(store: Store, n_envs: int) -> _Mark:
+    """Return what is in the store; bytes of records are exact where the core counts them, else whole memory pages."""
+    parts: Mapping[str, Any] = store.nbytes()
+    kinds = {kind: entry for kind, entry in parts.items() if isinstance(entry, tuple)}  # (how many, bytes)
+    return _Mark(
+        nbytes=sum(nbytes for _, nbytes in kinds.values()) if kinds else parts["arenas"],
+        literals=sum(kinds[kind][0] for kind in ("raw", "lz4") if kind in kinds),
+        frames=np.array([store.length(env) for env in range(n_envs)]),
+    )
+
+
+def _version_times(store: Store) -> list[np.ndarray]:
+    """Return of each stream, sorted, the number of the frame with which each version of each page came."""
+    words = np.frombuffer(store.dump_index(), "<u4")
+    n_streams, frame_nbytes, page_nbytes, n_arenas = (int(words[place]) for place in (1, 2, 6, 8))
+    n_pages = -(-(-(-frame_nbytes // 4) * 4) // page_nbytes)
+    at, times = 9 + n_arenas + n_streams, []
+    for _ in range(n_streams):
+        of_pages = []
+        for _ in range(n_pages):
+            count = int(words[at])
+            of_pages.append(words[at + 1 : at + 1 + 2 * count : 2] & 0x7FFFFFFF)  # the highest bit: stands for itself
+            at += 1 + 2 * count
+        times.append(np.sort(np.concatenate(of_pages)))
+    return times
+
+
+def _error_of_mean(values: np.ndarray) -> float:
+    """Return by how much the mean of a longer time may differ: what windows, or the two halves, tell."""
+    if len(values) < 2:
+        return float(abs(values.sum()))
+    half = len(values) // 2
+    drift = abs(values[half:].mean() - values[:half].mean())
+    means = np.array([part.mean() for part in np.array_split(values, min(WINDOWS, len(values)))])
+    return float(max(drift, 2 * means.std(ddof=1) / sqrt(len(means))))
+
+
+def _typical(seconds: Sequence[float]) -> float:
+    """Return the median of means over windows: rare expensive rows count, a moment of another process does not."""
+    if not seconds:
+        return 0.0
+    parts = np.array_split(np.array(seconds), min(WINDOWS, len(seconds)))
+    return float(np.median([part.mean() for part in parts]))

@@ -1,0 +1,116 @@
+"""What every run of the installed libraries needs: interpreter, torch, SB3 and the processes around them.
+
+These bytes depend on versions and builds (a CUDA build of torch doubles them), not on the run, and no arithmetic gives
+them. So a child process (`base_child.py`) imports the libraries, makes a first tiny update, starts a worker if
+the run has any, and reports; the figures are kept as JSON under the user's cache directory, one file per set of
+versions. A prediction by arithmetic never measures: it takes the cached figures, or shipped ones with a wider error.
+
+Measured in anonymous pages plus all pages of mapped libraries: in the sum of PSS of a lone process tree the libraries'
+pages count once, whereas the child's own PSS would shrink whenever some other process on the machine has torch loaded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from legroom.catalog import load
+from legroom.machine.cache import cache_folder, digest, read_json, write_json
+from legroom.machine.versions import read_versions
+from legroom.model.evidence import BaseFigures
+from legroom.model.footprint import Known
+
+LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
+CHILD = Path(__file__).parents[1] / "backends" / "sb3" / "base_child.py"
+
+# Measured 2026-11-15, Linux x86-64, Python 3.11, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, numpy 2.4.6, by
+# `python src/legroom/backends/sb3/base_child.py forkserver` (and `fork`, `light`); it repeats within 1 MB.
+SHIPPED_CPU = {
+    "trainer": 332_000_000, "worker": 157_000_000, "light_worker": 23_000_000, "light_forked": 4_900_000,
+    "fork_worker": 3_000_000, "fork_shared": 60_000_000, "helpers": 12_600_000,
+}  # fmt: skip
+# torch 2.14.1 with CUDA 13: a worker has 284 MB of its own; the trainer has the same 175 MB on top of a worker's as
+# above, and 120 MB more of mapped libraries.
+SHIPPED_CUDA = SHIPPED_CPU | {"trainer": 580_000_000, "worker": 284_000_000}
+
+# Measured on this machine: what a repetition, page-cache state and the neighbours' share of libc and libpython change.
+MEASURED_ERRORS = {
+    "trainer": 15_000_000, "worker": 4_000_000, "light_worker": 4_000_000, "light_forked": 1_500_000,
+    "fork_worker": 3_000_000, "fork_shared": 10_000_000, "helpers": 4_000_000,
+}  # fmt: skip
+DEFAULT_ERRORS = {
+    "trainer": 40_000_000, "worker": 15_000_000, "light_worker": 6_000_000, "light_forked": 2_000_000,
+    "fork_worker": 4_000_000, "fork_shared": 20_000_000, "helpers": 5_000_000,
+}  # fmt: skip
+
+
+# What each stage of the child tells; `forkserver` includes what `trainer` does.
+STAGES = {
+    "trainer": {"trainer"},
+    "forkserver": {"trainer", "worker", "helpers"},
+    "fork": {"fork_worker", "fork_shared"},
+    "light": {"light_worker", "light_forked"},
+}
+
+
+def base_figures(*, needed: Collection[str] = (), device: str = "cpu") -> BaseFigures:
+    """Return the base figures of the installed versions: cached ones, and shipped ones where none are.
+
+    A run on a GPU needs a CUDA build of torch; where another is installed, the shipped figures for one are taken.
+
+    Args:
+        needed: figures to measure now if they are not in the cache; by default none is.
+    """
+    versions = read_versions(LIBRARIES)
+    cpu_build = versions.get("torch", "+cpu").endswith("+cpu")
+    if device == "cuda" and cpu_build:
+        return BaseFigures(**SHIPPED_CUDA, errors=DEFAULT_ERRORS, known=Known.DEFAULT, versions={"torch": "with CUDA"})
+    path = _cache_path(versions)
+    measured = _read_cache(path)
+    missing = set(needed) - set(measured)
+    if missing and "torch" in versions and "stable-baselines3" in versions:
+        # One stage after the other: side by side they would be quicker, and take a gigabyte.
+        for stage in _stages_for(missing):
+            measured |= _measure(stage) or {}
+        write_json(path, {"figures": measured, "versions": versions})
+    shipped = SHIPPED_CPU if cpu_build else SHIPPED_CUDA
+    errors = {name: (MEASURED_ERRORS if name in measured else DEFAULT_ERRORS)[name] for name in SHIPPED_CPU}
+    known = Known.MEASURED if "trainer" in measured else Known.DEFAULT
+    return BaseFigures(**(shipped | measured), errors=errors, known=known, versions=versions)
+
+
+def figures_for(workers: Collection[str], start_method: str | None) -> set[str]:
+    """Return the figures that matter to a run with these kinds of workers; a light alternative is always weighed."""
+    if not {"subproc", "light"} & set(workers):
+        return {"trainer"}
+    forked = STAGES["fork"] if start_method == "fork" else set()
+    return STAGES["forkserver"] | STAGES["light"] | forked
+
+
+def _stages_for(missing: set[str]) -> list[str]:
+    stages = [stage for stage in ("forkserver", "fork", "light") if (STAGES[stage] - {"trainer"}) & missing]
+    return stages if "forkserver" in stages or "trainer" not in missing else ["trainer", *stages]
+
+
+def _cache_path(versions: Mapping[str, str]) -> Path:
+    # The child's own text is part of the key: figures measured in another way are other figures.
+    key = digest(sorted(versions.items()), _system(), CHILD.read_bytes())
+    return cache_folder() / f"base-{key}.json"
+
+
+def _system() -> str:
+    # platform.machine() says the same and takes 4 ms to import
+    return " ".join((os.uname().sysname, os.uname().machine)) if hasattr(os, "uname") else os.name
+
+
+def _read_cache(path: Path) -> dict[str, int]:
+    content = read_json(path)
+    figures = content.get("figures") if isinstance(content, dict) else None
+    if not isinstance(figures, dict) or not set(figures) <= set(SHIPPED_CPU):
+        return {}
+    return figures if all(type(n) is int and 0 <= n < 1 << 40 for n in figures.values()) else {}
+
+
+def _measure(stage: str) -> dict[str, int] | None:
+    return load("probing.measure_base")(CHILD, stage, STAGES[stage])

@@ -1,0 +1,44 @@
+"""Measure the base figures: child processes that import the libraries, work a little, and report their memory.
+
+Apart from `machine.base` because most predictions find the figures in the cache and need no subprocess.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TIMEOUT_S = 120
+
+
+def measure_base(child: Path, stage: str, wanted: set[str]) -> dict[str, int] | None:
+    """Return the figures one stage of the child script reports, None where it cannot run or reports something else."""
+    report = _read_child(_start_child(child, stage))
+    return report if report is not None and set(report) == wanted else None
+
+
+def _start_child(script: Path, stage: str) -> subprocess.Popen[bytes] | None:
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}  # the GPU context is an item of its own
+    try:
+        return subprocess.Popen(
+            [sys.executable, str(script), stage], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        )
+    except OSError:
+        return None
+
+
+def _read_child(child: subprocess.Popen[bytes] | None) -> dict[str, int] | None:
+    """Return what a child reports, None where it cannot run (no /proc, a library that does not import)."""
+    if child is None:
+        return None
+    try:
+        output, _ = child.communicate(timeout=TIMEOUT_S)
+        report = json.loads(output.splitlines()[-1])
+    except (subprocess.SubprocessError, ValueError, IndexError):
+        child.kill()
+        child.wait()
+        return None
+    return report if isinstance(report, dict) else None

@@ -1,0 +1,87 @@
+"""Probe this machine: memory, container limit, shared memory, GPUs, cores and library versions.
+
+Cheap enough to run in every command (a few milliseconds): it reads a handful of small files and imports no library it
+reports on. Linux is read from /proc below `root`, which tests replace by a tree of their own; elsewhere psutil tells.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from legroom.machine.cgroup import read_cgroup
+from legroom.machine.gpus import read_gpus
+from legroom.machine.versions import read_versions
+from legroom.model.machine import Machine
+
+
+def probe(root: Path = Path("/")) -> Machine:
+    """Return what a process started now would find here.
+
+    `limit` is None where no container limit lies below the RAM. `available` is the smaller of what the kernel says is
+    available and what the container has left. `swap` is its total, `shm` what is free in /dev/shm.
+    """
+    memory = _read_meminfo(root / "proc/meminfo") or _ask_psutil()
+    cgroup = read_cgroup(root)
+    available = memory.available if cgroup is None else min(memory.available, cgroup.available)
+    return Machine(
+        ram=memory.ram,
+        limit=None if cgroup is None or cgroup.limit >= memory.ram else cgroup.limit,
+        available=available,
+        swap=memory.swap,
+        shm=_free_shm(root / "dev/shm"),
+        gpus=read_gpus(root=root, visible=os.environ.get("CUDA_VISIBLE_DEVICES")),
+        versions=read_versions(),
+        cores=_count_cores(),
+    )
+
+
+@dataclass(frozen=True)
+class _Memory:
+    ram: int
+    available: int
+    swap: int
+
+
+def _read_meminfo(path: Path) -> _Memory | None:
+    """Return the kernel's figures, None where there is no such file (macOS, Windows) or it makes no sense."""
+    try:
+        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    kib = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        number = value.split()[0] if value.split() else ""
+        if number.isdecimal():
+            kib[name] = int(number)
+    if not kib.get("MemTotal"):
+        return None
+    # kernels before 3.14 and some sandboxes leave MemAvailable out; this is what it replaced
+    reclaimable = kib.get("MemFree", 0) + kib.get("Buffers", 0) + kib.get("Cached", 0) - kib.get("Shmem", 0)
+    available = min(max(kib.get("MemAvailable", reclaimable), 0), kib["MemTotal"])
+    return _Memory(kib["MemTotal"] * 1024, available * 1024, kib.get("SwapTotal", 0) * 1024)
+
+
+def _ask_psutil() -> _Memory:
+    psutil = import_module("psutil")  # 15 ms that Linux does not need
+    memory = psutil.virtual_memory()
+    return _Memory(int(memory.total), int(memory.available), int(psutil.swap_memory().total))
+
+
+def _free_shm(path: Path) -> int:
+    try:
+        stat = os.statvfs(path)
+    except (OSError, AttributeError):  # there is none; Windows has no statvfs
+        return 0
+    return stat.f_bavail * stat.f_frsize
+
+
+def _count_cores() -> int:
+    """Return the cores this process may use, which taskset, Slurm and docker's --cpuset-cpus restrict."""
+    if sys.platform.startswith("linux"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,3 +1,0 @@
-"""What there is to run on: `probe()` reads this machine's memory, container limit, GPUs and library versions."""
-
-from legroom.probing.machine import probe as probe

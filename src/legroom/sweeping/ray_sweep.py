@@ -1,0 +1,360 @@
+"""A sweep on Ray Tune: every trial waits for the memory that it is predicted to need, and then has it.
+
+Tune asks a `Searcher` for the next trial whenever one may be waiting; ours hands out the points of the grid, and again
+those that turned out to need more memory than was kept for them. Ray counts declared memory and checks none of it, so
+the packing is as good as the predictions, and a trial that exceeds its own is stopped by itself (`trial.py`).
+
+Ray's own memory monitor is off in a local session: it looks at the whole machine and kills the youngest worker when
+that is nearly full, whoever filled it, which would end a trial that keeps to what it requested.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.tune.search import Searcher
+
+from legroom.cluster.session import RaySession, cluster_of, ray_session
+from legroom.sweeping.folder import Live, SweepFolder
+from legroom.sweeping.ray_trial import SweepTrial
+from legroom.sweeping.trial import WORKER_NBYTES, Trial, TrialResult
+from legroom.training.train import is_finished
+
+CPUS_PER_TRIAL = 0.25  # memory decides how many run at once; this only keeps hundreds of tiny ones off two cores
+OBJECT_STORE_NBYTES = 80 << 20  # nothing but settings goes through it; the least that Ray takes is 75 MiB
+MOST_RUNS = 4
+MARGIN = 1.1  # on what was measured: a trial that was stopped at its limit would have gone higher
+SHOW_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """A sweep at one moment: how many trials are in which state, and memory in bytes."""
+
+    running: int
+    finished: int
+    failed: int
+    waiting: int
+    nbytes: int
+    requested: int
+    declared: int
+    is_stopping: bool = False
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What came of a sweep."""
+
+    results: tuple[TrialResult, ...]
+    declared: int
+    most_at_once: int
+    is_stopped: bool
+
+
+class TooLarge(Exception):
+    """A trial that alone needs more than any node declares."""
+
+    def __init__(self, trial: Trial, most: int) -> None:
+        super().__init__(trial, most)
+        self.trial, self.most = trial, most
+
+
+def run_sweep(
+    trials: Sequence[Trial],
+    folder: SweepFolder,
+    *,
+    cluster: str,
+    declared: int | None,
+    num_cpus: int,
+    concurrent: int | None,
+    show: Callable[[SweepView], None],
+    say: Callable[[str], None],
+) -> Swept:
+    """Train what of the trials is not finished yet, as many at once as there is memory for.
+
+    Args:
+        cluster: local, auto or an address.
+        declared, num_cpus: what the local node declares; a cluster says it itself.
+        show: told once a second.
+
+    Raises:
+        BadInput: there is no such cluster.
+        TooLarge: a trial fits no node.
+    """
+    if all(is_finished(folder.trial(trial.number), trial.run.total_timesteps) for trial in trials):
+        return Swept(Book(trials, folder, declared or 0).results(), declared or 0, 0, False)  # no need of Ray
+    if cluster == "local" and declared is not None:
+        _refuse_too_large(trials, declared)  # before Ray is started
+    local = {"num_cpus": num_cpus, "memory_nbytes": declared, "object_store_nbytes": OBJECT_STORE_NBYTES}
+    folder.go()
+    with ray_session(cluster, **(local if cluster == "local" else {}), memory_monitor=False) as session:
+        nodes = [node for node in cluster_of(session) if node.is_alive]
+        most, total = max(node.memory_nbytes for node in nodes), sum(node.memory_nbytes for node in nodes)
+        book = Book(trials, folder, most)
+        _refuse_too_large(book.waiting, most)
+        view = _Show(book, total, show)
+        if book.waiting:
+            with _interrupts(book, say):
+                _tune(book, folder, session, view, concurrent)
+        return Swept(book.results(), total, view.most_at_once, book.is_stopping)
+
+
+def _refuse_too_large(trials: Iterable[Trial], most: int) -> None:
+    for trial in trials:
+        if trial.requested > most:
+            raise TooLarge(trial, most)
+
+
+class Book:
+    """Who waits, who runs, how each ended; decides who runs again.
+
+    Args:
+        most: bytes that the largest node declares.
+    """
+
+    def __init__(self, trials: Sequence[Trial], folder: SweepFolder, most: int) -> None:
+        self.folder, self.most, self.is_stopping = folder, most, False
+        self._trials = {trial.number: trial for trial in trials}
+        self._requested = {trial.number: trial.requested for trial in trials}
+        self._runs = dict.fromkeys(self._trials, 0)
+        self._reasons: dict[int, str] = {}
+        self.running: set[int] = set()
+        self.finished: set[int] = set()
+        self.failed: set[int] = set()
+        self.waiting: deque[Trial] = deque()
+        for trial in trials:
+            if is_finished(folder.trial(trial.number), trial.run.total_timesteps):
+                self.finished.add(trial.number)
+                self._learn(trial.number, Live.read(folder.trial(trial.number)).peak)
+            else:
+                self.waiting.append(trial)
+                self._remember(trial)
+
+    def _remember(self, trial: Trial) -> None:
+        """Request what an earlier session of the sweep has learned that the trial needs."""
+        live, planned = Live.read(self.folder.trial(trial.number)), trial.requested
+        measured = int(live.peak * MARGIN) + WORKER_NBYTES if live.peak + WORKER_NBYTES > planned else 0
+        self._requested[trial.number] = max(planned, min(max(live.requested, measured), self.most))
+
+    def take(self) -> dict[str, Any] | None:
+        """Return the next trial's task; None where none waits."""
+        if not self.waiting or self.is_stopping:
+            return None
+        trial = self.waiting.popleft()
+        self._runs[trial.number] += 1
+        self.running.add(trial.number)
+        return {
+            "number": trial.number,
+            "requested": self._requested[trial.number],
+            "runs": self._runs[trial.number],
+            "gpu_share": trial.gpu_share,
+            "folder": str(self.folder.path.absolute()),
+            "directory": str(Path.cwd()),
+        }
+
+    def requested(self, number: int) -> int:
+        return self._requested[number]
+
+    def ended(self, number: int, end: Mapping[str, Any] | None) -> None:
+        """Take in how a run of a trial ended; None: its worker died."""
+        self.running.discard(number)
+        live = Live.read(self.folder.trial(number))
+        end = end or {"status": "died", "peak": live.peak, "exceeded": True, "reason": "its Ray worker was killed"}
+        self._learn(number, int(end["peak"]))
+        if end["status"] == "finished":
+            self.finished.add(number)
+            return
+        self._reasons[number] = str(end["reason"])
+        more = self._more(number, int(end["peak"]))
+        again = end["exceeded"] and self._runs[number] < MOST_RUNS and more is not None
+        if again and more is not None:
+            self._requested[number] = more
+        if self.is_stopping:
+            return
+        if again:
+            self.waiting.append(self._trials[number])
+        else:
+            self.failed.add(number)
+
+    def _more(self, number: int, peak: int) -> int | None:
+        """Return what to request next time; None where it had a whole node."""
+        if self._requested[number] >= self.most:
+            return None
+        return min(max(int(peak * MARGIN) + WORKER_NBYTES, self._requested[number] + 1), self.most)
+
+    def _learn(self, number: int, peak: int) -> None:
+        """Raise what those request that need the same memory, where one of them took more than was predicted."""
+        if peak + WORKER_NBYTES <= self._requested[number]:
+            return
+        shared = self._trials[number].shares
+        for other in self.waiting:
+            if other.shares == shared:
+                wanted = min(int(peak * MARGIN) + WORKER_NBYTES, self.most)
+                self._requested[other.number] = max(self._requested[other.number], wanted)
+
+    def results(self) -> tuple[TrialResult, ...]:
+        return tuple(self._result(trial) for trial in self._trials.values())
+
+    def _result(self, trial: Trial) -> TrialResult:
+        folder, number = self.folder.trial(trial.number), trial.number
+        outcome, live = folder.outcome(), Live.read(folder)
+        done = number in self.finished
+        peak = max(outcome.peaks.host.measured if outcome else 0, live.peak)
+        reason = "" if done else self._reasons.get(number, "stopped before it began")
+        requested = live.requested if done and live.requested else self._requested[number]
+        runs = max(self._runs[number], live.runs)
+        return TrialResult(trial, "finished" if done else "failed", outcome, peak, requested, reason, runs)
+
+
+def _tune(book: Book, folder: SweepFolder, session: RaySession, view: _Show, concurrent: int | None) -> None:
+    """Let Tune run the book's trials; what Tune itself writes is nobody's business afterwards."""
+    scratch = (session.folder or folder.path) / "tune"
+    trainable = tune.with_resources(SweepTrial, resources=_resources)
+    with _quiet_tune():
+        try:
+            tune.Tuner(
+                trainable,
+                tune_config=tune.TuneConfig(
+                    search_alg=_Points(book),
+                    num_samples=-1,
+                    max_concurrent_trials=concurrent,
+                    reuse_actors=True,
+                    trial_dirname_creator=lambda trial: f"{trial.config['number']:03d}-{trial.config['runs']}",
+                ),
+                run_config=tune.RunConfig(
+                    name="sweep",
+                    storage_path=str(scratch.absolute()),
+                    failure_config=tune.FailureConfig(max_failures=0),
+                    callbacks=[view],
+                    verbose=0,
+                ),
+            ).fit()
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _resources(task: Mapping[str, Any]) -> tune.PlacementGroupFactory:
+    bundle = {"CPU": CPUS_PER_TRIAL, "memory": task["requested"]}
+    return tune.PlacementGroupFactory([bundle | ({"GPU": task["gpu_share"]} if task["gpu_share"] else {})])
+
+
+class _Points(Searcher):
+    """Hands out the book's trials, and tells it how they ended."""
+
+    def __init__(self, book: Book) -> None:
+        super().__init__(metric="peak", mode="max")
+        self._book = book
+        self._numbers: dict[str, int] = {}
+
+    def suggest(self, trial_id: str) -> Any:
+        task = self._book.take()
+        if task is not None:
+            self._numbers[trial_id] = task["number"]
+            return task
+        # One that runs may have to run again, so the end is only where none does.
+        return None if self._book.running and not self._book.is_stopping else Searcher.FINISHED
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Leave it: a trial's only result is its last."""
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        number = self._numbers.get(trial_id)
+        if number is not None and number in self._book.running:
+            self._book.ended(number, None if error or not result or "status" not in result else result)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Keep nothing: the sweep's folder says who has finished."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing was kept."""
+
+
+@dataclass
+class _Show(tune.Callback):
+    """Says once a second how far the sweep is; Tune calls it in every turn of its loop."""
+
+    book: Book
+    declared: int
+    show: Callable[[SweepView], None]
+    most_at_once: int = 0
+    _due: float = field(default=0.0)
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + SHOW_EVERY_S
+        book = self.book
+        working = {trial.config["number"] for trial in trials if trial.status == "RUNNING"} & book.running
+        self.most_at_once = max(self.most_at_once, len(working))
+        lives = [Live.read(book.folder.trial(number)) for number in working]
+        self.show(
+            SweepView(
+                running=len(working),
+                finished=len(book.finished),
+                failed=len(book.failed),
+                waiting=len(book.waiting) + len(book.running) - len(working),
+                nbytes=sum(live.nbytes + WORKER_NBYTES for live in lives),
+                requested=sum(book.requested(number) for number in working),
+                declared=self.declared,
+                is_stopping=book.is_stopping,
+            )
+        )
+
+
+@contextmanager
+def _interrupts(book: Book, say: Callable[[str], None]) -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM stop the trials with a checkpoint; a second one ends everything at once."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        if book.is_stopping:
+            raise KeyboardInterrupt
+        book.is_stopping = True
+        book.folder.stop()
+        say("stopping: the trials write checkpoints; Ctrl-C again ends them at once")
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        book.folder.go()
+
+
+@contextmanager
+def _quiet_tune() -> Iterator[None]:
+    """Keep Tune from printing, logging and handling signals: all of that is ours."""
+    settings = {
+        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+        "TUNE_DISABLE_SIGINT_HANDLER": "1",
+        "RAY_AIR_NEW_OUTPUT": "0",
+        "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
+        "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
+    }
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    loggers = [logging.getLogger(name) for name in ("ray.tune", "ray.train", "ray.air")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
