@@ -36,7 +36,10 @@ def value_fix(subject: Subject, one: SubjectRun, key: Key, text: str, say: str) 
 
 def spellings(key: Key) -> frozenset[str]:
     """Return the names, in lower case, that a file may use for `key`."""
-    from legroom.reading import brax, constants, naming, zoo  # heavy tables, needed only where something is wrong
+    # heavy tables, needed only where something is wrong
+    from legroom.backends.brax import reading as brax
+    from legroom.backends.sb3 import zoo
+    from legroom.reading import constants, naming
 
     tables = (constants.NAMES, zoo.PLACES, brax.TRAIN, brax.NETWORK, naming.ALIASES)
     return frozenset({str(key[-1])} | {name for table in tables for name, place in table.items() if place == key})
