@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import RESULTS, write_section
+from legroom.backends.base import hyper
 from legroom.backends.sb3.opening_lines import architecture
-from legroom.model.facts import hyper
 from legroom.model.run import Run
 from legroom.reading import read
 

@@ -21,9 +21,9 @@ from typing import Any
 
 from bench.limits import Limited, run_limited
 from bench.results import write_section
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.stored import rollout_samples
 from legroom.machine.probing import probe
-from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
 from legroom.predicting.predict import predict
 from legroom.reading import run_from_dict

@@ -24,11 +24,11 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
 )
 
+from legroom.backends.base import all_algorithms, hyper
 from legroom.backends.sb3.constructor_calls import run_from_call, run_from_model
 from legroom.environments.objects import resolve_object
 from legroom.errors import BadInput
-from legroom.model.algorithms import ALGORITHMS
-from legroom.model.facts import hyper, stored_observation
+from legroom.model.facts import stored_observation
 from legroom.model.run import Run, Spaces
 from legroom.model.spaces import BoxSpace, DictSpace, DiscreteSpace
 
@@ -326,7 +326,7 @@ def test_a_model_loaded_without_env(tmp_path):
 
 
 def test_every_sb3_algorithm_of_the_table_is_recognised():
-    for algorithm in (a for a in ALGORITHMS if a.backend == "sb3"):
+    for algorithm in (a for a in all_algorithms() if a.backend == "sb3"):
         module = __import__(algorithm.package)
         policy = "MlpLstmPolicy" if algorithm.recurrent else "MlpPolicy"
         assert run_from_call(getattr(module, algorithm.name), policy, "CartPole-v1").algo == algorithm.name

@@ -5,7 +5,8 @@ from importlib import import_module
 
 import pytest
 
-from legroom.model.algorithms import ALGORITHMS, NEUTRAL, Algorithm
+from legroom.backends.base import all_algorithms
+from legroom.model.algorithms import NEUTRAL, Algorithm
 
 # Arguments that have places of their own in a Run.
 ELSEWHERE = {"self", "policy", "env", "policy_kwargs", "device", "seed"}
@@ -16,7 +17,7 @@ BRAX_CALLABLES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if a.backend == "sb3"], ids=lambda a: a.name)
+@pytest.mark.parametrize("algorithm", [a for a in all_algorithms() if a.backend == "sb3"], ids=lambda a: a.name)
 def test_defaults_are_the_constructors_own(algorithm: Algorithm) -> None:
     constructor = inspect.signature(getattr(import_module(algorithm.package), algorithm.name).__init__)
     own = {
@@ -26,7 +27,7 @@ def test_defaults_are_the_constructors_own(algorithm: Algorithm) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if a.backend == "brax"], ids=lambda a: a.name)
+@pytest.mark.parametrize("algorithm", [a for a in all_algorithms() if a.backend == "brax"], ids=lambda a: a.name)
 def test_brax_defaults_are_brax_own(algorithm: Algorithm) -> None:
     train = inspect.signature(import_module(algorithm.package + ".train").train)
     own = {

@@ -6,9 +6,9 @@ import pytest
 import sb3_contrib
 import stable_baselines3
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.bill.net_arithmetic import count_parameters, estimate_net
 from legroom.environments.gym_spaces import to_gymnasium
-from legroom.model.facts import algorithm_of
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
 

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from legroom.model.algorithms import ALGORITHMS
+from legroom.backends.base import all_algorithms
 from legroom.model.run import MemorySpec
 from legroom.reading import read, run_from_dict
 from legroom.serving.asking import plain_run
@@ -23,14 +23,16 @@ def _run(algorithm):
     })  # fmt: skip
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: f"{a.backend}-{a.name}")
+@pytest.mark.parametrize("algorithm", all_algorithms(), ids=lambda a: f"{a.backend}-{a.name}")
 def test_every_hyperparameter_can_be_turned(algorithm):
     keys = {key.partition(".")[2] for key in control_by_key(_run(algorithm)) if key.startswith("hyperparams.")}
     assert keys == set(algorithm.defaults) - NO_SETTINGS
 
 
 def test_every_key_of_memory_can_be_turned_by_some_run():
-    found = {key for algorithm in ALGORITHMS for key in control_by_key(_run(algorithm)) if key.startswith("memory.")}
+    found = {
+        key for algorithm in all_algorithms() for key in control_by_key(_run(algorithm)) if key.startswith("memory.")
+    }
     wanted = {f"memory.{field.name}" for field in fields(MemorySpec)} - {"memory.spill_dir"}  # a path
     assert found == wanted
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.checking.subject import SubjectRun
-from legroom.model.facts import algorithm_of, hyper
 from legroom.model.run import Run
 
 BRAX_PPO_EVALS = 1

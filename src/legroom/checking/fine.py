@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.rules.episode_shorter_than_rollout import episode_limit
 from legroom.checking.counting import counts_known
 from legroom.checking.looking import plural, size
 from legroom.checking.shares import of_ram, of_vram, ram_limit, shares
 from legroom.checking.subject import Subject, SubjectRun
 from legroom.errors import BadInput
-from legroom.model.facts import algorithm_of, hyper, replay_rows, rollout_rows
+from legroom.model.facts import replay_rows, rollout_rows
 
 Sentence = tuple[str, str]
 

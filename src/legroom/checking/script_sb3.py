@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from legroom.backends.base import find_algorithm
 from legroom.checking.script import Script, argument
 from legroom.checking.script_envs import library_class, n_envs_of
-from legroom.model.algorithms import find_algorithm
 
 CALLBACKS = frozenset({
     "EvalCallback", "CheckpointCallback", "CallbackList", "EveryNTimesteps", "ProgressBarCallback",

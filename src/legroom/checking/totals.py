@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from legroom.backends.base import algorithm_of
 from legroom.checking.counting import counts_known
 from legroom.checking.shares import shares
 from legroom.checking.subject import Subject, SubjectRun
 from legroom.model.checked import Totals
-from legroom.model.facts import algorithm_of, stored_observation
+from legroom.model.facts import stored_observation
 from legroom.model.spaces import describe
 
 

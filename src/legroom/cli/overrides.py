@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+from legroom.backends.base import all_algorithms
 from legroom.errors import BadInput
-from legroom.model.algorithms import ALGORITHMS
 from legroom.reading import override_names
 
 SET = "--set"
@@ -68,7 +68,7 @@ def split_settings(settings: Iterable[str]) -> list[tuple[str, str]]:
 
 def _known_key(option: str, own: Iterable[str]) -> str:
     key = option.removeprefix("--")
-    names = {name for a in ALGORITHMS for name in override_names(a.backend, a.name)} | override_names("rllib")
+    names = {name for a in all_algorithms() for name in override_names(a.backend, a.name)} | override_names("rllib")
     if "." in key or key.replace("-", "_") in names:
         return key
     known = sorted({*own, *(f"--{name.replace('_', '-')}" for name in names)})

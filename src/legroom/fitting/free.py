@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.bill.lean import slowdown
 from legroom.backends.sb3.stored import may_store_leanly, storage_said, stores_leanly
 from legroom.fitting.settings import with_settings
 from legroom.model.evidence import Evidence
-from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
 
 Price = Literal["free", "slower"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.brax.facts import env_steps_per_training_step
 from legroom.backends.brax.growth import steps_cap
 from legroom.backends.sb3.stored import rollout_samples
@@ -17,7 +18,6 @@ from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import breaks_rules
 from legroom.fitting.search import needed_in_all, relimited, unlimited
 from legroom.fitting.settings import differences, with_settings
-from legroom.model.facts import algorithm_of, hyper
 from legroom.model.plan import Plan, Turn
 from legroom.model.run import Run
 from legroom.model.verdict import fits

@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.stored import is_sb3, rollout_samples
 from legroom.fitting.settings import halves, with_settings
 from legroom.model.evidence import Evidence
-from legroom.model.facts import algorithm_of, hyper
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DiscreteSpace
 from legroom_workloads.registry import EXTRACTOR_SIZES

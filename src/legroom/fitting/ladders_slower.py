@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.bill.lean import stored_nbytes
 from legroom.backends.sb3.bill.net_arithmetic import may_checkpoint
 from legroom.backends.sb3.stored import MICRO_BATCHED, batch_samples, is_sb3, stores_leanly
 from legroom.fitting.settings import halves, with_settings
 from legroom.model.evidence import Evidence
-from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
 from legroom.units import MIB
 

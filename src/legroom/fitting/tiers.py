@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from legroom.backends.base import hyper
 from legroom.backends.brax.facts import env_steps_per_training_step, is_ppo
 from legroom.backends.brax.growth import with_most_envs
 from legroom.backends.sb3.stored import batch_samples, rollout_samples
 from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.search import fit
-from legroom.model.facts import hyper
 from legroom.model.plan import Plan
 from legroom.model.run import Run
 from legroom.model.verdict import Budget

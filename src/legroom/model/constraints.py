@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of, all_algorithms, hyper
 from legroom.backends.brax.constraints import BRAX_RULES
 from legroom.backends.sb3.stored import MICRO_BATCHED
-from legroom.model.algorithms import ALGORITHMS
-from legroom.model.facts import algorithm_of, hyper, spaces_of
+from legroom.model.facts import spaces_of
 from legroom.model.finding import Finding
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DictSpace, MultiDiscreteSpace
@@ -194,7 +194,7 @@ def keys_without_effect(run: Run) -> Iterator[tuple[tuple[str, ...], str, str]]:
     algorithm = algorithm_of(run)
     for key in run.hyperparams:
         if key not in algorithm.keys and run.backend != "rllib":
-            takers = [a.name for a in ALGORITHMS if a.backend == algorithm.backend and key in a.defaults]
+            takers = [a.name for a in all_algorithms() if a.backend == algorithm.backend and key in a.defaults]
             hint = f"it belongs to {', '.join(takers)}" if takers else "remove it"
             yield ("hyperparams", key), f"{key} has no effect with {algorithm.name}", hint
     yield from _memory_without_effect(run)

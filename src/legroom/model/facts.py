@@ -7,27 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.errors import BadInput
-from legroom.model.algorithms import Algorithm, find_algorithm
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DictSpace, Leaf, Space
-
-
-def algorithm_of(run: Run) -> Algorithm:
-    """Return the run's algorithm.
-
-    Raises:
-        BadInput: the backend has none of that name (reading has already refused such a file).
-    """
-    found = find_algorithm(run.backend, run.algo)
-    if found is None:
-        raise BadInput(f"unknown algorithm {run.algo!r} for backend {run.backend}", path=run.source)
-    return found
-
-
-def hyper(run: Run, key: str) -> Any:
-    """Return a hyperparameter as the constructor would see it: the run's own, or the algorithm's default."""
-    return run.hyperparams.get(key, algorithm_of(run).defaults.get(key))
 
 
 def spaces_of(run: Run) -> tuple[Space, Space]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from legroom.backends.default import DEFAULT_BACKEND
 from legroom.model.data import Between, Data
 from legroom.model.spaces import Space
 from legroom.units import LARGEST
 
 Count = Annotated[int, Between(1, LARGEST)]
 Amount = Annotated[int, Between(0, LARGEST)]
-Backend = Literal["sb3", "brax", "rllib"]
 Device = Literal["auto", "cpu", "cuda"]
 _OLD_PACKAGE, _PACKAGE = "legroom.workloads.", "legroom_workloads."
 
@@ -135,7 +135,7 @@ class Run(Data):
     name: str = "run"
     description: str = ""
     recommended_for: str = ""
-    backend: Backend = "sb3"
+    backend: str = DEFAULT_BACKEND
     policy: PolicySpec = PolicySpec()
     hyperparams: dict[str, Any] = field(default_factory=dict)
     memory: MemorySpec = MemorySpec()

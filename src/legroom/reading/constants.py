@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from legroom.backends.base import find_algorithm
 from legroom.errors import BadInput
-from legroom.model.algorithms import find_algorithm
 from legroom.reading.draft import Draft, get
 from legroom.reading.source import Symbol, Unfoldable, fold, parse_module, plain, unparsed
 from legroom.reading.yamls import Key

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from legroom.backends.base import all_algorithms, find_algorithm
 from legroom.backends.rllib.translation import RLLIB_KEYS
 from legroom.errors import BadInput
-from legroom.model.algorithms import ALGORITHMS, find_algorithm
 from legroom.model.run import CheckpointSpec, EnvSpec, EvalSpec, MemorySpec, PolicySpec, Run
 from legroom.reading.yamls import Key
 
@@ -110,7 +110,7 @@ _AMBIGUOUS = {"id", "kwargs", "name", "legroom", "env", "policy", "hyperparams",
 def hyperparameter_names(backend: str) -> frozenset[str]:
     """Return every hyperparameter that some algorithm of `backend` has."""
     own = "sb3" if backend == "rllib" else backend
-    names = frozenset(key for a in ALGORITHMS if a.backend == own for key in a.keys)
+    names = frozenset(key for a in all_algorithms() if a.backend == own for key in a.keys)
     return names | RLLIB_KEYS if backend == "rllib" else names
 
 

@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from legroom.backends.base import find_algorithm
 from legroom.errors import BadInput
-from legroom.model.algorithms import find_algorithm
 from legroom.reading.constants import argument_default
 from legroom.reading.draft import Draft
 from legroom.reading.files import is_file, read_text

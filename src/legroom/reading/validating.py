@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from legroom.backends.base import algorithm_names, find_algorithm
 from legroom.errors import BadInput
 from legroom.model import facts
-from legroom.model.algorithms import algorithm_names, find_algorithm
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
 from legroom.reading.draft import Draft, copied, get, put

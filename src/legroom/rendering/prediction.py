@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from legroom.backends.base import hyper
 from legroom.model.cluster import NodeBill
-from legroom.model.facts import hyper, stored_observation
+from legroom.model.facts import stored_observation
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak, Phase, Place
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.run import Run

@@ -11,9 +11,9 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Literal, get_args, get_type_hints
 
+from legroom.backends.base import algorithm_of
 from legroom.fitting.knobs import KNOBS
 from legroom.model.algorithms import Algorithm
-from legroom.model.facts import algorithm_of
 from legroom.model.run import EnvSpec, EvalSpec, MemorySpec, Run
 
 Control = dict[str, Any]

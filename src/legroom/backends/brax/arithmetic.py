@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from legroom.backends.base import hyper
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
-from legroom.model.facts import hyper, spaces_of
+from legroom.model.facts import spaces_of
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DictSpace

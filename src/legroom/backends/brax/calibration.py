@@ -26,13 +26,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from legroom.backends.base import hyper
 from legroom.backends.brax.compiled import ask_compiler
 from legroom.backends.brax.facts import is_ppo
 from legroom.backends.brax.pieces import Program, Sizes
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.data import Data
-from legroom.model.facts import hyper
 from legroom.model.run import Run
 
 LIBRARIES = ("jax", "jaxlib", "brax", "flax", "optax", "mujoco", "mujoco-mjx", "mujoco-playground")

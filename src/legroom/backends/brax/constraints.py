@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import hyper
 from legroom.backends.brax.facts import episode_length_of, is_ppo
-from legroom.model.facts import hyper
 from legroom.model.finding import Finding
 from legroom.model.run import Run
 

@@ -5,7 +5,7 @@ Mirrors the first lines of `train()` in brax 0.14.2, training/agents/ppo/train.p
 
 from __future__ import annotations
 
-from legroom.model.facts import hyper
+from legroom.backends.base import hyper
 from legroom.model.run import Run
 
 EVAL_ENVS = 128  # brax's own default

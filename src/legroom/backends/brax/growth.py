@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from legroom.backends.base import hyper
 from legroom.backends.brax.constraints import INT32
 from legroom.backends.brax.facts import env_steps_per_training_step, is_ppo
 from legroom.fitting.ladders_learning import divisors_below
@@ -21,7 +22,6 @@ from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import breaks_rules
 from legroom.fitting.search import needed_in_all
 from legroom.fitting.settings import differences, with_settings
-from legroom.model.facts import hyper
 from legroom.model.plan import Plan, Turn
 from legroom.model.run import Run
 from legroom.model.verdict import fits

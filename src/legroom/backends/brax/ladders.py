@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import hyper
 from legroom.backends.brax.facts import env_steps_per_training_step, is_ppo
 from legroom.fitting.settings import halves, with_settings
 from legroom.model.evidence import Evidence
-from legroom.model.facts import hyper
 from legroom.model.run import Run
 
 SMALLEST_CHUNK = 8  # below, the loop around a chunk costs more than its environments

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import jax
 
+from legroom.backends.base import hyper
 from legroom.backends.brax.facts import env_steps_per_training_step, episode_length_of, eval_envs_of
 from legroom.backends.brax.state import RESETS
-from legroom.model.facts import hyper
 from legroom.model.run import Run
 
 STEP, EPOCHS = "step", "epochs"

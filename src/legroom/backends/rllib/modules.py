@@ -23,10 +23,10 @@ from ray.rllib.core.rl_module.apis import QNetAPI, TargetNetworkAPI, ValueFuncti
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.utils.schedules.scheduler import Scheduler
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.rllib.envs import MASK, OBSERVATION
 from legroom.backends.sb3.building import class_of, find_object, policy_arguments
 from legroom.errors import BadInput
-from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
 
 UNLIKELY = -1e8  # a masked action's logit, as in sb3-contrib

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.errors import BadInput
-from legroom.model.facts import algorithm_of, hyper
 from legroom.model.run import PolicySpec, Run
 
 RllibAlgo = Literal["PPO", "DQN", "SAC"]

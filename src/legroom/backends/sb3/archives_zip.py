@@ -26,6 +26,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from legroom.backends.base import algorithm_names, find_algorithm
 from legroom.backends.rllib.translation import rllib_plan
 from legroom.backends.sb3.building import class_of, importable
 from legroom.backends.sb3.constructor_calls import run_from_model
@@ -34,7 +35,7 @@ from legroom.backends.sb3.making import make_model
 from legroom.backends.sb3.state import capture, policy_arrays, restore_learned, saved_spaces
 from legroom.catalog import load
 from legroom.errors import BadInput, LegroomError
-from legroom.model.algorithms import Algorithm, algorithm_names, find_algorithm
+from legroom.model.algorithms import Algorithm
 from legroom.model.run import MemorySpec, Run
 from legroom.training.archives import IMPORTED, RUN, Exported, check_export, check_import
 from legroom.training.checkpoint import Checkpoints, newest_checkpoint, parameters_sha256

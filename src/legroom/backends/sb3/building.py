@@ -21,6 +21,7 @@ from stable_baselines3.common import buffers, torch_layers
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.activation_checkpointing import OWN_ARGUMENT, has_own
 from legroom.backends.sb3.applied_knobs import with_knobs
 from legroom.backends.sb3.hollow_buffers import Sizes, StubVecEnv, hollow_replay, hollow_rollout
@@ -30,7 +31,7 @@ from legroom.environments.gym_spaces import to_gymnasium
 from legroom.environments.objects import LIVE, resolve_object
 from legroom.errors import BadInput, Untraceable
 from legroom.model.algorithms import Algorithm
-from legroom.model.facts import algorithm_of, hyper, spaces_of
+from legroom.model.facts import spaces_of
 from legroom.model.run import Run
 
 # policy_kwargs whose values are classes, and where a bare name is looked up

@@ -21,12 +21,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.stored import batch_samples, may_store_leanly, normalizes_observations
 from legroom.errors import BadInput
 from legroom.machine.child_process import how_it_ended, run_child
 from legroom.machine.import_path import import_path
 from legroom.model.evidence import EnvLook, Growth, LeanProbe, LeanTimes
-from legroom.model.facts import algorithm_of, n_workers
+from legroom.model.facts import n_workers
 from legroom.model.run import Run, Spaces
 from legroom.sharing.shared_folder import OFF, VARIABLE
 

@@ -20,8 +20,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecEnv, sync_envs_normalization
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.making import make_vec_env
-from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
 from legroom.training.events import EventPipe
 

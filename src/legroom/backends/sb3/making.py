@@ -19,6 +19,7 @@ from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, Ornst
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack, VecNormalize
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.applied_knobs import with_knobs
 from legroom.backends.sb3.building import class_of, find_object, policy_arguments
 from legroom.backends.sb3.lean_storage import lean
@@ -27,7 +28,6 @@ from legroom.backends.sb3.microbatch import can_survive, surviving, with_micro_b
 from legroom.backends.sb3.stored import stores_leanly
 from legroom.environments.env_make import make_env
 from legroom.errors import BadInput
-from legroom.model.facts import algorithm_of
 from legroom.model.run import Run
 from legroom.sharing.shared import begin_sharing, keep_shared
 

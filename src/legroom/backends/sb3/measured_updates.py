@@ -21,13 +21,14 @@ import numpy as np
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack, VecNormalize
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.applied_knobs import with_knobs
 from legroom.backends.sb3.building import class_of, importable, policy_arguments
 from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.environments.gym_spaces import to_gymnasium
 from legroom.environments.objects import resolve_object
-from legroom.model.facts import algorithm_of, spaces_of
+from legroom.model.facts import spaces_of
 from legroom.model.run import Run
 from legroom.model.tracing import Measured
 

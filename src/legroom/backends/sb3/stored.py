@@ -14,9 +14,10 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import NetTrace
-from legroom.model.facts import algorithm_of, hyper, is_image, spaces_of, stored_observation
+from legroom.model.facts import is_image, spaces_of, stored_observation
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, BoxSpace, Leaf, Space, leaves

@@ -26,6 +26,7 @@ from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 from torch.distributions import Distribution
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3 import algorithms, microbatch
 from legroom.backends.sb3.bf16 import autocast_as_on
 from legroom.backends.sb3.building import build_model, importable
@@ -35,7 +36,6 @@ from legroom.device.event_chunks import repeat, shorten
 from legroom.device.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
 from legroom.errors import Untraceable
 from legroom.model.evidence import Event, NetTrace
-from legroom.model.facts import algorithm_of, hyper
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
 

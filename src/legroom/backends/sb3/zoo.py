@@ -11,8 +11,8 @@ import difflib
 from pathlib import Path
 from typing import Any
 
+from legroom.backends.base import algorithm_names, find_algorithm
 from legroom.errors import BadInput
-from legroom.model.algorithms import algorithm_names, find_algorithm
 from legroom.reading.draft import Draft
 from legroom.reading.files import is_file, read_text
 from legroom.reading.hyperchecks import SIZES, shown

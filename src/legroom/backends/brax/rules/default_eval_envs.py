@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import hyper
 from legroom.checking.looking import N_ENVS, per_run, size
 from legroom.checking.rule import Found, Rule
 from legroom.checking.subject import Subject, SubjectRun
-from legroom.model.facts import hyper
 
 DEFAULT = 128
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import hyper
 from legroom.checking.locating import value_fix
 from legroom.checking.looking import N_ENVS, per_run
 from legroom.checking.rule import Found, Rule
 from legroom.checking.subject import Key, Subject, SubjectRun
 from legroom.model.constraints import device_rule
-from legroom.model.facts import hyper
 
 MOST: Key = ("hyperparams", "max_devices_per_host")
 

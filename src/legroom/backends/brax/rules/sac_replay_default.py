@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import hyper
 from legroom.checking.looking import per_run, size
 from legroom.checking.rule import Found, Rule
 from legroom.checking.shares import of_ram, ram_limit
 from legroom.checking.subject import Subject, SubjectRun
-from legroom.model.facts import hyper
 from legroom.model.finding import Severity
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.stored import (
     batch_samples,
     observation_leaves,
@@ -21,7 +22,7 @@ from legroom.backends.sb3.stored import (
     written_rows,
 )
 from legroom.model.evidence import Evidence, Growth, LeanProbe
-from legroom.model.facts import algorithm_of, hyper, replay_rows, rollout_rows
+from legroom.model.facts import replay_rows, rollout_rows
 from legroom.model.footprint import Known
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.bill.net_shapes import (
     KNOWN_EXTRACTORS,
     Net,
@@ -30,7 +31,7 @@ from legroom.backends.sb3.bill.net_shapes import (
 )
 from legroom.backends.sb3.stored import FLOAT32, normalizes_observations, observation_nbytes, pass_samples
 from legroom.model.evidence import NetTrace
-from legroom.model.facts import algorithm_of, hyper, is_image, spaces_of, stored_observation
+from legroom.model.facts import is_image, spaces_of, stored_observation
 from legroom.model.footprint import Known, Phase
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Space

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.bill.lean import decoded_batches
 from legroom.backends.sb3.bill.net_arithmetic import convolved_nbytes
 from legroom.backends.sb3.stored import (
@@ -30,7 +31,7 @@ from legroom.backends.sb3.stored import (
     update_nbytes,
 )
 from legroom.model.evidence import Evidence, NetTrace
-from legroom.model.facts import algorithm_of, stored_observation
+from legroom.model.facts import stored_observation
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import leaves

@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from legroom.backends.base import hyper
 from legroom.backends.sb3.bill.lean import is_kept_plainly, lean_replay
 from legroom.backends.sb3.bill.rollout import FILLED, OBSERVATIONS
 from legroom.backends.sb3.bill.spill import within_limit
 from legroom.backends.sb3.stored import FLOAT32, actions_nbytes, is_sb3, observation_leaves, stores_leanly, written_rows
 from legroom.model.evidence import Evidence
-from legroom.model.facts import hyper, replay_rows, spaces_of
+from legroom.model.facts import replay_rows, spaces_of
 from legroom.model.footprint import Item, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES

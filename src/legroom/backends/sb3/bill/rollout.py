@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.bill.lean import is_kept_plainly, lean_rollout
 from legroom.backends.sb3.bill.spill import within_limit
 from legroom.backends.sb3.stored import (
@@ -29,7 +30,7 @@ from legroom.backends.sb3.stored import (
     stores_leanly,
 )
 from legroom.model.evidence import Evidence
-from legroom.model.facts import algorithm_of, mask_size, rollout_rows, spaces_of
+from legroom.model.facts import mask_size, rollout_rows, spaces_of
 from legroom.model.footprint import Item, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES

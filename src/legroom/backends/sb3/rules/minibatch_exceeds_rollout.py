@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import hyper
 from legroom.checking.locating import value_fix
 from legroom.checking.looking import BATCH_SIZE, ROLLOUT, per_run, plural
 from legroom.checking.rule import Found, Rule
 from legroom.checking.subject import Subject, SubjectRun
 from legroom.model.constraints import rollout_rules
-from legroom.model.facts import hyper
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import hyper
 from legroom.checking.looking import ROLLOUT, lean_way, per_run, size
 from legroom.checking.rule import Found, Rule
 from legroom.checking.shares import of_ram, ram_limit, shares
 from legroom.checking.subject import Subject, SubjectRun
-from legroom.model.facts import hyper
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.checking.looking import BATCH_SIZE, N_STEPS, ROLLOUT, per_run
 from legroom.checking.rule import Found, Rule
 from legroom.checking.subject import Subject, SubjectRun
 from legroom.model.constraints import rollout_rules
-from legroom.model.facts import algorithm_of, hyper
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:

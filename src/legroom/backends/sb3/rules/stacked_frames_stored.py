@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.stored import may_store_leanly, stores_leanly
 from legroom.checking.looking import N_ENVS, lean_way, per_run, size
 from legroom.checking.rule import Found, Rule
 from legroom.checking.shares import shares
 from legroom.checking.subject import Subject, SubjectRun
-from legroom.model.facts import algorithm_of
 
 WORTH_A_WORD = 64 << 20
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.checking.counting import counts_known
 from legroom.checking.looking import per_run
 from legroom.checking.rule import Found, Rule
 from legroom.checking.shares import too_big_for_ram
 from legroom.checking.subject import Key, Subject, SubjectRun
-from legroom.model.facts import algorithm_of, hyper
 
 KEY: Key = ("hyperparams", "n_epochs")
 USUAL = 10  # SB3's default

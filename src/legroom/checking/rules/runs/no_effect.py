@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of
 from legroom.checking.locating import line_removal, value_fix
 from legroom.checking.looking import callbacks_are_its_own, per_run, size
 from legroom.checking.rule import Found, Rule
 from legroom.checking.subject import Key, Subject, SubjectRun
 from legroom.model.constraints import keys_without_effect
-from legroom.model.facts import algorithm_of
 
 REPLAY: Key = ("checkpoint", "replay_buffer")
 # Words in the names of an environment's arguments that say how much it does in a step or has to draw from. An argument

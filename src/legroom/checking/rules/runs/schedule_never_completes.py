@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.checking.looking import TOTAL, per_run
 from legroom.checking.rule import Found, Rule
 from legroom.checking.subject import Key, Subject, SubjectRun
-from legroom.model.facts import algorithm_of, hyper
 from legroom.reading.constants import named_values
 
 STARTS: Key = ("hyperparams", "learning_starts")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.checking.looking import N_ENVS, per_run
 from legroom.checking.rule import Found, Rule
 from legroom.checking.subject import Key, Subject, SubjectRun
-from legroom.model.facts import algorithm_of, hyper
 
 KEY: Key = ("hyperparams", "target_update_interval")
 BY_STEPS, BY_GRADIENTS = ("DQN", "QRDQN"), ("SAC", "TQC")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.checking.looking import ROLLOUT, per_run, size
 from legroom.checking.rule import Found, Rule
 from legroom.checking.shares import of_ram, ram_limit
 from legroom.checking.subject import Subject, SubjectRun
-from legroom.model.facts import algorithm_of, hyper
 from legroom.predicting.predict import add_up
 
 LITTLE = 0.4  # of the RAM

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.checking.counting import counts_known
 from legroom.checking.looking import BATCH_SIZE, per_run
 from legroom.checking.rule import Found, Rule
 from legroom.checking.subject import Subject, SubjectRun
-from legroom.model.facts import algorithm_of, hyper
 from legroom.model.finding import Severity
 
 MANY, ABSURD = 5_000, 20_000  # the zoo's tuned BipedalWalker makes 10,240

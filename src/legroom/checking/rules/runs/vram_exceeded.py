@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.stored import MICRO_BATCHED
 from legroom.checking.looking import BATCH_SIZE, per_run, size
 from legroom.checking.rule import Found, Rule
 from legroom.checking.shares import of_vram
 from legroom.checking.subject import Subject, SubjectRun
-from legroom.model.facts import algorithm_of
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.stored import keeps_float32, observation_leaves, stores_leanly, written_rows
 from legroom.checking.looking import N_ENVS, per_run, size
 from legroom.checking.rule import Found, Rule
 from legroom.checking.subject import Subject, SubjectRun
-from legroom.model.facts import algorithm_of, hyper, replay_rows, rollout_rows, spaces_of
+from legroom.model.facts import replay_rows, rollout_rows, spaces_of
 from legroom.model.spaces import DTYPES, BoxSpace, leaves
 
 WORTH_A_WORD = 16 << 20

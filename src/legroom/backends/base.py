@@ -1,0 +1,121 @@
+"""The seam: everything that the core may ask of a training library, and the table of installed backends.
+
+A backend is one object that implements `Backend`. It is found through the entry point group `legroom.backends`; those of
+this distribution are registered in the same way as anybody's. The core never compares a backend's name: it asks
+`backend_of(run)`. Nothing here imports a backend before it is asked for, and a backend imports its library only in the
+methods that need it.
+
+Most methods have a default that means "nothing special", so that a small backend states only what it has.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol
+
+from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
+from legroom.errors import BadInput
+from legroom.model.algorithms import Algorithm
+from legroom.model.run import Run
+
+GROUP = "legroom.backends"
+
+
+class Backend(Protocol):
+    """One training library.
+
+    Attributes:
+        name: as it stands in run files.
+        title: its name in sentences.
+        extra: what `pip install 'legroom[extra]'` needs for it; empty for a backend of another distribution.
+        packages: what a training imports, checked before one is started.
+        algorithms: that it trains, with the defaults of their constructors.
+    """
+
+    name: str
+    title: str
+    extra: str = ""
+    packages: tuple[str, ...] = ()
+
+    @property
+    def algorithms(self) -> tuple[Algorithm, ...]: ...
+
+    # The methods of each stage of the way through follow, one section each: reading, facts, predicting, fitting, checking,
+    # the page, training. A section is added together with the code of the core that asks it.
+
+
+@cache
+def _registered() -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def backend_names() -> tuple[str, ...]:
+    """Return the names of all installed backends, the default one first."""
+    return tuple(sorted(_registered(), key=lambda name: (name != DEFAULT_BACKEND, name)))
+
+
+@cache
+def find_backend(name: str) -> Backend | None:
+    """Return the backend of that name, None where none is installed."""
+    point = _registered().get(name)
+    return None if point is None else point.load()
+
+
+def backend_named(name: str) -> Backend:
+    """Return the backend of that name.
+
+    Raises:
+        BadInput: none is installed.
+    """
+    found = find_backend(name)
+    if found is None:
+        close = difflib.get_close_matches(name, backend_names(), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"installed: {', '.join(backend_names())}"
+        raise BadInput(f"unknown backend {name!r}", hint=hint)
+    return found
+
+
+def backends() -> tuple[Backend, ...]:
+    """Return all installed backends."""
+    return tuple(backend_named(name) for name in backend_names())
+
+
+def backend_of(run: Run) -> Backend:
+    """Return the backend that trains the run."""
+    return backend_named(run.backend)
+
+
+def find_algorithm(backend: str, name: str) -> Algorithm | None:
+    """Return the algorithm of that name (in any case), None when there is none."""
+    found = find_backend(backend)
+    wanted = name.lower()
+    return None if found is None else next((a for a in found.algorithms if a.name.lower() == wanted), None)
+
+
+def algorithm_names(backend: str) -> list[str]:
+    return [algorithm.name for algorithm in backend_named(backend).algorithms]
+
+
+def all_algorithms() -> tuple[Algorithm, ...]:
+    """Return the algorithms of all installed backends, each once."""
+    return tuple(dict.fromkeys(algorithm for backend in backends() for algorithm in backend.algorithms))
+
+
+def algorithm_of(run: Run) -> Algorithm:
+    """Return the run's algorithm.
+
+    Raises:
+        BadInput: the backend has none of that name (reading has already refused such a file).
+    """
+    found = find_algorithm(run.backend, run.algo)
+    if found is None:
+        raise BadInput(f"unknown algorithm {run.algo!r} for backend {run.backend}", path=run.source)
+    return found
+
+
+def hyper(run: Run, key: str) -> Any:
+    """Return a hyperparameter as the constructor would see it: the run's own, or the algorithm's default."""
+    return run.hyperparams.get(key, algorithm_of(run).defaults.get(key))
