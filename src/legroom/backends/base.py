@@ -1,7 +1,7 @@
 """The seam: everything that the core may ask of a training library, and the table of installed backends.
 
-A backend is one object that implements `Backend`. It is found through the entry point group `legroom.backends`; those of
-this distribution are registered in the same way as anybody's. The core never compares a backend's name: it asks
+A backend is one object that implements `Backend`. It is found through the entry point group `legroom.backends`; those
+of this distribution are registered in the same way as anybody's. The core never compares a backend's name: it asks
 `backend_of(run)`. Nothing here imports a backend before it is asked for, and a backend imports its library only in the
 methods that need it.
 
@@ -43,7 +43,7 @@ class Backend(Protocol):
     @property
     def algorithms(self) -> tuple[Algorithm, ...]: ...
 
-    # The methods of each stage of the way through follow, one section each: reading, facts, predicting, fitting, checking,
+    # The methods of each stage of the way through follow: reading, facts, predicting, fitting, checking,
     # the page, training. A section is added together with the code of the core that asks it.
 
 
