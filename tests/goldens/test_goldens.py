@@ -1,0 +1,104 @@
+"""What 0.1 said still holds: figures to the byte, options, JSON documents, names. `make.py` says how they were made."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+from typing import Any
+
+import make
+import pytest
+
+SLOW = os.environ.get("LEGROOM_SLOW") == "1"
+NOTHING = {"NoneType"}
+OLD, NEW = "legroom.workloads.", "legroom_workloads."  # where the workloads' environments and networks are
+
+
+def golden(name: str) -> Any:
+    return normal((make.HERE / f"{name}.json").read_text())
+
+
+def normal(text: str) -> Any:
+    """Return a document with the names of today: an environment may be named by either."""
+    return json.loads(text.replace(OLD, NEW))
+
+
+@functools.cache
+def made(name: str) -> Any:
+    with make.surroundings():
+        return normal(json.dumps(make.GOLDENS[name]()))
+
+
+@pytest.mark.parametrize("name", ["runs", "predictions", "plans"])
+def test_runs_figures_and_plans_are_those_of_0_1(name: str) -> None:
+    now = made(name)
+    changed = {key: (then, now.get(key)) for key, then in golden(name).items() if now.get(key) != then}
+    for key, (then, given) in list(changed.items())[:5]:
+        print(f"{key}\n  then {differing(then, given)}\n  now  {differing(given, then)}")  # noqa: T201
+    assert not changed.keys(), f"{len(changed)} of {len(golden(name))} differ"
+
+
+def differing(one: Any, other: Any) -> Any:
+    """Return the keys of a document that are not the same in another, to be looked at."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return one
+    return {key: value for key, value in one.items() if other.get(key) != value}
+
+
+@pytest.mark.parametrize("name", make.DOCUMENTS)
+def test_a_document_has_all_that_it_had(name: str) -> None:
+    then, now = golden("documents")[name], made("documents")[name]
+    lost = then.keys() - now.keys()
+    assert not lost
+    kinds = ((path, set(types) - NOTHING, set(now[path]) - NOTHING) for path, types in then.items())
+    other = {path: (was, is_now) for path, was, is_now in kinds if was and is_now and was != is_now}
+    assert not other
+
+
+def test_a_run_file_may_say_all_that_it_might() -> None:
+    assert_contains(made("documents")["schema"], golden("documents")["schema"], "schema")
+
+
+def assert_contains(now: Any, then: Any, where: str) -> None:
+    """Fail where a schema allows less than it did: a key or a choice is gone, or another key has to be given."""
+    if isinstance(then, dict):
+        for key, value in then.items():
+            assert key in now, f"{where}: {key} is gone"
+            assert_contains(now[key], value, f"{where}.{key}")
+    elif isinstance(then, list) and where.endswith(".required"):
+        assert set(now) <= set(then), where
+    elif isinstance(then, list):
+        for value in then:
+            assert any(contains(each, value) for each in now), f"{where}: {value} is gone"
+    else:
+        assert now == then, where
+
+
+def contains(now: Any, then: Any) -> bool:
+    try:
+        assert_contains(now, then, "")
+    except (AssertionError, TypeError):
+        return False
+    return True
+
+
+def test_every_command_has_all_its_options() -> None:
+    now = made("options")
+    lost = {command: set(given) - set(now.get(command, ())) for command, given in golden("options").items()}
+    assert not {command: given for command, given in lost.items() if given}
+
+
+@pytest.mark.parametrize("name", json.loads((make.HERE / "names.json").read_text()))
+def test_a_name_is_found_as_it_was_written(name: str) -> None:
+    # as a run file names an environment or a network, also one that was written for 0.1
+    resolve_object = importlib.import_module("legroom.backends.objects").resolve_object
+    assert resolve_object(name) is not None
+
+
+def test_allocator_peaks_of_recorded_runs_are_those_of_0_1() -> None:
+    only = () if SLOW else make.QUICK
+    with make.surroundings(measured=True):
+        now = make.allocator(only)
+    assert now == {name: peaks for name, peaks in golden("allocator").items() if not only or name in only}
