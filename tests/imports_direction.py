@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent / "src" / "legroom"
 
 # room -> rooms it may import; everyone may import the common ground
-COMMON = {"model", "units", "errors", "catalog", "lazily"}
+COMMON = {"model", "units", "errors", "extras", "catalog", "lazily"}
 ALLOWED: dict[str, set[str]] = {}  # being rebuilt with the seam
 HEAVY = {
     "torch",

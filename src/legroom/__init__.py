@@ -17,37 +17,61 @@
 Importing legroom imports none of the heavy libraries; the names above are resolved on first use.
 """
 
+from typing import TYPE_CHECKING
+
 from legroom.lazily import lazy_exports
+from legroom.model.shown import ShownInNotebooks, draw_with
+
+if TYPE_CHECKING:
+    from legroom.api import predict as predict
+    from legroom.api import predict_model as predict_model
+    from legroom.backends.sb3.algorithms.double_dqn import DoubleDQN as DoubleDQN
+    from legroom.backends.sb3.guard import guard as guard
+    from legroom.backends.sb3.lean_maskable import LeanMaskableDictRolloutBuffer as LeanMaskableDictRolloutBuffer
+    from legroom.backends.sb3.lean_maskable import LeanMaskableRolloutBuffer as LeanMaskableRolloutBuffer
+    from legroom.backends.sb3.lean_replay import LeanDictReplayBuffer as LeanDictReplayBuffer
+    from legroom.backends.sb3.lean_replay import LeanReplayBuffer as LeanReplayBuffer
+    from legroom.backends.sb3.lean_rollout import LeanDictRolloutBuffer as LeanDictRolloutBuffer
+    from legroom.backends.sb3.lean_rollout import LeanRolloutBuffer as LeanRolloutBuffer
+    from legroom.backends.sb3.lean_storage import lean as lean
+    from legroom.backends.sb3.lean_vec_env import LeanVecEnv as LeanVecEnv
+    from legroom.backends.sb3.memory_callback import MemoryCallback as MemoryCallback
+    from legroom.device.survive import survive as survive
+    from legroom.machine import probe as probe
+    from legroom.profiling.profile import profile as profile
+    from legroom.reading import read as read
+    from legroom.sharing.shared import share as share
 
 __version__ = "0.1.0"
-_STORING = (
-    "LeanDictReplayBuffer",
-    "LeanDictRolloutBuffer",
-    "LeanMaskableDictRolloutBuffer",
-    "LeanMaskableRolloutBuffer",
-    "LeanReplayBuffer",
-    "LeanRolloutBuffer",
-    "lean",
-)
-__all__ = [
-    "DoubleDQN", "LeanVecEnv", "MemoryCallback", "guard", "predict", "predict_model", "probe", "profile", "read",
-    "share", "survive", *_STORING,
-]  # fmt: skip
 
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "predict": "legroom.api",
-        "predict_model": "legroom.api",
-        "profile": "legroom.profiling.profile",
-        "read": "legroom.reading",
-        "probe": "legroom.machine",
-        "MemoryCallback": "sb3.MemoryCallback",
-        "guard": "sb3.guard",
-        "survive": "torch.survive",
-        "DoubleDQN": "algorithms.DoubleDQN",
-        "LeanVecEnv": "sharing.LeanVecEnv",
-        "share": "legroom.sharing.shared",
-        **{name: f"storing.{name}" for name in _STORING},
-    },
-)
+# The public names and where they are. Type checkers read the imports above; a test compares the two.
+EXPORTS = {
+    "DoubleDQN": "legroom.backends.sb3.algorithms.double_dqn",
+    "LeanDictReplayBuffer": "legroom.backends.sb3.lean_replay",
+    "LeanDictRolloutBuffer": "legroom.backends.sb3.lean_rollout",
+    "LeanMaskableDictRolloutBuffer": "legroom.backends.sb3.lean_maskable",
+    "LeanMaskableRolloutBuffer": "legroom.backends.sb3.lean_maskable",
+    "LeanReplayBuffer": "legroom.backends.sb3.lean_replay",
+    "LeanRolloutBuffer": "legroom.backends.sb3.lean_rollout",
+    "LeanVecEnv": "legroom.backends.sb3.lean_vec_env",
+    "MemoryCallback": "legroom.backends.sb3.memory_callback",
+    "guard": "legroom.backends.sb3.guard",
+    "lean": "legroom.backends.sb3.lean_storage",
+    "predict": "legroom.api",
+    "predict_model": "legroom.api",
+    "probe": "legroom.machine",
+    "profile": "legroom.profiling.profile",
+    "read": "legroom.reading",
+    "share": "legroom.sharing.shared",
+    "survive": "legroom.device.survive",
+}
+__all__ = list(EXPORTS)
+__getattr__ = lazy_exports(__name__, EXPORTS, extra="sb3")
+
+
+@draw_with
+def _drawn(noun: ShownInNotebooks) -> str:
+    # here and not in model/, which knows no drawing: this package is above all its rooms
+    from legroom.rendering.notebook import drawn
+
+    return drawn(noun)

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from legroom.catalog import CATALOG, load
+from legroom.extras import needs
 
 
-def lazy_exports(package: str, targets: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a module `__getattr__` (PEP 562): `targets` says each name's module or catalogue entry."""
+def lazy_exports(package: str, modules: Mapping[str, str], *, extra: str = "all") -> Callable[[str], Any]:
+    """Return a module `__getattr__` (PEP 562): `modules` says in which module each name is, `extra` what these need."""
 
     def get(name: str) -> Any:
-        if name not in targets:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        target = targets[name]
-        return load(target) if target in CATALOG else getattr(import_module(target), name)
+        with needs(extra, what=f"{package}'s {name}"):
+            return getattr(import_module(modules[name]), name)
 
     return get

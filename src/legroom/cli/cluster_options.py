@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from legroom.catalog import load
 from legroom.errors import BadInput
+from legroom.extras import needs
 from legroom.model.cluster import Cluster, Node
 from legroom.model.machine import Gpu
 from legroom.units import format_size, parse_size
@@ -49,7 +49,9 @@ def chosen_cluster(
     if address is not None:
         if on_paper or node_ram:
             raise BadInput("--cluster asks the nodes themselves", hint="leave --nodes, --node and --node-ram out")
-        return load("ray.read_cluster")(address)
+        with needs("ray", what="reading a cluster"):
+            from legroom.cluster.nodes import read_cluster
+        return read_cluster(address)
     if not on_paper:
         alone = [n for n, v in (("--node-ram", node_ram), ("--node-cpus", node_cpus), ("--node-gpu", node_gpu)) if v]
         if nodes is not None:
@@ -61,7 +63,7 @@ def chosen_cluster(
         raise BadInput("--nodes is for equal nodes, --node for different ones", hint="give one of them")
     if node_cpus is not None and not 0 < node_cpus < 1e6:
         raise BadInput(f"--node-cpus {node_cpus:g} are none", hint="--node-cpus 16")
-    card: Gpu | None = load("probing.find_gpu")(node_gpu).as_gpu() if node_gpu else None
+    card = _card(node_gpu) if node_gpu else None
     if kinds:
         if node_ram is not None:
             raise BadInput("--node says the RAM of its nodes itself", hint="leave --node-ram out")
@@ -74,6 +76,12 @@ def chosen_cluster(
     _count(len(sizes), "--node")
     made = (Node(f"node {n}", ram, node_cpus, gpu=card) for n, ram in enumerate(sizes, 1))
     return Cluster(tuple(made), "given")
+
+
+def _card(name: str) -> Gpu:
+    from legroom.machine.gpu_table import find_gpu
+
+    return find_gpu(name).as_gpu()
 
 
 def _kind(text: str) -> list[int]:

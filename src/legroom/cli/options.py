@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from legroom.catalog import load
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.verdict import Budget
@@ -61,7 +60,11 @@ def with_gpu(machine: Machine, name: str | None) -> Machine:
     Raises:
         BadInput: no such card is known.
     """
-    return machine if name is None else replace(machine, gpus=(load("probing.find_gpu")(name).as_gpu(),))
+    if name is None:
+        return machine
+    from legroom.machine.gpu_table import find_gpu
+
+    return replace(machine, gpus=(find_gpu(name).as_gpu(),))
 
 
 def chosen_budget(machine: Machine, *, ram: str | None, vram: str | None, reserve: str) -> Budget:

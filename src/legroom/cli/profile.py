@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from legroom.catalog import load
 from legroom.cli import options
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
@@ -101,4 +100,6 @@ def _write_files(
     if report is not None:
         write_text("--report", report, draw(profile_text(found, comparison), width=PLAIN_WIDTH, colour=False))
     if html is not None:
-        write_text("--html", html, load("rendering.profile_page")(found, comparison))
+        from legroom.rendering.pages.profile import profile_page
+
+        write_text("--html", html, profile_page(found, comparison))

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from legroom.catalog import load
 from legroom.errors import BadInput
+from legroom.extras import needs
 from legroom.reading import read_all
 from legroom.reading.files import is_file
 from legroom.rendering.console import say
@@ -48,7 +48,9 @@ def run(
     found = [started for target in runs or [] for started in _read(target)]
     folders = tuple(_followed(each) for each in folder or [])
     settings = checked(Settings(host, port, token, tuple(found), folders))
-    load("serving.serve")(settings, lambda address: say(f"legroom ui: {address}"))
+    with needs("ui", what="the planner page"):
+        from legroom.serving.server import serve
+    serve(settings, lambda address: say(f"legroom ui: {address}"))
 
 
 def _read(target: str) -> list[Started]:

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from legroom.catalog import load
 from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_GOOD, BadInput
 from legroom.model.files import write_whole
@@ -71,8 +70,9 @@ def run(
             pages.append(out / PAGE_FILE)
         if pages:
             # not before: the time of the import would count as the watching's
-            page = load("rendering.watch_page")(found)
-            _write(dict.fromkeys(pages, page))
+            from legroom.rendering.pages.watching import watch_page
+
+            _write(dict.fromkeys(pages, watch_page(found)))
         if json:
             with suppress(OSError):  # the command's exit code is ours, whoever reads
                 write_all(1, f"{watched_json(found)}\n".encode())

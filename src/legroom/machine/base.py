@@ -15,7 +15,6 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from legroom.catalog import load
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.evidence import BaseFigures
@@ -113,4 +112,6 @@ def _read_cache(path: Path) -> dict[str, int]:
 
 
 def _measure(stage: str) -> dict[str, int] | None:
-    return load("probing.measure_base")(CHILD, stage, STAGES[stage])
+    from legroom.machine.base_measure import measure_base  # most commands do without it
+
+    return measure_base(CHILD, stage, STAGES[stage])

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar
 
 from legroom.model.finding import Finding
 from legroom.model.shown import ShownInNotebooks
@@ -87,8 +86,6 @@ class AllocatorPeaks:
 @dataclass(frozen=True)
 class Footprint(ShownInNotebooks):
     """The whole bill of one run."""
-
-    _shown_by: ClassVar[str] = "rendering.footprint_fragment"
 
     name: str
     items: tuple[Item, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from legroom.model.footprint import Footprint
 from legroom.model.run import Run
@@ -56,8 +56,6 @@ class Plan(ShownInNotebooks):
         needed: where nothing fits, the least that would do, by place ("host", "gpu").
         notes: what else the user should know.
     """
-
-    _shown_by: ClassVar[str] = "rendering.plan_fragment"
 
     asked: Run
     run: Run

@@ -1,24 +1,28 @@
 """Nouns that show themselves in notebooks, without knowing how.
 
-Jupyter, VS Code and the like ask what stands on a cell's last line for `_repr_html_`. A noun answers with a name of the
-catalogue, which is imported when it is asked and not before: `model/` depends on no drawing, and a script that shows
-nothing never loads one.
+Jupyter, VS Code and the like ask what stands on a cell's last line for `_repr_html_`. `legroom/__init__.py` says who
+draws (`draw_with`), and imports it when one is asked: `model/` depends on no drawing, and a script that shows nothing
+never loads one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
-
-from legroom.catalog import load
 
 
 class ShownInNotebooks:
-    """Something that a notebook shows as a drawing; `_shown_by` is the catalogue's name of what draws it."""
+    """Something that a notebook shows as a drawing."""
 
     __slots__ = ()
-    _shown_by: ClassVar[str]
+    _drawn_by: ClassVar[Callable[[ShownInNotebooks], str]]
 
     def _repr_html_(self) -> str:
         """Return HTML with its own style, which reaches nothing beside it."""
-        drawn: str = load(self._shown_by)(self)
-        return drawn
+        return type(self)._drawn_by(self)
+
+
+def draw_with(drawer: Callable[[ShownInNotebooks], str]) -> Callable[[ShownInNotebooks], str]:
+    """Let `drawer` draw every noun."""
+    ShownInNotebooks._drawn_by = staticmethod(drawer)
+    return drawer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 from legroom.model.explanation import Explanation
 from legroom.model.shown import ShownInNotebooks
@@ -80,8 +80,6 @@ class Forecast:
 @dataclass(frozen=True)
 class Trace(ShownInNotebooks):
     """The samples of one watching, thinned so that lowest and highest moments stay, and what they say."""
-
-    _shown_by: ClassVar[str] = "rendering.trace_fragment"
 
     samples: tuple[Sample, ...]
     peak_host: int

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, Self, TextIO
 
-from legroom.catalog import load
 from legroom.model.footprint import Peak
 from legroom.model.progress import MemorySample, Progress, finite
 from legroom.rendering.pace import Pace, duration_text, number_text
@@ -159,7 +158,11 @@ def display_for(
         host=MemoryGauge("host", host_predicted, host_limit),
         gpu=None if gpu_predicted is None else gpu,
     )
-    return load("rendering.LiveDisplay")(view, stream) if _can_be_live(stream, environ) else PlainDisplay(view, stream)
+    if not _can_be_live(stream, environ):
+        return PlainDisplay(view, stream)
+    from legroom.rendering.live import LiveDisplay  # importing rich takes 60 ms
+
+    return LiveDisplay(view, stream)
 
 
 def _can_be_live(stream: TextIO, environ: Mapping[str, str]) -> bool:

@@ -1,0 +1,47 @@
+"""Packages that not every installation has: an import that lacks one fails with one line that names the extra.
+
+    with needs("sb3", what="following the networks"):
+        from legroom.backends.sb3.trace import trace_run
+
+Imports inside functions are typed and can be seen by the check of their direction; this is all that they need besides.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from legroom.errors import MissingExtra
+
+_OURS = ("legroom", "legroom_workloads")
+
+
+@contextmanager
+def needs(extra: str, *, what: str) -> Iterator[None]:
+    """Turn the failure to import a third-party package into the advice to install `extra`.
+
+    A module of ours or of the standard library that cannot be found is a defect, and passes as it is.
+
+    Raises:
+        MissingExtra: a package is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "").partition(".")[0]
+        if not package or package in _OURS or package in sys.stdlib_module_names:
+            raise
+        raise MissingExtra(extra, missing.name or package, what=what) from missing
+
+
+def require(extra: str, packages: Iterable[str], *, what: str) -> None:
+    """Refuse to go on where a package is not installed, without importing it.
+
+    Raises:
+        MissingExtra: the first that is missing.
+    """
+    for package in packages:
+        if find_spec(package) is None:
+            raise MissingExtra(extra, package, what=what)

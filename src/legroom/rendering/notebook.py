@@ -1,0 +1,24 @@
+"""What a notebook shows of a noun: the drawings of the pages, without the page."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from legroom.model.footprint import Footprint
+from legroom.model.plan import Plan
+from legroom.model.shown import ShownInNotebooks
+from legroom.model.trace import Trace
+from legroom.rendering.pages.fitting import plan_fragment
+from legroom.rendering.pages.prediction import footprint_fragment
+from legroom.rendering.pages.watching import trace_fragment
+
+
+@singledispatch
+def drawn(noun: ShownInNotebooks) -> str:
+    """Return the drawing of a noun as HTML with its own style."""
+    raise TypeError(f"nothing draws a {type(noun).__name__}")
+
+
+drawn.register(Footprint, footprint_fragment)
+drawn.register(Plan, plan_fragment)
+drawn.register(Trace, trace_fragment)
