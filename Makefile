@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-native test-ui docs test-docs lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
+.PHONY: demo test test-slow test-native test-ui docs test-docs lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
   bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
   bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs bench-leaks \
   bench-ninja bench-ninja-learns bench-parallel bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns \
@@ -20,7 +20,11 @@ demo: $(STAMP)  ## what legroom does, on this machine
 	@bash demo.sh $(BIN)/legroom
 
 test: $(STAMP)  ## fast tests, under 10 minutes on 2 cores
-	$(BIN)/python -m pytest tests -n 2 --dist worksteal
+	$(BIN)/python -m pytest tests -n 2 --dist worksteal -m "not slow"
+
+test-slow: $(STAMP)  ## long trainings, kills and sweeps; all recorded GPU runs
+	LEGROOM_SLOW=1 $(BIN)/python -m pytest tests -m slow
+	LEGROOM_SLOW=1 $(BIN)/python -m pytest tests/goldens
 
 lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .

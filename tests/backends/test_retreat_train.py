@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 RUN = """
 legroom: 1
@@ -34,6 +36,7 @@ def train(folder, name, failing="{}", memory="{}", **run):
     return json.loads((folder / name / "outcome.json").read_text()), done.stderr
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_and_its_outcome_says_how_to_repeat_it(tmp_path):
     outcome, said = train(tmp_path, "disturbed", failing="{every: 18, times: 2}", **PPO)
     assert outcome["micro_batch"][:2] == [[0, 16], [17, 8]]
@@ -48,6 +51,7 @@ def test_a_training_goes_on_and_its_outcome_says_how_to_repeat_it(tmp_path):
     assert repeated["parameters_sha256"] == outcome["parameters_sha256"]
 
 
+@pytest.mark.slow
 def test_real_failures_on_the_host():
     limited = python("-m", "bench.retreat_child", '{"over": 150000000, "micro_batch": null}')
     assert limited.returncode == 0, limited.stderr

@@ -88,7 +88,6 @@ def go_on(name: str, folder: Path) -> list[str]:
     return ends
 
 
-@pytest.mark.slow
 def test_an_interrupted_run_ends_with_the_same_parameters(tmp_path: Path, monkeypatch) -> None:
     """All algorithms and wrappers at once, so that the fresh process starts once: importing takes longer than all."""
     monkeypatch.setattr(sb3_replay_state, "WORTH_LINKING", 0)

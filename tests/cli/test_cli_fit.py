@@ -99,6 +99,7 @@ def test_bad_input_is_one_line(arguments: tuple[str, ...], says: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_train_fit_trains_the_plan_without_a_file_in_between(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(CARTPOLE)
     need = json.loads(legroom("predict", str(tmp_path / "run.yaml"), "--json").stdout)["runs"][0]

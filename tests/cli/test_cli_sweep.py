@@ -54,6 +54,7 @@ def _heeds_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored, and inherited so, where the tests run with nohup
 
 
+@pytest.mark.slow
 def test_a_sweep_is_stopped_and_resumed(run_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "sweep"
     first = _start(run_file, *GRID, "--out", out, "--json", "--ram", "1100MiB")  # room for two

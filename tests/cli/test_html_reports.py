@@ -109,7 +109,6 @@ def test_fit_of_a_workload_and_by_cards_have_pages_too(tmp_path: Path, what: tup
     assert ("mine:ultra_light" if what[0] == "mine" else "by GPU memory") in page.text
 
 
-@pytest.mark.slow
 def test_train_shows_memory_against_the_prediction_reward_and_outcome(tmp_path: Path) -> None:
     (tmp_path / "cart.yaml").write_text(RUN)
     done = legroom("train", "cart.yaml", "--device", "cpu", "--seed", "1", "--out", "out", "--checkpoint-every", "512",

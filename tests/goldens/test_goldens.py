@@ -93,7 +93,7 @@ def test_every_command_has_all_its_options() -> None:
 @pytest.mark.parametrize("name", json.loads((make.HERE / "names.json").read_text()))
 def test_a_name_is_found_as_it_was_written(name: str) -> None:
     # as a run file names an environment or a network, also one that was written for 0.1
-    resolve_object = importlib.import_module("legroom.backends.objects").resolve_object
+    resolve_object = importlib.import_module("legroom.environments.objects").resolve_object
     assert resolve_object(name) is not None
 
 

@@ -26,7 +26,6 @@ def test_defaults_are_the_constructors_own(algorithm: Algorithm) -> None:
     assert dict(algorithm.defaults) == own
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [a for a in all_algorithms() if a.backend == "brax"], ids=lambda a: a.name)
 def test_brax_defaults_are_brax_own(algorithm: Algorithm) -> None:
     train = inspect.signature(import_module(algorithm.package + ".train").train)

@@ -68,7 +68,6 @@ def test_what_was_measured_is_remembered():
     assert plan_scratch(make(128), 1_000) == ([128], [])
 
 
-@pytest.mark.slow
 def test_a_real_update_is_measured_once(monkeypatch):
     run = make()
     (look,) = tracing.look_closely([run], ["cpu"], [True], strict=True)

@@ -85,7 +85,6 @@ def test_reading_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.slow
 def test_the_real_child_gives_figures_of_the_right_size():
     report = base_measure._read_child(base_measure._start_child(base.CHILD, "light"))
     assert report is not None

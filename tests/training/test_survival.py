@@ -124,6 +124,7 @@ def test_a_killed_child_or_worker_costs_an_iteration_and_nothing_else(
     assert not any(Path(f"/proc/{pid}").exists() for pid in family)
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_while_collecting_is_answered_with_a_knob(tmp_path: Path) -> None:
     (tmp_path / "greedy.py").write_text(GREEDY)
     code, outcome, said = Training(tmp_path, "greedy:Greedy").end()
@@ -135,6 +136,7 @@ def test_memory_that_runs_out_while_collecting_is_answered_with_a_knob(tmp_path:
     assert "105. GiB" in said
 
 
+@pytest.mark.slow
 def test_it_gives_up_after_so_many_times_and_tells_the_story(tmp_path: Path) -> None:
     (tmp_path / "greedy.py").write_text(GREEDY.replace("and not mark.exists()", "").replace("100", "40"))
     code, outcome, said = Training(tmp_path, "greedy:Greedy", "--retries", 2).end()

@@ -116,6 +116,7 @@ def test_the_policy_is_exported_as_it_is_in_the_checkpoint(undisturbed, tmp_path
     assert "name it POLICY.safetensors" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_out_of_memory_and_killed_it_ends_with_the_same_bits(undisturbed, file, tmp_path):
     whole = read(str(file))
     hungry = whole.replace(env=whole.env.model_copy(update={"kwargs": {"scratch": SCRATCH, "limit_mib": 500}}))

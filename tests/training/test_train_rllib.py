@@ -112,6 +112,7 @@ def test_a_checkpoint_is_whole_and_has_sb3s_names(stopped):
     assert not any(path.suffix in (".pkl", ".pickle") for path in checkpoint.path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_resume_goes_on_to_the_end(stopped, folder):
     out, before = stopped[0], newest_checkpoint(stopped[0]).step
     total = before + 256

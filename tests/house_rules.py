@@ -1,0 +1,169 @@
+"""The rules of the house (ARCHITECTURE.md), run by `make lint` and by the tests: prints one line per violation.
+
+1. Imports point down the list of rooms, lazy ones too: inside functions, under TYPE_CHECKING, and names of modules in
+   strings (`-m legroom.x`, tables of modules). So there are no cycles between rooms.
+2. The core names no backend: no identifier, string or import outside a backend's own room.
+3. Heavy packages are imported only in the rooms that own them.
+4. The workloads use the public interface alone, and the core names none of them.
+5. Module names are unique, but for `cli/`, a file per command, and for those with the same role in every backend.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SRC = ROOT / "src"
+
+# From the ground up: a room may import those before it. Backends are above the core rooms whose nouns they fill in.
+ROOMS = (
+    "errors", "units", "extras", "backends.default", "model", "backends.base",
+    "machine", "sharing", "device", "storing", "cluster", "environments",
+    "reading", "growth", "predicting", "fitting", "checking", "explaining", "training",
+    "watching", "profiling", "testing", "sweeping",
+    "backends.sb3", "backends.brax", "backends.rllib",
+    "api", "lazily", "workloads", "rendering", "serving", "cli",
+)  # fmt: skip
+HEAVY = {
+    "torch": {"device", "storing", "backends"},
+    "gymnasium": {"environments", "storing", "sharing", "backends"},
+    "stable_baselines3": {"backends"},
+    "sb3_contrib": {"backends"},
+    "jax": {"backends"},
+    "brax": {"backends"},
+    "mujoco": {"backends"},
+    "ray": {"cluster", "sweeping", "backends"},
+    "scipy": set(),
+    "matplotlib": {"rendering"},
+    "pyboy": set(),
+    "pygame": set(),
+    "rasterio": set(),
+}
+MODULE = re.compile(r"legroom(?:\.\w+)+")
+
+
+def backend_names() -> tuple[str, ...]:
+    """Return the backends of this distribution, as pyproject.toml registers them."""
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    return tuple(points["legroom.backends"])
+
+
+def violations() -> list[str]:
+    """Return one line per violation of the rules above."""
+    names = backend_names()
+    found: list[str] = []
+    for path in sorted((SRC / "legroom").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        where = path.relative_to(SRC)
+        room = room_of(".".join(where.with_suffix("").parts).removesuffix(".__init__"))
+        found += [f"{where}:{line}: {what}" for line, what in _wrong_way(tree, room)]
+        if not room.startswith("backends."):
+            found += [f"{where}:{line}: {what}" for line, what in _names_backend(tree, names)]
+    return found + _repeated_names(names) + _workload_imports()
+
+
+def room_of(module: str) -> str:
+    """Return the room that a module of legroom is in."""
+    parts = module.split(".")[1:]
+    if parts[:1] == ["backends"] and len(parts) > 1:
+        return f"backends.{parts[1]}"
+    return parts[0] if parts else "legroom"
+
+
+def _wrong_way(tree: ast.Module, room: str) -> Iterator[tuple[int, str]]:
+    if room in ("legroom", "backends"):
+        return
+    if room not in ROOMS:
+        yield 1, f"room {room} is not in the list of rooms"
+        return
+    here = ROOMS.index(room)
+    for line, module in edges(tree):
+        top = module.partition(".")[0]
+        if top in HEAVY and room.partition(".")[0] not in HEAVY[top]:
+            yield line, f"{room} imports {top}"
+        if top != "legroom" or module == "legroom":
+            continue
+        target = room_of(module)
+        if target in ROOMS and ROOMS.index(target) > here:
+            yield line, f"{room} imports {target}, which is above it ({module})"
+
+
+def edges(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield every module that is imported or named, with its line: lazily, for type checkers only, or in a string."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                module = f"{node.module}.{alias.name}"
+                yield node.lineno, module if _is_module(module) else node.module
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            module = node.value.partition(":")[0]
+            if MODULE.fullmatch(module) and _is_module(module):
+                yield node.lineno, module
+
+
+def _is_module(module: str) -> bool:
+    path = SRC.joinpath(*module.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def _names_backend(tree: ast.Module, names: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    extras = {id(argument) for call in ast.walk(tree) if _takes_extra(call) for argument in call.args[:1]}  # type: ignore[attr-defined]
+    for node in ast.walk(tree):
+        words: list[str] = []
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in extras:
+            words = [node.value] if "\n" not in node.value and " " not in node.value else []
+        elif isinstance(node, ast.Name):
+            words = node.id.lower().split("_")
+        elif isinstance(node, ast.Attribute):
+            words = node.attr.lower().split("_")
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            words = node.name.lower().split("_")
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            words = [part for alias in node.names for part in alias.name.split(".")]
+            words += (getattr(node, "module", "") or "").split(".")
+        for word in set(words) & set(names):
+            yield node.lineno, f"names the backend {word}"
+
+
+def _takes_extra(node: ast.AST) -> bool:
+    """Return whether a call's first argument is the name of an extra, which may be called like a backend."""
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("needs", "MissingExtra")
+
+
+def _repeated_names(backends: tuple[str, ...]) -> list[str]:
+    seen: dict[str, list[str]] = {}
+    for path in sorted((SRC / "legroom").rglob("*.py")):
+        module = path.relative_to(SRC / "legroom").with_suffix("").as_posix()
+        in_backend = re.match(rf"backends/({'|'.join(backends)})/", module)
+        if path.name != "__init__.py" and not in_backend and not module.startswith("cli/"):
+            seen.setdefault(path.name, []).append(module)
+    return [
+        f"module name {name} is used {len(where)} times: {', '.join(where)}"
+        for name, where in seen.items()
+        if len(where) > 1
+    ]
+
+
+PUBLIC = ("legroom",)  # and what it exports
+
+
+def _workload_imports() -> list[str]:
+    found = []
+    for path in sorted((SRC / "legroom_workloads").rglob("*.py")):
+        for line, module in edges(ast.parse(path.read_text())):
+            if module.startswith("legroom.") and module not in PUBLIC:
+                found.append(f"{path.relative_to(SRC)}:{line}: a workload imports {module}, which is not public")
+    return found
+
+
+if __name__ == "__main__":
+    wrong = violations()
+    sys.stderr.write("".join(f"{line}\n" for line in wrong))
+    sys.exit(1 if wrong else 0)
