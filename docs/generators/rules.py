@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+import sys
+from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 
 from docs.generators.markdown import code, table, tree
 
-from legroom.checking.rule import Rule
-from legroom.checking.rules import RULES, runs, scripts
+from legroom.checking.rule_table import RULES, RUN_RULES
+from legroom.model.rule import Rule
 
 MEANING = {
     "error": "it will not run, or not as it says",
@@ -25,27 +23,18 @@ def pages() -> Mapping[str, str]:
     by_code: dict[str, list[Rule]] = {}
     for rule in RULES:
         by_code.setdefault(rule.code, []).append(rule)
-    places = {id(module.RULE): (kind, module) for kind, module in _modules()}
-    texts = {f"rules/{code_}.md": _page(same, places) for code_, same in by_code.items()}
-    return {**texts, "rules/index.md": _index(by_code, places)}
+    texts = {f"rules/{code_}.md": _page(same) for code_, same in by_code.items()}
+    return {**texts, "rules/index.md": _index(by_code)}
 
 
-def _modules() -> Iterator[tuple[str, ModuleType]]:
-    for kind, package in (("runs", runs), ("scripts", scripts)):
-        for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-            module = import_module(found.name)
-            if hasattr(module, "RULE"):
-                yield kind, module
-
-
-def _page(same: list[Rule], places: Mapping[int, tuple[str, ModuleType]]) -> str:
+def _page(same: list[Rule]) -> str:
     parts = [f"# {same[0].code} {same[0].name}\n"]
     for rule in same:
-        kind, module = places[id(rule)]
+        kind = _kind(rule)
         if len(same) > 1:
             parts.append(f"## In {'scripts' if kind == 'scripts' else 'run files'}\n")
         language = "python" if kind == "scripts" else "yaml"
-        mended = "yes, where it is certain what to write" if mends(module) else "no"
+        mended = "yes, where it is certain what to write" if mends(rule) else "no"
         parts += [
             f"**{rule.what}**\n",
             table(
@@ -68,16 +57,21 @@ def _page(same: list[Rule], places: Mapping[int, tuple[str, ModuleType]]) -> str
     return "\n".join(parts)
 
 
-def mends(module: ModuleType) -> bool:
+def mends(rule: Rule) -> bool:
     """Return whether the rule's file makes fixes."""
-    return "Fix(" in Path(str(module.__file__)).read_text() or "fix=" in Path(str(module.__file__)).read_text()
+    source = Path(str(sys.modules[rule.look.__module__].__file__)).read_text()
+    return "Fix(" in source or "fix=" in source
 
 
-def _index(by_code: Mapping[str, list[Rule]], places: Mapping[int, tuple[str, ModuleType]]) -> str:
+def _kind(rule: Rule) -> str:
+    return "runs" if any(rule is each for each in RUN_RULES) else "scripts"
+
+
+def _index(by_code: Mapping[str, list[Rule]]) -> str:
     rows = []
     for code_, same in by_code.items():
-        looks = ", ".join("scripts" if places[id(rule)][0] == "scripts" else "runs" for rule in same)
-        fix = "yes" if any(mends(places[id(rule)][1]) for rule in same) else ""
+        looks = ", ".join(_kind(rule) for rule in same)
+        fix = "yes" if any(mends(rule) for rule in same) else ""
         rows.append((f"[{code_}]({code_}.md)", same[0].name, same[0].severity, looks, fix, same[0].what))
     return (
         f"# Rules of check\n\n`legroom check` knows {len(by_code)} rules. A rule that is not sure stays silent. "

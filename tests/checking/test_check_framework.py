@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legroom.checking.check import check, chosen_rules, find_rule
-from legroom.checking.fixing import Fix, applied, fix_file
+from legroom.checking.fixing import applied, fix_file
 from legroom.checking.ignoring import read_ignored
-from legroom.checking.rules import RULES
-from legroom.checking.rules.runs import RUN_RULES
+from legroom.checking.rule_table import RULES, RUN_RULES
 from legroom.errors import BadInput
 from legroom.model.finding import Finding
 from legroom.model.machine import Machine
+from legroom.model.rule import Fix
 from legroom.model.verdict import Budget
 from legroom.reading.draft import put
 from legroom.units import GIB

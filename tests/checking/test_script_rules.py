@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from legroom.checking.rules.scripts import SCRIPT_RULES
+from legroom.checking.rule_table import SCRIPT_RULES
 from legroom.checking.script import read_script
-from legroom.checking.subject import Subject
 from legroom.errors import BadInput
 from legroom.model.finding import Finding
+from legroom.model.subject import Subject
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"

@@ -15,7 +15,7 @@ from docs.generate import generate
 from docs.generators import knobs, results
 
 from legroom import __all__ as names
-from legroom.checking.rules import RULES
+from legroom.checking.rule_table import RULES
 from legroom.cli.main import COMMANDS
 from legroom.fitting.knobs import KNOBS
 from legroom_workloads.registry import WORKLOADS

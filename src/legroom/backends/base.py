@@ -14,12 +14,15 @@ import difflib
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
 from legroom.errors import BadInput
 from legroom.model.algorithms import Algorithm
 from legroom.model.run import Run
+
+if TYPE_CHECKING:
+    from legroom.model.rule import Rule
 
 GROUP = "legroom.backends"
 
@@ -45,6 +48,22 @@ class Backend(Protocol):
 
     # The methods of each stage of the way through follow: reading, facts, predicting, fitting, checking,
     # the page, training. A section is added together with the code of the core that asks it.
+
+    # Checking.
+
+    @property
+    def run_rules(self) -> tuple[Rule, ...]:
+        """Return the rules that know this library, asked about its runs alone; a general rule's code adds to it."""
+        return ()
+
+    @property
+    def script_rules(self) -> tuple[Rule, ...]:
+        """Return the rules about Python source that uses this library."""
+        return ()
+
+    def advice_for_full_gpu(self, run: Run) -> str:
+        """Return what to change first in a run that needs more GPU memory than there is."""
+        return "a smaller batch_size or network; legroom fit finds them"
 
 
 @cache

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from legroom.checking.fine import fine
-from legroom.checking.fixing import Fix
+from legroom.checking.confirmations import confirmations
 from legroom.checking.ignoring import read_ignored
-from legroom.checking.reading_subject import read_subject
-from legroom.checking.rule import Rule
-from legroom.checking.rules import RULES
-from legroom.checking.subject import Subject
+from legroom.checking.rule_table import RULES
+from legroom.checking.subject_reader import read_subject
 from legroom.checking.totals import totals
 from legroom.checking.walking import Target, targets
 from legroom.errors import BadInput
 from legroom.model.checked import Checked
 from legroom.model.finding import Finding
 from legroom.model.machine import Machine
+from legroom.model.rule import Fix, Rule
+from legroom.model.subject import Subject
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName
 from legroom.reading.loosely import expanded
@@ -60,7 +59,7 @@ def check(
                 raise
             found += _skipped(target, error)
             continue
-        if target.found and subject.path.endswith((".yml", ".yaml")) and not subject.runs and not subject.loose:
+        if target.found and subject.path.endswith((".yml", ".yaml")) and not subject.runs and not subject.guessed:
             continue  # a folder holds YAML of all kinds
         found.append(look_at(subject, rules))
     return found
@@ -69,7 +68,7 @@ def check(
 def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:
     """Return what the rules find in one subject, in the order of its gravity, and what is fine."""
     ignored = read_ignored(subject.text, python=subject.path.endswith(".py"))
-    several = len(subject.runs) + len(subject.loose) > 1
+    several = len(subject.runs) + len(subject.guessed) > 1
     findings: list[Finding] = []
     fixes: list[Fix] = []
     seen: set[tuple[str, int | None, str]] = set()
@@ -92,9 +91,13 @@ def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:
             if each.fix is not None:
                 fixes.append(each.fix)
     findings.sort(key=lambda f: (_ORDER.index(f.severity), f.line or 0, f.code))
-    good = [s for one in subject.runs[:MOST_FINE] for s in fine(subject, one)] if len(subject.runs) <= MOST_FINE else []
-    for one in subject.loose[:1]:
-        good += fine(subject, one, algo_known=False)
+    good = (
+        [s for one in subject.runs[:MOST_FINE] for s in confirmations(subject, one)]
+        if len(subject.runs) <= MOST_FINE
+        else []
+    )
+    for one in subject.guessed[:1]:
+        good += confirmations(subject, one, algo_known=False)
     return Checked(
         path=subject.path,
         kind=subject.kind,

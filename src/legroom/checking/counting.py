@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 
 from legroom.backends.base import algorithm_of, hyper
-from legroom.checking.subject import SubjectRun
 from legroom.model.run import Run
+from legroom.model.subject import SubjectRun
 
 BRAX_PPO_EVALS = 1
 

@@ -8,33 +8,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from legroom.errors import BadInput
 from legroom.model.files import write_whole
-
-
-@dataclass(frozen=True)
-class Fix:
-    """One change: the characters from (line, column) to (end_line, end_column) become `text`.
-
-    Lines are 1-based and columns 0-based counts of characters, as in `ast` but in characters instead of bytes.
-    """
-
-    say: str
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-    text: str
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "say": self.say, "line": self.line, "column": self.column,
-            "end_line": self.end_line, "end_column": self.end_column, "text": self.text,
-        }  # fmt: skip
+from legroom.model.rule import Fix
 
 
 def applied(text: str, fixes: Iterable[Fix]) -> tuple[str, list[Fix]]:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from legroom.checking.fixing import Fix
-from legroom.checking.subject import Key, Subject, SubjectRun
+from legroom.model.rule import Fix
+from legroom.model.subject import Key, Subject, SubjectRun
 
 
 @dataclass(frozen=True)

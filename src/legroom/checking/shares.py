@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from legroom.checking.subject import Subject, SubjectRun
 from legroom.model.footprint import Footprint, Phase
+from legroom.model.subject import Subject, SubjectRun
 from legroom.units import format_size
 
 FLATTEN = "rollout.flatten copy"

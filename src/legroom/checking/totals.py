@@ -5,10 +5,10 @@ from __future__ import annotations
 from legroom.backends.base import algorithm_of
 from legroom.checking.counting import counts_known
 from legroom.checking.shares import shares
-from legroom.checking.subject import Subject, SubjectRun
 from legroom.model.checked import Totals
 from legroom.model.facts import stored_observation
 from legroom.model.spaces import describe
+from legroom.model.subject import Subject, SubjectRun
 
 
 def totals(subject: Subject, one: SubjectRun) -> Totals:

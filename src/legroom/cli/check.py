@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
@@ -103,5 +103,5 @@ def _refuse_named_runs(paths: list[str]) -> None:
 def _made_json(made: list[tuple[str, list[Any], str]], dry_run: bool) -> dict[str, Any]:
     if not made:
         return {}
-    fixes = [{"path": path, **fix.as_json()} for path, all_made, _ in made for fix in all_made]
+    fixes = [{"path": path, **asdict(fix)} for path, all_made, _ in made for fix in all_made]
     return {"would_fix" if dry_run else "fixed": fixes}

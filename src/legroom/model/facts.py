@@ -99,6 +99,20 @@ def replay_rows(run: Run) -> int | None:
     return max(int(hyper(run, "buffer_size")) // run.env.n_envs, 1)
 
 
+def episode_limit(run: Run) -> int | None:
+    """Return the most steps an episode has: by a TimeLimit of the run, by the run, or by the known environment."""
+    limits = [
+        wrapper[name].get("max_episode_steps")
+        for wrapper in run.env.wrappers
+        if isinstance(wrapper, dict)
+        for name in wrapper
+        if str(name).rpartition(".")[2].rpartition(":")[2] == "TimeLimit" and isinstance(wrapper[name], dict)
+    ]
+    limits += [run.env.kwargs.get("max_episode_steps"), run.env.episode_steps]
+    known = [limit for limit in limits if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0]
+    return known[0] if known else None
+
+
 def mask_size(action: Leaf | DictSpace) -> int:
     """Return the number of action-mask entries sb3-contrib keeps per step."""
     match action.type:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from legroom.checking.check import look_at
-from legroom.checking.reading_subject import subject_of_text
+from legroom.checking.subject_reader import subject_of_text
 from legroom.errors import BadInput
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.priced import priced

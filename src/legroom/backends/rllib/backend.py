@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from legroom.backends.base import Backend
+from legroom.backends.sb3.backend import BACKEND as SB3
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.model.algorithms import Algorithm
+from legroom.model.run import Run
+
+if TYPE_CHECKING:
+    from legroom.model.rule import Rule
 
 
 class RllibBackend(Backend):
@@ -16,6 +23,15 @@ class RllibBackend(Backend):
     @property
     def algorithms(self) -> tuple[Algorithm, ...]:
         return SB3_ALGORITHMS
+
+    @property
+    def script_rules(self) -> tuple[Rule, ...]:
+        from legroom.backends.rllib.rules import SCRIPT_RULES
+
+        return SCRIPT_RULES
+
+    def advice_for_full_gpu(self, run: Run) -> str:
+        return SB3.advice_for_full_gpu(run)
 
 
 BACKEND = RllibBackend()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper
-from legroom.checking.looking import N_ENVS, per_run, size
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import N_ENVS, per_run, size
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 DEFAULT = 128
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     run = one.run
-    if run.backend != "brax" or run.eval is not None or hyper(run, "run_evals") is False:
+    if run.eval is not None or hyper(run, "run_evals") is False:
         return
     envs = run.env.n_envs
     message = f"num_eval_envs is not given: brax evaluates on {DEFAULT} environments of its own beside the {envs:,}"

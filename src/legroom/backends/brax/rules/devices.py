@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from legroom.backends.base import hyper
 from legroom.checking.locating import value_fix
-from legroom.checking.looking import N_ENVS, per_run
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Key, Subject, SubjectRun
+from legroom.checking.rule_helpers import N_ENVS, per_run
 from legroom.model.constraints import device_rule
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Key, Subject, SubjectRun
 
 MOST: Key = ("hyperparams", "max_devices_per_host")
 
@@ -26,7 +26,7 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
 
 def _devices(subject: Subject, one: SubjectRun) -> int | None:
     """Return how many devices brax would use, None where neither file nor machine says it."""
-    if one.run.backend != "brax" or not one.knows(*MOST):
+    if not one.knows(*MOST):
         return None
     here = len(subject.machine.gpus) if one.footprint is not None and one.footprint.device == "cuda" else 0
     most = hyper(one.run, "max_devices_per_host")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from legroom.backends.base import hyper
 from legroom.checking.locating import value_fix
-from legroom.checking.looking import N_ENVS, per_run
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Key, Subject, SubjectRun
+from legroom.checking.rule_helpers import N_ENVS, per_run
 from legroom.model.constraints import brax_rules, least_mend, nearest_batch, nearest_envs, nearest_minibatches
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Key, Subject, SubjectRun
 
 MINIBATCHES: Key = ("hyperparams", "num_minibatches")
 BATCH: Key = ("hyperparams", "batch_size")
@@ -17,8 +17,6 @@ BATCH: Key = ("hyperparams", "batch_size")
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     run = one.run
-    if run.backend != "brax":
-        return
     for finding in brax_rules(run):
         batch, minibatches, envs = hyper(run, "batch_size"), hyper(run, "num_minibatches"), run.env.n_envs
         unroll = hyper(run, "unroll_length")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.brax.constraints import length_rules
-from legroom.checking.looking import per_run
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import per_run
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    if one.run.backend != "brax" or not one.knows("hyperparams", "episode_length"):
+    if not one.knows("hyperparams", "episode_length"):
         return
     for finding in length_rules(one.run):
         line = one.line("hyperparams", finding.hint.split()[0]) or one.line("hyperparams", "episode_length")

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.brax.constraints import overflow_rule
-from legroom.checking.looking import N_ENVS, per_run
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import N_ENVS, per_run
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    if one.run.backend != "brax":
-        return
     for finding in overflow_rule(one.run):
         name = finding.hint.split()[0]
         line = one.line(*N_ENVS) if name == "num_envs" else one.line("hyperparams", name)

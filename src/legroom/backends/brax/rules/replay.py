@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.brax.constraints import replay_rule
-from legroom.checking.looking import N_ENVS, per_run
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import N_ENVS, per_run
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    if one.run.backend != "brax":
-        return
     for finding in replay_rule(one.run):
         if not finding.hint.startswith("max_replay_size"):
             continue  # a fill beyond the end of the run is LR022's

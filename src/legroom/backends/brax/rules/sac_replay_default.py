@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper
-from legroom.checking.looking import per_run, size
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_run, size
 from legroom.checking.shares import of_ram, ram_limit
-from legroom.checking.subject import Subject, SubjectRun
 from legroom.model.finding import Severity
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     run = one.run
-    if run.backend != "brax" or run.algo.upper() != "SAC" or hyper(run, "max_replay_size") is not None:
+    if run.algo.upper() != "SAC" or hyper(run, "max_replay_size") is not None:
         return
     if not one.knows("hyperparams", "max_replay_size") or run.total_timesteps is None:
         return

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.looking import per_run, size
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Key, Subject, SubjectRun
+from legroom.checking.rule_helpers import per_run, size
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Key, Subject, SubjectRun
 
 KEY: Key = ("memory", "xla_preallocate")
 SHARE = 0.75  # of the card's whole memory: XLA_PYTHON_CLIENT_MEM_FRACTION's default
@@ -14,7 +14,7 @@ SHARE = 0.75  # of the card's whole memory: XLA_PYTHON_CLIENT_MEM_FRACTION's def
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     run = one.run
-    if run.backend != "brax" or run.memory.xla_preallocate is False:
+    if run.memory.xla_preallocate is False:
         return
     if run.memory.xla_preallocate and run.env.workers != "dummy":
         message = "xla_preallocate with worker processes: each that touches JAX takes 75 % of the GPU for itself"

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.looking import ROLLOUT, per_run
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
-from legroom.model.facts import rollout_rows
-from legroom.model.run import Run
+from legroom.checking.rule_helpers import ROLLOUT, per_run
+from legroom.model.facts import episode_limit, rollout_rows
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     rows, limit = rollout_rows(one.run), episode_limit(one.run)
-    if rows is None or limit is None or limit >= rows or one.run.backend != "sb3":
+    if rows is None or limit is None or limit >= rows:
         return
     episodes = f"at least {rows // limit:,}" if rows >= 2 * limit else "more than one"
     message = (
@@ -23,20 +22,6 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     )
     hint = "nothing is wrong with it; a shorter rollout would still hold whole episodes, in less memory"
     yield Found(message, hint, one.line("hyperparams", "n_steps") or one.line("algo"))
-
-
-def episode_limit(run: Run) -> int | None:
-    """Return the most steps an episode has: by a TimeLimit of the run, by the run, or by the known environment."""
-    limits = [
-        wrapper[name].get("max_episode_steps")
-        for wrapper in run.env.wrappers
-        if isinstance(wrapper, dict)
-        for name in wrapper
-        if str(name).rpartition(".")[2].rpartition(":")[2] == "TimeLimit" and isinstance(wrapper[name], dict)
-    ]
-    limits += [run.env.kwargs.get("max_episode_steps"), run.env.episode_steps]
-    known = [limit for limit in limits if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0]
-    return known[0] if known else None
 
 
 RULE = Rule(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.looking import ROLLOUT, lean_way, per_run, size
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import ROLLOUT, lean_way, per_run, size
 from legroom.checking.shares import of_ram, ram_limit, shares
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:

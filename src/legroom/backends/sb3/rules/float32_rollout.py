@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 
 from legroom.backends.sb3.stored import FLOAT32, is_sb3, keeps_float32, observation_leaves, stores_leanly
-from legroom.checking.looking import ROLLOUT, per_run, size
 from legroom.checking.pins import NAME, pinned_sb3
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import ROLLOUT, per_run, size
 from legroom.model.facts import rollout_rows
+from legroom.model.rule import Found, Rule
 from legroom.model.spaces import DTYPES
+from legroom.model.subject import Subject, SubjectRun
 
 WORTH_A_WORD = 64 << 20  # of difference; a few kilobytes of flags are nobody's problem
 

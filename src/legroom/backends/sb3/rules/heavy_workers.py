@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.looking import N_ENVS, per_run, size
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import N_ENVS, per_run, size
 from legroom.model.facts import n_workers
 from legroom.model.footprint import Place
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 from legroom.predicting.predict import add_up
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     run = one.run
-    if subject.kind != "run" or run.backend != "sb3" or run.env.workers != "subproc" or one.footprint is None:
+    if subject.kind != "run" or run.env.workers != "subproc" or one.footprint is None:
         return
     assert one.evidence is not None
     light = add_up(run.replace(env=run.env.model_copy(update={"workers": "light"})), one.evidence)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper
-from legroom.checking.looking import BATCH_SIZE, ROLLOUT, per_run, plural
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import BATCH_SIZE, ROLLOUT, per_run, plural
 from legroom.model.constraints import rollout_rules
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     run = one.run
-    if run.backend != "sb3":
-        return
     for finding in rollout_rules(run):
         if finding.code != "LR007":
             continue
@@ -46,5 +44,5 @@ RULE = Rule(
     "too.",
     example="n_steps: 1000\nn_envs: 1\nbatch_size: 64   # 15 full minibatches and one of 40",
     remedy="A batch_size that divides n_steps × n_envs; the hint names the nearest.",
-    look=per_run(look, needs=(*ROLLOUT, BATCH_SIZE), loose=True),
+    look=per_run(look, needs=(*ROLLOUT, BATCH_SIZE), guessed=True),
 )

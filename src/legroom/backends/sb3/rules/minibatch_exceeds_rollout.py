@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 from legroom.backends.base import hyper
 from legroom.checking.locating import value_fix
-from legroom.checking.looking import BATCH_SIZE, ROLLOUT, per_run, plural
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import BATCH_SIZE, ROLLOUT, per_run, plural
 from legroom.model.constraints import rollout_rules
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     run = one.run
-    if run.backend != "sb3":
-        return
     for finding in rollout_rules(run):
         if finding.code != "LR006":
             continue
@@ -44,5 +42,5 @@ RULE = Rule(
     "is the whole rollout that counts, not the steps of one environment: 2,048 of 8,192 × 2 is fine.",
     example="n_steps: 128\nn_envs: 1\nbatch_size: 256",
     remedy="A batch_size that divides n_steps × n_envs.",
-    look=per_run(look, needs=(*ROLLOUT, BATCH_SIZE), loose=True),
+    look=per_run(look, needs=(*ROLLOUT, BATCH_SIZE), guessed=True),
 )

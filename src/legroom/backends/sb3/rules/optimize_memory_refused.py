@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.sb3.stored import stores_leanly
-from legroom.checking.looking import lean_way, per_run
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import lean_way, per_run
 from legroom.model.constraints import replay_rules
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 KEY = ("hyperparams", "optimize_memory_usage")
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    if one.run.backend != "sb3" or stores_leanly(one.run):  # lean storage accepts and ignores it
+    if stores_leanly(one.run):  # lean storage accepts and ignores it
         return
     for finding in replay_rules(one.run):
         hint = f"{finding.hint}; or {lean_way(subject, one, 'replay')}, which keeps timeouts and takes less"

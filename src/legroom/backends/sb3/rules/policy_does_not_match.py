@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.checking.locating import value_fix
-from legroom.checking.looking import per_run
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import per_run
 from legroom.model.constraints import space_rules
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    if one.run.backend != "sb3":
-        return
     for finding in space_rules(one.run):
         if finding.code != "LR004":
             continue

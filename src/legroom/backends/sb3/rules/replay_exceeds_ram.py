@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.sb3.stored import written_rows
-from legroom.checking.looking import N_ENVS, lean_way, per_run, size
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import N_ENVS, lean_way, per_run, size
 from legroom.checking.shares import of_ram, ram_limit, shares
-from legroom.checking.subject import Key, Subject, SubjectRun
 from legroom.model.facts import replay_rows
 from legroom.model.footprint import Phase
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Key, Subject, SubjectRun
 
 BUFFER: Key = ("hyperparams", "buffer_size")
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     limit, rows = ram_limit(subject), replay_rows(one.run)
-    if limit is None or one.footprint is None or rows is None or one.run.backend != "sb3":
+    if limit is None or one.footprint is None or rows is None:
         return
     parts = shares(one.footprint, "replay.")
     if parts.buffer + parts.rest <= limit or parts.rest > limit or one.footprint.at(Phase.START) > limit:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper
-from legroom.checking.looking import ROLLOUT, lean_way, per_run, size
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import ROLLOUT, lean_way, per_run, size
 from legroom.checking.shares import of_ram, ram_limit, shares
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     limit = ram_limit(subject)
-    if limit is None or one.footprint is None or one.run.backend != "sb3":
+    if limit is None or one.footprint is None:
         return
     parts = shares(one.footprint, "rollout.")
     if not parts.buffer or parts.buffer + parts.rest <= limit or parts.rest > limit:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
-from legroom.checking.looking import BATCH_SIZE, N_STEPS, ROLLOUT, per_run
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import BATCH_SIZE, N_STEPS, ROLLOUT, per_run
 from legroom.model.constraints import rollout_rules
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    if one.run.backend != "sb3":
-        return
     for finding in rollout_rules(one.run):
         if finding.code == "LR005":
             yield Found(finding.message, finding.hint, one.line(*N_STEPS) or one.line("algo"))

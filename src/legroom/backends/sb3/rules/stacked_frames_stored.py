@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.stored import may_store_leanly, stores_leanly
-from legroom.checking.looking import N_ENVS, lean_way, per_run, size
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import N_ENVS, lean_way, per_run, size
 from legroom.checking.shares import shares
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 WORTH_A_WORD = 64 << 20
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     stack, run = one.run.env.frame_stack or 1, one.run
-    if stack < 2 or one.footprint is None or run.backend != "sb3" or stores_leanly(run):
+    if stack < 2 or one.footprint is None or stores_leanly(run):
         return
     on_policy = algorithm_of(run).family == "on-policy"
     kind = "rollout" if on_policy else "replay"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject
 
 
 def look(subject: Subject) -> Iterator[Found]:

@@ -6,18 +6,12 @@ from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of
 from legroom.checking.locating import line_removal, value_fix
-from legroom.checking.looking import callbacks_are_its_own, per_run, size
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Key, Subject, SubjectRun
+from legroom.checking.rule_helpers import callbacks_are_its_own, per_run
 from legroom.model.constraints import keys_without_effect
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Key, Subject, SubjectRun
 
 REPLAY: Key = ("checkpoint", "replay_buffer")
-# Words in the names of an environment's arguments that say how much it does in a step or has to draw from. An argument
-# of another name may change the observation, and so the networks.
-AMOUNTS_OF_WORK = {
-    *("sims", "simulations", "ignitions", "scenarios", "substeps", "frameskip", "lookahead"),
-    *("rasters", "landscapes", "levels", "tracks", "maps"),
-}
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
@@ -30,29 +24,9 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         else:
             fix = line_removal(subject, one.line(*key), f"remove {key[-1]}, which nothing reads")
         refused = key[0] == "hyperparams" and subject.kind in ("script", "zoo")
-        if refused and one.run.backend == "sb3":
+        if refused:
             message = f"{algorithm_of(one.run).name} takes no {key[-1]}: its constructor raises a TypeError"
         yield Found(message, hint, one.line(*key), "error" if refused else None, fix)
-    yield from _not_on_the_gpu(subject, one)
-
-
-def _not_on_the_gpu(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    """Yield a word on keys that people turn when the GPU is full, where they live in host memory."""
-    vram = subject.budget.vram
-    gpu = one.footprint.gpu if one.footprint else None
-    if vram is None or gpu is None or gpu.high <= subject.budget.usable(vram) or one.run.backend != "sb3":
-        return
-    keys: list[tuple[Key, str]] = [
-        (("hyperparams", "buffer_size"), "the replay buffer is in host memory"),
-        (("hyperparams", "n_steps"), "the rollout is in host memory"),
-    ]
-    for name in one.run.env.kwargs:
-        if set(name.lower().split("_")) & AMOUNTS_OF_WORK:
-            keys.append((("env", "kwargs", name), "an environment works on the host, and this is how much it works"))
-    for key, what in keys:
-        if one.gives(*key) and (key[-1] != "n_steps" or algorithm_of(one.run).family == "on-policy"):
-            message = f"{key[-1]} does not touch GPU memory ({size(gpu.nbytes)} predicted): {what}"
-            yield Found(message, "a smaller batch_size or network, or micro-batches, would", one.line(*key), "info")
 
 
 RULE = Rule(

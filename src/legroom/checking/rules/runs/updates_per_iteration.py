@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.backends.base import algorithm_of, hyper
 from legroom.checking.counting import counts_known
-from legroom.checking.looking import BATCH_SIZE, per_run
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import BATCH_SIZE, per_run
 from legroom.model.finding import Severity
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 MANY, ABSURD = 5_000, 20_000  # the zoo's tuned BipedalWalker makes 10,240
 
@@ -25,11 +24,6 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         )
         severity: Severity | None = "warning" if found.updates > ABSURD else None
         yield Found(message, "a larger batch_size makes fewer", one.line(*BATCH_SIZE) or one.line("algo"), severity)
-    key = ("hyperparams", "gradient_steps")
-    if one.run.backend == "sb3" and algorithm_of(one.run).family == "off-policy" and one.knows(*key):
-        steps = hyper(one.run, "gradient_steps")
-        if isinstance(steps, int) and steps > ABSURD:
-            yield Found(f"{steps:,} gradient steps after each collection", "", one.line(*key), "warning")
 
 
 RULE = Rule(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.backends.base import algorithm_of
-from legroom.backends.sb3.stored import MICRO_BATCHED
-from legroom.checking.looking import BATCH_SIZE, per_run, size
-from legroom.checking.rule import Found, Rule
+from legroom.backends.base import backend_of
+from legroom.checking.rule_helpers import BATCH_SIZE, per_run, size
 from legroom.checking.shares import of_vram
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
@@ -22,12 +21,7 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         f"predicted GPU peak {size(gpu.nbytes)} (between {size(gpu.low)} and {size(gpu.high)}) "
         f"{'is' if certain else 'may be'} over {of_vram(subject)}"
     )
-    if one.run.backend == "brax":
-        hint = "fewer environments; legroom fit finds how many"
-    elif algorithm_of(one.run).name in MICRO_BATCHED and not one.run.memory.micro_batch:
-        hint = "memory: {micro_batch: ...} gives the same gradient in pieces; legroom fit finds the size"
-    else:
-        hint = "a smaller batch_size or network; legroom fit finds them"
+    hint = backend_of(one.run).advice_for_full_gpu(one.run)
     yield Found(message, hint, one.line(*BATCH_SIZE) or one.line("algo"), "error" if certain else "warning")
 
 

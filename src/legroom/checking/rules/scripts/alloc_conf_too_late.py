@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
+from legroom.checking.script import Script
 from legroom.checking.script_gpu import cuda_calls, environment_settings, is_straight
 from legroom.checking.script_scopes import start
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 _KEYS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None or not script.imports("torch"):
+def look(script: Script) -> Iterable[Found]:
+    if not script.imports("torch"):
         return
     used = next((call for call in cuda_calls(script, script.tree) if is_straight(script, call)), None)
     for key, node in environment_settings(script):
@@ -31,5 +31,5 @@ RULE = Rule(
     why="torch reads it once, when its CUDA allocator is first used. Later changes of os.environ do nothing.",
     example='net = Net().cuda()\nos.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"\n',
     remedy="Set it first thing in the script, or in the shell.",
-    look=look,
+    look=per_script(look),
 )

@@ -5,19 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script, dotted, each_function
 from legroom.checking.script_envs import worker_classes
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 # names of things that are costly to hold and meant to be held once
 _SHARED = ("cache", "shared", "pool", "store", "level", "map", "data", "asset", "texture", "table", "lookup", "memo")
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     said: set[int] = set()
     for call, other, cls in worker_classes(script):
         for home, owner in ((other, cls), *_used_classes(other, cls)):
@@ -110,5 +107,5 @@ RULE = Rule(
     ),
     example="class Levels:\n    _cache = {}\n    @classmethod\n    def get(cls, i): cls._cache[i] = load(i)\n",
     remedy="Write the data to a .npy file once and open it with numpy.load(mmap_mode='r') in every worker.",
-    look=look,
+    look=per_script(look),
 )

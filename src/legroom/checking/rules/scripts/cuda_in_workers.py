@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from legroom.checking.rule import Found, Rule
-from legroom.checking.script import each_function
+from legroom.checking.rule_helpers import per_script
+from legroom.checking.script import Script, each_function
 from legroom.checking.script_envs import worker_classes
 from legroom.checking.script_gpu import cuda_calls
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     said: set[int] = set()
     for call, other, cls in worker_classes(script):
         if id(cls) in said or not other.imports("torch"):
@@ -43,5 +40,5 @@ RULE = Rule(
     ),
     example='class Arm(gym.Env):\n    def reset(self, **kwargs):\n        self.state = torch.zeros(7, device="cuda")\n',
     remedy="Compute on the CPU in workers; batch what needs the GPU in the main process.",
-    look=look,
+    look=per_script(look),
 )

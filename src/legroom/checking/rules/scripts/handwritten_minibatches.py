@@ -5,30 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script, dotted
-from legroom.checking.script_rllib import rllib_settings
 from legroom.checking.script_values import attribute_stores, integer_of
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     for call in script.calls:
         if script.qualified(call.func) == "range" and len(call.args) == 3:
             yield from _look_at(script, call)
-    for settings in rllib_settings(script):
-        if not (settings.gives_batch and settings.gives_minibatch and settings.minibatch):
-            continue
-        rest = settings.batch % settings.minibatch
-        if rest and settings.batch > settings.minibatch:
-            yield Found(
-                f"{settings.batch:,} samples are no multiple of minibatch_size {settings.minibatch:,}; RLlib fills the "
-                f"last minibatch of the pass with samples that come a second time",
-                "a minibatch_size that divides the train batch", settings.line, severity="info",
-            )  # fmt: skip
 
 
 def _look_at(script: Script, call: ast.Call) -> Iterable[Found]:
@@ -97,5 +83,5 @@ RULE = Rule(
         "for start in range(0, batch_size, minibatch_size): ...\n"
     ),
     remedy="A num_minibatches that divides num_envs × num_steps.",
-    look=look,
+    look=per_script(look),
 )

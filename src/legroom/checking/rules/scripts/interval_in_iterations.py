@@ -6,21 +6,18 @@ import ast
 import re
 from collections.abc import Iterable
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script, argument
 from legroom.checking.script_strides import moduli
 from legroom.checking.script_values import integer_of
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 _ITERATION = re.compile(r"^(iteration|iter|it|update|epoch|n_iter|i_iter|iter_num|rollout)$", re.I)
 _STEPS = re.compile(r"(time|env|global_?)?_?steps?(_|$)|_timesteps", re.I)
 MANY_ITERATIONS = 10_000  # an RLlib checkpoint every so many iterations is meant in steps
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     for node in script.nodes:
         if not isinstance(node, ast.If):
             continue
@@ -60,5 +57,5 @@ RULE = Rule(
     why="One iteration is a whole rollout. The checkpoint comes n_steps × n_envs times later than its name says.",
     example="for iteration in range(num_iterations):\n    if iteration % SAVE_EVERY_STEPS == 0: save()\n",
     remedy="Compare with the step counter, or name the interval after what it counts.",
-    look=look,
+    look=per_script(look),
 )

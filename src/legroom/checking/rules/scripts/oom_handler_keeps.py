@@ -5,16 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.rules.scripts.oom_handler_misses import memory_handlers
 from legroom.checking.script import Script, dotted
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     for attempt, handler in memory_handlers(script):
         inside = [n for statement in handler.body for n in ast.walk(statement)]
         emptied = [
@@ -68,5 +65,5 @@ RULE = Rule(
     ),
     example="except torch.cuda.OutOfMemoryError:\n    torch.cuda.empty_cache()\n    loss = step(batch[:half])\n",
     remedy="Set a flag in the handler, and free and retry after it.",
-    look=look,
+    look=per_script(look),
 )

@@ -5,17 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 _EVERYTHING = frozenset({"Exception", "BaseException"})
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     for node in script.nodes:
         if not isinstance(node, ast.Try):
             continue
@@ -87,5 +84,5 @@ RULE = Rule(
     ),
     example='try:\n    step()\nexcept RuntimeError as error:\n    if "out of memory" in str(error): ...\n',
     remedy="except (RuntimeError, MemoryError), and look for DefaultCPUAllocator too.",
-    look=look,
+    look=per_script(look),
 )

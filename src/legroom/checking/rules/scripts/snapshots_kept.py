@@ -6,16 +6,15 @@ import ast
 import re
 from collections.abc import Iterable
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script, dotted
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 _TAKE = "tracemalloc.take_snapshot"
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None or not script.imports("tracemalloc"):
+def look(script: Script) -> Iterable[Found]:
+    if not script.imports("tracemalloc"):
         return
     for call in script.calls:
         if not (isinstance(call.func, ast.Attribute) and call.func.attr == "append" and len(call.args) == 1):
@@ -85,5 +84,5 @@ RULE = Rule(
     ),
     example="for step in range(10_000):\n    snapshots.append(tracemalloc.take_snapshot())\n",
     remedy="Keep two: the one to compare with and the current one.",
-    look=look,
+    look=per_script(look),
 )

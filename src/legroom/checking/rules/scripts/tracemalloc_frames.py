@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from legroom.checking.rule import Found, Rule
-from legroom.checking.script import argument
+from legroom.checking.rule_helpers import per_script
+from legroom.checking.script import Script, argument
 from legroom.checking.script_values import integer_of
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 _TRAINING = ("torch", "stable_baselines3", "sb3_contrib", "gymnasium", "gym", "jax")
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None or not any(script.imports(package) for package in _TRAINING):
+def look(script: Script) -> Iterable[Found]:
+    if not any(script.imports(package) for package in _TRAINING):
         return
     for call in script.calls_of("tracemalloc.start"):
         frames = integer_of(script, argument(call, "nframe", 0))
@@ -35,5 +34,5 @@ RULE = Rule(
     why="Every allocation stores its traceback: the run is many times slower, and tensors are not seen at all.",
     example="tracemalloc.start(25)\nmodel.learn(1_000_000)\n",
     remedy="Measure first whether memory grows at all; trace only then, and briefly.",
-    look=look,
+    look=per_script(look),
 )

@@ -5,18 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from legroom.checking.rule import Found, Rule
-from legroom.checking.script import dotted
+from legroom.checking.rule_helpers import per_script
+from legroom.checking.script import Script, dotted
 from legroom.checking.script_values import integer_of
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 _COUNTS = ("num_iterations", "num_updates", "n_updates", "n_iterations", "total_updates", "num_update_steps")
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     for node in script.nodes:
         if not (isinstance(node, ast.Assign) and len(node.targets) == 1):
             continue
@@ -42,5 +39,5 @@ RULE = Rule(
     why="total_timesteps // batch_size is 0 then, the loop runs zero times, and the script ends without a word.",
     example="batch_size = 8 * 2048\nnum_updates = 10_000 // batch_size\n",
     remedy="More steps in all, or a shorter rollout.",
-    look=look,
+    look=per_script(look),
 )

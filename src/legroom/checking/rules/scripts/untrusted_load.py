@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script, argument
 from legroom.checking.script_envs import library_class
 from legroom.checking.script_sb3 import is_algorithm
 from legroom.checking.script_values import options, settings_of, text_of
-from legroom.checking.subject import Subject
 from legroom.model.finding import Severity
+from legroom.model.rule import Found, Rule
 from legroom.reading.source import Unfoldable
 
 _PICKLES = frozenset({"pickle.load", "pickle.loads", "cloudpickle.load", "cloudpickle.loads", "dill.load", "dill.loads",
@@ -24,10 +24,7 @@ _DOWNLOADS = frozenset({
 DEEPEST = 6
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     for call in script.calls:
         found = _loading(script, call)
         if found is None:
@@ -175,5 +172,5 @@ RULE = Rule(
     ),
     example='path = load_from_hub("someone/ppo-agent", "ppo.zip")\nmodel = PPO.load(path)\n',
     remedy="Load weights only: model.set_parameters from safetensors or torch.load(weights_only=True).",
-    look=look,
+    look=per_script(look),
 )

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script, argument, importers_of
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 from legroom.reading.constants import NAMES
 
 MOST_FILES = 300  # of a project that are searched; in a larger one nobody can be sure
@@ -25,10 +25,7 @@ _WEIGHTY = ("n_envs", "n_steps", "batch_size", "buffer_size", "total_timesteps",
 _WRITES_DOWN = ("add_text", "add_hparams", "init", "print", "log", "info", "dump", "dumps", "pprint")
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     yield from _unread_constants(script)
     yield from _unread_options(script)
 
@@ -218,5 +215,5 @@ RULE = Rule(
     why="Changing it changes nothing. Memory settings of that kind are the worst: one lowers them, and it still fails.",
     example='parser.add_argument("--buffer-size", type=int, default=100_000)  # args.buffer_size is never read\n',
     remedy="Pass it on, or remove it.",
-    look=look,
+    look=per_script(look),
 )

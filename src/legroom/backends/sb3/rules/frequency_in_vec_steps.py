@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.checking.counting import counts_known
-from legroom.checking.looking import N_ENVS, per_run
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Key, Subject, SubjectRun
+from legroom.checking.rule_helpers import N_ENVS, per_run
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.reading.constants import drafts
 
 WHAT = {("checkpoint", "every"): ("save_freq", "a checkpoint"), ("eval", "every"): ("eval_freq", "an evaluation")}

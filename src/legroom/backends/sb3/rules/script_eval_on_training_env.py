@@ -5,20 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script, argument, dotted, each_function
 from legroom.checking.script_envs import library_class, origins_of
 from legroom.checking.script_sb3 import callback_name, learn_calls, model_calls
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 _EVALUATING = ("EvalCallback", "MaskableEvalCallback")
 _HINT = "make a second environment for evaluation, with the same wrappers"
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     trained = [origins for model in model_calls(script) if (origins := origins_of(script, model.env))]
     for what, env, line in _evaluations(script):
         evaluated = origins_of(script, env)
@@ -108,5 +105,5 @@ RULE = Rule(
     ),
     example='model = PPO("MlpPolicy", env)\neval_callback = EvalCallback(env, eval_freq=10_000)\n',
     remedy="eval_env = make_vec_env(...) of its own, wrapped alike; EvalCallback(eval_env).",
-    look=look,
+    look=per_script(look),
 )

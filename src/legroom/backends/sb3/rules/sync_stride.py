@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
-from legroom.checking.looking import N_ENVS, per_run
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Key, Subject, SubjectRun
+from legroom.checking.rule_helpers import N_ENVS, per_run
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Key, Subject, SubjectRun
 
 KEY: Key = ("hyperparams", "target_update_interval")
 BY_STEPS, BY_GRADIENTS = ("DQN", "QRDQN"), ("SAC", "TQC")
@@ -16,8 +16,6 @@ MUCH = 0.25  # of the interval; more is worth a warning
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    if one.run.backend != "sb3":
-        return
     name = algorithm_of(one.run).name
     if name in BY_STEPS:
         yield from _by_steps(one)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from legroom.errors import BadInput
 from legroom.model.evidence import Evidence
@@ -13,11 +13,7 @@ from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 
-if TYPE_CHECKING:
-    from legroom.checking.script import Script
-
 Key = tuple[str, ...]
-Kind = Literal["run", "zoo", "brax", "constants", "script"]
 
 
 @dataclass(frozen=True)
@@ -64,9 +60,10 @@ class Subject:
     """A file with its runs, its syntax where it is Python, and the machine it is meant for.
 
     Args:
-        script: None for YAML; set for every Python file, whether it holds a run that could be read or not.
+        kind: "run", "constants", "script", or what a backend calls its own kind of file.
+        script: the source of a Python file (`checking.script.Script`), whether it holds a run or not; None for YAML.
         budget: what --ram, --vram and --gpu say, or this machine's.
-        loose: runs of which nobody says the algorithm; they have PPO in its place, and only rules that hold for any
+        guessed: runs of which nobody says the algorithm; they have PPO in its place, and only rules that hold for any
             algorithm of their shape may look at them.
         problems: what is wrong with the file and belongs to no run that could be read.
         versions: of libraries, as requirement files beside the subject pin them; else this machine's.
@@ -74,11 +71,16 @@ class Subject:
 
     path: str
     text: str
-    kind: Kind
+    kind: str
     machine: Machine
     budget: Budget
     runs: tuple[SubjectRun, ...] = ()
-    script: Script | None = None
-    loose: tuple[SubjectRun, ...] = ()
+    script: Any = None
+    guessed: tuple[SubjectRun, ...] = ()
     problems: tuple[BadInput, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    def of_backend(self, name: str) -> Subject:
+        """Return the subject with the runs of one backend only."""
+        runs = tuple(one for one in self.runs if one.run.backend == name)
+        return replace(self, runs=runs, guessed=tuple(one for one in self.guessed if one.run.backend == name))

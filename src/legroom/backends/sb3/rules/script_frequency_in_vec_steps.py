@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script, argument, dotted, has_hidden_arguments
 from legroom.checking.script_sb3 import callback_name, learn_calls, model_calls, training_envs
 from legroom.checking.script_values import attribute_stores, integer_of
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 # the argument and its position in SB3 2.9; EveryNTimesteps counts environment steps and is not here
 COUNTED = {
@@ -30,10 +30,7 @@ _ENVS = re.compile(r"env|cpu|proc|worker|parallel", re.I)
 _EPISODE = re.compile(r"ep(isode)?_?(len|steps)|^n_steps$|^num_steps$|horizon|rollout", re.I)
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     counts = training_envs(script)
     n_envs = counts.pop() if len(counts) == 1 else None
     if n_envs is None or n_envs < 2:
@@ -148,5 +145,5 @@ RULE = Rule(
     ),
     example='env = make_vec_env("CartPole-v1", n_envs=8)\nCheckpointCallback(save_freq=10_000, save_path="models")\n',
     remedy="save_freq=max(10_000 // n_envs, 1).",
-    look=look,
+    look=per_script(look),
 )

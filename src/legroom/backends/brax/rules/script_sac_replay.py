@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
+from legroom.checking.script import Script
 from legroom.checking.script_brax import brax_calls
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 USUAL = 1_000_000  # transitions: what people give for max_replay_size
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None or subject.kind != "script":
-        return
+def look(script: Script) -> Iterable[Found]:
     for train in brax_calls(script):
         if train.algorithm == "SAC" and train.complete and "max_replay_size" not in train.given:
             total = train.count(script, "num_timesteps")
@@ -35,5 +33,5 @@ RULE = Rule(
     why="It defaults to num_timesteps, all allocated on the accelerator before the first step.",
     example="sac.train(env, num_timesteps=100_000_000, episode_length=1000, num_envs=128)\n",
     remedy="max_replay_size=1_000_000.",
-    look=look,
+    look=per_script(look),
 )

@@ -1,13 +1,18 @@
-"""How rules about runs look: run by run, only where what they need is known, and in the same words."""
+"""What rules share: how they look at the runs of a file or at its script, and the words they use.
+
+A rule about runs looks run by run, and only where what it needs is known.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import wraps
 
-from legroom.checking.rule import Found
-from legroom.checking.subject import Key, Subject, SubjectRun
+from legroom.checking.script import Script
 from legroom.errors import BadInput
+from legroom.model.rule import Found
+from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.units import GIB, format_size
 
 N_ENVS: Key = ("env", "n_envs")
@@ -19,17 +24,20 @@ TOTAL: Key = ("total_timesteps",)
 LookAtRun = Callable[[Subject, SubjectRun], Iterable[Found]]
 
 
-def per_run(look: LookAtRun, *, needs: Iterable[Key] = (), loose: bool = False) -> Callable[[Subject], Iterator[Found]]:
+def per_run(
+    look: LookAtRun, *, needs: Iterable[Key] = (), guessed: bool = False
+) -> Callable[[Subject], Iterator[Found]]:
     """Return a rule's `look` that goes through the runs of a subject.
 
     Args:
         needs: keys the rule cannot do without; a run of which one is not known is passed over.
-        loose: look also at runs of which nobody says the algorithm.
+        guessed: look also at runs of which nobody says the algorithm.
     """
     needed = tuple(needs)
 
+    @wraps(look)
     def look_at_all(subject: Subject) -> Iterator[Found]:
-        for one in (*subject.runs, *(subject.loose if loose else ())):
+        for one in (*subject.runs, *(subject.guessed if guessed else ())):
             if not all(one.knows(*key) for key in needed):
                 continue
             try:
@@ -39,6 +47,16 @@ def per_run(look: LookAtRun, *, needs: Iterable[Key] = (), loose: bool = False) 
             yield from (replace(each, run=one.run.name) for each in found if each.line is not None or one.base is None)
 
     return look_at_all
+
+
+def per_script(look: Callable[[Script], Iterable[Found]]) -> Callable[[Subject], Iterable[Found]]:
+    """Return a rule's `look` that is asked only about Python files."""
+
+    @wraps(look)
+    def look_at_script(subject: Subject) -> Iterable[Found]:
+        return () if subject.script is None else look(subject.script)
+
+    return look_at_script
 
 
 def callbacks_are_its_own(subject: Subject) -> bool:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
+from legroom.checking.script import Script
 from legroom.checking.script_brax import brax_calls
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 DEFAULT_EVAL_ENVS = 128  # num_eval_envs in brax 0.14.2, PPO and SAC alike
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None or subject.kind != "script":
-        return
+def look(script: Script) -> Iterable[Found]:
     for train in brax_calls(script):
         envs = train.count(script, "num_envs")
         off = train.given.get("run_evals")
@@ -36,5 +34,5 @@ RULE = Rule(
     why="The evaluation then needs more memory than the training, and is compiled for it too.",
     example="ppo.train(env, num_timesteps=1_000_000, num_envs=16, batch_size=16, num_minibatches=1)\n",
     remedy="num_eval_envs as large as num_envs.",
-    look=look,
+    look=per_script(look),
 )

@@ -5,17 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from legroom.checking.rule import Found, Rule
-from legroom.checking.script import dotted, each_function
-from legroom.checking.subject import Subject
+from legroom.checking.rule_helpers import per_script
+from legroom.checking.script import Script, dotted, each_function
+from legroom.model.rule import Found, Rule
 
 _BASES = ("VecEnv",)
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     for cls in script.classes:
         bases = {b.rpartition(".")[2] for b in script.bases(cls) if b.startswith("stable_baselines3.")}
         if not bases & set(_BASES):
@@ -71,5 +68,5 @@ RULE = Rule(
         "    return self.obs, self.rewards, self.dones, self.infos\n"
     ),
     remedy="return self.obs.copy(), or write into two arrays in turn.",
-    look=look,
+    look=per_script(look),
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
-from legroom.checking.looking import ROLLOUT, per_run, size
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import ROLLOUT, per_run, size
 from legroom.checking.shares import of_ram, ram_limit
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Subject, SubjectRun
 from legroom.predicting.predict import add_up
 
 LITTLE = 0.4  # of the RAM
@@ -22,7 +22,7 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     limit, run = ram_limit(subject), one.run
     if subject.kind == "zoo":  # tuned for n_envs, whatever machine it runs on
         return
-    if limit is None or one.footprint is None or run.backend != "sb3" or algorithm_of(run).family != "on-policy":
+    if limit is None or one.footprint is None or algorithm_of(run).family != "on-policy":
         return
     peak, envs = one.footprint.host.high, run.env.n_envs
     elsewhere = subject.budget.ram_origin == "given"  # another machine, of which only the memory is known

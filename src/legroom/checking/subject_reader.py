@@ -8,10 +8,10 @@ from typing import Any
 
 from legroom.checking import script as scripts
 from legroom.checking.pins import NAME, pinned_sb3
-from legroom.checking.subject import Key, Subject, SubjectRun
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.run import Run
+from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
 from legroom.reading import read_loosely
@@ -75,7 +75,7 @@ def _subject(
         budget=budget,
         runs=tuple(known),
         script=_script(loose),
-        loose=tuple(guessed),
+        guessed=tuple(guessed),
         problems=tuple(problems),
         versions=versions,
     )

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script, argument, dotted
 from legroom.checking.script_values import integer_of, number_of
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 _WARM_UP = ("learning_starts", "learning_start", "learn_start", "start_training", "warmup_steps", "warm_up_steps",
             "start_steps", "min_replay_size", "replay_start_size", "learning_starts_at")  # fmt: skip
@@ -17,10 +17,7 @@ _SCHEDULE = re.compile(r"decay|anneal|explor|eps|warm_?up", re.I)
 MARGIN = 1.02  # a schedule that ends with the training may end a step late
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     for loop, counter, total in _training_loops(script):
         yield from _warm_up(script, loop, counter, total)
         yield from _schedules(script, loop, counter, total)
@@ -158,5 +155,5 @@ RULE = Rule(
     why="With learning_starts past the end nothing is learned; epsilon that decays too slowly leaves the agent random.",
     example="for step in range(100_000):\n    eps = linear_schedule(1.0, 0.05, 1_000_000, step)\n",
     remedy="Durations as a fraction of the total: exploration_fraction * total_timesteps.",
-    look=look,
+    look=per_script(look),
 )

@@ -6,21 +6,19 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from legroom.checking.fixing import Fix
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script, argument, has_hidden_arguments
 from legroom.checking.script_sb3 import callback_name, learn_calls
 from legroom.checking.script_scopes import Binding, Scope
-from legroom.checking.subject import Subject
+from legroom.model.rule import Fix, Found, Rule
 
 # a list that is only added to is not used
 _ADDING = ("append", "extend", "insert")
 _HIDDEN_USES = ("globals", "locals", "vars", "eval", "exec")
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None or not any(True for _ in learn_calls(script)):
+def look(script: Script) -> Iterable[Found]:
+    if not any(True for _ in learn_calls(script)):
         return  # a module that only makes callbacks hands them to others
     if any(script.qualified(call.func) in _HIDDEN_USES for call in script.calls):
         return
@@ -169,5 +167,5 @@ RULE = Rule(
         "model.learn(1_000_000, callback=callback_list)\n"
     ),
     remedy="Add it: CallbackList([checkpoint_callback, eval_callback]).",
-    look=look,
+    look=per_script(look),
 )

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from legroom.backends.base import algorithm_of, hyper
-from legroom.backends.sb3.rules.episode_shorter_than_rollout import episode_limit
 from legroom.checking.counting import counts_known
-from legroom.checking.looking import plural, size
+from legroom.checking.rule_helpers import plural, size
 from legroom.checking.shares import of_ram, of_vram, ram_limit, shares
-from legroom.checking.subject import Subject, SubjectRun
 from legroom.errors import BadInput
-from legroom.model.facts import replay_rows, rollout_rows
+from legroom.model.facts import episode_limit, replay_rows, rollout_rows
+from legroom.model.subject import Subject, SubjectRun
 
 Sentence = tuple[str, str]
 
 
-def fine(subject: Subject, one: SubjectRun, *, algo_known: bool = True) -> Iterator[Sentence]:
+def confirmations(subject: Subject, one: SubjectRun, *, algo_known: bool = True) -> Iterator[Sentence]:
     """Yield (what, why it is fine) for one run."""
     looks = LOOKS if algo_known else LOOKS[:1]
     for look in looks:

@@ -6,13 +6,13 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Definition, Script, argument
 from legroom.checking.script_envs import worker_classes
 from legroom.checking.script_gpu import cuda_calls, environment_settings, is_straight
 from legroom.checking.script_scopes import start
 from legroom.checking.script_values import number_of
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 _SETTINGS = re.compile(r"XLA_PYTHON_CLIENT_|JAX_PLATFORM|jax_platform|XLA_CLIENT_MEM_FRACTION|CUDA_VISIBLE_DEVICES")
 _JAX = ("jax", "brax", "flax", "mujoco.mjx")
@@ -22,9 +22,8 @@ _STARTS = re.compile(r"jax\.(devices|local_devices|device_count|local_device_cou
 _HINT = 'os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false" before JAX is first used'
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None or not any(script.imports(package) for package in _JAX):
+def look(script: Script) -> Iterable[Found]:
+    if not any(script.imports(package) for package in _JAX):
         return
     yield from _too_late(script)
     if any(_SETTINGS.search(text) for text in (*(s.text for s in script.followed), *script.importers)):
@@ -125,5 +124,5 @@ RULE = Rule(
     ),
     example="import jax, torch\nkey = jax.random.PRNGKey(0)\nnet = Net().cuda()\n",
     remedy='os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false" at the top, before JAX is first used.',
-    look=look,
+    look=per_script(look),
 )

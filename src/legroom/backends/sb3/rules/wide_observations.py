@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.stored import keeps_float32, observation_leaves, stores_leanly, written_rows
-from legroom.checking.looking import N_ENVS, per_run, size
-from legroom.checking.rule import Found, Rule
-from legroom.checking.subject import Subject, SubjectRun
+from legroom.checking.rule_helpers import N_ENVS, per_run, size
 from legroom.model.facts import replay_rows, rollout_rows, spaces_of
+from legroom.model.rule import Found, Rule
 from legroom.model.spaces import DTYPES, BoxSpace, leaves
+from legroom.model.subject import Subject, SubjectRun
 
 WORTH_A_WORD = 16 << 20
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     run = one.run
-    if run.backend != "sb3" or stores_leanly(run):
+    if stores_leanly(run):
         return
     rows = rollout_rows(run)
     copies = 1

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
+from legroom.checking.script import Script
 from legroom.checking.script_rllib import rllib_settings
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     for settings in rllib_settings(script):
         if settings.minibatch > settings.batch:
             default = "" if settings.gives_minibatch else " (RLlib's default)"
@@ -33,5 +31,5 @@ RULE = Rule(
     why="PPOConfig.validate refuses it when the algorithm is built (ray/rllib/algorithms/ppo/ppo.py).",
     example="PPOConfig().training(train_batch_size_per_learner=512, minibatch_size=1024)\n",
     remedy="A minibatch_size of at most train_batch_size_per_learner.",
-    look=look,
+    look=per_script(look),
 )

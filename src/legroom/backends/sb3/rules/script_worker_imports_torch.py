@@ -5,20 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script
 from legroom.checking.script_envs import env_facts, library_class, process_vec_envs, worker_classes
 from legroom.checking.script_scopes import is_main_guard
-from legroom.checking.subject import Subject
+from legroom.model.rule import Found, Rule
 
 _HEAVY = ("torch", "torchvision", "stable_baselines3", "sb3_contrib")
 _COST = "284 MB of its own per worker with torch's CUDA build, 18 MB without torch"
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     calls = list(process_vec_envs(script))
     if not calls:
         return
@@ -100,5 +97,5 @@ RULE = Rule(
     ),
     example="# envs.py\nimport torch\nclass Arm(gym.Env): ...\n# train.py\nSubprocVecEnv([Arm] * 16)\n",
     remedy="Keep environments in a module of their own that imports no torch; import it inside functions if need be.",
-    look=look,
+    look=per_script(look),
 )

@@ -7,14 +7,25 @@ whole of its logic. A rule that cannot be sure stays silent: a false alarm is a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
 
 from legroom.model.finding import Finding, Severity
+from legroom.model.subject import Subject
 
-if TYPE_CHECKING:
-    from legroom.checking.fixing import Fix
-    from legroom.checking.subject import Subject
+
+@dataclass(frozen=True)
+class Fix:
+    """One change: the characters from (line, column) to (end_line, end_column) become `text`.
+
+    Lines are 1-based and columns 0-based counts of characters, as in `ast` but in characters instead of bytes.
+    """
+
+    say: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,9 @@ class Found:
     run: str = ""
 
 
+Look = Callable[[Subject], Iterable[Found]]
+
+
 @dataclass(frozen=True)
 class Rule:
     """One rule; `what`, `why`, `example` and `remedy` are for people, `look` does the work.
@@ -53,11 +67,11 @@ class Rule:
     why: str
     example: str
     remedy: str
-    look: Callable[[Subject], Iterable[Found]]
+    look: Look
 
     def finding(self, found: Found, path: str) -> Finding:
         """Return the finding as users see it."""
         return Finding(
             self.code, self.name, found.severity or self.severity, found.message, found.hint, path, found.line,
-            None if found.fix is None else found.fix.as_json(),
+            None if found.fix is None else asdict(found.fix),
         )  # fmt: skip

@@ -5,18 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from legroom.checking.fixing import Fix
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script
 from legroom.checking.script_brax import brax_calls
-from legroom.checking.subject import Subject
 from legroom.model.constraints import nearest_minibatches
+from legroom.model.rule import Fix, Found, Rule
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None or subject.kind != "script":
-        return
+def look(script: Script) -> Iterable[Found]:
     for train in brax_calls(script):
         if train.algorithm != "PPO":
             continue
@@ -52,5 +48,5 @@ RULE = Rule(
     why="brax collects whole unrolls of all environments and asserts it, without a message (ppo/train.py).",
     example="ppo.train(env, num_timesteps=10_000_000, num_envs=512, batch_size=128, num_minibatches=2)\n",
     remedy="num_minibatches a multiple of num_envs / gcd(num_envs, batch_size).",
-    look=look,
+    look=per_script(look),
 )

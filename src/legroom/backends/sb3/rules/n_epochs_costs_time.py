@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.checking.counting import counts_known
-from legroom.checking.looking import per_run
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_run
 from legroom.checking.shares import too_big_for_ram
-from legroom.checking.subject import Key, Subject, SubjectRun
+from legroom.model.rule import Found, Rule
+from legroom.model.subject import Key, Subject, SubjectRun
 
 KEY: Key = ("hyperparams", "n_epochs")
 USUAL = 10  # SB3's default

@@ -5,21 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from legroom.checking.fixing import Fix
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script, argument
 from legroom.checking.script_envs import library_class, process_vec_envs
 from legroom.checking.script_values import text_of
-from legroom.checking.subject import Subject
+from legroom.model.rule import Fix, Found, Rule
 
 _GLOBAL = ("multiprocessing.set_start_method", "torch.multiprocessing.set_start_method")
 _CONTEXT = ("multiprocessing.get_context", "torch.multiprocessing.get_context")
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     for what, value in _methods(script):
         if text_of(script, value) == "fork":
             yield Found(
@@ -88,5 +84,5 @@ RULE = Rule(
     ),
     example='env = SubprocVecEnv([make_env(i) for i in range(8)], start_method="fork")\n',
     remedy='Leave start_method out (forkserver), and keep the training under if __name__ == "__main__":.',
-    look=look,
+    look=per_script(look),
 )

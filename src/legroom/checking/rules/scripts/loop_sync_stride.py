@@ -5,21 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from legroom.checking.rule import Found, Rule
+from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script, dotted
 from legroom.checking.script_strides import firing, moduli, offset_of, stride_of
 from legroom.checking.script_values import integer_of
-from legroom.checking.subject import Subject
 from legroom.model.finding import Severity
+from legroom.model.rule import Found, Rule
 
 RARER = 2  # times rarer than the interval says is worth a word
 _LOGGING = ("print", "add_scalar", "add_scalars", "log", "info", "debug", "write", "record", "set_description", "flush")
 
 
-def look(subject: Subject) -> Iterable[Found]:
-    script = subject.script
-    if script is None:
-        return
+def look(script: Script) -> Iterable[Found]:
     for node in script.nodes:
         if isinstance(node, ast.If):
             yield from _look_at(script, node)
@@ -117,5 +114,5 @@ RULE = Rule(
         "        if step % 1005 == 0:\n            sync_target()\n"
     ),
     remedy="Intervals that are multiples of the stride, or remember the step of the last time.",
-    look=look,
+    look=per_script(look),
 )

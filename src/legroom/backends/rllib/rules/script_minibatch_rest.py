@@ -1,0 +1,28 @@
+"""LR007, what RLlib adds to it: a train batch that is no whole number of minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from legroom.checking.rule_helpers import per_script
+from legroom.checking.rules.scripts import handwritten_minibatches
+from legroom.checking.script import Script
+from legroom.checking.script_rllib import rllib_settings
+from legroom.model.rule import Found
+
+
+def look(script: Script) -> Iterable[Found]:
+    for settings in rllib_settings(script):
+        if not (settings.gives_batch and settings.gives_minibatch and settings.minibatch):
+            continue
+        rest = settings.batch % settings.minibatch
+        if rest and settings.batch > settings.minibatch:
+            yield Found(
+                f"{settings.batch:,} samples are no multiple of minibatch_size {settings.minibatch:,}; RLlib fills the "
+                f"last minibatch of the pass with samples that come a second time",
+                "a minibatch_size that divides the train batch", settings.line, severity="info",
+            )  # fmt: skip
+
+
+RULE = replace(handwritten_minibatches.RULE, look=per_script(look))

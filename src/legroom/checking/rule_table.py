@@ -1,0 +1,49 @@
+"""Every rule, in order of its code: those about runs, wherever they were read, and those about scripts.
+
+The general rules are here, those that know one library are its backend's. A backend's rule with the code of a general
+one adds to it: both look, under the general rule's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import wraps
+from itertools import chain
+
+from legroom.backends.base import Backend, backends
+from legroom.checking.rules.runs import GENERAL_RUN_RULES
+from legroom.checking.rules.scripts import GENERAL_SCRIPT_RULES
+from legroom.model.rule import Found, Look, Rule
+from legroom.model.subject import Subject
+
+
+def _of_backend(rule: Rule, backend: Backend) -> Rule:
+    """Return the rule as one that sees no runs but those of its backend."""
+
+    @wraps(rule.look)
+    def look(subject: Subject) -> Iterable[Found]:
+        return rule.look(subject.of_backend(backend.name))
+
+    return replace(rule, look=look)
+
+
+def _both(first: Look, second: Look) -> Look:
+    @wraps(first)
+    def look(subject: Subject) -> Iterable[Found]:
+        return chain(first(subject), second(subject))
+
+    return look
+
+
+def _by_code(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    table: dict[str, Rule] = {}
+    for rule in rules:
+        known = table.get(rule.code)
+        table[rule.code] = rule if known is None else replace(known, look=_both(known.look, rule.look))
+    return tuple(table[code] for code in sorted(table))
+
+
+RUN_RULES = _by_code([*GENERAL_RUN_RULES, *(_of_backend(rule, b) for b in backends() for rule in b.run_rules)])
+SCRIPT_RULES = _by_code([*GENERAL_SCRIPT_RULES, *(rule for b in backends() for rule in b.script_rules)])
+RULES = (*RUN_RULES, *SCRIPT_RULES)
