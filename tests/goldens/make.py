@@ -14,6 +14,8 @@ import io
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -253,13 +255,55 @@ def recorded_run(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def folders() -> dict[str, Any]:
+    """Train each run of `folders/` half-way, keep its folder, and return what going on with a copy of it gives."""
+    found = {}
+    for path in sorted((HERE / "folders").glob("*.yaml")):
+        half = yaml.safe_load(path.read_text())["total_timesteps"] // 2
+        shutil.rmtree(path.with_suffix(""), ignore_errors=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            shutil.copy(path, scratch)
+            made = train(path.stem, scratch, "--timesteps", half)
+            assert made.returncode == 0, made.stderr
+            unneeded = shutil.ignore_patterns("*.svg", "*.png", "tensorboard", "train.log", ".lock")
+            shutil.copytree(Path(scratch, path.stem), path.with_suffix(""), ignore=unneeded)
+        with tempfile.TemporaryDirectory() as scratch:
+            found[path.stem] = resumed(path, scratch)
+    return found
+
+
+def resumed(path: Path, scratch: str | Path) -> dict[str, Any]:
+    """Return how the training in a kept folder, copied, ends when it goes on to twice its steps."""
+    shutil.copy(path, scratch)
+    shutil.copytree(path.with_suffix(""), Path(scratch, path.stem))
+    total = yaml.safe_load(path.read_text())["total_timesteps"]
+    ended = train(path.stem, scratch, "--resume", "--timesteps", total)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    outcome = json.loads(Path(scratch, path.stem, "outcome.json").read_text())
+    told = {key: outcome[key] for key in ("status", "timesteps", "resume", "parameters_sha256")}
+    return told | {"cpu": cpu(), "outcome": shape(outcome)}
+
+
+def train(name: str, where: str | Path, *options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "legroom.cli.main", "train", f"{name}.yaml", "--out", name, *map(str, options)]
+    path = os.pathsep.join([*filter(None, [os.environ.get("LEGROOM_OLD")]), str(ROOT / "tests/backends")])
+    env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    return subprocess.run(command, cwd=where, env=env, text=True, capture_output=True, check=False, timeout=600)
+
+
+def cpu() -> str:
+    """Return what decides which kernels are chosen, and with them the last bits of a training."""
+    return next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
+
+
 GOLDENS = {each.__name__: each for each in (runs, predictions, plans, documents, options, names, allocator)}
+BY_NAME = GOLDENS | {"folders": folders}  # kept folders are 0.1's own: LEGROOM_OLD=CHECKOUT/src make.py folders
 
 
 def main(wanted: Sequence[str]) -> None:
     for name in wanted or GOLDENS:
-        with surroundings(measured=name == "allocator"):
-            made = GOLDENS[name]()
+        with surroundings(measured=name in ("allocator", "folders")):
+            made = BY_NAME[name]()
         lines = made.items() if isinstance(made, dict) else ((None, each) for each in made)
         each = [(f"{json.dumps(key)}: " if key is not None else "") + _compact(value) for key, value in lines]
         start, end = "{}" if isinstance(made, dict) else "[]"
