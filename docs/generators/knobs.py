@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from docs.generators.markdown import table, tree
 from docs.generators.run_file import described
 
-from legroom.fitting.knobs import KNOBS, Knob
+from legroom.backends.base import all_knobs
+from legroom.model.knob import Knob
 
 PRICES = {
     "free": "Free: the same results to the bit, and no slower.",
@@ -20,7 +21,7 @@ EXACT = {"bits": "equal to the bit", "rounding": "equal up to rounding, 1e-6 per
 
 def pages() -> Mapping[str, str]:
     by_key: dict[str, list[Knob]] = {}
-    for knob in KNOBS:
+    for knob in all_knobs():
         by_key.setdefault(knob.key, []).append(knob)
     texts = {f"knobs/{page_name(key)}.md": _page(key, same) for key, same in by_key.items()}
     return {**texts, "knobs/index.md": _index(by_key)}
@@ -66,7 +67,7 @@ def _index(by_key: Mapping[str, list[Knob]]) -> str:
     for price, meaning in PRICES.items():
         rows = [
             (f"[{knob.key}]({page_name(knob.key)}.md)", EXACT[knob.exact], knob.say)
-            for knob in KNOBS
+            for knob in all_knobs()
             if knob.price == price
         ]
         parts += [f"## {price}\n", meaning + "\n", table(["knob", "results", "what it does"], rows)]

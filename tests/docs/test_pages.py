@@ -15,9 +15,9 @@ from docs.generate import generate
 from docs.generators import knobs, results
 
 from legroom import __all__ as names
+from legroom.backends.base import all_knobs
 from legroom.checking.rule_table import RULES
 from legroom.cli.main import COMMANDS
-from legroom.fitting.knobs import KNOBS
 from legroom_workloads.registry import WORKLOADS
 
 MOST_PICTURE, MOST_PICTURES = 160_000, 1_000_000
@@ -45,7 +45,7 @@ def test_every_rule_knob_run_and_name_is_described(generated: Path) -> None:
         text = (generated / f"rules/{rule.code}.md").read_text()
         assert rule.what in text and rule.why in text and rule.remedy in text
         assert all(line in text for line in rule.example.strip().splitlines())
-    for knob in KNOBS:
+    for knob in all_knobs():
         text = (generated / f"knobs/{knobs.page_name(knob.key)}.md").read_text()
         assert knob.say[1:] in text
     for workload in WORKLOADS:

@@ -9,11 +9,10 @@ import random
 import pytest
 from random_runs import random_budget, random_run
 
+from legroom.backends.base import backend_of
 from legroom.errors import BadInput
 from legroom.fitting.grow import grown
-from legroom.fitting.knobs import KNOBS
 from legroom.fitting.predictor import Predictor
-from legroom.fitting.repairs import MUST_HOLD
 from legroom.fitting.search import fit
 from legroom.fitting.settings import with_changes, with_settings
 from legroom.fitting.tiers import tiers
@@ -46,7 +45,8 @@ def predicted_again(run: Run, budget: Budget) -> bool:
 
 
 def broken(run: Run) -> list[str]:
-    return [each.name for each in broken_rules(run) if each.severity == "error" or each.name in MUST_HOLD]
+    must_hold = backend_of(run).must_hold
+    return [each.name for each in broken_rules(run) if each.severity == "error" or each.name in must_hold]
 
 
 @pytest.mark.parametrize("seed", range(PAIRS))
@@ -65,8 +65,8 @@ def test_a_random_run_fits_its_random_budget_or_truthfully_cannot(seed: int) -> 
 
 def cheapest_settings(run: Run, predictor: Predictor) -> list[Run]:
     """Every knob fully turned, one after the other, in several orders: nobody could turn more."""
-    variants = []
-    for order in (KNOBS, tuple(reversed(KNOBS)), KNOBS[8:] + KNOBS[:8]):
+    variants, knobs = [], backend_of(run).knobs
+    for order in (knobs, tuple(reversed(knobs)), knobs[8:] + knobs[:8]):
         turned = run
         for knob in (*order, *order):
             rungs = [each for each in knob.ladder(turned, predictor.evidence(turned)) if not broken(each)]

@@ -51,10 +51,10 @@ def test_every_row_is_valid_fits_and_says_what_bounds_it(name: str) -> None:
     for row in rows(run):
         assert errors(row.plan.run) == []
         assert row.plan.fits
-        assert env_steps_per_training_step(row.plan.run) == row.steps_per_update
-        assert row.steps_per_update is not None and row.steps_per_update <= steps_cap(run)
-        assert row.bound == "env steps per update"
-        assert row.by_memory is not None and row.by_memory >= row.n_envs
+        assert env_steps_per_training_step(row.plan.run) == row.most.steps_per_update
+        assert row.most.steps_per_update is not None and row.most.steps_per_update <= steps_cap(run)
+        assert row.most.bound == "env steps per update"
+        assert row.most.by_memory is not None and row.most.by_memory >= row.n_envs
 
 
 def test_memory_binds_where_an_update_may_learn_from_any_number_of_steps() -> None:
@@ -62,7 +62,7 @@ def test_memory_binds_where_an_update_may_learn_from_any_number_of_steps() -> No
     found = rows(run, most_steps=2**30)
     counts = [row.n_envs for row in found]
     assert counts == sorted(set(counts))  # each larger card takes more of them
-    assert {row.bound for row in found} == {"memory"}
+    assert {row.most.bound for row in found} == {"memory"}
     predictor = predictor_of(run)
     for row in found:  # and the next larger batch would not fit
         more = with_settings(row.plan.run, hyperparams={"batch_size": row.batch + 32})

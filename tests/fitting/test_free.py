@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from legroom.fitting.free import lean_price, with_free_savings, with_lean_storage
+from legroom.backends.base import backend_of
+from legroom.fitting.free import with_free_savings
 from legroom.model.evidence import BaseFigures, Evidence, LeanProbe, LeanTimes
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
@@ -25,6 +26,18 @@ def make(algo="PPO", backend="sb3", **memory):
               "action": {"type": "discrete", "n": 4}}  # fmt: skip
     env = {"spaces": spaces, "n_envs": 4, "workers": "subproc"}
     return Run.model_validate({"algo": algo, "backend": backend, "env": env, "memory": memory})
+
+
+def lean_price(run, evidence):
+    """Return what lean storage costs the run; None where it has it already, or cannot have it."""
+    knob = next((knob for knob in backend_of(run).knobs if knob.asks_probe), None)
+    turns = knob is not None and any(True for _ in knob.ladder(run, evidence))
+    return knob.price_for(run, evidence) if turns else None
+
+
+def with_lean_storage(run):
+    knob = next(knob for knob in backend_of(run).knobs if knob.asks_probe)
+    return next(knob.ladder(run, UNPROBED))
 
 
 @pytest.mark.parametrize(

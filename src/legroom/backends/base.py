@@ -11,14 +11,19 @@ Most methods have a default that means "nothing special", so that a small backen
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
 from legroom.errors import BadInput
 from legroom.model.algorithms import Algorithm
+from legroom.model.evidence import Evidence, NetTrace
+from legroom.model.finding import Finding
+from legroom.model.footprint import Footprint
+from legroom.model.knob import Growth, Knob
+from legroom.model.plan import PRICES, MostEnvs, Plan, Price
 from legroom.model.run import Run
 
 if TYPE_CHECKING:
@@ -65,6 +70,69 @@ class Backend(Protocol):
         """Return what to change first in a run that needs more GPU memory than there is."""
         return "a smaller batch_size or network; legroom fit finds them"
 
+    # Fitting
+
+    must_hold: Mapping[str, Price] = {}
+    """rules that the library only warns of and a fitted run satisfies all the same, with what mending them costs"""
+
+    @property
+    def knobs(self) -> tuple[Knob, ...]:
+        """What fitting may turn; the order within a price decides between knobs that buy the same."""
+        return ()
+
+    def with_free_savings(self, run: Run, evidence: Evidence) -> Run:
+        """Return the run with what a training does by itself: bit-equal, no slower, and not against what it says."""
+        return run
+
+    def ways_to_grow(self, run: Run) -> tuple[Growth, ...]:
+        """Return what of the run can be made larger to use free memory, in the order in which it is."""
+        return ()
+
+    def with_most_envs(self, plan: Plan, footprint: Callable[[Run], Footprint], cap: int | None) -> MostEnvs | None:
+        """Return the plan with all environments that its card has room for; None for runs that do not ask for it.
+
+        Args:
+            cap: environment steps that one update may learn from; None: what the backend thinks sensible.
+        """
+        return None
+
+    def keeps_data_per_update(self, before: Run, after: Run) -> bool:
+        """Return whether a knob that changes learning leaves the data of an update: it is then turned before others."""
+        return False
+
+    def spillable_nbytes(self, run: Run, evidence: Evidence) -> int | None:
+        """Return what the storage that `memory.max_bytes` limits is counted with; None where the run has none."""
+        return None
+
+    def gradient_step(self, run: Run) -> tuple[int, int | None]:
+        """Return the samples of one gradient step, and how many of them go over one rollout where there is one."""
+        return int(hyper(run, "batch_size") or 1), None
+
+    def mended(self, run: Run, finding: Finding) -> Run | None:
+        """Return the run with a broken rule mended; None where it is as the finding's own fix says."""
+        return None
+
+    def evidence_key(self, run: Run) -> str:
+        """Return what variants of a run share that need not be looked at more than once."""
+        return ""
+
+    def estimate_net(self, run: Run, device: Literal["cpu", "cuda"]) -> NetTrace | None:
+        """Return networks and updates by arithmetic; None where another part of the evidence tells them."""
+        return None
+
+    # The page
+
+    last_stops: Mapping[str, int] = {}
+    """where sliders end that go further, or less far, than the page's own"""
+
+    def layers(self, run: Run) -> Mapping[str, str]:
+        """Return which keywords of the run's policy are widths of hidden layers, with what the page calls them."""
+        return {}
+
+    def settings(self, run: Run) -> tuple[str, ...]:
+        """Return which keys of env, eval, checkpoint and memory do something for such a run, beside `n_envs`."""
+        return ()
+
 
 @cache
 def _registered() -> Mapping[str, EntryPoint]:
@@ -105,6 +173,24 @@ def backends() -> tuple[Backend, ...]:
 def backend_of(run: Run) -> Backend:
     """Return the backend that trains the run."""
     return backend_named(run.backend)
+
+
+@cache
+def all_knobs() -> tuple[Knob, ...]:
+    """Return the knobs of all installed backends, cheapest first; those that several have are there once."""
+    once: dict[tuple[str, str], Knob] = {}
+    for knob in (knob for backend in backends() for knob in backend.knobs):
+        once.setdefault((knob.key, knob.say), knob)
+    return tuple(sorted(once.values(), key=lambda knob: PRICES.index(knob.price)))
+
+
+def knob_named(key: str, first: Backend | None = None) -> Knob | None:
+    """Return the first knob that turns this key of a run file, None where none does; one of backend `first` if it can.
+
+    What a setting costs is the same wherever it is said: in a plan, on the page, in an explanation, in the manual.
+    """
+    knobs = (*first.knobs, *all_knobs()) if first is not None else all_knobs()
+    return next((knob for knob in knobs if key in (knob.key, *knob.also)), None)
 
 
 def find_algorithm(backend: str, name: str) -> Algorithm | None:

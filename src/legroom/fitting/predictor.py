@@ -11,11 +11,11 @@ import copy
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from legroom.backends.sb3.bill.net_arithmetic import estimate_net
+from legroom.backends.base import backend_of
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
-from legroom.model.run import EnvSpec, MemorySpec, Run
+from legroom.model.run import Run
 from legroom.predicting.predict import DeviceName, Mode, add_up, gather, gather_all
 
 
@@ -34,8 +34,8 @@ class Predictor:
     ) -> None:
         self.mode = mode
         self.run, evidence = gather(run, machine, mode=mode, device=device, probe_env=probe_env, progress=progress)
-        self._first = evidence
-        self._by_net: dict[str, Evidence] = {_net_key(self.run): evidence}
+        self._first, self._backend = evidence, backend_of(self.run)
+        self._by_net: dict[str, Evidence] = {self._backend.evidence_key(self.run): evidence}
         self._footprints: dict[str, Footprint] = {}
 
     @property
@@ -58,18 +58,16 @@ class Predictor:
 
     def evidence(self, run: Run) -> Evidence:
         """Return what is known of this variant."""
-        if run.backend == "brax":  # what the compiler said about it holds for every setting, and is in the cache
-            return self._first
         if self.mode == "arithmetic":
-            return replace(self._first, net=estimate_net(run, self.device))
+            return replace(self._first, net=self._backend.estimate_net(run, self.device))
         self.prepare([run])
-        return self._by_net[_net_key(run)]
+        return self._by_net[self._backend.evidence_key(run)]
 
     def prepare(self, runs: Iterable[Run]) -> None:
         """Trace what of these runs is not traced yet, in one go."""
-        if self.mode == "arithmetic" or self.run.backend == "brax":
+        if self.mode == "arithmetic":
             return
-        wanted = {_net_key(run): run for run in runs}
+        wanted = {self._backend.evidence_key(run): run for run in runs}
         missing = [run for key, run in wanted.items() if key not in self._by_net]
         if not missing:
             return
@@ -79,19 +77,7 @@ class Predictor:
             gather_all(missing, first.machine, mode=self.mode, device=self.device),
             strict=True,
         ):
-            seen = {"env_nbytes": first.env_nbytes, "lean": first.lean}
             notes = tuple(dict.fromkeys((*first.notes, *found.notes)))
-            self._by_net[_net_key(run)] = replace(found, **seen, notes=notes)  # type: ignore[arg-type]
-
-
-# What of `memory` the update's tensors depend on; the rest is about storage, processes and the allocator.
-_SEEN_BY_NETS = ("micro_batch", "activation_checkpointing", "foreach", "bf16")
-_SEEN_OF_ENV = ("n_envs", "spaces", "frame_stack", "normalize")
-
-
-def _net_key(run: Run) -> str:
-    """Return a key that variants share whose networks and updates are the same."""
-    env = EnvSpec(**{name: getattr(run.env, name) for name in _SEEN_OF_ENV})
-    memory = MemorySpec(**{name: getattr(run.memory, name) for name in _SEEN_BY_NETS})
-    hyperparams = {key: value for key, value in run.hyperparams.items() if key != "buffer_size"}
-    return repr((run.algo, run.policy, env, memory, hyperparams, run.device))
+            self._by_net[self._backend.evidence_key(run)] = replace(
+                found, env_nbytes=first.env_nbytes, lean=first.lean, notes=notes
+            )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from legroom.backends.sb3.bill.lean import slowdown
-from legroom.fitting.free import lean_price, with_free_savings, with_lean_storage
+from legroom.backends.base import backend_of
 from legroom.model.evidence import Evidence
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.run import Run
@@ -13,10 +12,13 @@ from legroom.predicting.predict import add_up
 
 def priced(run: Run, evidence: Evidence, budget: Budget) -> Prediction:
     """Return the prediction of a run as it is written, with every free saving, and with lean storage at its price."""
-    footprint, freely = add_up(run, evidence), with_free_savings(run, evidence)
-    price, lean = lean_price(run, evidence), None
-    if price is not None:
-        lean = LeanOption(add_up(with_lean_storage(freely), evidence), price, slowdown(run, evidence))
+    backend = backend_of(run)
+    footprint, freely, lean = add_up(run, evidence), backend.with_free_savings(run, evidence), None
+    for knob in backend.knobs:
+        if knob.slowdown is not None and any(True for _ in knob.ladder(run, evidence)):
+            turned = next(knob.ladder(freely, evidence), freely)
+            price = knob.price_for(run, evidence)
+            lean = LeanOption(add_up(turned, evidence), price, knob.slowdown(run, evidence))
     return Prediction(
         run=run,
         footprint=footprint,

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from legroom.backends.sb3.stored import rollout_samples
+from legroom.backends.base import backend_of
 from legroom.errors import BadInput
-from legroom.fitting.ladders_learning import divisors_below
-from legroom.fitting.settings import differences, with_changes, with_settings
+from legroom.fitting.settings import differences, with_changes
 from legroom.model.constraints import broken_rules
 from legroom.model.finding import Finding
 from legroom.model.plan import Change, Price
 from legroom.model.run import Run
-
-# SB3 only warns about these two, and trains on; a fitted run does what it says.
-MUST_HOLD = ("minibatch-does-not-divide", "minibatch-exceeds-rollout")
-SAME_NUMBERS = ("minibatch-exceeds-rollout",)  # SB3 takes the whole rollout then; the mend only says so
 
 
 @dataclass(frozen=True)
@@ -45,26 +40,21 @@ def repaired(run: Run) -> tuple[Run, list[Mend]]:
     mends: list[Mend] = []
     while findings := _broken(run):
         finding = findings[0]
-        mended = _mended(run, finding)
+        mended = backend_of(run).mended(run, finding) or _by_its_fix(run, finding)
         if mended is None or len(mends) > 10:
             raise BadInput(finding.message, path=run.source, hint=finding.hint)
-        price: Price = "free" if finding.name in SAME_NUMBERS else "changes-learning"
+        price = backend_of(run).must_hold.get(finding.name, "changes-learning")
         mends.append(Mend(differences(run, mended), price, finding.message))
         run = mended
     return run, mends
 
 
 def _broken(run: Run) -> list[Finding]:
-    return [each for each in broken_rules(run) if each.severity == "error" or each.name in MUST_HOLD]
+    also = backend_of(run).must_hold
+    return [each for each in broken_rules(run) if each.severity == "error" or each.name in also]
 
 
-def _mended(run: Run, finding: Finding) -> Run | None:
-    if finding.name == "minibatch-does-not-divide":
-        whole, size = rollout_samples(run), run.hyperparams.get("batch_size", 64)
-        least = 2 if whole > 1 else 1
-        sizes = [n for n in (whole, *divisors_below(whole)) if n >= least]
-        nearest = min(sizes, key=lambda n: (abs(n - size), n))
-        return with_settings(run, hyperparams={"batch_size": nearest})
+def _by_its_fix(run: Run, finding: Finding) -> Run | None:
     fix = finding.fix or {}
     if not fix or not all(isinstance(key, str) and "." in key for key in fix):
         return None

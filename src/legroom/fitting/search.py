@@ -15,15 +15,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from legroom.backends.brax.ladders import keeps_data_per_update
-from legroom.backends.sb3.bill.lean import stored_nbytes
-from legroom.backends.sb3.stored import is_sb3, stores_leanly
+from legroom.backends.base import backend_of
 from legroom.errors import BadInput
-from legroom.fitting.knobs import KNOBS, Knob
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import Mend, breaks_rules, repaired
 from legroom.fitting.settings import differences, with_changes, with_settings
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
+from legroom.model.knob import Knob
 from legroom.model.plan import PRICES, Change, Plan, Price, Turn
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
@@ -88,7 +86,7 @@ class _Search:
     """One budget, one predictor, and what has been found out with them."""
 
     def __init__(self, budget: Budget, predictor: Predictor) -> None:
-        self.budget, self.predictor = budget, predictor
+        self.budget, self.predictor, self.knobs = budget, predictor, backend_of(predictor.run).knobs
         self.unfinished = False  # there were more combinations than could be tried
         self.hopeless = False
         self._rough: list[tuple[Run, list[Step]]] | None = None
@@ -106,7 +104,7 @@ class _Search:
         for price in PRICES:
             if price not in allow:
                 continue
-            left = list(KNOBS)
+            left = list(self.knobs)
             while not self.fits(run):
                 step = self._best(run, price, left)
                 if step is None:
@@ -131,8 +129,7 @@ class _Search:
         bought = {knob: now - self.over(ladder[-1]) for knob, ladder in ladders.items()}
         if not bought or max(bought.values()) <= WORTH_TURNING:
             return None
-        if run.backend == "brax":  # the same data per update is the smaller change, even where it buys less
-            bought = _keeping_data(run, ladders, bought)
+        bought = _keeping_data(run, ladders, bought)
         knob = max(bought, key=lambda each: bought[each])
         return Step(knob, price, differences(run, self._least(ladders[knob])))
 
@@ -217,7 +214,7 @@ class _Search:
         return self._rough
 
     def _combinations(self, run: Run, allow: Collection[Price]) -> list[tuple[Run, list[Step]]]:
-        useful = [knob for knob in KNOBS if self._price(knob, run) in allow]
+        useful = [knob for knob in self.knobs if self._price(knob, run) in allow]
         found: list[tuple[Run, list[Step]]] = [(run, [])]
         for knob in (*useful, *useful):  # twice: what one knob leaves may let an earlier one go further
             for variant, steps in list(found):
@@ -244,9 +241,13 @@ class _Search:
 
 
 def _keeping_data(run: Run, ladders: dict[Knob, list[Run]], bought: dict[Knob, float]) -> dict[Knob, float]:
-    """Return those knobs that buy something and leave as many env steps per update; all where there are none."""
+    """Return those knobs that buy something and leave as many env steps per update; all where there are none.
+
+    The same data per update is the smaller change, even where it buys less.
+    """
+    keeps = backend_of(run).keeps_data_per_update
     useful = {knob: worth for knob, worth in bought.items() if worth > WORTH_TURNING}
-    kept = {knob: worth for knob, worth in useful.items() if keeps_data_per_update(run, ladders[knob][-1])}
+    kept = {knob: worth for knob, worth in useful.items() if keeps(run, ladders[knob][-1])}
     return kept or bought
 
 
@@ -293,18 +294,19 @@ def _with_storage_limit(run: Run, steps: list[Step], predictor: Predictor) -> tu
 
 def relimited(run: Run, predictor: Predictor) -> Run:
     """Return the run with what is counted for lean storage as its limit: where a probe was wrong, it spills."""
-    if not is_sb3(run) or not stores_leanly(run) or run.memory.max_bytes is not None:
+    if run.memory.max_bytes is not None:
         return run
-    counted = stored_nbytes(run, predictor.evidence(run))
+    counted = backend_of(run).spillable_nbytes(run, predictor.evidence(run))
     return with_settings(run, memory={"max_bytes": counted}) if counted else run
 
 
 def unlimited(run: Run, predictor: Predictor) -> Run:
     """Return the run without a limit that only guards what was counted, and does not make it spill."""
-    if not is_sb3(run) or not stores_leanly(run) or run.memory.max_bytes is None:
+    if run.memory.max_bytes is None:
         return run
     without = with_settings(run, memory={"max_bytes": None})
-    return without if stored_nbytes(without, predictor.evidence(run)) <= run.memory.max_bytes else run
+    counted = backend_of(run).spillable_nbytes(without, predictor.evidence(run))
+    return run if counted is None or counted > run.memory.max_bytes else without
 
 
 def _turns(asked: Run, repairs: Sequence[Mend], steps: Sequence[Step], predictor: Predictor) -> tuple[Turn, ...]:
@@ -327,10 +329,6 @@ def needed_in_all(footprint: Footprint) -> int:
 def _uncounted(run: Run, predictor: Predictor) -> tuple[str, ...]:
     """Return what could be had for nothing besides, though it was not needed or no prediction counts it."""
     evidence = predictor.evidence(run)
-    names = [
-        f"{knob.key} ({knob.say})"
-        for knob in KNOBS
-        if knob.key in ("memory.expandable_segments", "memory.xla_preallocate")
-        and any(True for _ in knob.ladder(run, evidence))
-    ]
+    uncounted = (knob for knob in backend_of(run).knobs if not knob.counted)
+    names = [f"{knob.key} ({knob.say})" for knob in uncounted if any(True for _ in knob.ladder(run, evidence))]
     return (f"free besides: {'; '.join(names)}",) if names else ()

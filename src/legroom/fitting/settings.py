@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from legroom.model.data import Data
@@ -64,11 +63,3 @@ def _put(owner: Any, path: list[str], value: Any) -> Any:
     if value is None:
         return {key: entry for key, entry in owner.items() if key != name}
     return {**owner, name: value}
-
-
-def halves(size: float) -> Iterator[int]:
-    """Yield half of it, a quarter, ... down to 1."""
-    whole = int(size)
-    while whole > 1:
-        whole //= 2
-        yield whole

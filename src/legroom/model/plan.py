@@ -66,3 +66,19 @@ class Plan(ShownInNotebooks):
     turns: tuple[Turn, ...] = ()
     needed: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MostEnvs:
+    """A plan with as many environments as there may be, and what bounds them.
+
+    Args:
+        steps_per_update: environment steps that one update learns from; `cap` is the most it may.
+        by_memory: the environments that memory alone would allow.
+    """
+
+    plan: Plan
+    bound: Literal["memory", "env steps per update", "as asked"]
+    steps_per_update: int
+    cap: int
+    by_memory: int

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from legroom.model.cluster import Cluster, NodeBill
 from legroom.model.evidence import LeanProbe
 from legroom.model.footprint import Footprint
+from legroom.model.plan import Price
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 
@@ -21,7 +21,7 @@ class LeanOption:
     """
 
     footprint: Footprint
-    price: Literal["free", "slower"]
+    price: Price
     slowdown: float | None
 
 

@@ -31,19 +31,19 @@ def _row_data(tier: Any) -> dict[str, Any]:
 
 
 def _bounds_data(tier: Any) -> dict[str, Any]:
-    """Return what keeps a brax run from having more environments; nothing for others."""
-    if tier.steps_per_update is None:
+    """Return what keeps the run from having more environments, where it gets all that there is room for."""
+    if tier.most is None:
         return {}
     return {
-        "env_steps_per_update": tier.steps_per_update,
-        "most_env_steps_per_update": tier.cap,
-        "bound_by": tier.bound,
-        "num_envs_by_memory_alone": tier.by_memory,
+        "env_steps_per_update": tier.most.steps_per_update,
+        "most_env_steps_per_update": tier.most.cap,
+        "bound_by": tier.most.bound,
+        "num_envs_by_memory_alone": tier.most.by_memory,
     }
 
 
 def tiers_text(name: str, tiers: Sequence[Any]) -> Iterator[Part]:
-    """Yield the table by GPU memory; that of a brax run also says what bounds its environments."""
+    """Yield the table by GPU memory, and what bounds the environments."""
     yield Styled(f"{name} by GPU memory", "bold")
     yield tiers_table(tiers)
     yield from _about_bounds(tiers)
@@ -52,9 +52,8 @@ def tiers_text(name: str, tiers: Sequence[Any]) -> Iterator[Part]:
 
 
 def tiers_table(tiers: Sequence[Any]) -> Table:
-    """Return a row per size of card; those of a brax run say what bounds its environments."""
-    bounded = any(tier.steps_per_update is not None for tier in tiers)
-    return _bounded_table(tiers) if bounded else _plain_table(tiers)
+    """Return a row per size of card; it says what bounds the environments where they are as many as there is room."""
+    return _bounded_table(tiers) if any(tier.most for tier in tiers) else _plain_table(tiers)
 
 
 def _bounded_table(tiers: Sequence[Any]) -> Table:
@@ -67,21 +66,23 @@ def _bounded_table(tiers: Sequence[Any]) -> Table:
             table.rows[-1][5] = Styled(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
             continue
         table.add(
-            size, f"{tier.n_envs:,}", f"{tier.batch:,} × {tier.minibatches:,}", f"{tier.steps_per_update:,}",
+            size, f"{tier.n_envs:,}", f"{tier.batch:,} × {tier.minibatches:,}", f"{tier.most.steps_per_update:,}",
             format_size(gpu.high) if gpu else "-",
-            "steps/update" if tier.bound == "env steps per update" else tier.bound, f"{tier.by_memory:,}",
+            "steps/update" if tier.most.bound == "env steps per update" else tier.most.bound,
+            f"{tier.most.by_memory:,}",
         )  # fmt: skip
     return table
 
 
 def _about_bounds(tiers: Sequence[Any]) -> Iterator[Part]:
-    caps = [tier.cap for tier in tiers if tier.cap is not None]
-    if not caps:
+    found = [tier.most for tier in tiers if tier.most is not None]
+    if not found:
         return
     yield "by memory: the environments that would fit if an update could learn from any number of steps"
-    if any(tier.bound == "env steps per update" for tier in tiers):
+    if any(most.bound == "env steps per update" for most in found):
+        cap = max(most.cap for most in found)
         yield (
-            f"steps/update: an update learns from at most {max(caps):,} env steps (--max-steps-per-update), since "
+            f"steps/update: an update learns from at most {cap:,} env steps (--max-steps-per-update), since "
             "batch_size × num_minibatches grows with num_envs, and a training of a few giant updates learns little"
         )
 

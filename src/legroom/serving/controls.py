@@ -6,13 +6,12 @@ of `MemorySpec`, and the knobs with their prices. A new hyperparameter or knob i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Literal, get_args, get_type_hints
 
-from legroom.backends.base import algorithm_of
-from legroom.fitting.knobs import KNOBS
+from legroom.backends.base import Backend, algorithm_of, backend_of, knob_named
 from legroom.model.algorithms import Algorithm
 from legroom.model.run import EnvSpec, EvalSpec, MemorySpec, Run
 
@@ -24,18 +23,12 @@ LAST_STOPS = {
     "hyperparams.num_minibatches": 128, "hyperparams.max_replay_size": 10_000_000, "hyperparams.n_epochs": 64,
     "memory.micro_batch": 4096, "memory.env_chunk": 8192, "eval.n_envs": 256,
 }  # fmt: skip
-BRAX_ENVS = 16_384
 MEMORY_DEPENDS_ON = (
     "n_steps", "batch_size", "buffer_size", "n_epochs", "optimize_memory_usage", "unroll_length", "num_minibatches",
     "max_replay_size", "num_updates_per_batch", "grad_updates_per_step", "gradient_steps", "train_freq",
 )  # fmt: skip
-LAYERS = {
-    "sb3": ("net_arch",),
-    "brax": ("policy_hidden_layer_sizes", "value_hidden_layer_sizes", "hidden_layer_sizes"),
-}
 ON_GPU_ONLY = ("expandable_segments", "max_split_size_mb", "empty_cache_every")
-BRAX_ONLY = ("xla_preallocate", "env_chunk")
-BOTH_BACKENDS = ("activation_checkpointing", "shared_data")
+STEPS_OF_RETURNS = "steps of returns"
 SIZES = ("memory.max_bytes",)
 
 
@@ -48,15 +41,24 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
         name = control["key"].partition(".")[2]
         (about_memory if name in MEMORY_DEPENDS_ON else others).append(control)
     about_memory.sort(key=lambda control: MEMORY_DEPENDS_ON.index(control["key"].partition(".")[2]))
+    backend = backend_of(run)
+    offered = backend.settings(run)
     groups = {
-        "Environments": [*_environments(run)],
+        "Environments": [*_environments(backend, offered)],
         "Collecting and updating": about_memory,
-        "Network": [*_layers(run)],
-        "Memory": [*_memory(run, algorithm)],
-        "Evaluation and checkpoints": [*_around(run)],
+        "Network": [
+            {"key": f"policy.kwargs.{name}", "label": label, "kind": "widths", "default": None}
+            for name, label in backend.layers(run).items()
+        ],
+        "Memory": [*_memory(offered)],
+        "Evaluation and checkpoints": [*_around(offered)],
         "Further hyperparameters": others,
     }
-    return [{"name": name, "controls": found} for name, found in groups.items() if found]
+    return [
+        {"name": name, "controls": [control | _priced(control, backend) for control in found]}
+        for name, found in groups.items()
+        if found
+    ]
 
 
 def control_by_key(run: Run) -> dict[str, Control]:
@@ -64,20 +66,21 @@ def control_by_key(run: Run) -> dict[str, Control]:
     return {control["key"]: control for group in controls_of(run) for control in group["controls"]}
 
 
-def _environments(run: Run) -> Iterator[Control]:
-    last = BRAX_ENVS if run.backend == "brax" else LAST_STOPS["env.n_envs"]
-    yield _count("env.n_envs", "environments", 1, last=last)
-    if run.backend == "brax":
-        return
-    yield _choice("env.workers", "workers", _choices(EnvSpec, "workers"), "dummy")
-    yield _count("env.envs_per_worker", "environments per worker", 1)
-    yield _count("env.frame_stack", "frames stacked", None)
+def _environments(backend: Backend, offered: Container[str]) -> Iterator[Control]:
+    yield _count("env.n_envs", "environments", 1, last=backend.last_stops.get("env.n_envs"))
+    if "env.workers" in offered:
+        yield _choice("env.workers", "workers", _choices(EnvSpec, "workers"), "dummy")
+    if "env.envs_per_worker" in offered:
+        yield _count("env.envs_per_worker", "environments per worker", 1)
+    if "env.frame_stack" in offered:
+        yield _count("env.frame_stack", "frames stacked", None)
 
 
-def _around(run: Run) -> Iterator[Control]:
+def _around(offered: Container[str]) -> Iterator[Control]:
     yield _count("eval.n_envs", "environments that evaluate", None)
-    if run.backend != "brax":
+    if "eval.workers" in offered:
         yield _choice("eval.workers", "their workers", _choices(EvalSpec, "workers"), None)
+    if "checkpoint.replay_buffer" in offered:
         yield _flag("checkpoint.replay_buffer", "checkpoints hold the replay buffer", None)
     yield _number("total_timesteps", "timesteps in all", None, whole=True)
 
@@ -91,7 +94,7 @@ def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
         elif name.endswith(("_class", "_kwargs")) or name in ("action_noise",):
             continue  # classes and what they are made with: no setting that one turns
         elif name == "n_steps" and algorithm.family == "off-policy":  # of returns, not of a rollout
-            yield {"key": key, "label": "steps of returns", "kind": "number", "default": default, "whole": True}
+            yield {"key": key, "label": STEPS_OF_RETURNS, "kind": "number", "default": default, "whole": True}
         elif key in LAST_STOPS:
             yield _count(key, label, default)
         elif isinstance(given, str) or isinstance(default, str):
@@ -102,44 +105,23 @@ def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
             yield _number(key, label, default, whole=isinstance(default, int))
 
 
-def _layers(run: Run) -> Iterator[Control]:
-    for name in LAYERS.get(run.backend, ()):
-        given = run.policy.kwargs.get(name)
-        if isinstance(given, dict) or (given is None and name != "net_arch"):
-            continue
-        label = "hidden layers" if name == "net_arch" else name.replace("_", " ")
-        yield {"key": f"policy.kwargs.{name}", "label": label, "kind": "widths", "default": None} | _priced(
-            f"policy.kwargs.{name}"
-        )
-
-
-def _memory(run: Run, algorithm: Algorithm) -> Iterator[Control]:
+def _memory(offered: Container[str]) -> Iterator[Control]:
     hints = _hints()
     for name in (field.name for field in fields(MemorySpec)):
-        if not _concerns(name, run, algorithm):
-            continue
         key, label, hint = f"memory.{name}", name.replace("_", " "), hints[name]
         choices = _literals(hint)
+        if key not in offered:
+            continue
         if choices:
             yield _choice(key, label, choices, None)
         elif bool in get_args(hint):
             yield _flag(key, label, None)
         elif key in SIZES:
-            yield {"key": key, "label": "most bytes stored", "kind": "size", "default": None} | _priced(key)
+            yield {"key": key, "label": "most bytes stored", "kind": "size", "default": None}
         elif key in LAST_STOPS:
             yield _count(key, label, None)
         else:
             yield _number(key, label, None, whole=True)
-
-
-def _concerns(name: str, run: Run, algorithm: Algorithm) -> bool:
-    if name == "spill_dir":  # a path, which is for whoever trains to say
-        return False
-    if name in ("rollout", "replay"):
-        return run.backend != "brax" and (name == "rollout") == (algorithm.family == "on-policy")
-    if run.backend == "brax":
-        return name in (*BRAX_ONLY, *BOTH_BACKENDS)
-    return name not in BRAX_ONLY
 
 
 @lru_cache(maxsize=1)
@@ -161,19 +143,19 @@ def _choices(cls: Any, name: str) -> list[str]:
 
 def _count(key: str, label: str, default: Any, *, last: int | None = None) -> Control:
     stops = _stops(last or LAST_STOPS[key])
-    return {"key": key, "label": label, "kind": "count", "default": default, "stops": stops} | _priced(key)
+    return {"key": key, "label": label, "kind": "count", "default": default, "stops": stops}
 
 
 def _number(key: str, label: str, default: Any, *, whole: bool) -> Control:
-    return {"key": key, "label": label, "kind": "number", "default": default, "whole": whole} | _priced(key)
+    return {"key": key, "label": label, "kind": "number", "default": default, "whole": whole}
 
 
 def _choice(key: str, label: str, choices: list[str], default: Any) -> Control:
-    return {"key": key, "label": label, "kind": "choice", "default": default, "choices": choices} | _priced(key)
+    return {"key": key, "label": label, "kind": "choice", "default": default, "choices": choices}
 
 
 def _flag(key: str, label: str, default: Any) -> Control:
-    return {"key": key, "label": label, "kind": "flag", "default": default} | _priced(key)
+    return {"key": key, "label": label, "kind": "flag", "default": default}
 
 
 def _text(key: str, label: str, default: Any) -> Control:
@@ -188,16 +170,8 @@ def _stops(last: int) -> list[int]:
     return sorted(stop for stop in stops if stop <= last)
 
 
-@lru_cache(maxsize=1)
-def _by_key() -> dict[str, tuple[str, str]]:
-    found: dict[str, tuple[str, str]] = {}
-    for knob in KNOBS:
-        price = "slower" if knob.asks_probe else knob.price  # free only where a probe measured it
-        found.setdefault(knob.key, (price, knob.say))
-    return found | {"memory.replay": found["memory.rollout"]}
-
-
-def _priced(key: str) -> Control:
-    price, say = _by_key().get(key, ("", ""))
-    on_gpu = {"gpu_only": True} if key.partition(".")[2] in ON_GPU_ONLY else {}
-    return ({"price": price, "say": say} if price else {}) | on_gpu
+def _priced(control: Control, backend: Backend) -> Control:
+    """Return price and sentence of the knob that turns this control; what only a probe could call free is slower."""
+    knob = knob_named(control["key"], backend) if control["label"] != STEPS_OF_RETURNS else None
+    on_gpu = {"gpu_only": True} if control["key"].partition(".")[2] in ON_GPU_ONLY else {}
+    return ({} if knob is None else {"price": knob.unprobed_price, "say": knob.say}) | on_gpu

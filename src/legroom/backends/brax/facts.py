@@ -8,6 +8,7 @@ from __future__ import annotations
 from legroom.backends.base import hyper
 from legroom.model.run import Run
 
+LAYERS = ("policy_hidden_layer_sizes", "value_hidden_layer_sizes", "hidden_layer_sizes")  # of its networks
 EVAL_ENVS = 128  # brax's own default
 EPISODE_LENGTH = 1000  # of brax.envs.create and its wrapper; `train()` itself has no default and refuses
 

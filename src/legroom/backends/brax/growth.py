@@ -11,18 +11,19 @@ when every environment plays a single unroll, larger batches follow.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from legroom.backends.base import hyper
 from legroom.backends.brax.constraints import INT32
 from legroom.backends.brax.facts import env_steps_per_training_step, is_ppo
-from legroom.fitting.ladders_learning import divisors_below
-from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import breaks_rules
+from legroom.fitting.rungs import divisors_below, larger_replay
 from legroom.fitting.search import needed_in_all
 from legroom.fitting.settings import differences, with_settings
-from legroom.model.plan import Plan, Turn
+from legroom.model.footprint import Footprint
+from legroom.model.knob import Growth
+from legroom.model.plan import MostEnvs, Plan, Turn
 from legroom.model.run import Run
 from legroom.model.verdict import fits
 
@@ -31,18 +32,6 @@ from legroom.model.verdict import fits
 MOST_STEPS_PER_UPDATE = 2**17
 FEWEST_UPDATES = 100
 BATCH_STEP = 32  # larger batches are multiples of it
-
-Bound = Literal["memory", "env steps per update", "as asked"]
-
-
-@dataclass(frozen=True)
-class Grown:
-    """The plan with as many environments as there may be, what bounds them, and what memory alone would allow."""
-
-    plan: Plan
-    bound: Bound
-    cap: int
-    by_memory: int
 
 
 def steps_cap(run: Run, given: int | None = None) -> int:
@@ -55,28 +44,47 @@ def steps_cap(run: Run, given: int | None = None) -> int:
     return max(most, env_steps_per_training_step(run))
 
 
-def with_most_envs(plan: Plan, predictor: Predictor, *, cap: int | None = None) -> Grown:
+def with_most_envs(plan: Plan, footprint: Callable[[Run], Footprint], cap: int | None = None) -> MostEnvs:
     """Return a plan that fits with the environments that memory and the cap allow; as it is where it does not fit."""
     limit = steps_cap(plan.run, cap)
-    if not plan.fits or plan.run.backend != "brax" or not is_ppo(plan.run):
-        return Grown(plan, "as asked" if plan.fits else "memory", limit, plan.run.env.n_envs)
 
     def good(run: Run) -> bool:
-        return not breaks_rules(run) and fits(predictor.footprint(run), plan.budget) is True
+        return not breaks_rules(run) and fits(footprint(run), plan.budget) is True
 
+    def most(run: Run, bound: Literal["memory", "env steps per update"], by_memory: int) -> MostEnvs:
+        grown = _with_turn(plan, run, footprint)
+        return MostEnvs(grown, bound, env_steps_per_training_step(run), limit, by_memory)
+
+    if not plan.fits:
+        return most(plan.run, "memory", plan.run.env.n_envs)
     same = _same_data(plan.run)
     at = _last_good(len(same), lambda n: good(same[n]))
     widest = same[at] if at >= 0 else plan.run
     if at < len(same) - 1:
-        return Grown(_with_turn(plan, widest, predictor), "memory", limit, widest.env.n_envs)
+        return most(widest, "memory", widest.env.n_envs)
     # every environment plays a single unroll: only larger batches make room for more of them
     by_memory = _last_good(_batches_below(widest, INT32), lambda n: good(_with_batch(widest, n)))
     allowed = _batches_below(widest, limit) - 1
     chosen = min(by_memory, allowed)
     grown = widest if chosen < 0 else _with_batch(widest, chosen)
-    most = widest if by_memory < 0 else _with_batch(widest, by_memory)
-    bound: Bound = "env steps per update" if allowed <= by_memory else "memory"
-    return Grown(_with_turn(plan, grown, predictor), bound, limit, most.env.n_envs)
+    largest = widest if by_memory < 0 else _with_batch(widest, by_memory)
+    return most(grown, "env steps per update" if allowed <= by_memory else "memory", largest.env.n_envs)
+
+
+def ways_to_grow(run: Run) -> tuple[Growth, ...]:
+    """Return what can be made larger: PPO's environments and batches together, SAC's replay buffer."""
+    if not is_ppo(run):
+        return (larger_replay(run, "max_replay_size"),)
+    cap = steps_cap(run)
+    bound = f"one update learns from at most {cap:,} env steps"
+    say = "more environments and as many more samples per step"
+    return (Growth(say, lambda factor: _more_robots(run, int(factor), cap), bound),)
+
+
+def _more_robots(run: Run, times: int, cap: int) -> Run | None:
+    larger = with_settings(run, hyperparams={"batch_size": hyper(run, "batch_size") * times})
+    more = with_settings(larger, env={"n_envs": run.env.n_envs * times})
+    return more if env_steps_per_training_step(more) <= cap else None
 
 
 def _same_data(run: Run) -> list[Run]:
@@ -112,10 +120,10 @@ def _last_good(count: int, good: Callable[[int], bool]) -> int:
     return low
 
 
-def _with_turn(plan: Plan, run: Run, predictor: Predictor) -> Plan:
+def _with_turn(plan: Plan, run: Run, footprint: Callable[[Run], Footprint]) -> Plan:
     if run == plan.run:
         return plan
-    after = predictor.footprint(run)
+    after = footprint(run)
     before, now = env_steps_per_training_step(plan.run), env_steps_per_training_step(run)
     data = f"as many env steps per update ({now:,})" if now == before else f"{before:,} -> {now:,} env steps per update"
     turn = Turn(

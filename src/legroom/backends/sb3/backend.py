@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
 
-from legroom.backends.base import Backend, algorithm_of
+from legroom.backends.base import Backend, algorithm_of, hyper
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
+from legroom.backends.sb3.stored import batch_samples, rollout_samples, stores_leanly
 from legroom.model.algorithms import Algorithm
+from legroom.model.evidence import Evidence, NetTrace
+from legroom.model.finding import Finding
+from legroom.model.knob import Growth, Knob
+from legroom.model.plan import Price
 from legroom.model.run import Run
 
 if TYPE_CHECKING:
@@ -41,6 +47,69 @@ class Sb3Backend(Backend):
         if algorithm_of(run).name in MICRO_BATCHED and not run.memory.micro_batch:
             return "memory: {micro_batch: ...} gives the same gradient in pieces; legroom fit finds the size"
         return super().advice_for_full_gpu(run)
+
+    # Fitting
+
+    # SB3 trains on after a warning; a fitted run does what it says. A minibatch over the rollout is the rollout anyway.
+    must_hold: Mapping[str, Price] = {
+        "minibatch-does-not-divide": "changes-learning", "minibatch-exceeds-rollout": "free",
+    }  # fmt: skip
+
+    @property
+    def knobs(self) -> tuple[Knob, ...]:
+        from legroom.backends.sb3.knobs import SB3_KNOBS
+
+        return SB3_KNOBS
+
+    def with_free_savings(self, run: Run, evidence: Evidence) -> Run:
+        from legroom.backends.sb3.knobs import with_free_savings
+
+        return with_free_savings(run, evidence)
+
+    def ways_to_grow(self, run: Run) -> tuple[Growth, ...]:
+        from legroom.backends.sb3.growth import ways_to_grow
+
+        return ways_to_grow(run)
+
+    def spillable_nbytes(self, run: Run, evidence: Evidence) -> int | None:
+        from legroom.backends.sb3.bill.lean import stored_nbytes
+
+        return stored_nbytes(run, evidence) if stores_leanly(run) else None
+
+    def gradient_step(self, run: Run) -> tuple[int, int | None]:
+        size = batch_samples(run)
+        return size, -(-rollout_samples(run) // size) if hyper(run, "n_epochs") is not None else None
+
+    def mended(self, run: Run, finding: Finding) -> Run | None:
+        from legroom.backends.sb3.ladders import with_nearest_batch
+
+        return with_nearest_batch(run) if finding.name == "minibatch-does-not-divide" else None
+
+    def evidence_key(self, run: Run) -> str:
+        from legroom.backends.sb3.knobs import network_key
+
+        return network_key(run)
+
+    def estimate_net(self, run: Run, device: Literal["cpu", "cuda"]) -> NetTrace | None:
+        from legroom.backends.sb3.bill.net_arithmetic import estimate_net
+
+        return estimate_net(run, device)
+
+    # The page
+
+    def layers(self, run: Run) -> Mapping[str, str]:
+        return {} if isinstance(run.policy.kwargs.get("net_arch"), dict) else {"net_arch": "hidden layers"}
+
+    def settings(self, run: Run) -> tuple[str, ...]:
+        # RLlib's are among them: a run is written for SB3 and trained by RLlib with --backend rllib
+        storage = "rollout" if algorithm_of(run).family == "on-policy" else "replay"
+        others = (
+            "micro_batch", "activation_checkpointing", "foreach", "expandable_segments", "max_split_size_mb",
+            "empty_cache_every", "bf16", "max_bytes", "shared_data", "runner_bytes", "learner_bytes",
+            "object_store_bytes",
+        )  # fmt: skip
+        around = ("env.workers", "env.envs_per_worker", "env.frame_stack", "eval.workers", "checkpoint.replay_buffer")
+        return (*around, *(f"memory.{name}" for name in (storage, *others)))
 
 
 BACKEND = Sb3Backend()

@@ -1,0 +1,89 @@
+"""SB3's knobs: every setting that memory depends on and that fitting may turn, with its price.
+
+Within a price the order here decides between knobs that buy the same. A new knob is one function that gives its
+settings, one line here, one test.
+
+What people are advised to do and is not here does nothing for memory: fewer epochs (time only), fewer simulations per
+step, a shorter run, no replay buffer saved with PPO (which has none).
+"""
+
+from __future__ import annotations
+
+from legroom.backends.sb3 import ladders
+from legroom.backends.sb3.bill.lean import slowdown
+from legroom.model.evidence import Evidence
+from legroom.model.knob import Knob
+from legroom.model.run import EnvSpec, MemorySpec, Run
+
+# fmt: off
+LEAN_STORAGE = Knob(
+    "memory.rollout", "free", "bits",
+    "observations are stored losslessly without what repeats, and the rollout is not copied to be flattened",
+    ladders.lean_storage, slowdown, also=("memory.replay",))
+SB3_KNOBS: tuple[Knob, ...] = (
+    LEAN_STORAGE,
+    Knob("env.workers", "free", "bits",
+         "worker processes import no torch: tens of megabytes each instead of hundreds", ladders.light_workers),
+    Knob("eval.workers", "free", "bits",
+         "the same for the environments that evaluate", ladders.light_evaluation_workers),
+    Knob("memory.expandable_segments", "free", "bits",
+         "the CUDA allocator's segments grow, instead of leaving gaps between them", ladders.expandable_segments,
+         counted=False),
+    Knob("memory.shared_data", "free", "bits",
+         "read-only data of the environments once for all workers", ladders.shared_data),
+
+    Knob("memory.micro_batch", "slower", "rounding",
+         "a minibatch goes through the networks in pieces whose gradients add up to its own", ladders.micro_batches),
+    Knob("memory.activation_checkpointing", "slower", "rounding",
+         "what layers hand on is computed again for the backward pass, a forward pass more",
+         ladders.activation_checkpointing),
+    Knob("memory.foreach", "slower", "rounding",
+         "the optimizer updates one tensor after the other, without temporaries for all at once",
+         ladders.single_tensor_optimizer),
+    Knob("env.envs_per_worker", "slower", "bits",
+         "several environments share a process and are stepped one after the other", ladders.envs_per_worker),
+    Knob("memory.max_bytes", "slower", "bits",
+         "the oldest stored observations wait on disk until they are sampled", ladders.spilling),
+    Knob("memory.empty_cache_every", "slower", "bits",
+         "the CUDA cache is given back after every update; the own peak stays (median 1.00 over 179 runs)",
+         ladders.emptied_cache),
+
+    Knob("env.n_envs", "changes-learning", "",
+         "fewer environments that each play longer: as many samples per update, less varied",
+         ladders.fewer_envs_longer_rollouts),
+    Knob("hyperparams.batch_size", "changes-learning", "",
+         "gradients of fewer samples are noisier, and there are more steps per update", ladders.smaller_batch),
+    Knob("memory.bf16", "changes-learning", "",
+         "forward and backward passes in 16 bits, weights in 32", ladders.bfloat16),
+    Knob("hyperparams.buffer_size", "changes-learning", "",
+         "older experience is forgotten earlier", ladders.smaller_replay),
+    Knob("hyperparams.n_steps", "changes-learning", "",
+         "less data per update, and returns estimated over shorter stretches", ladders.shorter_rollout),
+    Knob("env.n_envs", "changes-learning", "",
+         "fewer environments, and so less data per update", ladders.fewer_envs),
+    Knob("policy.kwargs.net_arch", "changes-learning", "",
+         "narrower hidden layers can represent less", ladders.smaller_network),
+    Knob("policy.features_extractor_kwargs", "changes-learning", "",
+         "a smaller features extractor sees less", ladders.smaller_extractor),
+    Knob("env.grid", "changes-learning", "",
+         "the workload's data at a coarser resolution: another, easier problem", ladders.coarser_grid),
+)
+# fmt: on
+# What of `memory` the update's tensors depend on; the rest is about storage, processes and the allocator.
+_SEEN_BY_NETS = ("micro_batch", "activation_checkpointing", "foreach", "bf16")
+_SEEN_OF_ENV = ("n_envs", "spaces", "frame_stack", "normalize")
+
+
+def with_free_savings(run: Run, evidence: Evidence) -> Run:
+    """Return the run with light workers and, where a probe measured it no slower, lean storage."""
+    lighter = next(ladders.light_workers(run, evidence), run)
+    is_free = LEAN_STORAGE.price_for(run, evidence) == "free"
+    return next(ladders.lean_storage(lighter, evidence), lighter) if is_free else lighter
+
+
+def network_key(run: Run) -> str:
+    """Return a key that variants share whose networks and updates are the same, so that one trace serves them all."""
+    env = EnvSpec(**{name: getattr(run.env, name) for name in _SEEN_OF_ENV})
+    memory = MemorySpec(**{name: getattr(run.memory, name) for name in _SEEN_BY_NETS})
+    hyperparams = {key: value for key, value in run.hyperparams.items() if key != "buffer_size"}
+    return repr((run.algo, run.policy, env, memory, hyperparams, run.device))

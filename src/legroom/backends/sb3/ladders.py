@@ -1,0 +1,263 @@
+"""Ladders of SB3's knobs: the settings that a knob has for a run as it is, from the least turned to the most.
+
+A ladder is empty where the knob does nothing for the run. Those that change what is learned go down to where the
+library would refuse, so that "nothing fits" is said only when nothing does; how far it is sensible to go is for the
+person who reads the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from legroom.backends.base import algorithm_of, hyper
+from legroom.backends.sb3.bill.lean import stored_nbytes
+from legroom.backends.sb3.bill.net_arithmetic import may_checkpoint
+from legroom.backends.sb3.stored import (
+    MICRO_BATCHED,
+    batch_samples,
+    may_store_leanly,
+    rollout_samples,
+    storage_said,
+    stores_leanly,
+)
+from legroom.fitting.rungs import divisors_below, halves, narrower_layers, smaller_rings
+from legroom.fitting.settings import with_settings
+from legroom.model.evidence import Evidence
+from legroom.model.run import Run
+from legroom.model.spaces import BoxSpace, DiscreteSpace
+from legroom.units import MIB
+from legroom_workloads.registry import EXTRACTOR_SIZES
+
+LEAST_SPILL_LIMIT = 16 * MIB  # below it hardly anything but the newest records would be in memory
+SPILL_STEP = 0.8
+EMPTY_CACHE_EVERY = 1
+DEFAULT_WIDTHS = {"on-policy": (64, 64), "off-policy": (256, 256), "evolution": (64, 64)}
+DQN_WIDTHS = (64, 64)
+
+
+# Free: bit-equal results, and no slower
+
+
+def lean_storage(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """Observations stored losslessly without what repeats; the rollout is no longer copied to be flattened."""
+    if may_store_leanly(run) and storage_said(run) is None and not stores_leanly(run):
+        kind = "rollout" if algorithm_of(run).family == "on-policy" else "replay"
+        yield with_settings(run, memory={kind: "lean"})
+
+
+def light_workers(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """Worker processes that do not import torch."""
+    if run.env.workers == "subproc":
+        yield with_settings(run, env={"workers": "light"})
+
+
+def light_evaluation_workers(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """The same for the environments that evaluate."""
+    if run.eval is not None and run.eval.workers == "subproc":
+        yield with_settings(run, eval={"workers": "light"})
+
+
+def expandable_segments(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """CUDA segments that grow instead of new ones beside them."""
+    if evidence.device == "cuda" and run.memory.expandable_segments is None:
+        yield with_settings(run, memory={"expandable_segments": True})
+
+
+def shared_data(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """Read-only data once for all workers: what happens anyway (`legroom.share`), unless the run says no."""
+    if run.env.workers != "dummy" and run.memory.shared_data is False:
+        yield with_settings(run, memory={"shared_data": True})
+
+
+# Slower: the same mathematics, to the bit or up to rounding
+
+
+def micro_batches(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """A minibatch goes through the networks in pieces, whose gradients add up to its own."""
+    given = run.memory.micro_batch
+    if algorithm_of(run).name not in MICRO_BATCHED or not isinstance(given, int | None):
+        return  # (the latter is a schedule of the user's own)
+    for size in halves(min(given or math.inf, batch_samples(run))):
+        yield with_settings(run, memory={"micro_batch": size})
+
+
+def activation_checkpointing(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """What layers hand on is computed again for the backward pass instead of being kept."""
+    if run.memory.activation_checkpointing is None and may_checkpoint(run) is not False:
+        yield with_settings(run, memory={"activation_checkpointing": True})
+
+
+def single_tensor_optimizer(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """The optimizer updates one tensor after the other; on the CPU it does so anyway."""
+    if run.memory.foreach is None and evidence.device == "cuda":
+        yield with_settings(run, memory={"foreach": False})
+
+
+def envs_per_worker(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """Several environments in one process, stepped one after the other."""
+    each = run.env.envs_per_worker
+    while run.env.workers == "light" and each < run.env.n_envs:
+        each = min(2 * each, run.env.n_envs)
+        yield with_settings(run, env={"envs_per_worker": each})
+
+
+def spilling(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """The oldest stored observations are kept in files."""
+    if not stores_leanly(run):
+        return
+    counted = stored_nbytes(run, evidence)
+    limit = counted * SPILL_STEP
+    while limit > LEAST_SPILL_LIMIT:
+        yield with_settings(run, memory={"max_bytes": int(limit)})
+        limit *= SPILL_STEP
+    if counted > LEAST_SPILL_LIMIT:
+        yield with_settings(run, memory={"max_bytes": LEAST_SPILL_LIMIT})
+
+
+def emptied_cache(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """The CUDA cache is given back after every update."""
+    if evidence.device == "cuda" and run.memory.empty_cache_every is None:
+        yield with_settings(run, memory={"empty_cache_every": EMPTY_CACHE_EVERY})
+
+
+# These change what is learned, however harmless
+
+
+def fewer_envs_longer_rollouts(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """Fewer environments that each play longer: the same number of samples per update."""
+    if algorithm_of(run).family == "on-policy":
+        envs, steps = run.env.n_envs, hyper(run, "n_steps")
+        for fewer in divisors_below(envs):
+            changed = with_settings(run, hyperparams={"n_steps": steps * envs // fewer})
+            yield with_settings(changed, env=_envs(run, fewer))
+
+
+def fewer_envs(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """Fewer environments, and so less data per update."""
+    for fewer in halves(run.env.n_envs):
+        yield _with_dividing_batch(with_settings(run, env=_envs(run, fewer)))
+
+
+def smaller_batch(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """Noisier gradients: each step of the optimizer sees fewer samples."""
+    size = hyper(run, "batch_size")
+    if not size or algorithm_of(run).name == "TRPO":
+        return
+    if algorithm_of(run).family == "on-policy":
+        sizes = [n for n in divisors_below(rollout_samples(run)) if n < size]
+        least = 2 if hyper(run, "normalize_advantage") else 1
+        ladder = [n for n in _thinned(sizes) if n >= least]
+    else:
+        ladder = list(halves(size))
+    yield from (with_settings(run, hyperparams={"batch_size": n}) for n in ladder)
+
+
+def shorter_rollout(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """Less data per update, and returns estimated over shorter stretches."""
+    if algorithm_of(run).family != "on-policy":
+        return
+    for steps in halves(hyper(run, "n_steps")):
+        if steps * run.env.n_envs >= 2:
+            yield _with_dividing_batch(with_settings(run, hyperparams={"n_steps": steps}))
+
+
+def smaller_replay(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """Older experience is forgotten earlier."""
+    if algorithm_of(run).family == "off-policy":
+        size = hyper(run, "buffer_size") or run.total_timesteps or 0
+        yield from smaller_rings(run, "buffer_size", size, max(hyper(run, "batch_size") or 1, run.env.n_envs))
+
+
+def bfloat16(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """Forward and backward passes in 16 bits, weights in 32; on a CPU without bf16 instructions it is far slower."""
+    if run.memory.bf16 is None and evidence.device == "cuda":
+        yield with_settings(run, memory={"bf16": True})
+
+
+def coarser_grid(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """The workload's data at half the resolution, a quarter, ..."""
+    grid = grid_of(run)
+    while grid is not None and max(grid) > 2:
+        grid = tuple(-(-n // 2) for n in grid)
+        yield _with_grid(run, grid)
+
+
+def smaller_extractor(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """A features extractor with fewer channels or branches."""
+    known = EXTRACTOR_SIZES.get(run.policy.features_extractor or "", ())
+    given = run.policy.features_extractor_kwargs
+    at = next((i for i, size in enumerate(known) if {**given, **size} == dict(given)), -1)
+    for size in known[at + 1 :]:
+        yield with_settings(run, policy={"features_extractor_kwargs": {**given, **size}})
+
+
+def smaller_network(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """Hidden layers of half the width, a quarter, ..."""
+    given = _hidden_layers(run)
+    if given:
+        yield from narrower_layers(run, {"net_arch": given})
+
+
+def grid_of(run: Run) -> tuple[int, ...] | None:
+    """Return the grid of a run whose observation is channels × grid; None where it has none that could be coarser."""
+    if run.env.grid is None or run.env.spaces is None:
+        return None
+    space = run.env.spaces.observation
+    if not isinstance(space, BoxSpace) or len(space.shape) < 3:
+        return None
+    grid = tuple(space.shape[1:])
+    return grid if run.env.grid in ("data", grid) else None
+
+
+def _with_grid(run: Run, grid: tuple[int, ...]) -> Run:
+    assert run.env.spaces is not None
+    observation, action = run.env.spaces.observation, run.env.spaces.action
+    assert isinstance(observation, BoxSpace)
+    if isinstance(action, DiscreteSpace) and action.n == math.prod(observation.shape[1:3]):  # a column of the grid
+        action = action.model_copy(update={"n": math.prod(grid[:2])})
+    smaller = observation.model_copy(update={"shape": (observation.shape[0], *grid)})
+    spaces = run.env.spaces.model_copy(update={"observation": smaller, "action": action})
+    return with_settings(run, env={"grid": grid, "spaces": spaces})
+
+
+def _envs(run: Run, envs: int) -> dict[str, int]:
+    return {"n_envs": envs, "envs_per_worker": min(run.env.envs_per_worker, envs)}
+
+
+def _with_dividing_batch(run: Run) -> Run:
+    """Return the run with the largest minibatch up to its own that divides the rollout it has now."""
+    size = hyper(run, "batch_size")
+    if algorithm_of(run).family != "on-policy" or not size or rollout_samples(run) % size == 0:
+        return run
+    whole = rollout_samples(run)
+    largest = max(n for n in (whole, *divisors_below(whole)) if n <= max(size, 1))
+    return with_settings(run, hyperparams={"batch_size": largest})
+
+
+def with_nearest_batch(run: Run) -> Run:
+    """Return the run with the minibatch nearest to its own that divides the rollout."""
+    whole, size = rollout_samples(run), run.hyperparams.get("batch_size", 64)
+    sizes = [n for n in (whole, *divisors_below(whole)) if n >= min(whole, 2)]
+    return with_settings(run, hyperparams={"batch_size": min(sizes, key=lambda n: (abs(n - size), n))})
+
+
+def _thinned(sizes: list[int]) -> list[int]:
+    """Return the sizes without those that are hardly smaller than the one before."""
+    kept: list[int] = []
+    for size in sizes:
+        if not kept or size <= 0.8 * kept[-1]:
+            kept.append(size)
+    return kept + ([sizes[-1]] if sizes and kept[-1] != sizes[-1] else [])
+
+
+def _hidden_layers(run: Run) -> Any:
+    """Return the hidden layers that the policy is given, or has by default; none where they cannot be told."""
+    if ":" in run.policy.name or run.policy.name.startswith("Linear"):
+        return None
+    given = run.policy.kwargs.get("net_arch")
+    if given is not None or run.policy.name.startswith("Cnn"):
+        return given  # SB3 puts no hidden layers behind a NatureCNN
+    algorithm = algorithm_of(run)
+    return DQN_WIDTHS if "DQN" in algorithm.name else DEFAULT_WIDTHS[algorithm.family]
