@@ -13,6 +13,7 @@ import make
 import pytest
 
 SLOW = os.environ.get("LEGROOM_SLOW") == "1"
+SLOWLY = (pytest.mark.slow, pytest.mark.skipif(not SLOW, reason="with LEGROOM_SLOW=1, as make test-slow sets it"))
 NOTHING = {"NoneType"}
 OLD, NEW = "legroom.workloads.", "legroom_workloads."  # where the workloads' environments and networks are
 
@@ -101,18 +102,16 @@ def test_a_name_is_found_as_it_was_written(name: str) -> None:
     assert resolve_object(name) is not None
 
 
-def test_allocator_peaks_of_recorded_runs_are_those_of_0_1() -> None:
-    only = () if SLOW else make.QUICK
+@pytest.mark.parametrize("only", [make.QUICK, pytest.param((), marks=SLOWLY)], ids=["some", "all"])
+def test_allocator_peaks_of_recorded_runs_are_those_of_0_1(only: tuple[str, ...]) -> None:
     with make.surroundings(measured=True):
         now = make.allocator(only)
     assert now == {name: peaks for name, peaks in golden("allocator").items() if not only or name in only}
 
 
-@pytest.mark.parametrize("name", ["ppo", "dqn", "fire", "mine", "brax", "rllib"])
+@pytest.mark.parametrize("name", ["ppo", "dqn", "fire", "mine", "brax", pytest.param("rllib", marks=SLOWLY)])
 def test_a_training_of_0_1_goes_on(name: str, tmp_path: Path) -> None:
     """Its environment is named as 0.1 named it; on the same kind of processor it ends with the same bits."""
-    if name == "rllib" and not SLOW:
-        pytest.skip("LEGROOM_SLOW=1 also starts Ray")
     then = json.loads((make.HERE / "folders.json").read_text())[name]
     now = make.resumed(make.HERE / "folders" / f"{name}.yaml", tmp_path)
     assert_shaped(now["outcome"], then["outcome"])
