@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["assign", "unpack", "augmented", "parameter", "import", "definition", "loop", "with", "other"]
 Position = tuple[int, int]
@@ -265,7 +265,7 @@ class Scopes:
             self.parents[id(parameter)] = a
             self._scope_at[id(parameter)] = inner
 
-    def _inner(self, node: ast.AST, scope: Scope, outside: list[ast.AST] | tuple[ast.AST, ...], body: list,
+    def _inner(self, node: ast.AST, scope: Scope, outside: list[ast.AST] | tuple[ast.AST, ...], body: list[Any],
                arguments: ast.arguments | None = None) -> Scope:  # fmt: skip
         for part in outside:
             self.parents[id(part)] = node

@@ -118,7 +118,9 @@ class Streams:
 class _Part:
     """One array of the observation on its way from the environments to a buffer."""
 
-    def __init__(self, leaf: Leaf, n_envs: int, frame_stack: int, normalize: dict | None, originals: bool) -> None:
+    def __init__(
+        self, leaf: Leaf, n_envs: int, frame_stack: int, normalize: dict[str, Any] | None, originals: bool
+    ) -> None:
         self.leaf = leaf
         self.moments = _Moments(leaf.shape, normalize) if normalize is not None and not originals else None
         self.dtype = stored_dtype(leaf, normalize is not None)
@@ -177,7 +179,7 @@ class _Part:
 class _Moments:
     """VecNormalize's running mean and variance: because they move, what stands still does not stay the same."""
 
-    def __init__(self, shape: tuple[int, ...], settings: dict) -> None:
+    def __init__(self, shape: tuple[int, ...], settings: dict[str, Any]) -> None:
         self.mean, self.variance, self.count = np.zeros(shape), np.ones(shape), 1e-4
         self.training = settings.get("training", True)
         self.clip, self.epsilon = settings.get("clip_obs", 10.0), settings.get("epsilon", 1e-8)

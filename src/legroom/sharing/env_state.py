@@ -85,7 +85,7 @@ class _Unknown(Exception):
     """A link whose state nobody knows, or a value that state must not contain; says which."""
 
 
-def capture(env: gym.Env) -> dict[str, Any] | None:
+def capture(env: gym.Env[Any, Any]) -> dict[str, Any] | None:
     """Return the state of `env` and everything below it, None where a link's state cannot be known."""
     try:
         return _capture(env)
@@ -93,7 +93,7 @@ def capture(env: gym.Env) -> dict[str, Any] | None:
         return None
 
 
-def obstacle(env: gym.Env) -> str:
+def obstacle(env: gym.Env[Any, Any]) -> str:
     """Return why `capture` gives None for this environment, an empty text where it does not."""
     try:
         _capture(env)
@@ -102,7 +102,7 @@ def obstacle(env: gym.Env) -> str:
     return ""
 
 
-def _capture(env: gym.Env) -> dict[str, Any]:
+def _capture(env: gym.Env[Any, Any]) -> dict[str, Any]:
     links = [
         {"class": _name(type(link)), "state": _capture_link(link), "spaces": _capture_spaces(link)}
         for link in _chain(env)
@@ -112,7 +112,7 @@ def _capture(env: gym.Env) -> dict[str, Any]:
     return {"links": links, "random": _plain(random)}
 
 
-def restore(env: gym.Env, state: dict[str, Any]) -> None:
+def restore(env: gym.Env[Any, Any], state: dict[str, Any]) -> None:
     """Put `env` and everything below it back into a captured state.
 
     Raises:
@@ -131,14 +131,14 @@ def restore(env: gym.Env, state: dict[str, Any]) -> None:
     base._np_random_seed = random["seed"]
 
 
-def _chain(env: gym.Env) -> list[gym.Env]:
+def _chain(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
     links = [env]
     while isinstance(links[-1], gym.Wrapper):
         links.append(links[-1].env)
     return links
 
 
-def _capture_link(link: gym.Env) -> Any:
+def _capture_link(link: gym.Env[Any, Any]) -> Any:
     """Return the state of one link.
 
     Raises:
@@ -159,7 +159,7 @@ def _capture_link(link: gym.Env) -> Any:
     raise _Unknown(f"{_name(kind)} offers no get_state and set_state")
 
 
-def _restore_link(link: gym.Env, state: Any) -> None:
+def _restore_link(link: gym.Env[Any, Any], state: Any) -> None:
     if hasattr(type(link), "set_own_state"):
         link.set_own_state(state)  # type: ignore[attr-defined]
     elif hasattr(type(link), "set_state"):
@@ -210,7 +210,7 @@ def _plain(value: Any) -> Any:
     raise _Unknown(f"{type(value).__name__} is no plain data")
 
 
-def _capture_spaces(link: gym.Env) -> dict[str, Any]:
+def _capture_spaces(link: gym.Env[Any, Any]) -> dict[str, Any]:
     """Return the generators of the spaces that this link defines itself; one never drawn from has none."""
     return {
         f"{which}.{path}": _capture_generator(space._np_random)
@@ -219,13 +219,13 @@ def _capture_spaces(link: gym.Env) -> dict[str, Any]:
     }
 
 
-def _restore_spaces(link: gym.Env, state: dict[str, Any]) -> None:
+def _restore_spaces(link: gym.Env[Any, Any], state: dict[str, Any]) -> None:
     for which, path, space in _own_spaces(link):
         captured = state.get(f"{which}.{path}")
         space._np_random = None if captured is None else _restore_generator(space._np_random, captured)
 
 
-def _own_spaces(link: gym.Env) -> list[tuple[str, str, spaces.Space]]:
+def _own_spaces(link: gym.Env[Any, Any]) -> list[tuple[str, str, spaces.Space[Any]]]:
     found = []
     for which in ("action_space", "observation_space"):
         space = getattr(link, f"_{which}") if isinstance(link, gym.Wrapper) else getattr(link, which, None)
@@ -234,13 +234,13 @@ def _own_spaces(link: gym.Env) -> list[tuple[str, str, spaces.Space]]:
     return found
 
 
-def _parts(path: str, space: spaces.Space) -> list[tuple[str, spaces.Space]]:
+def _parts(path: str, space: spaces.Space[Any]) -> list[tuple[str, spaces.Space[Any]]]:
     inner = getattr(space, "spaces", None)
     items = inner.items() if isinstance(inner, dict) else enumerate(inner) if isinstance(inner, tuple) else ()
     return [(path, space), *(part for key, each in items for part in _parts(f"{path}/{key}", each))]
 
 
-def _generator(base: gym.Env) -> np.random.Generator | None:
+def _generator(base: gym.Env[Any, Any]) -> np.random.Generator | None:
     generator = getattr(base, "_np_random", None)
     return generator if isinstance(generator, np.random.Generator) else None
 

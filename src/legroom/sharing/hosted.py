@@ -33,7 +33,7 @@ _MONITOR = ("stable_baselines3.common.monitor", "Monitor")
 class HostedEnv:
     """An environment with its index in the vector and its place in shared memory."""
 
-    def __init__(self, env: gym.Env, index: int, *, monitor: bool) -> None:
+    def __init__(self, env: gym.Env[Any, Any], index: int, *, monitor: bool) -> None:
         self.given = env  # as the user's function made it: what set_attr sets
         already = not monitor or isinstance(env, EpisodeStatistics)
         self.env = env if already else EpisodeStatistics(env)
@@ -83,7 +83,7 @@ class HostedEnv:
             copy_into(self._places[slot], observation)
 
 
-def is_wrapped(env: gym.Env, module: str, name: str) -> bool:
+def is_wrapped(env: gym.Env[Any, Any], module: str, name: str) -> bool:
     """Return whether a class of that name, or a subclass, wraps the environment; ours stands in for SB3's Monitor.
 
     By name, since the class itself would have to be imported, and SB3's bring torch.
@@ -97,7 +97,7 @@ def is_wrapped(env: gym.Env, module: str, name: str) -> bool:
     return False
 
 
-def _find_bindable(env: gym.Env) -> Any:
+def _find_bindable(env: gym.Env[Any, Any]) -> Any:
     """Return the link of the chain that writes its observation itself, None where there is none."""
     while True:
         if hasattr(type(env), "bind_observation") and hasattr(type(env), "write_to"):
@@ -107,5 +107,5 @@ def _find_bindable(env: gym.Env) -> Any:
         env = env.env
 
 
-def _passes_observations_on(kind: type[gym.Wrapper]) -> bool:
+def _passes_observations_on(kind: type[gym.Wrapper[Any, Any, Any, Any]]) -> bool:
     return (kind.step in _STEPS and kind.reset in _RESETS) or (kind.__module__, kind.__qualname__) == _MONITOR

@@ -48,14 +48,14 @@ class Leaf:
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
-def leaves_of(space: spaces.Space) -> tuple[Leaf, ...]:
+def leaves_of(space: spaces.Space[Any]) -> tuple[Leaf, ...]:
     """Return the arrays that an observation of this space consists of.
 
     Raises:
         BadInput: the space is nested or has no fixed shape; SB3 cannot use such a space either.
     """
     if isinstance(space, spaces.Dict):
-        parts: dict[Any, spaces.Space] = dict(space.spaces)
+        parts: dict[Any, spaces.Space[Any]] = dict(space.spaces)
     elif isinstance(space, spaces.Tuple):
         parts = dict(enumerate(space.spaces))
     else:
@@ -63,7 +63,7 @@ def leaves_of(space: spaces.Space) -> tuple[Leaf, ...]:
     return tuple(_leaf(key, part) for key, part in parts.items())
 
 
-def _leaf(key: Key, space: spaces.Space) -> Leaf:
+def _leaf(key: Key, space: spaces.Space[Any]) -> Leaf:
     dtype = None if space.dtype is None else np.dtype(space.dtype)
     if space.shape is None or dtype is None or dtype.kind not in NUMBERS:
         where = "" if key is None else f" at {key!r}"
@@ -107,7 +107,7 @@ class Layout:
         return self.place_offset(SLOTS + 1)
 
 
-def layout_of(observation: spaces.Space, action: spaces.Space, n_envs: int) -> Layout:
+def layout_of(observation: spaces.Space[Any], action: spaces.Space[Any], n_envs: int) -> Layout:
     """Return the layout for environments of these spaces.
 
     Raises:

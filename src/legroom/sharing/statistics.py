@@ -16,13 +16,13 @@ from legroom.sharing import env_state
 DIGITS = 6  # as in SB3's Monitor
 
 
-class EpisodeStatistics(gym.Wrapper):
+class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
     """Adds `info["episode"] = {"r": return, "l": length, "t": seconds since the start}` at the end of each episode.
 
     An inner wrapper that has already written `info["episode"]` (Monitor with its own keywords, say) is left alone.
     """
 
-    def __init__(self, env: gym.Env) -> None:
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
         self._began_s = time.time()
         self._return = 0.0

@@ -45,7 +45,7 @@ WORDS_NBYTES = 1 << 16
 class Inherited:
     """What a forked worker has from its template: all env functions, and who imported torch there."""
 
-    env_fns: Sequence[Callable[[], gym.Env]]
+    env_fns: Sequence[Callable[[], gym.Env[Any, Any]]]
     watch: TorchWatch
 
 
@@ -175,7 +175,7 @@ class _Worker:
         self._by_index = {hosted.index: hosted for hosted in self._envs}
         return [f"{hosted.env.observation_space} and {hosted.env.action_space}" for hosted in self._envs]
 
-    def _spaces(self) -> tuple[gym.Space, gym.Space]:
+    def _spaces(self) -> tuple[gym.Space[Any], gym.Space[Any]]:
         """Return the spaces themselves. Asked of one worker only: a Box holds four arrays of an observation's shape."""
         return self._envs[0].env.observation_space, self._envs[0].env.action_space
 

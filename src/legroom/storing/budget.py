@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Shelf:
     store: Store
     file: IO[bytes] | None = field(repr=False, default=None)
 
-    def dump(self) -> dict:
+    def dump(self) -> dict[str, Any]:
         """Return everything stored, as bytes."""
         return {
             "index": self.store.dump_index(),
@@ -96,7 +96,7 @@ def new_shelf(
     return Shelf(store, file)
 
 
-def load_shelf(dump: dict, options: Options, n_streams: int, observation_bytes: int, stack: Stack) -> Shelf:
+def load_shelf(dump: dict[str, Any], options: Options, n_streams: int, observation_bytes: int, stack: Stack) -> Shelf:
     """Return a store filled with what `Shelf.dump` returned.
 
     Raises:

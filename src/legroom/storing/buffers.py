@@ -90,14 +90,14 @@ class LeanBuffer(Savable):
         return ("pos", "full", "generator_ready") if hasattr(self, "generator_ready") else ("pos", "full")
 
 
-def check_form(buffer: object, space: spaces.Space) -> None:
+def check_form(buffer: object, space: spaces.Space[Any]) -> None:
     """Refuse a plain space for a Dict form; the other way round, the Dict form has been picked already."""
     name = type(buffer).__name__
     if "Dict" in name and not isinstance(space, spaces.Dict):
         raise BadInput(f"{name} is for Dict spaces, not {type(space).__name__}", hint=name.replace("Dict", ""))
 
 
-def parts_of(space: spaces.Space) -> dict[str, spaces.Space]:
+def parts_of(space: spaces.Space[Any]) -> dict[str, spaces.Space[Any]]:
     """Return the parts of an observation space, a Dict's or the one there is."""
     return dict(space.spaces) if isinstance(space, spaces.Dict) else {"": space}
 

@@ -79,7 +79,7 @@ class Column(Observations):
             self._numbers[row] = numbers
             self._written = max(self._written, row + 1)
 
-    def __getitem__(self, index) -> np.ndarray:
+    def __getitem__(self, index: Any) -> np.ndarray:
         """Return observations by flat index, by row, or by (rows, environments), decoded for the caller alone."""
         if self.is_plain:
             return np.array(self._plain[index]).view(Decoded)
@@ -95,14 +95,14 @@ class Column(Observations):
             self._read_into(rows, envs, out)
         return out
 
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         everything = self[:].view(np.ndarray)
         return everything if dtype is None else everything.astype(dtype, copy=False)
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def state(self) -> dict:
+    def state(self) -> dict[str, Any]:
         """Return what is stored: arrays, and stores as bytes."""
         common = {**self.stack_state(), "flat": self.flat}
         if self.is_plain:
@@ -110,13 +110,13 @@ class Column(Observations):
         shelves = [shelf.dump() for shelf in self.shelves]
         return {**common, "numbers": self._numbers, "written": self._written, "shelves": shelves}
 
-    def prepare(self, state: dict) -> Callable[[], None]:
+    def prepare(self, state: dict[str, Any]) -> Callable[[], None]:
         """Check what `state()` returned and return what takes it over.
 
         Raises:
             ValueError: it does not fit this column or is damaged.
         """
-        found: dict = {"flat": bool(state["flat"])}
+        found: dict[str, Any] = {"flat": bool(state["flat"])}
         stack = Stack(*state["stack"]) if state["decided"] else SINGLE
         if self.is_plain:
             found["_plain"] = fitting(state["plain"], self.shape_if(state["flat"]), self.dtype)
@@ -133,10 +133,10 @@ class Column(Observations):
 
         return take_over
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         return {"made_of": self.made_of(), "stored": self.state()}
 
-    def __setstate__(self, state: dict) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(*state["made_of"])  # type: ignore[misc]
         self.prepare(state["stored"])()
 
@@ -158,7 +158,7 @@ class Column(Observations):
             old.store.read(envs, self._numbers[row], observations)
             self.shelves[0].store.append_all(observations, self._numbers[row])
 
-    def _rows_and_envs(self, index) -> tuple[np.ndarray, np.ndarray]:
+    def _rows_and_envs(self, index: Any) -> tuple[np.ndarray, np.ndarray]:
         if self.flat:
             if not (isinstance(index, np.ndarray) and index.dtype.kind == "i"):
                 index = np.arange(self.rows * self.n_envs)[index]

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -75,8 +76,8 @@ class Outputs:
         self._pieces.append(piece)
         return piece
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         return {"keep": self._keep, "pinned": self._pinned}
 
-    def __setstate__(self, state: dict) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]

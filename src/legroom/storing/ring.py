@@ -75,7 +75,7 @@ class Ring(Observations):
     def clear(self) -> None:
         """Forget all rows; what was found out about stacks stays known."""
         self._begun: np.ndarray | None = None  # numbers of the observations whose next ones are still to come
-        self._kept: tuple | None = None  # (rows, envs, side, array) decoded along with the other side
+        self._kept: tuple[Any, ...] | None = None  # (rows, envs, side, array) decoded along with the other side
         self._segments: list[Segment] = []
         self._places: tuple[np.ndarray, tuple[Store, ...]] | None = None
         self.count = 0  # rows ever written
@@ -153,7 +153,7 @@ class Ring(Observations):
                 return outs[side]
             return outs[0]
 
-    def state(self) -> dict:
+    def state(self) -> dict[str, Any]:
         """Return what is stored: arrays, and stores as bytes."""
         common = {**self.stack_state(), "count": self.count}
         if self.is_plain:
@@ -164,14 +164,14 @@ class Ring(Observations):
             ]
             return {**common, "numbers": self._numbers, "shelves": shelves}
 
-    def prepare(self, state: dict) -> Callable[[], None]:
+    def prepare(self, state: dict[str, Any]) -> Callable[[], None]:
         """Check what `state()` returned and return what takes it over.
 
         Raises:
             ValueError: it does not fit this ring or is damaged.
         """
         stack = Stack(*state["stack"]) if state["decided"] else SINGLE
-        found: dict = {"count": int(state["count"]), "_begun": None, "_kept": None, "_places": None}
+        found: dict[str, Any] = {"count": int(state["count"]), "_begun": None, "_kept": None, "_places": None}
         if self.is_plain:
             found["_plain"] = fitting(state["plain"], self._plain.shape, self.dtype)
         else:
@@ -193,10 +193,10 @@ class Ring(Observations):
 
         return take_over
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         return {"made_of": self.made_of(), "reads_pairs": self.reads_pairs, "stored": self.state()}
 
-    def __setstate__(self, state: dict) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(*state["made_of"])  # type: ignore[misc]
         self.reads_pairs = state["reads_pairs"]
         self.prepare(state["stored"])()
@@ -256,7 +256,7 @@ class Side:
     def __setitem__(self, row: int, observations: np.ndarray) -> None:
         (self._ring.finish if self._side else self._ring.begin)(row, observations)
 
-    def __getitem__(self, index) -> np.ndarray:
+    def __getitem__(self, index: Any) -> np.ndarray:
         """Return the observations of `[rows, envs]`, `[rows, envs, :]` or `[row]`."""
         if isinstance(index, tuple):
             rows, envs, *rest = index
@@ -268,7 +268,7 @@ class Side:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         everything = self[np.arange(min(self._ring.count, self._ring.rows))].view(np.ndarray)
         return everything if dtype is None else everything.astype(dtype, copy=False)
 

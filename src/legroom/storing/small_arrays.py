@@ -35,7 +35,7 @@ class Flags(_Float32Array):
         """Bytes really taken; those of shared bytes count for the first of them."""
         return self.array.nbytes if self.bit == 0 or self.array.dtype != np.uint8 else 0
 
-    def __setitem__(self, index, values) -> None:
+    def __setitem__(self, index: Any, values: Any) -> None:
         values = np.asarray(values)
         if values.dtype != bool and self.array.dtype == np.uint8:
             values = values.astype(np.float32)
@@ -47,11 +47,11 @@ class Flags(_Float32Array):
         else:
             self.array[index] = values
 
-    def __getitem__(self, index) -> np.ndarray:
+    def __getitem__(self, index: Any) -> np.ndarray:
         found = self.array[index]
         return ((found >> np.uint8(self.bit)) & np.uint8(1)).astype(np.float32) if found.dtype == np.uint8 else found
 
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return self[:].astype(np.float32 if dtype is None else dtype)
 
     def __len__(self) -> int:
@@ -81,19 +81,19 @@ class Masks(_Float32Array):
         rows, n_envs, width = self.array.shape
         self.array = self.array.swapaxes(0, 1).reshape(rows * n_envs, width)
 
-    def __setitem__(self, index, masks) -> None:
+    def __setitem__(self, index: Any, masks: Any) -> None:
         masks = np.asarray(masks, np.float32)
         if self.array.dtype == np.uint8 and not _only_zero_and_one(masks):
             self.array = np.asarray(self)
         self.array[index] = np.packbits(masks != 0, axis=-1) if self.array.dtype == np.uint8 else masks
 
-    def __getitem__(self, index) -> np.ndarray:
+    def __getitem__(self, index: Any) -> np.ndarray:
         found = self.array[index]
         if found.dtype == np.uint8:
             return np.unpackbits(found, axis=-1, count=self.n_actions).astype(np.float32)
         return found
 
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return self[:] if dtype is None else self[:].astype(dtype)
 
     def __len__(self) -> int:

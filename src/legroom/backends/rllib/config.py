@@ -99,7 +99,7 @@ def make_config(run: Run, plan: RllibPlan, device: str) -> AlgorithmConfig:
     return config
 
 
-def _module(run: Run, plan: RllibPlan, observation: spaces.Space, action: spaces.Space) -> RLModuleSpec:
+def _module(run: Run, plan: RllibPlan, observation: spaces.Space[Any], action: spaces.Space[Any]) -> RLModuleSpec:
     facts = {
         "run": run.replace(policy=plan.policy).model_dump(),
         "masked": plan.masked,

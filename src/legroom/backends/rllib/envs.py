@@ -21,7 +21,7 @@ from legroom.model.run import Run
 OBSERVATION, MASK = "observation", "action_mask"
 
 
-def make_runner_env(config: Mapping[str, Any]) -> gym.Env:
+def make_runner_env(config: Mapping[str, Any]) -> gym.Env[Any, Any]:
     """Return the environment of `config["run"]`, a Run as plain data; RLlib's runners call it.
 
     Raises:
@@ -43,7 +43,7 @@ def make_runner_env(config: Mapping[str, Any]) -> gym.Env:
     return env if masked is None else WithMask(env, masked)
 
 
-def find_masks(env: gym.Env) -> Any:
+def find_masks(env: gym.Env[Any, Any]) -> Any:
     """Return the environment's `action_masks`, None where it has none."""
     try:
         return env.get_wrapper_attr("action_masks")
@@ -51,10 +51,10 @@ def find_masks(env: gym.Env) -> Any:
         return None
 
 
-class WithMask(gym.Wrapper):
+class WithMask(gym.Wrapper[Any, Any, Any, Any]):
     """Observations become `{observation, action_mask}`."""
 
-    def __init__(self, env: gym.Env, masks: Any) -> None:
+    def __init__(self, env: gym.Env[Any, Any], masks: Any) -> None:
         super().__init__(env)
         self._masks = masks
         action = env.action_space
@@ -79,13 +79,13 @@ class WithMask(gym.Wrapper):
         return {MASK: np.asarray(self._masks(), np.int8).reshape(-1), OBSERVATION: observation}
 
 
-class WithAxes(gym.Wrapper):
+class WithAxes(gym.Wrapper[Any, Any, Any, Any]):
     """Frames stacked and images with channels first, as VecFrameStack and VecTransposeImage of SB3 2.9 do it.
 
     The first observation of an episode stands last in a stack of zeros, as there.
     """
 
-    def __init__(self, env: gym.Env, n_stack: int) -> None:
+    def __init__(self, env: gym.Env[Any, Any], n_stack: int) -> None:
         super().__init__(env)
         self._stack = n_stack
         space = env.observation_space
@@ -114,7 +114,7 @@ class WithAxes(gym.Wrapper):
 class _Axes:
     """What happens to one array of an observation."""
 
-    def __init__(self, space: spaces.Space, n_stack: int) -> None:
+    def __init__(self, space: spaces.Space[Any], n_stack: int) -> None:
         self._image = isinstance(space, spaces.Box) and _is_image(space)
         first = self._image and space.shape is not None and int(np.argmin(space.shape)) == 0
         self._moved = self._image and not first

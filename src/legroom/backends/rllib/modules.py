@@ -32,7 +32,7 @@ from legroom.model.run import Run
 UNLIKELY = -1e8  # a masked action's logit, as in sb3-contrib
 
 
-def build_policy(run: Run, observation_space: spaces.Space, action_space: spaces.Space) -> Any:
+def build_policy(run: Run, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> Any:
     """Return the run's policy as SB3 builds it, without its optimizer.
 
     Raises:
@@ -59,7 +59,7 @@ def split_observation(observation: Any, masked: bool) -> tuple[Any, torch.Tensor
     return (observation[OBSERVATION], observation[MASK]) if masked else (observation, None)
 
 
-def unmasked_space(space: spaces.Space, masked: bool) -> spaces.Space:
+def unmasked_space(space: spaces.Space[Any], masked: bool) -> spaces.Space[Any]:
     return space[OBSERVATION] if masked and isinstance(space, spaces.Dict) else space
 
 
@@ -119,7 +119,7 @@ def _parts(observation: Any, size: int) -> list[Any]:
     return [dict(zip(split, part, strict=True)) for part in zip(*split.values(), strict=True)]
 
 
-def _distribution(space: spaces.Space) -> Any:
+def _distribution(space: spaces.Space[Any]) -> Any:
     if isinstance(space, spaces.Discrete):
         return TorchCategorical
     if isinstance(space, spaces.MultiDiscrete):

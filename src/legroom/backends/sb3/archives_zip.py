@@ -166,7 +166,7 @@ def _run_of(folder: Path) -> Run:
         raise BadInput(f"is no run: {error}", path=path) from error
 
 
-def _build(run: Run, observation: spaces.Space, action: spaces.Space, n_envs: int) -> BaseAlgorithm:
+def _build(run: Run, observation: spaces.Space[Any], action: spaces.Space[Any], n_envs: int) -> BaseAlgorithm:
     """Return the run's algorithm on environments that are not there, with its real settings and next to no buffers."""
     algorithm = find_algorithm("sb3", run.algo)
     if algorithm is None or run.backend != "sb3":
@@ -201,7 +201,7 @@ def _buffer(algorithm: Algorithm) -> tuple[str, str]:
     )
 
 
-def _nbytes(space: spaces.Space) -> int:
+def _nbytes(space: spaces.Space[Any]) -> int:
     if isinstance(space, spaces.Dict):
         return sum(_nbytes(part) for part in space.spaces.values())
     return prod(space.shape or (1,)) * (space.dtype.itemsize if space.dtype is not None else 8)

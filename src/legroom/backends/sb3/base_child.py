@@ -12,6 +12,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -27,21 +28,21 @@ else:
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 
-class TinyEnv(gymnasium.Env):
+class TinyEnv(gymnasium.Env[Any, Any]):
     """The least an environment can be, so that what is left is the libraries."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
         return np.zeros(4, np.float32), {}
 
-    def step(self, action):
+    def step(self, action: Any) -> Any:
         return np.zeros(4, np.float32), 0.0, False, False, {}
 
 
-def rollup(pid="self"):
+def rollup(pid: int | str = "self") -> Any:
     """Return anonymous, proportionally shared anonymous and unique bytes of a process."""
     fields = {}
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
@@ -54,7 +55,7 @@ def rollup(pid="self"):
     }
 
 
-def resident():
+def resident() -> Any:
     """Return this process's bytes as a lone training run would show them.
 
     Pages of mapped files are divided among all processes that map them. Those of the training libraries are counted in
@@ -72,23 +73,23 @@ def resident():
     return total
 
 
-def children(pid):
+def children(pid: int) -> Any:
     return [int(c) for task in Path(f"/proc/{pid}/task").iterdir() for c in (task / "children").read_text().split()]
 
 
-def learn(vec_env):
+def learn(vec_env: Any) -> Any:
     """Build the smallest model and update it once: what torch and SB3 load and set up on first use is then there."""
     model = stable_baselines3.PPO("MlpPolicy", vec_env, n_steps=8, batch_size=8, n_epochs=1, device="cpu")
     model.learn(16)
 
 
-def measure_trainer():
+def measure_trainer() -> Any:
     """Return what the training process holds after a first update."""
     learn(DummyVecEnv([TinyEnv]))
     return {"trainer": resident()}
 
 
-def measure_forkserver():
+def measure_forkserver() -> Any:
     """Return the trainer, what a worker holds alone, and the processes multiprocessing adds."""
     figures = measure_trainer()
     vec_env = SubprocVecEnv([TinyEnv], start_method="forkserver")  # one: the next ones are like it
@@ -104,7 +105,7 @@ def measure_forkserver():
     return figures
 
 
-def measure_fork():
+def measure_fork() -> Any:
     """Return what forked workers hold alone, and what they keep alive together.
 
     They are forked before the model exists, as in most scripts. Pages that the trainer writes to afterwards (reference
@@ -124,18 +125,18 @@ def measure_fork():
     return figures
 
 
-def measure_light():
+def measure_light() -> Any:
     """Return what a worker without torch holds alone: a fresh interpreter, and one forked from a template."""
     make = partial(gymnasium.make, "CartPole-v1")
     template = partial(template_room.Template, [make] * 2, [], ["gymnasium.envs.classic_control"])
     return {"light_worker": measure_crew(1, make, None), "light_forked": measure_crew(2, make, template)}
 
 
-def measure_crew(count, make, template):
+def measure_crew(count: int, make: Any, template: Any) -> Any:
     """Return the unique bytes of one of `count` workers that have played a little."""
     crew = crew_room.Crew(count, 1, template)
 
-    def ask(*request):
+    def ask(*request: Any) -> Any:
         return crew.ask(dict.fromkeys(crew.workers, messages.pack_request(*request)))[0].value
 
     try:

@@ -161,7 +161,11 @@ class StubVecEnv(VecEnv):
     """`n_envs` environments of the declared spaces that show zeros, pay nothing and never end."""
 
     def __init__(
-        self, n_envs: int, observation_space: spaces.Space, action_space: spaces.Space, on_step: Callable[[], None]
+        self,
+        n_envs: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        on_step: Callable[[], None],
     ) -> None:
         self.render_mode = None
         self._on_step = on_step
@@ -174,7 +178,7 @@ class StubVecEnv(VecEnv):
             return {key: self._batch(each) for key, each in space.spaces.items()}
         return self._batch(space)
 
-    def _batch(self, space: spaces.Space) -> np.ndarray:
+    def _batch(self, space: spaces.Space[Any]) -> np.ndarray:
         # Not a broadcast zero: wrappers transpose it, and the strides decide whether convolutions run channels-last.
         # Untouched pages of np.zeros take no memory.
         return np.zeros((self.num_envs, *(space.shape or ())), space.dtype)
@@ -213,7 +217,7 @@ class StubVecEnv(VecEnv):
         return [False] * self.num_envs
 
 
-def _mask_size(space: spaces.Space) -> int:
+def _mask_size(space: spaces.Space[Any]) -> int:
     if isinstance(space, spaces.Discrete):
         return int(space.n)
     if isinstance(space, spaces.MultiDiscrete):

@@ -43,7 +43,7 @@ class LeanMaskableDictRolloutBuffer(LeanMaskableRolloutBuffer, LeanDictRolloutBu
     _get_samples = MaskableDictRolloutBuffer._get_samples  # type: ignore[assignment]
 
 
-def _mask_dims(space: spaces.Space) -> int:
+def _mask_dims(space: spaces.Space[Any]) -> int:
     """Return the numbers in one action mask, as sb3-contrib counts them."""
     if isinstance(space, spaces.Discrete):
         return int(space.n)

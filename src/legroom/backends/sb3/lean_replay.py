@@ -57,8 +57,8 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
     def __init__(
         self,
         buffer_size: int,
-        observation_space: spaces.Space,
-        action_space: spaces.Space,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
         device: th.device | str = "auto",
         n_envs: int = 1,
         optimize_memory_usage: bool = False,
@@ -107,7 +107,7 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
         for ring in self.columns.values():
             ring.clear()
 
-    def add(self, obs, next_obs, action, reward, done, infos) -> None:
+    def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Add one transition of every environment."""
         self.make_room()
         super().add(obs, next_obs, action, reward, done, infos)
@@ -155,7 +155,7 @@ class LeanDictReplayBuffer(LeanReplayBuffer, DictReplayBuffer):
     """Stable-Baselines3's Dict replay buffer in little memory, each part of the observation by itself."""
 
 
-def _refuse(others: dict[str, Any], n_steps: int, gamma: float, observation_space: spaces.Space) -> None:
+def _refuse(others: dict[str, Any], n_steps: int, gamma: float, observation_space: spaces.Space[Any]) -> None:
     """Say in one line what lean storage does not do, rather than do something else."""
     if her := [name for name in HER_ARGUMENTS if name in others]:
         raise BadInput(

@@ -53,8 +53,8 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
     def __init__(
         self,
         buffer_size: int,
-        observation_space: spaces.Space,
-        action_space: spaces.Space,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
         device: th.device | str = "auto",
         gae_lambda: float = 1,
         gamma: float = 0.99,
@@ -91,7 +91,7 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
         self.generator_ready = False
         BaseBuffer.reset(self)
 
-    def add(self, obs, action, reward, episode_start, value, log_prob) -> None:
+    def add(self, obs: Any, action: Any, reward: Any, episode_start: Any, value: Any, log_prob: Any) -> None:
         """Add one step of every environment. As in SB3, except that observations are not copied on the way."""
         if len(log_prob.shape) == 0:
             log_prob = log_prob.reshape(-1, 1)

@@ -65,7 +65,7 @@ class LeanVecEnv(VecEnv):
 
     def __init__(
         self,
-        env_fns: Sequence[Callable[[], gym.Env]],
+        env_fns: Sequence[Callable[[], gym.Env[Any, Any]]],
         envs_per_worker: int = 1,
         *,
         monitor: bool = True,
@@ -98,8 +98,8 @@ class LeanVecEnv(VecEnv):
             raise
 
     def _build(
-        self, env_fns: Sequence[Callable[[], gym.Env]], monitor: bool, registered: list[bytes]
-    ) -> tuple[gym.Space, gym.Space]:
+        self, env_fns: Sequence[Callable[[], gym.Env[Any, Any]]], monitor: bool, registered: list[bytes]
+    ) -> tuple[gym.Space[Any], gym.Space[Any]]:
         """Have the environments made, all workers at once, and return their common spaces."""
         for worker in self._crew.workers:
             envs = list(worker.envs)
@@ -220,7 +220,9 @@ class LeanVecEnv(VecEnv):
     ) -> list[Any]:
         return self._ask_envs(indices, "env_method", method_name, method_args, method_kwargs)
 
-    def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: VecEnvIndices = None) -> list[bool]:
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
+    ) -> list[bool]:
         return self._ask_envs(indices, "is_wrapped", wrapper_class.__module__, wrapper_class.__qualname__)
 
     def _ask_all(self, name: str, *arguments: Any) -> None:

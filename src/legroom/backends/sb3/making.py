@@ -134,7 +134,7 @@ def _argument(run: Run, key: str, value: Any, env: VecEnv) -> Any:
     return value
 
 
-def _noise(run: Run, value: Any, action_space: spaces.Space) -> ActionNoise:
+def _noise(run: Run, value: Any, action_space: spaces.Space[Any]) -> ActionNoise:
     if isinstance(value, dict) and len(value) == 1 and isinstance(action_space, spaces.Box):
         ((kind, sigma),) = value.items()
         if kind in _NOISES and isinstance(sigma, int | float):

@@ -50,7 +50,7 @@ _LEFT_OUT = {
 }  # fmt: skip
 
 
-class StillEnv(gymnasium.Env):
+class StillEnv(gymnasium.Env[Any, Any]):
     """Shows zeros for ever."""
 
     def __init__(self, observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> None:

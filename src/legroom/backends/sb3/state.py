@@ -155,7 +155,7 @@ def restore_learned(model: BaseAlgorithm, checkpoint: Checkpoint) -> None:
     _prepare(model, checkpoint)()
 
 
-def saved_spaces(checkpoint: Checkpoint) -> dict[str, spaces.Space]:
+def saved_spaces(checkpoint: Checkpoint) -> dict[str, spaces.Space[Any]]:
     """Return the observation space and the action space that the policy was made for."""
     return {kind: make_space(tree) for kind, tree in _section(checkpoint, "spaces").items()}
 

@@ -18,7 +18,7 @@ from legroom.backends.sb3.state_torch import to_array, to_tensor
 from legroom.errors import BadInput
 
 
-def capture_random(action_space: spaces.Space) -> dict[str, Any]:
+def capture_random(action_space: spaces.Space[Any]) -> dict[str, Any]:
     """Return the states of all generators."""
     version, numbers, gauss = random.getstate()
     uses_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
@@ -31,7 +31,7 @@ def capture_random(action_space: spaces.Space) -> dict[str, Any]:
     }
 
 
-def restore_random(state: Mapping[str, Any], action_space: spaces.Space) -> None:
+def restore_random(state: Mapping[str, Any], action_space: spaces.Space[Any]) -> None:
     """Continue all generators from where they were.
 
     Raises:
@@ -51,6 +51,6 @@ def restore_random(state: Mapping[str, Any], action_space: spaces.Space) -> None
         raise BadInput(f"a checkpoint's random generators are not the ones here: {error}") from error
 
 
-def _generator_state(space: spaces.Space) -> Any:
+def _generator_state(space: spaces.Space[Any]) -> Any:
     generator = space._np_random  # asking for `np_random` would make one
     return None if generator is None else generator.bit_generator.state

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from legroom.errors import BadInput
 
 
-def describe_space(space: spaces.Space) -> dict[str, Any]:
+def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
     """Return the space as a tree of plain values and arrays.
 
     Raises:
@@ -35,7 +35,7 @@ def describe_space(space: spaces.Space) -> dict[str, Any]:
     raise BadInput(f"a {type(space).__name__} space is not supported", hint="box, discrete, multidiscrete, multibinary")
 
 
-def make_space(tree: dict[str, Any]) -> spaces.Space:
+def make_space(tree: dict[str, Any]) -> spaces.Space[Any]:
     """Return the space that `describe_space` described.
 
     Raises:

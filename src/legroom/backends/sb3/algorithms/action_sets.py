@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch as th
@@ -20,7 +21,7 @@ class ActionSets:
     chosen: int
 
     @classmethod
-    def of(cls, space: spaces.Space) -> ActionSets:
+    def of(cls, space: spaces.Space[Any]) -> ActionSets:
         """Return how an action space is read: Discrete(n) as 1 of n, MultiDiscrete([n] * K) as K of n.
 
         Raises:
