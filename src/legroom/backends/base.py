@@ -11,7 +11,7 @@ Most methods have a default that means "nothing special", so that a small backen
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -27,7 +27,10 @@ from legroom.model.plan import PRICES, MostEnvs, Plan, Price
 from legroom.model.run import Run
 
 if TYPE_CHECKING:
+    from legroom.model.counts import Counts, StoredData
+    from legroom.model.footprint import Footprint
     from legroom.model.rule import Rule
+    from legroom.model.subject import SubjectRun
 
 GROUP = "legroom.backends"
 
@@ -65,6 +68,22 @@ class Backend(Protocol):
     def script_rules(self) -> tuple[Rule, ...]:
         """Return the rules about Python source that uses this library."""
         return ()
+
+    def counts(self, run: Run) -> Counts | None:
+        """Return how often things happen in the run; None where it has no iterations that end in an update."""
+        return None
+
+    def stored_data(self, run: Run, footprint: Footprint) -> StoredData | None:
+        """Return the rollout or replay buffer that a bill holds, None where the run keeps none."""
+        return None
+
+    def confirmations(self, one: SubjectRun) -> Iterable[tuple[str, str]]:
+        """Return (what, why it is fine) of settings that look wrong and are not; BadInput: something is not known."""
+        return ()
+
+    def label(self, run: Run) -> str:
+        """Return the run's algorithm in a heading; the default backend's need no more than their name."""
+        return f"{run.algo} on {self.title}"
 
     def advice_for_full_gpu(self, run: Run) -> str:
         """Return what to change first in a run that needs more GPU memory than there is."""

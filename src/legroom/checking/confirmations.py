@@ -5,14 +5,14 @@ People who were told wrongly that something is critical want to hear that it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from legroom.backends.base import algorithm_of, hyper
+from legroom.backends.base import backend_of, hyper
 from legroom.checking.counting import counts_known
 from legroom.checking.rule_helpers import plural, size
-from legroom.checking.shares import of_ram, of_vram, ram_limit, shares
+from legroom.checking.shares import of_ram, of_vram, ram_limit
 from legroom.errors import BadInput
-from legroom.model.facts import episode_limit, replay_rows, rollout_rows
+from legroom.model.facts import episode_limit, rollout_rows
 from legroom.model.subject import Subject, SubjectRun
 
 Sentence = tuple[str, str]
@@ -28,37 +28,13 @@ def confirmations(subject: Subject, one: SubjectRun, *, algo_known: bool = True)
             continue
 
 
-def _minibatches(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
-    found, run = counts_known(one), one.run
-    if found is None or found.minibatches is None or not one.knows("hyperparams", "batch_size"):
-        return
-    batch = hyper(run, "batch_size")
-    if run.backend == "brax":
-        product, envs = batch * hyper(run, "num_minibatches"), run.env.n_envs
-        if product % envs == 0:
-            yield (
-                f"batch_size {batch:,} × num_minibatches {hyper(run, 'num_minibatches'):,}",
-                f"{product:,} is {product // envs} × num_envs {envs:,}, as brax asserts; {found.updates:,} gradient "
-                f"steps "
-                "per iteration",
-            )
-        return
-    if "n_epochs" not in algorithm_of(run).defaults or batch > found.samples or found.samples % batch:
-        return
-    yield (
-        f"batch_size {batch:,}",
-        f"at most the {found.samples:,} samples of a rollout ({hyper(run, 'n_steps'):,} steps × "
-        f"{plural(run.env.n_envs, 'env')}), and divides them: {found.minibatches:,} "
-        f"minibatch{'' if found.minibatches == 1 else 'es'} per epoch, {found.updates:,} updates per iteration",
-    )
+def _of_the_library(subject: Subject, one: SubjectRun) -> Iterable[Sentence]:
+    return backend_of(one.run).confirmations(one)
 
 
 def _epochs(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
-    if (
-        one.run.backend == "sb3"
-        and "n_epochs" in algorithm_of(one.run).defaults
-        and one.knows("hyperparams", "n_epochs")
-    ):
+    found = backend_of(one.run).counts(one.run)
+    if found is not None and "n_epochs" in found.depends_on and one.knows("hyperparams", "n_epochs"):
         yield f"n_epochs {hyper(one.run, 'n_epochs')}", "costs time, not memory: every epoch uses the same rollout"
 
 
@@ -66,14 +42,11 @@ def _host(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
     limit = ram_limit(subject)
     if limit is None or one.footprint is None or one.footprint.host.high > limit:
         return
-    host, run = one.footprint.host, one.run
-    detail = ""
-    if run.backend == "sb3" and rollout_rows(run) is not None:
-        parts = shares(one.footprint, "rollout.")
-        copy = f", {size(parts.buffer + parts.flatten)} while SB3 flattens it" if parts.flatten else ""
-        detail = f"rollout {size(parts.buffer)} stored{copy}; "
-    elif run.backend == "sb3" and replay_rows(run) is not None:
-        detail = f"replay {size(shares(one.footprint, 'replay.').buffer)} when full; "
+    host, detail = one.footprint.host, ""
+    stored = backend_of(one.run).stored_data(one.run, one.footprint)
+    if stored is not None:
+        copy = f", {size(stored.peak)} {stored.peak_when}" if stored.peak else ""
+        detail = f"{stored.name} {size(stored.nbytes)} {stored.when}{copy}; "
     yield "host memory", f"{detail}peak {size(host.nbytes)}, at most {size(host.high)}, of {of_ram(subject)}"
 
 
@@ -126,6 +99,6 @@ def _schedules(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
         )
 
 
-LOOKS: tuple[Callable[[Subject, SubjectRun], Iterator[Sentence]], ...] = (
-    _minibatches, _epochs, _host, _gpu, _checkpoints, _total, _episodes, _schedules,
+LOOKS: tuple[Callable[[Subject, SubjectRun], Iterable[Sentence]], ...] = (
+    _of_the_library, _epochs, _host, _gpu, _checkpoints, _total, _episodes, _schedules,
 )  # fmt: skip

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from legroom.backends.base import algorithm_of
+from legroom.backends.base import Backend, backend_of
 from legroom.checking.counting import counts_known
-from legroom.checking.shares import shares
 from legroom.model.checked import Totals
 from legroom.model.facts import stored_observation
 from legroom.model.spaces import describe
@@ -16,20 +15,20 @@ def totals(subject: Subject, one: SubjectRun) -> Totals:
     run, footprint = one.run, one.footprint
     known_envs = run.env.n_envs if one.knows("env", "n_envs") else None
     found = counts_known(one)
-    parts = None
-    if footprint is not None and run.backend == "sb3":
-        parts = shares(footprint, "rollout." if algorithm_of(run).family == "on-policy" else "replay.")
+    backend = backend_of(run)
+    stored = backend.stored_data(run, footprint) if footprint is not None else None
     total = run.total_timesteps
     return Totals(
         name=run.name,
-        title=_title(one),
+        title=_title(one, backend),
         n_envs=known_envs,
         samples=found.samples if found else None,
         iterations=found.iterations if found else None,
         steps=found.steps if found and found.steps is not None else total,
         updates=found.updates if found else None,
-        stored=parts.buffer if parts and parts.buffer else None,
-        flattened=parts.buffer + parts.flatten if parts and parts.flatten else None,
+        stored=stored.nbytes or None if stored else None,
+        flattened=stored.peak if stored else None,
+        flattened_when=stored.peak_when if stored else "",
         host=footprint.host.nbytes if footprint else None,
         host_high=footprint.host.high if footprint else None,
         gpu=footprint.gpu.nbytes if footprint and footprint.gpu else None,
@@ -37,9 +36,9 @@ def totals(subject: Subject, one: SubjectRun) -> Totals:
     )
 
 
-def _title(one: SubjectRun) -> str:
+def _title(one: SubjectRun, backend: Backend) -> str:
     run = one.run
-    parts = [f"{run.algo} on brax" if run.backend == "brax" else run.algo]
+    parts = [backend.label(run)]
     if one.knows("env", "n_envs"):
         parts.append(f"{run.env.n_envs:,} env{'' if run.env.n_envs == 1 else 's'}")
     if run.env.spaces is not None:

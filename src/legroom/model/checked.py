@@ -16,7 +16,7 @@ class Totals:
         samples: environment steps per iteration: rollout length x environments, or what brax collects per update.
         steps: environment steps that really run; whole iterations are.
         updates: gradient steps per iteration.
-        stored: bytes of the rollout or replay buffer; `flattened` with the copy that SB3 makes of it.
+        stored: bytes of the rollout or replay buffer; `flattened` with copies of it, alive `flattened_when`.
         host, host_high, gpu, gpu_high: predicted peaks by arithmetic and the upper ends of their bands.
     """
 
@@ -29,10 +29,14 @@ class Totals:
     updates: int | None = None
     stored: int | None = None
     flattened: int | None = None
+    flattened_when: str = ""
     host: int | None = None
     host_high: int | None = None
     gpu: int | None = None
     gpu_high: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "flattened_when"}
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,6 @@ class Checked:
 
     def summary(self) -> dict[str, Any]:
         return {
-            "path": self.path, "kind": self.kind, "runs": [asdict(t) for t in self.totals],
+            "path": self.path, "kind": self.kind, "runs": [totals.as_json() for totals in self.totals],
             "fine": [{"what": what, "why": why} for what, why in self.fine], "ignored": self.ignored,
         } | ({"note": self.note} if self.note else {})  # fmt: skip

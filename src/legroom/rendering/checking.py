@@ -49,8 +49,8 @@ def check_text(checked: Sequence[Checked], budget: Budget) -> Iterator[Part]:
 
 
 def _file(checked: Checked, budget: Budget) -> Iterator[Part]:
-    kinds = {"run": "run file", "zoo": "zoo file", "brax": "brax file", "constants": "constants", "script": "script"}
-    yield Styled(f"{checked.path} ({kinds.get(checked.kind, checked.kind)}{_runs(checked)})", "bold")
+    kind = checked.kind if checked.kind in ("constants", "script") else f"{checked.kind} file"
+    yield Styled(f"{checked.path} ({kind}{_runs(checked)})", "bold")
     if checked.note:
         yield Styled(f"  {checked.note}", "dim")
     for totals in checked.totals[:MOST_TOTALS] if len(checked.totals) <= MOST_TOTALS else ():
@@ -86,7 +86,7 @@ def _totals(totals: Totals, budget: Budget) -> Iterator[Part]:
     if totals.iterations is not None:
         table.add("  iterations", f"{totals.iterations:,}", f"{totals.steps:,} environment steps really run")
     if totals.stored is not None:
-        copy = f"{_size(totals.flattened)} while SB3 flattens it" if totals.flattened else ""
+        copy = f"{_size(totals.flattened)} {totals.flattened_when}" if totals.flattened else ""
         table.add("  stored data", _size(totals.stored), copy)
     if totals.host is not None:
         table.add("  host peak", _size(totals.host), _against(totals.host, totals.host_high, budget, "ram"))

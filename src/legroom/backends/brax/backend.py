@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from legroom.backends.base import Backend, hyper
@@ -16,7 +16,9 @@ from legroom.model.plan import MostEnvs, Plan
 from legroom.model.run import Run
 
 if TYPE_CHECKING:
+    from legroom.model.counts import Counts
     from legroom.model.rule import Rule
+    from legroom.model.subject import SubjectRun
 
 
 class BraxBackend(Backend):
@@ -40,6 +42,16 @@ class BraxBackend(Backend):
         from legroom.backends.brax.rules import SCRIPT_RULES
 
         return SCRIPT_RULES
+
+    def counts(self, run: Run) -> Counts | None:
+        from legroom.backends.brax.checking import counts
+
+        return counts(run)
+
+    def confirmations(self, one: SubjectRun) -> Iterable[tuple[str, str]]:
+        from legroom.backends.brax.checking import confirmations
+
+        return confirmations(one)
 
     def advice_for_full_gpu(self, run: Run) -> str:
         return "fewer environments; legroom fit finds how many"

@@ -31,6 +31,9 @@ class RllibBackend(Backend):
 
         return SCRIPT_RULES
 
+    def label(self, run: Run) -> str:
+        return run.algo
+
     def advice_for_full_gpu(self, run: Run) -> str:
         return SB3.advice_for_full_gpu(run)
 

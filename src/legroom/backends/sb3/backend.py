@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from legroom.backends.base import Backend, algorithm_of, hyper
@@ -16,7 +16,10 @@ from legroom.model.plan import Price
 from legroom.model.run import Run
 
 if TYPE_CHECKING:
+    from legroom.model.counts import Counts, StoredData
+    from legroom.model.footprint import Footprint
     from legroom.model.rule import Rule
+    from legroom.model.subject import SubjectRun
 
 
 class Sb3Backend(Backend):
@@ -40,6 +43,24 @@ class Sb3Backend(Backend):
         from legroom.backends.sb3.rules import SCRIPT_RULES
 
         return SCRIPT_RULES
+
+    def counts(self, run: Run) -> Counts | None:
+        from legroom.backends.sb3.checking import counts
+
+        return counts(run)
+
+    def confirmations(self, one: SubjectRun) -> Iterable[tuple[str, str]]:
+        from legroom.backends.sb3.checking import confirmations
+
+        return confirmations(one)
+
+    def stored_data(self, run: Run, footprint: Footprint) -> StoredData | None:
+        from legroom.backends.sb3.checking import stored_data
+
+        return stored_data(run, footprint)
+
+    def label(self, run: Run) -> str:
+        return run.algo
 
     def advice_for_full_gpu(self, run: Run) -> str:
         from legroom.backends.sb3.stored import MICRO_BATCHED

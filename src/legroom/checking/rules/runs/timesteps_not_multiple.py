@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import backend_of
 from legroom.checking.counting import counts_known
 from legroom.checking.rule_helpers import TOTAL, per_run
 from legroom.model.rule import Found, Rule
@@ -14,10 +15,9 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     found, total = counts_known(one), one.run.total_timesteps
     if found is None or total is None or found.steps is None or found.iterations is None or found.steps == total:
         return
-    library = "brax" if one.run.backend == "brax" else "SB3"
     message = (
-        f"{total:,} steps / {found.samples:,} per iteration = {total / found.samples:,.2f}: {library} runs "
-        f"{found.iterations:,} iterations, {found.steps:,} steps"
+        f"{total:,} steps / {found.samples:,} per iteration = {total / found.samples:,.2f}: "
+        f"{backend_of(one.run).title} runs {found.iterations:,} iterations, {found.steps:,} steps"
     )
     yield Found(message, "a multiple of the iteration ends where it says", one.line(*TOTAL) or one.line("algo"))
 

@@ -1,0 +1,63 @@
+"""What a check asks of SB3: how often things happen, what is stored, and what is right about a run.
+
+Mirrors `OnPolicyAlgorithm.learn` and `PPO.train` of stable-baselines3 2.9.2 (a rollout is always completed).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from legroom.backends.base import algorithm_of, hyper
+from legroom.checking.counting import counts_known
+from legroom.checking.rule_helpers import plural
+from legroom.checking.shares import shares
+from legroom.model.counts import Counts, StoredData
+from legroom.model.facts import replay_rows, rollout_rows
+from legroom.model.footprint import Footprint
+from legroom.model.run import Run
+from legroom.model.subject import SubjectRun
+
+
+def counts(run: Run) -> Counts | None:
+    """Return the counts of an on-policy run; other families have no such iterations."""
+    algorithm = algorithm_of(run)
+    if algorithm.family != "on-policy":
+        return None
+    samples = int(hyper(run, "n_steps")) * run.env.n_envs
+    minibatches = updates = None
+    depends_on: tuple[str, ...] = ("n_steps",)
+    if algorithm.name in ("PPO", "MaskablePPO", "RecurrentPPO"):
+        minibatches = math.ceil(samples / int(hyper(run, "batch_size")))
+        updates = minibatches * int(hyper(run, "n_epochs"))
+        depends_on = ("n_steps", "n_epochs", "batch_size")
+    elif algorithm.name == "A2C":
+        minibatches = updates = 1
+    iterations = None if run.total_timesteps is None else math.ceil(run.total_timesteps / samples)
+    return Counts(samples, minibatches, updates, iterations, depends_on)
+
+
+def stored_data(run: Run, footprint: Footprint) -> StoredData | None:
+    """Return the rollout, or the replay buffer when full."""
+    if rollout_rows(run) is not None:
+        parts = shares(footprint, "rollout.")
+        peak = parts.buffer + parts.flatten if parts.flatten else None
+        return StoredData("rollout", parts.buffer, "stored", peak, "while SB3 flattens it")
+    if replay_rows(run) is not None:
+        return StoredData("replay", shares(footprint, "replay.").buffer, "when full")
+    return None
+
+
+def confirmations(one: SubjectRun) -> Iterator[tuple[str, str]]:
+    """Yield (what, why it is fine) about the minibatches of a rollout."""
+    found, run = counts_known(one), one.run
+    if found is None or "batch_size" not in found.depends_on:
+        return
+    batch = hyper(run, "batch_size")
+    if batch <= found.samples and found.samples % batch == 0:
+        yield (
+            f"batch_size {batch:,}",
+            f"at most the {found.samples:,} samples of a rollout ({hyper(run, 'n_steps'):,} steps × "
+            f"{plural(run.env.n_envs, 'env')}), and divides them: {found.minibatches:,} "
+            f"minibatch{'' if found.minibatches == 1 else 'es'} per epoch, {found.updates:,} updates per iteration",
+        )
