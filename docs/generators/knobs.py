@@ -34,9 +34,9 @@ def page_name(key: str) -> str:
 def _page(key: str, same: list[Knob]) -> str:
     parts = [f"# {key}\n"]
     for knob in same:
-        price = PRICES[knob.price]
+        price = PRICES[knob.unprobed_price]
         if knob.asks_probe:
-            price += " Where no probe of the environment has measured that, it counts as slower."
+            price += " Free where a probe of the environment has measured that it takes no longer."
         parts += [
             f"**{knob.say[0].upper()}{knob.say[1:]}.**\n",
             table(["price", "results"], [(price, EXACT[knob.exact])]),
@@ -68,7 +68,7 @@ def _index(by_key: Mapping[str, list[Knob]]) -> str:
         rows = [
             (f"[{knob.key}]({page_name(knob.key)}.md)", EXACT[knob.exact], knob.say)
             for knob in all_knobs()
-            if knob.price == price
+            if knob.unprobed_price == price
         ]
         parts += [f"## {price}\n", meaning + "\n", table(["knob", "results", "what it does"], rows)]
     parts += [

@@ -49,7 +49,7 @@ def test_every_rule_knob_run_and_name_is_described(generated: Path) -> None:
         text = (generated / f"knobs/{knobs.page_name(knob.key)}.md").read_text()
         assert knob.say[1:] in text
     for workload in WORKLOADS:
-        assert (DOCS / f"legroom_workloads/{workload.name}.md").exists()
+        assert (DOCS / f"workloads/{workload.name}.md").exists()
         assert all(f"`{workload.name}:{run}`" in (generated / "runs.md").read_text() for run in workload.runs)
     api = (generated / "api.md").read_text()
     assert all(f"### legroom.{name}\n" in api for name in names)

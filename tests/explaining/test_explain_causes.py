@@ -7,7 +7,7 @@ from explain_fixtures import EXPECTED, NAMES, text_of
 
 from legroom.explaining import Explanation, explain
 from legroom.explaining.causes import CAUSES
-from legroom.model.explanation import PRICES
+from legroom.model.plan import PRICES
 
 
 def explained(name: str) -> Explanation:

@@ -1,7 +1,8 @@
 """Which knobs help against what ran out, cheapest price first, each with a command to copy.
 
-The prices are those of `legroom fit`: free is bit-equal and no slower, slower is the same mathematics, and the rest
-changes what is learned. `legroom fit` finds out how far to turn them, so its command comes first in the explanation.
+The prices are those of the knobs, as `legroom fit` has them where no probe has measured anything: a failure's text says
+nothing about the observations. `legroom fit` finds out how far to turn them, so its command comes first in the
+explanation.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from legroom.backends.base import knob_named
 from legroom.explaining.causes import Cause
-from legroom.model.explanation import PRICES, Advice, Explanation, Price
+from legroom.model.explanation import Advice, Explanation
+from legroom.model.plan import PRICES
 from legroom.units import GIB, MIB, format_size
 
 _GPU_KINDS = ("cuda", "cublas", "jax")
@@ -28,8 +31,10 @@ class _Case:
     cause: str
     run: str
 
-    def turn(self, key: str, value: str, price: Price, say: str) -> Advice:
-        """Return the advice to set one key of the run file."""
+    def turn(self, key: str, value: str, say: str) -> Advice:
+        """Return the advice to set one key of the run file, at its knob's price; what is no knob costs nothing."""
+        knob = knob_named(key)
+        price = knob.unprobed_price if knob is not None else "free"
         return Advice(f"{key}={value}", price, say, f"legroom train {self.run} --set {key}={value}")
 
     def size_of(self, *names: str) -> int | None:
@@ -64,20 +69,20 @@ def _host(case: _Case) -> Iterator[Advice]:
         return
     said_nothing = cause not in ("rollout", "flatten", "replay", "sample")
     if said_nothing or cause in ("rollout", "flatten"):
-        yield case.turn("memory.rollout", "lean", "free", "the rollout in a fraction, bit-equal, no flatten copy")
+        yield case.turn("memory.rollout", "lean", "the rollout in a fraction, bit-equal, no flatten copy")
     if said_nothing or cause in ("replay", "sample"):
-        yield case.turn("memory.replay", "lean", "free", "the replay in a fraction, bit-equal, next_obs shared")
+        yield case.turn("memory.replay", "lean", "the replay in a fraction, bit-equal, next_obs shared")
     if found.kind != "host-array":
         yield from _workers(case)
-    yield case.turn("memory.max_bytes", _SPILL_ABOVE, "slower", "lean storage goes to disk above 4 GiB")
+    yield case.turn("memory.max_bytes", _SPILL_ABOVE, "lean storage goes to disk above 4 GiB")
     if cause in ("rollout", "flatten"):
         steps = max((case.size_of("n_steps") or 2048) // 8, 16)
-        yield case.turn("hyperparams.n_steps", str(steps), "changes-learning", "a shorter rollout")
+        yield case.turn("hyperparams.n_steps", str(steps), "a shorter rollout")
     if cause in ("replay", "sample"):
         rows = max((case.size_of("buffer rows", "capacity") or 1_000_000) // 10, 1000)
-        yield case.turn("hyperparams.buffer_size", str(rows), "changes-learning", "a shorter replay buffer")
+        yield case.turn("hyperparams.buffer_size", str(rows), "a shorter replay buffer")
     if (case.size_of("n_envs") or 2) > _FEW_ENVS:
-        yield case.turn("env.n_envs", str(_FEW_ENVS), "changes-learning", "fewer environments at once")
+        yield case.turn("env.n_envs", str(_FEW_ENVS), "fewer environments at once")
 
 
 def _not_buffers(case: _Case) -> Iterator[Advice]:
@@ -86,11 +91,10 @@ def _not_buffers(case: _Case) -> Iterator[Advice]:
         yield case.turn(
             "memory.shared_data",
             "true",
-            "free",
             "one copy of read-only data for all workers: legroom.share in the environment",
         )
     yield from _workers(case)
-    yield case.turn("env.n_envs", str(_FEW_ENVS), "changes-learning", "fewer environments at once")
+    yield case.turn("env.n_envs", str(_FEW_ENVS), "fewer environments at once")
 
 
 def _gpu(case: _Case) -> Iterator[Advice]:
@@ -99,14 +103,14 @@ def _gpu(case: _Case) -> Iterator[Advice]:
         say = f"they hold {format_size(found.others)}: end them or use another card"
         yield Advice("other processes", "free", say, "nvidia-smi")
     if _fragmented(found):
-        yield case.turn("memory.expandable_segments", "true", "free", "segments can grow: no fragments")
-        yield case.turn("memory.empty_cache_every", "1", "slower", "give cached memory back after every update")
-    yield case.turn("memory.micro_batch", "16", "slower", "a minibatch in pieces, the same gradient")
-    yield case.turn("memory.activation_checkpointing", "true", "slower", "recompute activations, do not keep them")
+        yield case.turn("memory.expandable_segments", "true", "segments can grow: no fragments")
+        yield case.turn("memory.empty_cache_every", "1", "give cached memory back after every update")
+    yield case.turn("memory.micro_batch", "16", "a minibatch in pieces, the same gradient")
+    yield case.turn("memory.activation_checkpointing", "true", "recompute activations, do not keep them")
     if case.cause == "optimizer":
-        yield case.turn("memory.foreach", "false", "slower", "the optimizer goes tensor by tensor")
-    yield case.turn("hyperparams.batch_size", "32", "changes-learning", "a smaller minibatch")
-    yield case.turn("memory.bf16", "true", "changes-learning", "activations in half the bytes")
+        yield case.turn("memory.foreach", "false", "the optimizer goes tensor by tensor")
+    yield case.turn("hyperparams.batch_size", "32", "a smaller minibatch")
+    yield case.turn("memory.bf16", "true", "activations in half the bytes")
 
 
 def _fragmented(found: Explanation) -> bool:
@@ -116,36 +120,36 @@ def _fragmented(found: Explanation) -> bool:
 
 
 def _xla(case: _Case) -> Iterator[Advice]:
-    yield case.turn("memory.xla_preallocate", "false", "free", "XLA takes what it needs, not 75 % of the card at once")
-    yield case.turn("env.n_envs", "512", "changes-learning", "fewer environments: their state is most of it")
-    yield case.turn("hyperparams.batch_size", "128", "changes-learning", "a smaller minibatch")
+    yield case.turn("memory.xla_preallocate", "false", "XLA takes what it needs, not 75 % of the card at once")
+    yield case.turn("env.n_envs", "512", "fewer environments: their state is most of it")
+    yield case.turn("hyperparams.batch_size", "128", "a smaller minibatch")
 
 
 def _mps(case: _Case) -> Iterator[Advice]:
-    yield case.turn("memory.micro_batch", "16", "slower", "a minibatch in pieces, the same gradient")
+    yield case.turn("memory.micro_batch", "16", "a minibatch in pieces, the same gradient")
     say = "the same memory, without the GPU's limit"
     yield Advice("device=cpu", "slower", say, f"legroom train {case.run} --device cpu")
-    yield case.turn("hyperparams.batch_size", "32", "changes-learning", "a smaller minibatch")
+    yield case.turn("hyperparams.batch_size", "32", "a smaller minibatch")
 
 
 def _shm(case: _Case) -> Iterator[Advice]:
     say = "a container gets 64 MiB unless it asks for more"
     yield Advice("docker --shm-size", "free", say, "docker run --shm-size=8g IMAGE")
     yield from _workers(case)
-    yield case.turn("env.n_envs", "4", "changes-learning", "fewer environments at once")
+    yield case.turn("env.n_envs", "4", "fewer environments at once")
 
 
 def _workers(case: _Case) -> Iterator[Advice]:
-    yield case.turn("env.workers", "light", "free", "workers without torch: about 18 instead of 284 MB each")
-    yield case.turn("env.envs_per_worker", "4", "slower", "several environments share a worker process")
+    yield case.turn("env.workers", "light", "workers without torch: about 18 instead of 284 MB each")
+    yield case.turn("env.envs_per_worker", "4", "several environments share a worker process")
 
 
 def _processes(case: _Case) -> Iterator[Advice]:
     """Advise where processes cannot be started: fork, and the page file of Windows."""
     yield from _workers(case)
     if case.found.kind == "fork":
-        yield case.turn("env.start_method", "forkserver", "free", "workers start from a small server process")
-    yield case.turn("env.n_envs", "4", "changes-learning", "fewer environments: fewer processes")
+        yield case.turn("env.start_method", "forkserver", "workers start from a small server process")
+    yield case.turn("env.n_envs", "4", "fewer environments: fewer processes")
 
 
 def _checkpoint(case: _Case) -> Iterator[Advice]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from legroom.model.plan import Price
+
 Kind = Literal[
     "host-array", "host-allocator", "cuda", "cublas", "mps", "jax", "killed", "container", "slurm", "worker-died",
     "ray", "shm", "pagefile", "fork", "checkpoint-corrupt", "unknown",
 ]  # fmt: skip
 KINDS: tuple[str, ...] = get_args(Kind)
-Price = Literal["free", "slower", "changes-learning"]
-PRICES: tuple[str, ...] = get_args(Price)  # cheapest first
 
 
 @dataclass(frozen=True)

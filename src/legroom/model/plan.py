@@ -12,7 +12,7 @@ from legroom.model.shown import ShownInNotebooks
 from legroom.model.verdict import Budget
 
 Price = Literal["free", "slower", "changes-learning"]
-PRICES: tuple[Price, ...] = ("free", "slower", "changes-learning")
+PRICES: tuple[Price, ...] = ("free", "slower", "changes-learning")  # cheapest first
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def _with_batch(run: Run, number: int) -> Run:
 
 def _batches_below(run: Run, limit: int) -> int:
     """Return how many larger batches there are whose update learns from at most so many env steps."""
-    batch = hyper(run, "batch_size")
+    batch = int(hyper(run, "batch_size"))
     each = env_steps_per_training_step(run) // batch
     return max(limit // each // BATCH_STEP - batch // BATCH_STEP, 0)
 
