@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from bench.results import write_section
-from legroom_workloads.registry import run_names
+from legroom.named_runs import run_names
 
 LIMIT_S = 3.0
 BUDGETS = (("64GiB", None), ("2GiB", None), ("16GiB", "2GiB"), ("100MiB", None))

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from docs.generators.markdown import table
 
+from legroom.named_runs import workloads
 from legroom.reading import read
-from legroom_workloads.registry import WORKLOADS, run_files
 
 
 def pages() -> Mapping[str, str]:
     rows = []
-    for workload in WORKLOADS:
-        for name in run_files(workload.name):
+    for workload in workloads():
+        for name in workload.run_files():
             run = read(f"{workload.name}:{name}")
             envs = run.hyperparams.get("num_envs", run.env.n_envs)
             rows.append(

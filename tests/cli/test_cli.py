@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from legroom.cli.main import COMMANDS
-from legroom_workloads.registry import run_names
+from legroom.named_runs import run_names
 
 LEGROOM = str(Path(sys.executable).parent / "legroom")
 HEAVY = ("torch", "gymnasium", "stable_baselines3", "jax", "ray", "numpy", "scipy", "matplotlib")

@@ -18,7 +18,7 @@ from legroom import __all__ as names
 from legroom.backends.base import all_knobs
 from legroom.checking.rule_table import RULES
 from legroom.cli.main import COMMANDS
-from legroom_workloads.registry import WORKLOADS
+from legroom.named_runs import workloads
 
 MOST_PICTURE, MOST_PICTURES = 160_000, 1_000_000
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
@@ -48,9 +48,9 @@ def test_every_rule_knob_run_and_name_is_described(generated: Path) -> None:
     for knob in all_knobs():
         text = (generated / f"knobs/{knobs.page_name(knob.key)}.md").read_text()
         assert knob.say[1:] in text
-    for workload in WORKLOADS:
+    for workload in workloads():
         assert (DOCS / f"workloads/{workload.name}.md").exists()
-        assert all(f"`{workload.name}:{run}`" in (generated / "runs.md").read_text() for run in workload.runs)
+        assert all(f"`{workload.name}:{run}`" in (generated / "runs.md").read_text() for run in workload.run_files())
     api = (generated / "api.md").read_text()
     assert all(f"### legroom.{name}\n" in api for name in names)
     assert {path.stem for path in (generated / "help").iterdir()} == set(COMMANDS)
@@ -110,7 +110,7 @@ def slug(heading: str) -> str:
 
 def test_pictures_are_small() -> None:
     pictures = list((DOCS / "images").iterdir())
-    assert {f"{workload.name}" for workload in WORKLOADS} <= {picture.stem for picture in pictures}
+    assert {f"{workload.name}" for workload in workloads()} <= {picture.stem for picture in pictures}
     sizes = {picture.name: picture.stat().st_size for picture in pictures}
     assert max(sizes.values()) <= MOST_PICTURE and sum(sizes.values()) <= MOST_PICTURES
 

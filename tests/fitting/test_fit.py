@@ -21,12 +21,12 @@ from legroom.model.machine import Machine
 from legroom.model.plan import PRICES, Plan
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
+from legroom.named_runs import run_names
 from legroom.predicting.predict import predict
 from legroom.reading import read, run_from_dict
 from legroom.rendering.fitting import plan_data
 from legroom.rendering.run_file import plan_file, run_file
 from legroom.units import GIB, MIB
-from legroom_workloads.registry import run_names
 
 MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=32 * GIB, cores=8)
 PAIRS = 200

@@ -7,8 +7,8 @@ import pytest
 
 from legroom.errors import BadInput
 from legroom.model.run import Run
+from legroom.named_runs import run_names, workloads
 from legroom.reading import override_names, read, read_all, run_from_dict
-from legroom_workloads.registry import WORKLOADS, run_names
 
 
 def write(folder: Path, name: str, text: str) -> str:
@@ -150,7 +150,7 @@ def test_shipped_runs_pass_the_checks_that_users_files_get(name: str) -> None:
 
 
 def test_every_workload_has_its_default() -> None:
-    for workload in WORKLOADS:
+    for workload in workloads():
         assert f"{workload.name}:{workload.default}" in run_names()
 
 

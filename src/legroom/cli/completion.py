@@ -14,7 +14,7 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.model.files import write_whole
-from legroom_workloads.registry import WORKLOADS, run_names
+from legroom.named_runs import run_names, workloads
 
 ASK = "--complete-words"  # what the scripts call us with: the words of the line, the one under the cursor last
 SHELLS = ("bash", "zsh", "fish")
@@ -126,7 +126,7 @@ def _runs(word: str) -> Iterator[tuple[str, str]]:
     """Yield named runs, and files that may have one."""
     if "/" not in word:
         yield from ((name, "named run") for name in run_names())
-        yield from ((one.name, "workload") for one in WORKLOADS)
+        yield from ((one.name, "workload") for one in workloads())
     folder, _, _ = word.rpartition("/")
     where = Path(folder or ("/" if word.startswith("/") else ".")).expanduser()
     start = word[: len(word) - len(word.rpartition("/")[2])]

@@ -28,12 +28,12 @@ from legroom.model.machine import Machine
 from legroom.model.plan import PRICES, Plan
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
+from legroom.named_runs import find_workload
 from legroom.reading import read, read_all
 from legroom.rendering.console import say, status, told
 from legroom.rendering.fitting import plan_json, plan_text
 from legroom.rendering.run_file import plan_file
 from legroom.rendering.tiers import recommendation_json, recommendation_text, tiers_json, tiers_text
-from legroom_workloads.registry import find_workload
 
 
 def run(

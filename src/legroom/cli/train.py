@@ -37,6 +37,7 @@ from legroom.model.machine import Machine
 from legroom.model.plan import PRICES, Price
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
+from legroom.named_runs import find_workload
 from legroom.predicting.predict import DeviceName, Mode, choose_device
 from legroom.reading import read, read_all
 from legroom.rendering.console import say, status
@@ -45,7 +46,6 @@ from legroom.training.failing import Failure
 from legroom.training.folder import Predicted, RunFolder
 from legroom.training.train import RETRIES, NextKnob, Training, is_finished, train, turned_knobs
 from legroom.units import format_size
-from legroom_workloads.registry import find_workload
 
 
 def run(

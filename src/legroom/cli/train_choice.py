@@ -18,21 +18,20 @@ from legroom.model.footprint import Footprint
 from legroom.model.plan import PRICES
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
+from legroom.named_runs import find_workload
 from legroom.rendering.console import status
 from legroom.training.train import turned_knobs
 from legroom.units import format_size
-from legroom_workloads.registry import find_workload
 
 SAME_LEARNING = PRICES[:2]
-QUICK = "learn"  # has other networks and another environment: not the same idea in a smaller size
 
 
 def in_order(workload: str, runs: Sequence[Run]) -> list[Run]:
-    """Return a workload's runs with its default first, without the one that shows quickly that it learns."""
+    """Return a workload's runs with its default first, without those that are another training than it."""
     known = find_workload(workload)
     default = f"{workload}:{known.default}" if known is not None else ""
-    sizes = [run for run in runs if run.name != f"{workload}:{QUICK}"]
-    return sorted(sizes, key=lambda run: run.name != default)
+    apart = {f"{workload}:{run}" for run in known.apart} if known is not None else set()
+    return sorted((run for run in runs if run.name not in apart), key=lambda run: run.name != default)
 
 
 def choose(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from legroom.cli import options
+from legroom.named_runs import workloads
 from legroom.reading import read_all
 from legroom.rendering.console import say
 from legroom.rendering.workloads import workloads_json, workloads_text
-from legroom_workloads.registry import WORKLOADS
 
 
 def run(json: options.Json = False) -> None:
@@ -16,5 +16,5 @@ def run(json: options.Json = False) -> None:
     legroom workloads
     legroom workloads --json
     """
-    runs = [one for workload in WORKLOADS for one in read_all(workload.name)]
+    runs = [one for workload in workloads() for one in read_all(workload.name)]
     say(workloads_json(runs) if json else workloads_text(runs))

@@ -46,6 +46,15 @@ def name_object(obj: Any) -> str:
     return f"{module}:{qualname}" if importable else register(obj)
 
 
+def find_loaded(text: str) -> Any:
+    """Return the object called `text` where this process has it already, else None; nothing is imported."""
+    if text.startswith(LIVE):
+        number = text.removeprefix(LIVE)
+        return _live[int(number)] if number.isdecimal() and int(number) < len(_live) else None
+    module, _, qualname = text.partition(":")
+    return _walk(sys.modules.get(module), qualname) if qualname else None
+
+
 def resolve_object(text: str) -> Any:
     """Return the object called `text`: `module:Qualname`, `package.module.Class`, `nn.ReLU` or `live:<n>`.
 

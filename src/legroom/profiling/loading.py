@@ -18,9 +18,9 @@ from legroom.errors import BadInput
 from legroom.machine.import_path import import_path
 from legroom.model.facts import rollout_rows
 from legroom.model.run import EnvSpec, Run
+from legroom.named_runs import find_workload, run_files
 from legroom.reading import read
 from legroom.reading.files import is_file
-from legroom_workloads.registry import find_workload, run_files
 
 RUN_FILE_SUFFIXES = (".yaml", ".yml")
 

@@ -2,8 +2,8 @@
 
 A target is an existing file (`file.yml`, `file.yml:entry`, `train.py`) or a named run (`mine:full`, `mine`), in this
 order. What kind of file it is, is decided by its content; each kind has a reader, named in one table and imported on
-first use, since a prediction of a named run must not pay for the parser of scripts. Named runs are valid (the tests
-see to it), so without overrides they skip the checks as well.
+first use, since a prediction of a named run must not pay for the parser of scripts. Named runs of a workload whose own
+tests read them are valid, so without overrides they skip the checks as well.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from legroom.errors import BadInput
 from legroom.model.run import Run
 from legroom.model.trusted import run_from_trusted
+from legroom.named_runs import find_workload, run_names, workloads
 from legroom.reading import native, yamls
 from legroom.reading.draft import Draft, copied, merged
 from legroom.reading.files import is_directory, is_file, read_text
 from legroom.reading.yamls import Lines
-from legroom_workloads.registry import WORKLOADS, find_workload, run_files, run_names
 
 __all__ = ["override_names", "read", "read_all", "read_given", "read_loosely", "run_from_dict"]
 
@@ -49,10 +49,10 @@ def read(target: str, *, overrides: Overrides = (), like: str | None = None) -> 
     Raises:
         BadInput: there is no such run, the file holds several, or something in it cannot be.
     """
-    shipped = shipped_drafts(target, single=True)
-    if shipped and not overrides and like is None:
-        return _trusted(shipped[0])
-    drafts = shipped or _from_target(target, overrides)
+    named = named_drafts(target, single=True)
+    if named and not overrides and like is None and is_checked(target):
+        return _trusted(named[0])
+    drafts = named or _from_target(target, overrides)
     if len(drafts) > 1:
         names = ", ".join(draft.name for draft in drafts[:6]) + (", ..." if len(drafts) > 6 else "")
         first = drafts[0].name
@@ -66,10 +66,10 @@ def read_all(target: str, *, overrides: Overrides = (), like: str | None = None)
     Raises:
         BadInput: there is no such run, or something in one of them cannot be.
     """
-    shipped = shipped_drafts(target, single=False)
-    if shipped and not overrides and like is None:
-        return [_trusted(draft) for draft in shipped]
-    return [_checked(laid_over(draft, like), overrides) for draft in shipped or _from_target(target, overrides)]
+    named = named_drafts(target, single=False)
+    if named and not overrides and like is None and is_checked(target):
+        return [_trusted(draft) for draft in named]
+    return [_checked(laid_over(draft, like), overrides) for draft in named or _from_target(target, overrides)]
 
 
 def read_given(text: str, name: str) -> list[Run]:
@@ -83,7 +83,7 @@ def read_given(text: str, name: str) -> list[Run]:
     """
     if not name.lower().endswith((".yaml", ".yml", ".json")):
         raise BadInput("is not YAML or JSON by its name", path=name, hint="name scripts when starting: legroom ui FILE")
-    data, _ = yamls.parse(text, name)
+    data, _ = yamls.parse_yaml(text, name)
     if isinstance(data, dict) and not set(data) & {"algo", "backend"} and _load("zoo").is_saved(data):
         hint = "start with legroom ui PATH, which reads the args.yml beside it"
         raise BadInput("a saved config.yml does not say its algorithm", path=name, hint=hint)
@@ -136,17 +136,23 @@ def _checked(draft: Draft, overrides: Overrides) -> Run:
     return run
 
 
-def shipped_drafts(target: str, *, single: bool) -> list[Draft]:
+def named_drafts(target: str, *, single: bool) -> list[Draft]:
     """Return the drafts of a named run or workload; none when `target` is a file or no such run."""
     if split_target(target)[0] is not None:
         return []
     workload, _, run = target.partition(":")
     found = find_workload(workload)
-    files = run_files(workload) if found else {}
-    if not found or not files:
+    if found is None:
         return []
+    files = found.run_files()
     names = [run] if run else [found.default] if single else list(files)
     return [_named(f"{workload}:{name}", str(files[name])) for name in names if name in files]
+
+
+def is_checked(target: str) -> bool:
+    """Return whether the runs of the workload that `target` names are known to be valid."""
+    found = find_workload(target.partition(":")[0])
+    return found is not None and found.checked
 
 
 def _trusted(draft: Draft) -> Run:
@@ -173,7 +179,7 @@ def split_target(target: str) -> tuple[str | None, str | None]:
 
 
 def _named(name: str, path: str) -> Draft:
-    data, lines = yamls.parse(read_text(path), path)
+    data, lines = yamls.parse_yaml(read_text(path), path)
     (draft,) = native.drafts(data, lines, path)
     draft.name = name
     return draft
@@ -188,7 +194,7 @@ def _from_file(path: str, entry: str | None, overrides: Overrides) -> list[Draft
 
 
 def _from_yaml(text: str, path: str, entry: str | None, algo: str | None) -> list[Draft]:
-    data, lines = yamls.parse(text, path)
+    data, lines = yamls.parse_yaml(text, path)
     if not isinstance(data, dict):
         kind = "a list" if isinstance(data, list) else "a single value"
         hint = "start with algo: and env:"
@@ -232,7 +238,7 @@ def laid_over(draft: Draft, like: str | None) -> Draft:
     """Return the draft on top of the run that `like` names."""
     if like is None:
         return draft
-    bases = shipped_drafts(like, single=True) or _from_target(like, ())
+    bases = named_drafts(like, single=True) or _from_target(like, ())
     base = _checked(bases[0], ()).model_dump(exclude_defaults=True)
     for key in ("name", "description", "recommended_for", "source"):
         base.pop(key, None)
@@ -258,7 +264,7 @@ def no_such_run(target: str) -> BadInput:
     names = run_names()
     if workload is not None:
         names = [name for name in names if name.startswith(f"{head}:")]
-    bare = [w.name for w in WORKLOADS]
+    bare = [w.name for w in workloads()]
     close = difflib.get_close_matches(target.lower(), names if run else [*bare, *names], n=1, cutoff=0.5)
     listed = ", ".join(names if workload is not None else bare)
     hint = f"did you mean {close[0]!r}? there is {listed}" if close else f"there is {listed}, or give a file"

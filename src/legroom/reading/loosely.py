@@ -55,10 +55,10 @@ def read_loosely(target: str, *, overrides: Sequence[tuple[str, str]] = (), like
     Raises:
         BadInput: there is no such run, it is not YAML or not Python, or nothing in it is of a training.
     """
-    shipped = reading.shipped_drafts(target, single=False)
-    if shipped:
-        path = str(shipped[0].path)
-        runs = tuple(run_loosely(reading.laid_over(draft, like), overrides) for draft in shipped)
+    named = reading.named_drafts(target, single=False)
+    if named:
+        path = str(named[0].path)
+        runs = tuple(run_loosely(reading.laid_over(draft, like), overrides) for draft in named)
         return Loose(path, read_text(path), "run", runs)
     file, entry = reading.split_target(target)
     if file is None:
@@ -80,7 +80,7 @@ def loose_text(text: str, name: str) -> Loose:
     Raises:
         BadInput: it is not YAML, or nothing in it is of a training.
     """
-    data, lines = yamls.parse(text, name)
+    data, lines = yamls.parse_yaml(text, name)
     if not isinstance(data, dict):
         raise BadInput("a run file is a mapping of keys to values", path=name, line=1, hint="start with algo: and env:")
     return Loose(name, text, "run", tuple(run_loosely(draft) for draft in native.drafts(data, lines, name)))
@@ -90,7 +90,7 @@ def expanded(target: str) -> list[str]:
     """Return the names of a workload's runs where `target` is a workload, and `target` itself otherwise."""
     if is_directory(target):
         return [target]
-    return [draft.name for draft in reading.shipped_drafts(target, single=False)] or [target]
+    return [draft.name for draft in reading.named_drafts(target, single=False)] or [target]
 
 
 def is_about_training(tree: ast.Module) -> bool:
@@ -106,7 +106,7 @@ def is_about_training(tree: ast.Module) -> bool:
 def _yaml(
     text: str, path: str, entry: str | None, algo: str | None, problems: list[BadInput]
 ) -> tuple[Kind, list[Draft]]:
-    data, lines = yamls.parse(text, path)
+    data, lines = yamls.parse_yaml(text, path)
     if not isinstance(data, dict):
         hint = "start with algo: and env:"
         raise BadInput("a run file is a mapping of keys to values", path=path, line=1, hint=hint)

@@ -66,7 +66,7 @@ class _Open:
     size: int = 1
 
 
-def parse(text: str, path: str | None = None) -> tuple[Any, Lines]:
+def parse_yaml(text: str, path: str | None = None) -> tuple[Any, Lines]:
     """Return the data of the one YAML document in `text`, and the 1-based line of each of its keys.
 
     Raises:
@@ -75,7 +75,7 @@ def parse(text: str, path: str | None = None) -> tuple[Any, Lines]:
     """
     builder = _Builder(path)
     try:
-        for event in yaml.parse(text, Loader=_PARSER):
+        for event in yaml.parse_yaml(text, Loader=_PARSER):
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

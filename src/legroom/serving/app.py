@@ -17,6 +17,7 @@ from legroom import __version__
 from legroom.errors import BadInput
 from legroom.machine.gpu_table import GPUS
 from legroom.model.run import Run
+from legroom.named_runs import run_names, workloads
 from legroom.reading import read, read_given
 from legroom.reading.files import decode
 from legroom.rendering.page import STYLE
@@ -30,12 +31,10 @@ from legroom.serving.plain_json import parse_json
 from legroom.serving.settings import Settings
 from legroom.serving.tracing import Tracer
 from legroom.units import format_size
-from legroom_workloads.registry import WORKLOADS, run_names
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 LONGEST_NAME = 120
-FIRST_RUN = "gameboy:default"  # where none was named: it has a GPU's share, and knobs of every price
 MOST_FOLLOWERS = 8
 FITS_AT_ONCE = 2  # a fit may take a second of this machine's processor
 Answer = Callable[[Request], Awaitable[Response]]
@@ -82,7 +81,7 @@ class Page:
     async def start(self, request: Request) -> Response:
         """What the page begins with: this machine, the known cards, the named runs and those it was started with."""
         machine = self._here.machine()
-        runs = [each.run for each in self._started.values()][: planning.MOST_RUNS] or [read(FIRST_RUN)]
+        runs = [each.run for each in self._started.values()][: planning.MOST_RUNS] or [read(_first_shown())]
         own = [{"name": gpu.name, "free": format_size(gpu.free)} for gpu in machine.gpus]
         cards = [{"name": card.name, "gb": card.nominal_gb} for card in GPUS]
         return JSONResponse({
@@ -91,7 +90,7 @@ class Page:
             "cards": cards,
             "workloads": [
                 {"name": each.name, "runs": [name for name in run_names() if name.startswith(f"{each.name}:")]}
-                for each in WORKLOADS
+                for each in workloads()
             ],
             "started": list(self._started),
             "shown": [_shown(run) for run in runs],
@@ -200,6 +199,12 @@ class Page:
 
     def _place(self, asked: dict[str, Any]) -> Place:
         return place_asked(asked, self._here.machine())
+
+
+def _first_shown() -> str:
+    """Return the run to open the page with where none was named."""
+    declared = (f"{each.name}:{each.first_shown}" for each in workloads() if each.first_shown is not None)
+    return next(declared, None) or run_names()[0]
 
 
 def _shown(run: Run) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Wildfire: where to cut fuel breaks so that the least area burns (Double DQN on rasters)."""
 
-from legroom.lazily import lazy_exports
+from legroom.extend import lazy_exports
 
 __getattr__ = lazy_exports(
     __name__,

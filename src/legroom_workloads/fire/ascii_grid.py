@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 REQUIRED = ("ncols", "nrows", "cellsize")
 HEADER = {*REQUIRED, "xllcorner", "yllcorner", "xllcenter", "yllcenter", "nodata_value"}

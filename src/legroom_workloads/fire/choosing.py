@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 
 def top_cells(values: NDArray[np.floating], mask: NDArray[np.bool_], count: int) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.fire.choosing import cells_of
 from legroom_workloads.fire.landscapes import Landscapes, from_files, generated
 from legroom_workloads.fire.observation import CHANNELS, Packed, Scene, check_slots

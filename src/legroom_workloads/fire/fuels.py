@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 TON_PER_ACRE_IN_LB_PER_FT2 = 2000.0 / 43_560.0
 SAV_10H_PER_FT, SAV_100H_PER_FT = 109.0, 30.0

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, BadInput, LegroomError
+from legroom.extend import EXIT_BAD_INPUT, EXIT_GOOD, BadInput, LegroomError
 from legroom_workloads.fire.rasters import LAYERS, Tile, write_tile
 
 CELL_M = 30.0

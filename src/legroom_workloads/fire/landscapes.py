@@ -22,9 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom import share
-from legroom.errors import BadInput
-from legroom.machine.cache import cache_folder
+from legroom.extend import BadInput, cache_folder, share
 from legroom_workloads.fire.generator import CELL_M, generate
 from legroom_workloads.fire.rasters import Tile, read_tile, tile_paths, write_tile
 

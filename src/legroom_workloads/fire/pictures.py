@@ -19,7 +19,7 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 SUFFIXES = (".png", ".svg", ".pdf")
 BREAK, BARE = "#1a1a1a", "#b9c4cf"

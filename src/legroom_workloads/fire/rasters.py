@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput, MissingExtra
+from legroom.extend import BadInput, MissingExtra
 from legroom_workloads.fire.ascii_grid import Grid, read_ascii
 from legroom_workloads.fire.fuels import check_codes
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.fire.fuels import check_codes, fuel_table
 
 FT_PER_M = 1.0 / 0.3048

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.fire.rothermel import FT_PER_M, FireBed, along_slope
 
 MPH_PER_M_MIN = 60.0 / 1609.344

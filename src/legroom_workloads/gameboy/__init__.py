@@ -1,6 +1,6 @@
 """A Game Boy fighter on PyBoy (PPO on stacked colour frames)."""
 
-from legroom.lazily import lazy_exports
+from legroom.extend import lazy_exports
 
 __getattr__ = lazy_exports(
     __name__,

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 REGISTERS = ("b", "c", "d", "e", "h", "l", "[hl]", "a")
 PAIRS = ("bc", "de", "hl", "sp")

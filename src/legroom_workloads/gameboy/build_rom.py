@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from legroom.errors import LegroomError
+from legroom.extend import LegroomError
 from legroom_workloads.gameboy.art import background_tiles, pose_tiles
 from legroom_workloads.gameboy.assembler import assemble
 from legroom_workloads.gameboy.fighter_blows import BLOWS

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from legroom.errors import BadInput
-from legroom.reading.files import read_text
-from legroom.reading.yamls import Key, Lines, parse
+from legroom.extend import BadInput, Key, Lines, parse_yaml, read_text
 
 VERSION = 1
 BUTTONS = ("a", "b", "start", "select", "left", "right", "up", "down")
@@ -81,7 +79,7 @@ def read_cartridge(path: str | Path | None = None) -> Cartridge:
         BadInput: a file that cannot be read, or a key or value that cannot be used, with its line.
     """
     source = str(OURS if path is None else path)
-    data, lines = parse(read_text(source), source)
+    data, lines = parse_yaml(read_text(source), source)
     return _Reader(source, lines).cartridge(data)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput, MissingExtra
+from legroom.extend import BadInput, MissingExtra
 from legroom_workloads.gameboy.cartridge import BUTTONS, BootStep, Place
 from legroom_workloads.gameboy.rom import is_colour
 

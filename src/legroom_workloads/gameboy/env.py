@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.gameboy.cartridge import Cartridge
 from legroom_workloads.gameboy.emulator import Emulator
 from legroom_workloads.gameboy.game import read_game

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.gameboy.build_rom import fighter_rom
 from legroom_workloads.gameboy.cartridge import Cartridge, read_cartridge
 from legroom_workloads.gameboy.rom import read_rom, rom_title

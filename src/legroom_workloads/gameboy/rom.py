@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 TITLE_AT, COLOUR_AT, SIZE_AT, CHECKSUM_AT = 0x134, 0x143, 0x148, 0x14D
 HEADER_ENDS = 0x150

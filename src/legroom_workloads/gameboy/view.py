@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 SCREEN_HEIGHT, SCREEN_WIDTH = 144, 160
 LUMA = (77, 150, 29)  # of 256: what red, green and blue add to how bright a colour looks

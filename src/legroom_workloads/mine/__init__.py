@@ -1,6 +1,6 @@
 """Open-pit mining: which block of the deposit to dig next (3D CNN, MaskablePPO)."""
 
-from legroom.lazily import lazy_exports
+from legroom.extend import lazy_exports
 
 __getattr__ = lazy_exports(
     __name__,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 COLUMNS = (
     "cu",  # copper grade, %

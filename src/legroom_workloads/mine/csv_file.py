@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.mine.blocks import COLUMNS, BlockModel
 from legroom_workloads.mine.csv_numbers import parse_carefully, parse_quickly
 from legroom_workloads.mine.rows import check_numbers, placed

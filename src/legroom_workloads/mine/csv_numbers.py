@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.mine.rows import and_lines
 
 COMMA, NEWLINE, RETURN, QUOTE, DOT, MINUS, ZERO = b',\n\r".-0'

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.mine.blocks import BLOCK_SIZE_M, COLUMNS, BlockModel, checked_grid
 from legroom_workloads.mine.coarser import resample
 

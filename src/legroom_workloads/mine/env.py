@@ -27,7 +27,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.mine.blocks import BlockModel, checked_grid
 from legroom_workloads.mine.economics import Economics
 from legroom_workloads.mine.observation import Cells, Copies, Digging, Scene, Slot, check_slots

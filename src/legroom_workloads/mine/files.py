@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 SAMPLE = "sample"
 MINELIB_SUFFIXES = (".blocks", ".prec", ".upit", ".cpit")

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.mine.nested import nested_pits
 
 CONE_ROUNDS = 150  # how often cones are ranked anew at most; between two rankings the best few are dug

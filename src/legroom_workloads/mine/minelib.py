@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.mine.blocks import COLUMNS, BlockModel
 from legroom_workloads.mine.files import data_files
 from legroom_workloads.mine.minelib_text import (

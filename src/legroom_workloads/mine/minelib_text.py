@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 Row = tuple[int, list[str]]  # line number and the words on it
 Word = TypeVar("Word")

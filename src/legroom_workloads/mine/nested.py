@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.mine.pit import precedence_among, solve_closure, ultimate_pit
 
 SHELLS = 40  # the curve is not refined where a shell holds less than this share of the pit

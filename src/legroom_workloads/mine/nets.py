@@ -9,8 +9,6 @@ weights.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import gymnasium as gym
 import torch
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
@@ -18,21 +16,7 @@ from torch import nn
 from torch.nn.functional import conv3d
 from torch.utils.checkpoint import checkpoint
 
-
-@dataclass(frozen=True)
-class Size:
-    """Convolutions as (channels, kernel, stride, padding), then pooling to pool³ cells and `features` outputs."""
-
-    layers: tuple[tuple[int, int, int, int], ...]
-    pool: int
-    features: int
-
-
-SIZES = {
-    "full": Size(((32, 3, 1, 1), (64, 3, 2, 1), (128, 3, 2, 1)), pool=4, features=512),
-    "small": Size(((16, 3, 1, 1), (32, 3, 2, 1), (64, 3, 2, 1)), pool=4, features=256),
-    "tiny": Size(((8, 5, 2, 2), (16, 5, 2, 2)), pool=1, features=64),
-}
+from legroom_workloads.mine.layers import CHECKPOINTED_SAMPLES, SIZES
 
 # One over a large but usual value of each channel of MineEnv's observation, in its order.
 SCALES = {
@@ -54,9 +38,6 @@ SCALES = {
     "destination": 1 / 2.0,
     "upl": 1.0,
 }
-
-
-CHECKPOINTED_SAMPLES = 4  # that are computed again at a time
 
 
 class Cnn3d(BaseFeaturesExtractor):

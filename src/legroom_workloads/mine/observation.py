@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 CHANNELS = 17
 MINED, DAY, DESTINATION, UPL = 13, 14, 15, 16  # before them: the first 13 columns of the block model

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import ArrayLike, NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.mine.blocks import BLOCK_SIZE_M
 from legroom_workloads.mine.economics import DAYS_PER_YEAR
 

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 LARGEST_CAPACITY = 2**31 - 1
 GOOD_ENOUGH = 1e-9  # of the money that moves

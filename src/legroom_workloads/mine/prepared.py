@@ -32,9 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom import share
-from legroom.errors import BadInput
-from legroom.machine.cache import cache_folder
+from legroom.extend import BadInput, cache_folder, share
 from legroom_workloads.mine.blocks import COLUMNS, BlockModel
 from legroom_workloads.mine.economics import Economics, block_values
 from legroom_workloads.mine.files import data_files

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.mine.blocks import COLUMNS, LARGEST_BLOCKS, PERCENT_COLUMNS
 from legroom_workloads.mine.grid import Placement, place
 

@@ -1,6 +1,6 @@
 """A platformer with many environments side by side (PPO on two frames and a state vector)."""
 
-from legroom.lazily import lazy_exports
+from legroom.extend import lazy_exports
 
 __getattr__ = lazy_exports(
     __name__,

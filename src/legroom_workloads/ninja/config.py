@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.ninja.entity_states import LENGTHS
 from legroom_workloads.ninja.generator import SIZES
 

@@ -18,8 +18,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
-from legroom.sharing.shared import shares
+from legroom.extend import BadInput, shares
 from legroom_workloads.ninja import game as events
 from legroom_workloads.ninja.config import EnvironmentConfig, RenderConfig
 from legroom_workloads.ninja.game import ACTIONS, FRAMES_PER_S, WITHOUT_JUMP, Game

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.ninja.collision import closest, contacts
 from legroom_workloads.ninja.level import Level
 from legroom_workloads.ninja.tiles import NINJA_RADIUS, TILE, WORLD_COLUMNS

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.ninja.level import MOST_MINES, Level, centre
 from legroom_workloads.ninja.solving import shortest_path
 from legroom_workloads.ninja.tiles import COLUMNS, EMPTY, FULL, NUMBER, ROWS, TILE

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput, MissingExtra
+from legroom.extend import BadInput, MissingExtra
 from legroom_workloads.ninja.tiles import HEIGHT, WIDTH
 
 

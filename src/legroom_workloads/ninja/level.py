@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.ninja.tiles import (
     COLUMNS,
     FULL,

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from legroom.errors import BadInput
-from legroom.sharing.shared import share
+from legroom.extend import BadInput, share
 from legroom_workloads.ninja.generator import SIZES, generate
 from legroom_workloads.ninja.level import Level
 from legroom_workloads.ninja.tiles import COLUMNS, ROWS

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.ninja.level import MOST_GOLD, MOST_MINES, Level, Place
 from legroom_workloads.ninja.tiles import COLUMNS, ROWS, SHAPES, TILE
 

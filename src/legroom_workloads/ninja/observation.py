@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.ninja import vector
 from legroom_workloads.ninja.config import EnvironmentConfig
 from legroom_workloads.ninja.entity_states import LENGTHS, write_entity_states

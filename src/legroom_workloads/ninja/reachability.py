@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
-from legroom.sharing.shared import share as share_arrays
+from legroom.extend import BadInput
+from legroom.extend import share as share_arrays
 from legroom_workloads.ninja.level import Level
 from legroom_workloads.ninja.solving import cell_of, coarse_graph
 from legroom_workloads.ninja.tiles import COLUMNS, HEIGHT, ROWS, TILE, WIDTH, WORLD_COLUMNS, WORLD_ROWS

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.sharing.shared import share as share_arrays
+from legroom.extend import share as share_arrays
 from legroom_workloads.ninja.level import Level
 from legroom_workloads.ninja.tiles import FULL, HEIGHT, TILE, WIDTH, WORLD_COLUMNS, solid_mask
 

@@ -1,6 +1,6 @@
 """A walking biped, thousands at once on one accelerator (MJX, brax PPO)."""
 
-from legroom.lazily import lazy_exports
+from legroom.extend import lazy_exports
 
 __getattr__ = lazy_exports(
     __name__,

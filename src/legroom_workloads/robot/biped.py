@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput, MissingExtra
+from legroom.extend import BadInput, MissingExtra
 
 try:
     import mujoco

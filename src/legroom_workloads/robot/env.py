@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from brax.envs.base import Env, State
 from flax import struct
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.robot import task as rules
 from legroom_workloads.robot.biped import read_biped
 from legroom_workloads.robot.ground import tangent_planes

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.robot import task as rules
 from legroom_workloads.robot.biped import CONTROL_S, read_biped
 from legroom_workloads.robot.ground import N_WAVES, tangent_planes

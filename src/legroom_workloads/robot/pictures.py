@@ -18,7 +18,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.robot.ground import height
 from legroom_workloads.robot.gym_env import RobotGymEnv
 from legroom_workloads.robot.opengl import open_gl

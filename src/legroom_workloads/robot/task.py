@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 from legroom_workloads.robot.biped import N_JOINTS, N_SENSED, Biped
 from legroom_workloads.robot.ground import N_WAVES, TERRAINS, height
 

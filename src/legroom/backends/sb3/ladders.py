@@ -14,6 +14,7 @@ from typing import Any
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.bill.lean import stored_nbytes
 from legroom.backends.sb3.bill.net_arithmetic import may_checkpoint
+from legroom.backends.sb3.extractors import find_extractor
 from legroom.backends.sb3.stored import (
     MICRO_BATCHED,
     batch_samples,
@@ -28,7 +29,6 @@ from legroom.model.evidence import Evidence
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DiscreteSpace
 from legroom.units import MIB
-from legroom_workloads.registry import EXTRACTOR_SIZES
 
 LEAST_SPILL_LIMIT = 16 * MIB  # below it hardly anything but the newest records would be in memory
 SPILL_STEP = 0.8
@@ -186,7 +186,8 @@ def coarser_grid(run: Run, evidence: Evidence) -> Iterator[Run]:
 
 def smaller_extractor(run: Run, evidence: Evidence) -> Iterator[Run]:
     """A features extractor with fewer channels or branches."""
-    known = EXTRACTOR_SIZES.get(run.policy.features_extractor or "", ())
+    published = find_extractor(run.policy.features_extractor or "")
+    known = () if published is None else published.sizes
     given = run.policy.features_extractor_kwargs
     at = next((i for i, size in enumerate(known) if {**given, **size} == dict(given)), -1)
     for size in known[at + 1 :]:

@@ -19,7 +19,7 @@ from legroom.reading.hyperchecks import SIZES, shown
 from legroom.reading.known_spaces import find_spaces, is_atari
 from legroom.reading.naming import PARTS, did_you_mean
 from legroom.reading.source import Unfoldable, fold_text
-from legroom.reading.yamls import Key, Lines, parse
+from legroom.reading.yamls import Key, Lines, parse_yaml
 
 # file stem -> algorithm; other stems are tried as the algorithm's own name
 STEMS = {
@@ -107,7 +107,7 @@ def _saved(data: dict[Any, Any], lines: Lines, path: str, algo: str | None) -> D
     folder = Path(path).resolve().parent
     beside: Any = {}
     if is_file(str(folder / "args.yml")):
-        beside, _ = parse(read_text(str(folder / "args.yml")), str(folder / "args.yml"))
+        beside, _ = parse_yaml(read_text(str(folder / "args.yml")), str(folder / "args.yml"))
     args = beside if isinstance(beside, dict) else {}
     env_id = args.get("env") if isinstance(args.get("env"), str) else folder.name
     named = args.get("algo")

@@ -16,30 +16,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from legroom.backends.base import algorithm_of, hyper
-from legroom.backends.sb3.bill.net_shapes import (
-    KNOWN_EXTRACTORS,
-    Net,
-    flatten,
-    flattened,
-    image_shape,
-    last,
-    linear,
-    lstm,
-    mlp,
-    nature_cnn,
-    norms,
-)
+from legroom.backends.sb3.bill.net_shapes import flatten, flattened, image_shape, last, lstm, nature_cnn, norms
+from legroom.backends.sb3.extractors import find_extractor, is_headless
 from legroom.backends.sb3.stored import FLOAT32, normalizes_observations, observation_nbytes, pass_samples
 from legroom.model.evidence import NetTrace
 from legroom.model.facts import is_image, spaces_of, stored_observation
 from legroom.model.footprint import Known, Phase
+from legroom.model.layers import Net, linear, mlp
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Space
 
 BFLOAT16 = 2
 REDUCTION = 4 << 20  # partial sums of a bias' gradient over a large batch, on a card (`device.cuda_reduce`)
-# Q networks without a head of their own: the extractor's features are the values.
-HEADLESS = ("legroom_workloads.fire:CellPolicy",)
 
 # Relative error of the estimated transients; `bench/accuracy.py --mode arithmetic` shows what it is in real runs.
 TRANSIENT_ERROR = 0.15
@@ -105,7 +93,7 @@ def _turned_update(run: Run, networks: Networks, device: Literal["cpu", "cuda"])
     kept, widest, weights, again = step.kept, step.widest, step.parameters, 0
     if run.memory.activation_checkpointing:
         kept, widest = step.kept - step.inside, step.widest_outside
-        for part in step.again:
+        for part in step.recomputed:
             # recomputed, with two gradients; the weights' gradients are added up piece by piece, in copies
             found = int(each * (part.kept + 2 * part.widest) * part.at_once(batch)) + 2 * FLOAT32 * part.parameters
             weights -= part.parameters
@@ -151,9 +139,9 @@ def _optimizer_step(run: Run, networks: Networks, device: Literal["cpu", "cuda"]
 def convolved_nbytes(run: Run) -> int:
     """Return the bytes that go into and come out of the largest convolution of one forward pass."""
     step, samples = _networks(run)[0].step, pass_samples(run)
-    if run.memory.activation_checkpointing and step.again and algorithm_of(run).family == "on-policy":
+    if run.memory.activation_checkpointing and step.recomputed and algorithm_of(run).family == "on-policy":
         # target networks' passes are whole
-        samples = max(part.at_once(samples) for part in step.again)
+        samples = max(part.at_once(samples) for part in step.recomputed)
     return FLOAT32 * step.convolved * samples
 
 
@@ -166,7 +154,7 @@ def count_parameters(run: Run) -> int:
 def may_checkpoint(run: Run) -> bool | None:
     """Return whether memory.activation_checkpointing has something to turn; None where only importing would tell."""
     networks, note = _networks(run)
-    return True if networks.step.again else None if note else False
+    return True if networks.step.recomputed else None if note else False
 
 
 def _networks(run: Run) -> tuple[Networks, str]:
@@ -223,7 +211,7 @@ def _actor_critic(run: Run, extractor: Net) -> Networks:
 
 def _q_networks(run: Run, extractor: Net) -> Networks:
     _, action = spaces_of(run)
-    if run.policy.name in HEADLESS:
+    if is_headless(run.policy.name):
         return Networks(extractor.parameters, extractor.parameters, extractor, extractor)
     arch = run.policy.kwargs.get("net_arch")
     if arch is None:
@@ -264,7 +252,7 @@ def _actor_critics(run: Run, extractor: Net) -> Networks:
     if name == "CrossQ" and kwargs.get("batch_norm", True):  # scale and bias before every layer
         actor = actor.then(norms([width, *pi]))
         critics = critics.then(norms([width + dims, *qf] * n_critics))
-        actor, critics = (replace(net, inside=0, again=(), widest_outside=net.widest) for net in (actor, critics))
+        actor, critics = (replace(net, inside=0, recomputed=(), widest_outside=net.widest) for net in (actor, critics))
     trained = actor.parameters + critics.parameters
     if deterministic:
         targets = trained  # actor and critics
@@ -286,8 +274,9 @@ def _extractor(run: Run) -> tuple[Net, str]:
         return nature_cnn(image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
     if named is None:
         return flatten(observation), ""
-    if str(named) in KNOWN_EXTRACTORS and isinstance(observation, BoxSpace):
-        return KNOWN_EXTRACTORS[str(named)](observation, _extractor_kwargs(run)), ""
+    published = find_extractor(str(named))
+    if published is not None and published.layers is not None and isinstance(observation, BoxSpace):
+        return published.net(observation, _extractor_kwargs(run)), ""
     if str(named).rpartition(":")[2].rpartition(".")[2] == "NatureCNN":
         return nature_cnn(image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
     features = int(_extractor_kwargs(run).get("features_dim", 512))

@@ -1,0 +1,63 @@
+"""The named runs of all installed workloads: `mine:full`, or `tunnel:deep` of a package of the user's own.
+
+Workloads are found through the entry point group `legroom.workloads`; those of this distribution are registered in the
+same way as anybody's. One that cannot be loaded is left out with a line on stderr, so that others go on working.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from legroom.model.workload import Workload
+
+GROUP = "legroom.workloads"
+
+
+@cache
+def _registered() -> Mapping[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, point)
+    return found
+
+
+@cache
+def find_workload(name: str) -> Workload | None:
+    """Return the workload called `name`, None when there is none."""
+    point = _registered().get(name)
+    if point is None:
+        return None
+    try:
+        loaded = point.load()
+    except Exception as error:  # whatever somebody's package raises
+        return _left_out(point, f"{type(error).__name__}: {error}")
+    if not isinstance(loaded, Workload) or loaded.name != name:
+        return _left_out(point, f"{point.value} is no Workload of that name")
+    return loaded
+
+
+def _left_out(point: EntryPoint, why: str) -> None:
+    package = "" if point.dist is None else f" of {point.dist.name}"
+    sys.stderr.write(f"legroom: workload {point.name!r}{package} cannot be used: {' '.join(why.split())}\n")
+
+
+@cache
+def workloads() -> tuple[Workload, ...]:
+    """Return all installed workloads in the order of tables."""
+    found = (find_workload(name) for name in _registered())
+    return tuple(sorted((each for each in found if each is not None), key=lambda each: (each.rank, each.name)))
+
+
+def run_files(workload: str) -> dict[str, Path]:
+    """Return the run files of a workload by the name of the run, none where there is no such workload."""
+    found = find_workload(workload)
+    return {} if found is None else found.run_files()
+
+
+def run_names() -> list[str]:
+    """Return every named run as `workload:run`."""
+    return [f"{workload.name}:{run}" for workload in workloads() for run in workload.run_files()]
