@@ -75,7 +75,7 @@ def parse_yaml(text: str, path: str | None = None) -> tuple[Any, Lines]:
     """
     builder = _Builder(path)
     try:
-        for event in yaml.parse_yaml(text, Loader=_PARSER):
+        for event in yaml.parse(text, Loader=_PARSER):
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -102,7 +102,7 @@ def parse_value(text: str, *, what: str) -> Any:
     spaced = re.sub(r"(?<=[\w\"']):(?=[\w\"'\[{-])", ": ", text)
     for attempt in (text, spaced):
         try:
-            value, _ = parse(attempt)
+            value, _ = parse_yaml(attempt)
         except BadInput as error:
             problem = error.message
             continue
