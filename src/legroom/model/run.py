@@ -11,18 +11,13 @@ from typing import Annotated, Any, Literal
 
 from legroom.backends.default import DEFAULT_BACKEND
 from legroom.model.data import Between, Data
+from legroom.model.old_names import current_name
 from legroom.model.spaces import Space
 from legroom.units import LARGEST
 
 Count = Annotated[int, Between(1, LARGEST)]
 Amount = Annotated[int, Between(0, LARGEST)]
 Device = Literal["auto", "cpu", "cuda"]
-_OLD_PACKAGE, _PACKAGE = "legroom.workloads.", "legroom_workloads."
-
-
-def _current_name(name: Any) -> Any:
-    """Return a `module:Name` of the reference workloads under their present package; run files of 0.1 have the old."""
-    return name.replace(_OLD_PACKAGE, _PACKAGE, 1) if isinstance(name, str) and name.startswith(_OLD_PACKAGE) else name
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,8 @@ class EnvSpec(Data):
     """size the workload's data is aggregated to; 'data' keeps the data's own"""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "id", _current_name(self.id))
+        if isinstance(self.id, str):
+            object.__setattr__(self, "id", current_name(self.id))
 
 
 @dataclass(frozen=True)
@@ -72,8 +68,9 @@ class PolicySpec(Data):
     features_extractor_kwargs: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", _current_name(self.name))
-        object.__setattr__(self, "features_extractor", _current_name(self.features_extractor))
+        for field_name in ("name", "features_extractor"):
+            if isinstance(named := getattr(self, field_name), str):
+                object.__setattr__(self, field_name, current_name(named))
 
 
 @dataclass(frozen=True)
