@@ -265,6 +265,8 @@ def no_such_run(target: str) -> BadInput:
     if workload is not None:
         names = [name for name in names if name.startswith(f"{head}:")]
     bare = [w.name for w in workloads()]
+    if not bare:  # a source checkout that was installed before it had entry points for them
+        return BadInput(f"no file and no named run {target!r}", hint="no workload is registered: reinstall legroom")
     close = difflib.get_close_matches(target.lower(), names if run else [*bare, *names], n=1, cutoff=0.5)
     listed = ", ".join(names if workload is not None else bare)
     hint = f"did you mean {close[0]!r}? there is {listed}" if close else f"there is {listed}, or give a file"
