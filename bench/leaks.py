@@ -119,7 +119,7 @@ def _found(runs: int) -> Iterator[list[str]]:
     ):
         told = [one for env in envs for one in _all(env, frames, runs // len(envs))]
         found = [one for one in told if one["verdict"]["verdict"] == "leak" and one["decided_at"] <= frames]
-        rates = [one["verdict"]["bytes_per_step"] for one in found] or [0.0]
+        rates = [one["verdict"]["rate"] for one in found] or [0.0]
         detail = f"in {frames:,} steps each; {min(rates):.1f} to {max(rates):.1f} B/step told"
         wanted = f"≥ {least * runs // 50} of {runs}"
         yield _row(name, wanted, f"{len(found)} of {len(told)}", detail, len(found) >= least * runs / 50)

@@ -56,7 +56,7 @@ def _measure_here(env: Any, frames: int, time_limit_s: float, seed: int) -> tupl
     live = env() if made else env
     try:
         measured = measuring.measure(live, frames, time_limit_s=time_limit_s, seed=seed)
-        leak = as_leak(asdict(measured.verdict))
+        leak = as_leak(asdict(measured.verdict), measured.why)
         if leak.verdict == "leak":
             # tracemalloc: memray would need Python to have been started with another allocator
             warm_up, steps = min(WARM_UP_STEPS, frames), min(TRACKED_STEPS, frames)

@@ -131,6 +131,16 @@ def test_ending_of_a_command_is_no_trend() -> None:
     assert judge(samples)[0] == "leak"
 
 
+@pytest.mark.parametrize("last", [(175, 118, 118, 66, 17), (184, 106), (190, 170, 150, 130, 110, 90)])
+def test_an_ending_that_takes_several_samples_is_no_trend(last: tuple[int, ...]) -> None:
+    # as sampled on a busy machine: the kernel takes 200 MiB back in pieces
+    samples = curve(lambda t: 33 * t, 6.2, every=0.06, noise=0.2)
+    samples += [Sample(6.2 + 0.06 * i, mib * MIB, None, {}) for i, mib in enumerate(last)]
+    verdict, why, growth_per_s = judge(samples)
+    assert verdict == "leak", why
+    assert growth_per_s / MIB == pytest.approx(33, rel=0.05)
+
+
 def test_thinning_keeps_every_extreme() -> None:
     samples = curve(lambda t: 100, 5000, noise=30)
     fewer = thinned(samples, 200)

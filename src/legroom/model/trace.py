@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from legroom.model.explanation import Explanation
+from legroom.model.profile import LeakVerdict
 from legroom.model.shown import ShownInNotebooks
 
 Role = Literal["trainer", "workers", "others"]
 ROLES: tuple[Role, ...] = get_args(Role)
-Verdict = Literal["leak", "growing", "ok"]
 PhaseName = Literal["start", "fill", "steady"]
 LimitOrigin = Literal["given", "container", "machine"]
 
@@ -85,7 +85,7 @@ class Trace(ShownInNotebooks):
     peak_host: int
     peak_gpu: int | None
     peak_by_role: Mapping[Role, int]
-    verdict: Verdict
+    verdict: LeakVerdict
     why: str
     phases: tuple[GrowthPhase, ...]
     forecasts: tuple[Forecast, ...]  # as they were made, the last one last

@@ -17,10 +17,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from legroom.growth.verdict import Floor, Verdict, combine, judge
 from legroom.model.profile import Curve
 from legroom.profiling.signals import MAPPED_EVERY, USUAL_BLOCK_NBYTES, Recorder, block_sizes, mean_block_nbytes
 from legroom.profiling.stepping import SEED, Stepper
-from legroom.profiling.verdict import DROPPED_SHARE, Verdict, combine, judge
 
 OWN_SHARE, OWN_SHARE_LATER = 0.015, 0.04  # the second once there is a suspicion
 LEAST_SAMPLES, LEAST_SAMPLES_LATER, USUAL_SAMPLES, MOST_SAMPLES = 20, 60, 300, 1200  # per look
@@ -29,7 +29,10 @@ EXTEND, EXTENSIONS = 4, 2
 CONFIRM = 1.5
 ENOUGH_STEPS, ENOUGH_LIMIT_S = 16_000, 8.0  # that many are taken before any verdict but `ok`, if they take no longer
 CAPACITY = 4096
-OTHER_FLOOR_NBYTES = 4 << 20  # mappings come in arenas and heaps of a megabyte each
+DROPPED_SHARE = 0.2  # of the steps: what happens in the first fifth is the beginning
+FLOOR = Floor(nbytes=4096, per_time=0.5)  # a billion steps of half a byte are half a gigabyte
+OTHER_FLOOR = Floor(nbytes=4 << 20, per_time=0.5)  # mappings come in arenas and heaps of a megabyte each
+SMALL_LEAK_NBYTES = 64.0  # per step; a look too short for that much to show says so
 CURVE_POINTS = 240
 LEVEL_NOISE_NBYTES = 128 << 10  # two runs of the same program differ by that: hashes, times, modules compiled anew
 
@@ -39,6 +42,7 @@ class Measurement:
     """What stepping an environment has shown.
 
     Args:
+        why: the verdict in words.
         malloc_per_step: bytes per step in C memory, where that is what grows; 0 otherwise.
         cpu_s: processor time of the process while stepping, without ours.
         own_cpu_s: processor time that sampling and judging took.
@@ -47,6 +51,7 @@ class Measurement:
     """
 
     verdict: Verdict
+    why: str
     malloc_per_step: float
     steps: int
     episodes: int
@@ -155,20 +160,30 @@ class _Session:
         if self.early:
             self.block_nbytes = mean_block_nbytes(self.early, block_sizes())
         steps = recorder.steps[:count]
-        python = judge(steps, [blocks * self.block_nbytes for blocks in recorder.blocks[:count]])
-        malloc = judge(steps, recorder.malloc[:count])
-        self.malloc_per_step = malloc.bytes_per_step if malloc.verdict != "ok" else 0.0
+        begin = steps[0] + DROPPED_SHARE * (steps[-1] - steps[0])
+        python = judge(steps, [blocks * self.block_nbytes for blocks in recorder.blocks[:count]], FLOOR, begin=begin)
+        malloc = judge(steps, recorder.malloc[:count], FLOOR, begin=begin)
+        self.malloc_per_step = malloc.rate if malloc.verdict != "ok" else 0.0
         parts = [python, malloc]
         if recorder.has_mallinfo:
             fresh = slice(0, count, MAPPED_EVERY)
-            other = judge(recorder.steps[fresh], recorder.other[fresh], floor_nbytes=OTHER_FLOOR_NBYTES)
+            other = judge(recorder.steps[fresh], recorder.other[fresh], OTHER_FLOOR, begin=begin)
             # Python's arenas grow with its objects; they are counted already.
-            if other.verdict != "ok" and other.bytes_per_step > 2 * max(python.interval[1], 0.0):
+            if other.verdict != "ok" and other.rate > 2 * max(python.interval[1], 0.0):
                 parts.append(other)
         verdict = combine(parts)
         self.looks += 1
         self.judging_s += time.thread_time() - began
         return verdict
+
+    def _why(self, verdict: Verdict) -> str:
+        if verdict.verdict == "leak":
+            return "grows steadily"
+        if verdict.verdict == "growing":
+            too_few, enough = "grew, in too few steps to tell more", "still growing at the end, perhaps about to settle"
+            return too_few if verdict.too_few else enough
+        would_show = SMALL_LEAK_NBYTES * (1 - DROPPED_SHARE) * self.stepper.steps >= FLOOR.nbytes
+        return "steady" if would_show and not verdict.too_few else "did not grow, in too few steps to tell much"
 
     def _measurement(self, verdict: Verdict, decided_at: int) -> Measurement:
         recorder, count = self.recorder, self.recorder.count
@@ -182,6 +197,7 @@ class _Session:
         )
         return Measurement(
             verdict=verdict,
+            why=self._why(verdict),
             malloc_per_step=self.malloc_per_step,
             steps=self.stepper.steps,
             episodes=self.stepper.episodes,

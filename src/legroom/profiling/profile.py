@@ -180,7 +180,7 @@ def measure_leak(
         time_limit_s=time_limit_s,
         seed=seed,
     )
-    leak = as_leak(measured["verdict"])
+    leak = as_leak(measured["verdict"], measured["why"])
     if find_lines and leak.verdict != "ok":
         tell(f"looking for the lines that leave memory behind in {task['id']}")
         lines, found_by, why = attribute(
@@ -204,12 +204,12 @@ def measure_leak(
     )
 
 
-def as_leak(verdict: Mapping[str, Any]) -> Leak:
+def as_leak(verdict: Mapping[str, Any], why: str) -> Leak:
     """Return a verdict (as plain data) as a Leak, with the steps until this machine's memory is used up."""
     low, high = verdict["interval"]
-    rate = verdict["bytes_per_step"]
+    rate = verdict["rate"]
     left = int(probe().available / rate) if verdict["verdict"] == "leak" and rate > 0 else None
-    return Leak(verdict["verdict"], rate, (low, high), why=verdict["why"], steps_left=left)
+    return Leak(verdict["verdict"], rate, (low, high), why=why, steps_left=left)
 
 
 def _pair(values: list[Any] | None) -> Any:

@@ -9,11 +9,14 @@ in the memory of a process tells the two apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from legroom.model.trace import Forecast, GrowthPhase, MemoryLimit, Sample, Verdict
+from legroom.growth.trend import LEAST_POINTS, SETTLED, Fit, believable, envelopes, evenly, middle
+from legroom.growth.verdict import Floor, Verdict
+from legroom.growth.verdict import judge as judge_series
+from legroom.model.profile import LeakVerdict
+from legroom.model.trace import Forecast, GrowthPhase, MemoryLimit, Sample
 from legroom.units import MIB, format_size
-from legroom.watching.trend import Reading, enough, envelopes, readings, rise
 
 JUDGED_FROM_S = 2.0  # before that, an interpreter has hardly started
 LEAKS_FROM_S = 1.5  # after the start; what is shorter may be growing, but nobody can call it a leak
@@ -23,9 +26,11 @@ LONGEST_START_SHARE = 0.25  # of the time; what goes on for longer is no start
 STEADY_WITHIN = 0.01  # of the peak
 LEAST_STEADY_SHARE = 0.1  # of the time
 RELEVANT_SHARE, RELEVANT_LEAST = 0.01, 2 * MIB  # growth below this over the time watched is no finding
+NOISE_SHARE, NOISE_LEAST = 0.0005, 64 << 10  # of the level: what nobody would call a difference
 FILLS_BELOW = 0.3  # of the growth was asked for meanwhile: the rest had been asked for before
 LOADS_ABOVE = 0.1  # of the growth is in files
 ENDING_DROP = 0.8  # a tree that shrinks so much in its last moments is ending
+ENDING_FROM, ENDING_SAMPLES = 0.9, 30  # these last moments: a share of the samples, and the most of them
 CERTAIN_BAND = 2.0  # latest over earliest time left
 FARTHEST = 10.0  # times as long as the growth was watched: what lies beyond is a guess
 NEVER_S = 10 * 365 * 86400.0
@@ -67,42 +72,57 @@ def start_end(samples: Sequence[Sample]) -> float:
     return min(latest, LONGEST_START_SHARE * end)
 
 
-def judge(samples: Sequence[Sample]) -> tuple[Verdict, str, float]:
+def judge(samples: Sequence[Sample]) -> tuple[LeakVerdict, str, float]:
     """Return the verdict, why, and the growth at the end in bytes per second."""
     samples = _without_end(samples)
     if len(samples) < 2 or samples[-1].t < JUDGED_FROM_S:
         return "ok", "too short to tell", 0.0
-    begin, end = max(start_end(samples), 0.1 * samples[-1].t), samples[-1].t
-    lows, _ = envelopes(samples, begin, end)
-    found = readings(lows) if end - begin >= LEAKS_FROM_S else []
-    if not found:
-        return _judge_briefly(samples, begin)
-    best, span = found[0], lows[-1][0] - lows[0][0]
-    relevant = max(RELEVANT_LEAST, RELEVANT_SHARE * lows[-1][1])
-    late = best.at(end) - best.at(end - span / 4)
-    rate = f"{format_size(max(best.slope, 0) * 60)} a minute"
-    if best.slope * span >= relevant and min(one.lower() for one in found) * span >= relevant / 4:
-        if _fills(samples, begin):
-            return "growing", f"fills memory that it had reserved, {rate}", best.slope
-        if _loads(samples, begin):
-            return "growing", f"still loading libraries or mapping files at the end, {rate}", best.slope
-        return "leak", f"still growing steadily at the end, {rate}", best.slope
-    if late >= relevant / 2 and late > 2 * best.spread:
-        return "growing", "still growing at the end, perhaps about to settle", late / (span / 4)
-    return "ok", "steady at the end", 0.0
+    begin = _begin(samples)
+    found = _verdict(samples, begin)
+    if found.verdict == "ok":
+        return "ok", "no growth seen, though too short to tell much" if found.too_few else "steady at the end", 0.0
+    if found.too_few or samples[-1].t - begin < LEAKS_FROM_S:
+        return "growing", "still growing at the end, too short to tell more", 0.0
+    if found.verdict == "growing":
+        return "growing", "still growing at the end, perhaps about to settle", max(found.lately, 0.0)
+    rate = f"{format_size(found.rate * 60)} a minute"
+    if _fills(samples, begin):
+        return "growing", f"fills memory that it had reserved, {rate}", found.rate
+    if _loads(samples, begin):
+        return "growing", f"still loading libraries or mapping files at the end, {rate}", found.rate
+    return "leak", f"still growing steadily at the end, {rate}", found.rate
+
+
+def _begin(samples: Sequence[Sample]) -> float:
+    return max(start_end(samples), 0.1 * samples[-1].t)
+
+
+def _floor(samples: Sequence[Sample]) -> Floor:
+    highest = max(sample.host for sample in samples)
+    relevant = max(RELEVANT_LEAST, RELEVANT_SHARE * highest)
+    return Floor(relevant, noise=max(NOISE_LEAST, NOISE_SHARE * highest))
+
+
+def _verdict(samples: Sequence[Sample], begin: float) -> Verdict:
+    hosts = [sample.host for sample in samples]
+    return judge_series([sample.t for sample in samples], hosts, _floor(samples), begin=begin, final=True)
 
 
 def forecast(samples: Sequence[Sample], limit: MemoryLimit | None) -> Forecast | None:
     """Return when the tree reaches the limit, None where nothing says that it will."""
     if limit is None or len(samples) < 2 or samples[-1].host >= limit.nbytes:
         return None
-    begin, now = max(start_end(samples), 0.1 * samples[-1].t), samples[-1].t
-    _, highs = envelopes(samples, begin, now)
-    if not enough(highs) or rise(highs) < RELEVANT_LEAST:
+    begin, now = _begin(samples), samples[-1].t
+    inside = [sample for sample in samples if sample.t >= begin]
+    times, hosts = evenly([sample.t for sample in inside], [sample.host for sample in inside])
+    if len(times) < 3 * LEAST_POINTS or max(hosts) - min(hosts) < RELEVANT_LEAST:
         return None
-    found = readings(highs)
-    grown = found[0].slope * (now - begin)
-    if found[0].lower(2) <= 0 or grown < RELEVANT_LEAST:
+    _, highs = envelopes(times, hosts, least=RELEVANT_LEAST)
+    if len(highs[0]) < LEAST_POINTS:
+        return None
+    # A moment is foretold for a line. What still bends would need another forecast, and none of its bounds is finite.
+    found = believable(*highs, noise=_floor(inside).noise, approaches=SETTLED)
+    if found[0].slope - 2 * found[0].error <= 0 or found[0].slope * (now - begin) < RELEVANT_LEAST:
         return None
     if _fills(samples, begin) and samples[-1].host + samples[-1].untouched < limit.nbytes:
         return None  # all it has reserved fits
@@ -117,21 +137,11 @@ def forecast(samples: Sequence[Sample], limit: MemoryLimit | None) -> Forecast |
     return Forecast(now, now + left, now + earliest, now + latest if latest < NEVER_S else None, certain)
 
 
-def _seconds_left(one: Reading, slope: float, limit: float, now: float) -> float:
+def _seconds_left(one: Fit, slope: float, limit: float, now: float) -> float:
     room = limit - one.at(now) - one.above
     if room <= 0:
         return 0.0
     return room / slope if slope > 0 else math.inf
-
-
-def _judge_briefly(samples: Sequence[Sample], begin: float) -> tuple[Verdict, str, float]:
-    """Judge by thirds what has too few samples for a trend."""
-    later = [sample for sample in samples if sample.t >= begin] or list(samples)
-    third = max(len(later) // 3, 1)
-    middle, last = min(s.host for s in later[third : 2 * third] or later), min(s.host for s in later[-third:])
-    if len(later) >= 6 and last - middle > max(RELEVANT_LEAST, 0.05 * middle):
-        return "growing", "still growing at the end, too short to tell more", 0.0
-    return "ok", "no growth seen, though too short to tell much", 0.0
 
 
 def _fills(samples: Sequence[Sample], begin: float) -> bool:
@@ -139,8 +149,8 @@ def _fills(samples: Sequence[Sample], begin: float) -> bool:
     inside = [sample for sample in samples if sample.t >= begin]
     fifth = max(len(inside) // 5, 1)
     early, late = inside[:fifth], inside[-fifth:]
-    grown = _middle(s.host for s in late) - _middle(s.host for s in early)
-    touched = _middle(s.untouched for s in early) - _middle(s.untouched for s in late)
+    grown = middle(s.host for s in late) - middle(s.host for s in early)
+    touched = middle(s.untouched for s in early) - middle(s.untouched for s in late)
     return grown > 0 and touched > (1 - FILLS_BELOW) * grown
 
 
@@ -149,18 +159,17 @@ def _loads(samples: Sequence[Sample], begin: float) -> bool:
     half = [sample for sample in samples if sample.t >= (begin + samples[-1].t) / 2]
     fifth = max(len(half) // 5, 1)
     early, late = half[:fifth], half[-fifth:]
-    grown = _middle(s.host for s in late) - _middle(s.host for s in early)
-    loaded = _middle(s.files for s in late) - _middle(s.files for s in early)
+    grown = middle(s.host for s in late) - middle(s.host for s in early)
+    loaded = middle(s.files for s in late) - middle(s.files for s in early)
     return loaded > max(LOADS_ABOVE * grown, MIB)
 
 
-def _middle(values: Iterable[int]) -> int:
-    ranked = sorted(values)
-    return ranked[len(ranked) // 2]
-
-
 def _without_end(samples: Sequence[Sample]) -> Sequence[Sample]:
-    """Leave out the last moments of a tree that was ending: workers go, arrays are freed."""
-    tail = max(int(0.95 * len(samples)), len(samples) - 20, 2)
-    drops = (i for i in range(tail, len(samples)) if samples[i].host < ENDING_DROP * samples[i - 1].host)
-    return samples[: next(drops, len(samples))]
+    """Leave out the last moments of a tree that was ending: workers go, arrays are freed.
+
+    On a busy machine that takes several samples, each a little lower. They are no trend, nor is the first of them.
+    """
+    tail = max(int(ENDING_FROM * len(samples)), len(samples) - ENDING_SAMPLES, 0)
+    last_peak = max(range(tail, len(samples)), key=lambda place: samples[place].host, default=0)
+    ending = bool(samples) and samples[-1].host < ENDING_DROP * samples[last_peak].host
+    return samples[: last_peak + 1] if ending else samples

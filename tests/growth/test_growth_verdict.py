@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from legroom.profiling.verdict import Verdict, combine, judge
+from legroom.growth.verdict import Verdict, combine
+from legroom.growth.verdict import judge as judge_from
+from legroom.profiling.measuring import DROPPED_SHARE, FLOOR
 
 STEPS = np.arange(0, 5_000, 50)  # 100 samples
 LEVEL = 50_000_000.0
@@ -12,6 +14,12 @@ LEVEL = 50_000_000.0
 def series(rate: float = 0.0, *, noise: float = 0.0, seed: int = 0) -> np.ndarray:
     scatter = np.random.default_rng(seed).normal(0, noise, len(STEPS)) if noise else 0.0
     return LEVEL + rate * STEPS + scatter
+
+
+def judge(steps, values) -> Verdict:
+    """As `legroom profile` judges bytes over steps."""
+    begin = steps[0] + DROPPED_SHARE * (steps[-1] - steps[0]) if len(steps) else 0
+    return judge_from(steps, values, FLOOR, begin=begin)
 
 
 def random_keys(size: int, nbytes: float, seed: int, steps: np.ndarray = STEPS) -> np.ndarray:
@@ -24,7 +32,7 @@ def random_keys(size: int, nbytes: float, seed: int, steps: np.ndarray = STEPS) 
 
 def test_nothing_moves():
     verdict = judge(STEPS, series())
-    assert (verdict.verdict, verdict.bytes_per_step) == ("ok", 0.0)
+    assert (verdict.verdict, verdict.rate) == ("ok", 0.0)
     assert verdict.interval[0] <= 0 <= verdict.interval[1]
 
 
@@ -32,7 +40,7 @@ def test_nothing_moves():
 def test_an_exact_leak_is_told_with_its_rate(rate):
     verdict = judge(STEPS, series(rate))
     assert verdict.verdict == "leak"
-    assert verdict.bytes_per_step == pytest.approx(rate, rel=0.01)
+    assert verdict.rate == pytest.approx(rate, rel=0.01)
     assert verdict.interval[0] <= rate <= verdict.interval[1]
 
 
@@ -93,14 +101,14 @@ def test_a_leak_beside_a_buffer_that_fills_and_is_dropped_is_found_in_enough_ste
     steps = np.arange(0, 40_000, 100)
     verdict = judge(steps, LEVEL + 64.0 * steps + 300.0 * (steps % 700))
     assert verdict.verdict == "leak"
-    assert verdict.bytes_per_step == pytest.approx(64, rel=0.1)
+    assert verdict.rate == pytest.approx(64, rel=0.1)
 
 
 def test_a_leak_beside_a_cache_that_is_full_is_found():
     values = random_keys(500, 200, seed=1) + 64.0 * STEPS
     verdict = judge(STEPS, values)
     assert verdict.verdict == "leak"
-    assert verdict.bytes_per_step == pytest.approx(64, rel=0.1)
+    assert verdict.rate == pytest.approx(64, rel=0.1)
 
 
 def test_memory_that_comes_back_is_ok():
@@ -126,6 +134,6 @@ def test_the_worst_part_decides_and_equal_parts_add_up():
     growing, calm = Verdict("growing", 30.0, (-5.0, 90.0)), Verdict("ok", 0.1, (-1.0, 1.0))
     assert combine([calm, leak, growing]) == leak
     together = combine([leak, calm, other])
-    assert (together.verdict, together.bytes_per_step, together.interval) == ("leak", 72.0, (65.0, 79.0))
+    assert (together.verdict, together.rate, together.interval) == ("leak", 72.0, (65.0, 79.0))
     assert combine([calm, growing]).verdict == "growing"
     assert combine([calm, calm]).verdict == "ok"
