@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from legroom.backends.base import find_algorithm
 from legroom.checking.script import Script
 from legroom.checking.script_values import integer_of, value_of
-from legroom.reading.source import Unfoldable
+from legroom.reading.interpreter.values import Unfoldable
 
 _TRAIN = {"brax.training.agents.ppo.train.train": "PPO", "brax.training.agents.sac.train.train": "SAC",
           "brax.training.agents.ppo.train": "PPO", "brax.training.agents.sac.train": "SAC"}  # fmt: skip

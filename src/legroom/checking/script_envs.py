@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from legroom.checking.script import Definition, Script, argument, dotted, has_hidden_arguments
 from legroom.checking.script_values import integer_of, passed_arguments, text_of
-from legroom.reading.source import Unfoldable
+from legroom.reading.interpreter.values import Unfoldable
 
 DEEPEST = 10
 # vec env wrappers whose first argument is the environment

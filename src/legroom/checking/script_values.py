@@ -8,14 +8,14 @@ with the same value in every call, attributes set once, `argparse` defaults and 
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterator
 from typing import Any
 
 from legroom.checking.script import Script, dotted, each_function
 from legroom.checking.script_scopes import Binding, FunctionNode
 from legroom.reading.constants import argument_default
-from legroom.reading.source import Symbol, Unfoldable, fold
+from legroom.reading.interpreter.evaluator import Evaluator, complete
+from legroom.reading.interpreter.values import Symbol, Unfoldable
 
 DEEPEST = 12
 _PARSED = ("parse_args", "parse_known_args")
@@ -31,12 +31,29 @@ def value_of(script: Script, node: ast.expr | None, depth: int = 0) -> Any:
     if node is None or depth > DEEPEST:
         raise Unfoldable("not known")
     try:
-        value = fold(_substituted(script, node, depth), Symbol)
+        value = complete(_Asker(script).value(node, depth))
     except RecursionError:
         raise Unfoldable("nested too deeply") from None
     if isinstance(value, Symbol):
         raise Unfoldable(value)
     return value
+
+
+class _Asker(Evaluator[int]):
+    """Knows what names and attributes hold where they stand; `at` is how many of them led here."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    def on_name(self, node: ast.Name, at: int) -> Any:
+        return self.attempt(node, name_value, self.script, node, at + 1)
+
+    def on_attribute(self, node: ast.Attribute, at: int) -> Any:
+        try:
+            return attribute_value(self.script, node, at + 1)
+        except Unfoldable as error:
+            name = self.script.qualified(node)
+            return self.unknown(node, str(error)) if name is None else Symbol(name)
 
 
 def number_of(script: Script, node: ast.expr | None) -> int | float | None:
@@ -63,34 +80,6 @@ def text_of(script: Script, node: ast.expr | None) -> str | None:
     except Unfoldable:
         return None
     return value if isinstance(value, str) and not isinstance(value, Symbol) else None
-
-
-def _substituted(script: Script, node: Any, depth: int) -> Any:
-    """Return a copy of the expression with constants for the names and attributes whose value is known."""
-    if isinstance(node, ast.Name):
-        return _constant(name_value(script, node, depth + 1), node)
-    if isinstance(node, ast.Attribute):
-        try:
-            return _constant(attribute_value(script, node, depth + 1), node)
-        except Unfoldable:
-            if script.qualified(node) is None:
-                raise
-            return node
-    if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-        raise Unfoldable("a function or comprehension")
-    new = copy.copy(node)
-    for name, child in ast.iter_fields(node):
-        if name == "func":  # a called function keeps its name: `int`, `max`
-            continue
-        if isinstance(child, list):
-            setattr(new, name, [_substituted(script, c, depth) if isinstance(c, ast.AST) else c for c in child])
-        elif isinstance(child, ast.AST):
-            setattr(new, name, _substituted(script, child, depth))
-    return new
-
-
-def _constant(value: Any, node: ast.expr) -> ast.expr:
-    return node if isinstance(value, Symbol) else ast.copy_location(ast.Constant(value), node)
 
 
 def name_value(script: Script, name: ast.Name, depth: int = 0) -> Any:

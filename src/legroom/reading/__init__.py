@@ -31,7 +31,7 @@ MODULES = {
     "zoo": "legroom.backends.sb3.zoo",
     "brax": "legroom.backends.brax.reading",
     "constants": "legroom.reading.constants",
-    "script": "legroom.reading.script",
+    "script": "legroom.backends.sb3.script_models",
     "checks": "legroom.reading.validating",
     "names": "legroom.reading.naming",
     "loosely": "legroom.reading.loosely",

@@ -15,7 +15,9 @@ from typing import Any
 from legroom.backends.base import find_algorithm
 from legroom.errors import BadInput
 from legroom.reading.draft import Draft, get
-from legroom.reading.source import Symbol, Unfoldable, fold, parse_module, plain, unparsed
+from legroom.reading.interpreter.evaluator import fold
+from legroom.reading.interpreter.values import Symbol, Unfoldable, plain
+from legroom.reading.source import parse_module, unparsed
 from legroom.reading.yamls import Key
 
 # An episode's length: on-policy modules of this kind collect one episode per rollout, so it is their n_steps.
@@ -207,14 +209,7 @@ def argument_default(call: ast.Call) -> tuple[str, ast.expr] | None:
 
 def _folded(name: str, node: ast.expr, values: dict[str, Any]) -> Any:
     """Return the value of a constant, given those before it."""
-
-    def look_up(other: str) -> Any:
-        return values[other] if other in values else Symbol(other)
-
-    try:
-        value = fold(node, look_up)
-    except RecursionError:
-        raise Unfoldable("nested too deeply") from None
+    value = fold(node, values)
     if isinstance(value, Symbol) and name.lower() not in ("policy", "algo", "algorithm"):
         raise Unfoldable(value)
     return value

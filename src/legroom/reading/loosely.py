@@ -18,9 +18,10 @@ from typing import Any, Literal
 
 from legroom import reading
 from legroom.backends.brax import reading as brax
+from legroom.backends.sb3 import script_models as script
 from legroom.backends.sb3 import zoo
 from legroom.errors import BadInput
-from legroom.reading import constants, native, script, yamls
+from legroom.reading import constants, native, yamls
 from legroom.reading.draft import Draft, copied, get, merged
 from legroom.reading.files import is_directory, read_text
 from legroom.reading.naming import did_you_mean

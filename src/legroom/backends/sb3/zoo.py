@@ -16,9 +16,10 @@ from legroom.errors import BadInput
 from legroom.reading.draft import Draft
 from legroom.reading.files import is_file, read_text
 from legroom.reading.hyperchecks import SIZES, shown
+from legroom.reading.interpreter.evaluator import fold_text
+from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.known_spaces import find_spaces, is_atari
 from legroom.reading.naming import PARTS, did_you_mean
-from legroom.reading.source import Unfoldable, fold_text
 from legroom.reading.yamls import Key, Lines, parse_yaml
 
 # file stem -> algorithm; other stems are tried as the algorithm's own name

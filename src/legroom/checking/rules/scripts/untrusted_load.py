@@ -12,7 +12,7 @@ from legroom.checking.script_sb3 import is_algorithm
 from legroom.checking.script_values import options, settings_of, text_of
 from legroom.model.finding import Severity
 from legroom.model.rule import Found, Rule
-from legroom.reading.source import Unfoldable
+from legroom.reading.interpreter.values import Unfoldable
 
 _PICKLES = frozenset({"pickle.load", "pickle.loads", "cloudpickle.load", "cloudpickle.loads", "dill.load", "dill.loads",
                       "joblib.load", "_pickle.load"})  # fmt: skip

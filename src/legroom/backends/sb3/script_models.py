@@ -1,0 +1,261 @@
+"""An SB3 training script: its constructor calls, found by following the script, never executed.
+
+Each call of an algorithm is written down as a draft. What cannot be known is left out where memory does not depend on
+it, and named with its line where it does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from legroom.backends.sb3.script_vec_envs import VEC_ENV_CALLS
+from legroom.backends.sb3.signatures import SB3_ALGORITHMS
+from legroom.reading.draft import Draft
+from legroom.reading.interpreter.follower import Follower
+from legroom.reading.interpreter.gym_calls import Env
+from legroom.reading.interpreter.values import (
+    Bound,
+    Class,
+    Function,
+    Module,
+    Namespace,
+    NotKnown,
+    Parser,
+    Symbol,
+    is_plain,
+    plain,
+)
+from legroom.reading.known_spaces import Known, wrapped
+from legroom.reading.source import parse_module
+from legroom.reading.yamls import Key
+
+LIBRARIES = ("stable_baselines3", "sb3_contrib")
+
+# Constructor arguments by position after `policy` and `env`, as far as people use them.
+POSITIONAL: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("PPO", "MaskablePPO", "RecurrentPPO"), ("learning_rate", "n_steps", "batch_size", "n_epochs", "gamma")
+    ),
+    "A2C": ("learning_rate", "n_steps", "gamma"),
+    "TRPO": ("learning_rate", "n_steps", "batch_size", "gamma"),
+    **dict.fromkeys(
+        ("DQN", "DoubleDQN", "QRDQN", "SAC", "TD3", "DDPG", "TQC", "CrossQ"),
+        ("learning_rate", "buffer_size", "learning_starts", "batch_size"),
+    ),
+}
+PLACES: Mapping[str, Key] = {"policy_kwargs": ("policy", "kwargs"), "seed": ("seed",), "device": ("device",)}
+DROPPED = frozenset({"env", "policy", "verbose", "tensorboard_log", "_init_setup_model", "action_noise"})
+# SB3's own classes that may stand in policy_kwargs or as buffer classes, by their last name.
+KNOWN_CLASSES: Mapping[str, str] = {
+    "NatureCNN": "stable_baselines3.common.torch_layers:NatureCNN",
+    "CombinedExtractor": "stable_baselines3.common.torch_layers:CombinedExtractor",
+    "FlattenExtractor": "stable_baselines3.common.torch_layers:FlattenExtractor",
+}
+
+
+@dataclass
+class Model:
+    """An algorithm's constructor call."""
+
+    draft: Draft
+    env: Any
+
+
+def drafts(text: str, path: str) -> list[Draft]:
+    """Return one draft per constructor call of an SB3 algorithm; none when the module has no such call.
+
+    Raises:
+        BadInput: it is not Python, or nested too deeply.
+    """
+    tree = parse_module(text, path)
+    if not any(library in text for library in LIBRARIES) and not _has_constructor(tree):
+        return []
+    models = ScriptModels(path)
+    models.follow(tree)
+    models.follow_uncalled()
+    return models.finished()
+
+
+def algorithm_named(symbol: str) -> str | None:
+    """Return the algorithm a name stands for: `PPO`, `sb3.PPO`, `sb3_contrib.ppo_mask.MaskablePPO`."""
+    name = symbol.rpartition(".")[2]
+    return name if any(algorithm.name == name for algorithm in SB3_ALGORITHMS) else None
+
+
+def _has_constructor(tree: ast.AST) -> bool:
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    names = (f.attr if isinstance(f, ast.Attribute) else f.id if isinstance(f, ast.Name) else "" for f in calls)
+    return any(algorithm_named(name) for name in names)
+
+
+class ScriptModels(Follower):
+    """Follows a script and collects its models."""
+
+    library_calls = VEC_ENV_CALLS
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.models: dict[int, Model] = {}  # by the id of the call's node: a call in a loop is one model
+        self.evals: list[tuple[Env, dict[str, Any], int]] = []  # with the line of the call
+        self.checkpoints: list[tuple[dict[str, Any], int]] = []
+
+    def follow_uncalled(self) -> None:
+        """Follow the functions that nobody called, with their defaults: `train` may be called by another script."""
+        for found in list(self.definitions):
+            if id(found.node) in self.visited or found.module.name != "__main__" or isinstance(found.node, ast.Lambda):
+                continue
+            methods = found.node.body if isinstance(found, Class) else [found.node]
+            for node in methods:
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _has_constructor(node):
+                    self.call_function(Function(node, found.frame, found.module), [], {})
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def instance(self, cls: Class, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+        bases = (base for base in self.ancestors(cls) if isinstance(base, Symbol))
+        algorithm = next((found for base in bases if (found := algorithm_named(base))), None)
+        if algorithm is not None:
+            return self.construct(algorithm, args, kwargs, node)
+        return super().instance(cls, args, kwargs, node)
+
+    def library_call(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+        name = symbol.rpartition(".")[2]
+        algorithm = algorithm_named(symbol)
+        if algorithm is not None:
+            return self.construct(algorithm, args, kwargs, node)
+        if name == "EvalCallback":
+            env = args[0] if args else kwargs.get("eval_env")
+            if isinstance(env, Env):
+                self.evals.append((env, kwargs, node.lineno))
+            return self.unknown(node)
+        if name == "CheckpointCallback":
+            self.checkpoints.append(({"save_freq": args[0], **kwargs} if args else kwargs, node.lineno))
+            return self.unknown(node)
+        return super().library_call(symbol, args, kwargs, node)
+
+    def method(self, bound: Bound, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+        model = bound.owner
+        if not isinstance(model, Model):
+            return super().method(bound, args, kwargs, node)
+        if bound.name == "learn":
+            steps = args[0] if args else kwargs.get("total_timesteps")
+            if kwargs.get("reset_num_timesteps") is False:  # one call of several, as a rule in a loop
+                model.draft.data.pop("total_timesteps", None)
+            elif isinstance(steps, int | float) and not isinstance(steps, bool):
+                model.draft.put(("total_timesteps",), steps, node.lineno)
+        if bound.name == "set_env" and args:
+            model.env = args[0]
+        return model
+
+    def construct(self, algorithm: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Model:
+        """Write down the call of an algorithm's constructor."""
+        if id(node) in self.models:
+            return self.models[id(node)]
+        draft = Draft(f"{Path(self.path).stem}:{node.lineno}", self.path)
+        model = self.models[id(node)] = Model(draft, None)
+        draft.put(("algo",), algorithm, node.lineno)
+        named = dict(zip(("policy", "env", *POSITIONAL.get(algorithm, ())), args, strict=False)) | kwargs
+        if isinstance(named.get("**"), NotKnown):
+            draft.unknown[("hyperparams",)] = (node.lineno, named.pop("**").text)
+        policy = class_reference(named.get("policy", "MlpPolicy"))
+        draft.put(("policy", "name"), policy or "MlpPolicy", node.lineno)
+        model.env = named.get("env")
+        where = {k.arg: k.value.lineno for k in node.keywords if k.arg}
+        for name, value in named.items():
+            if name not in DROPPED:
+                place(draft, PLACES.get(name, ("hyperparams", name)), value, where.get(name, node.lineno))
+        return model
+
+    # -- the result ------------------------------------------------------------------------------------------------
+
+    def finished(self) -> list[Draft]:
+        """Return the drafts with their environments, in the order of the calls in the file."""
+        found = []
+        for model in self.models.values():
+            line = model.draft.lines[("algo",)]
+            env = model.env
+            if isinstance(env, str) and type(env) is str:
+                env = Env(id=env)
+            model.draft.put(("env",), {}, line)
+            if isinstance(env, Env):
+                _describe_env(model.draft, env, line)
+            else:  # then nobody knows how many there are, or what they show
+                text = env.text if isinstance(env, NotKnown) else str(env) if isinstance(env, Symbol) else "not given"
+                model.draft.unknown[("env", "n_envs")] = (line, f"that of {text}")
+            envs = env.n_envs if isinstance(env, Env) and isinstance(env.n_envs, int) else 1
+            self.describe_callbacks(model.draft, envs, line)
+            found.append(model.draft)
+        return sorted(found, key=lambda draft: draft.lines[("algo",)]) if len(found) > 1 else _alone(found, self.path)
+
+    def describe_callbacks(self, draft: Draft, envs: int, line: int) -> None:
+        if self.evals:
+            env, kwargs, line = self.evals[0]
+            place(draft, ("eval", "n_envs"), env.n_envs, line)
+            draft.put(("eval", "workers"), env.workers, line)
+            every, episodes = kwargs.get("eval_freq"), kwargs.get("n_eval_episodes")
+            if isinstance(every, int) and every > 0:  # SB3 counts steps of the vectorised environment
+                draft.put(("eval", "every"), every * envs, line)
+            if isinstance(episodes, int):
+                draft.put(("eval", "episodes"), episodes, line)
+        if self.checkpoints:
+            kwargs, line = self.checkpoints[0]
+            every = kwargs.get("save_freq")
+            if isinstance(every, int) and every > 0:
+                draft.put(("checkpoint", "every"), every * envs, line)
+            if kwargs.get("save_replay_buffer") is True:
+                draft.put(("checkpoint", "replay_buffer"), True, line)
+
+
+def place(draft: Draft, key: Key, value: Any, line: int) -> None:
+    """Put a value into the draft; the parts of it that are not known, beside it."""
+    if isinstance(value, Class):
+        draft.put(key, value.reference, line)
+    elif isinstance(value, NotKnown | Env | Function | Model | Module | Bound | Namespace | Parser):
+        draft.unknown[key] = (line, value.text if isinstance(value, NotKnown) else "an object")
+    elif isinstance(value, dict):
+        draft.put(key, {}, line)
+        for name, child in value.items():
+            place(draft, (*key, str(name)), child, line)
+    elif isinstance(value, Symbol):
+        reference = class_reference(value) if key[-1] == "features_extractor_class" else str(value)
+        draft.put(key, reference, line)
+    elif isinstance(value, list) and not all(is_plain(v) for v in value):
+        draft.unknown[key] = (line, "a list of objects")
+    else:
+        draft.put(key, plain(value), line)
+
+
+def class_reference(value: Any) -> str | None:
+    """Return a class or policy name as a run file would have it: `CnnPolicy`, `module:Class`."""
+    if isinstance(value, Class):
+        return value.reference
+    if isinstance(value, Symbol):
+        module, dot, name = value.rpartition(".")
+        if name in KNOWN_CLASSES or name.endswith(("MlpPolicy", "CnnPolicy", "MultiInputPolicy")):
+            return KNOWN_CLASSES.get(name, name)
+        return f"{module}:{name}" if dot else name
+    return value if isinstance(value, str) else None
+
+
+def _describe_env(draft: Draft, env: Env, line: int) -> None:
+    values: dict[str, Any] = {"id": env.id, "n_envs": env.n_envs, "workers": env.workers}
+    values |= {"start_method": env.start_method, "frame_stack": env.frame_stack, "normalize": env.normalize}
+    values |= {"wrappers": list(env.wrappers) or None, "kwargs": dict(env.kwargs) or None}
+    for name, value in values.items():
+        if value is not None and value is not False:
+            place(draft, ("env", name), value, line)
+    if env.observation is not None and env.action is not None:
+        known = wrapped(Known(env.observation, env.action), env.wrappers)
+        if known is not None:
+            draft.put(("env", "spaces"), {"observation": known.observation, "action": known.action}, line)
+
+
+def _alone(found: list[Draft], path: str) -> list[Draft]:
+    """Return the one draft, named after the script rather than after its line."""
+    for draft in found:
+        draft.name = Path(path).stem
+    return found

@@ -1,0 +1,284 @@
+"""Values of expressions: constants are folded, what would need execution is `NotKnown`.
+
+This is the one place where expressions are evaluated. `fold` uses it as it stands, for source strings in zoo files
+(`dict(net_arch=[64, 64])`) and modules of constants; readers of scripts derive from `Evaluator` and say what names,
+attributes and calls mean. Every evaluation passes through `Evaluator.value`.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from legroom.reading.interpreter.values import (
+    LONGEST,
+    NotKnown,
+    Symbol,
+    Unfoldable,
+    is_plain,
+    is_settled,
+    known,
+    plain,
+)
+from legroom.reading.source import unparsed
+
+MOST_BITS = 4096  # of a folded integer
+At = TypeVar("At")
+NodeMethod = Callable[[Any, Any], Any]
+
+OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
+_SIGNS: Mapping[type[ast.unaryop], Callable[[Any, Any], Any]] = {ast.USub: operator.sub, ast.UAdd: operator.add}
+_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: lambda a, b: a is b,
+    ast.IsNot: lambda a, b: a is not b,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+# Builtins of plain data, and those that only arrange their arguments, whatever these are.
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "int": int, "float": float, "bool": bool, "str": str, "abs": abs, "max": max, "min": min, "round": round,
+    "sum": sum,
+}  # fmt: skip
+ARRANGING: Mapping[str, Callable[..., Any]] = {
+    "len": len, "list": lambda items=(): list(items), "tuple": lambda items=(): list(items), "dict": dict,
+    "OrderedDict": dict, "collections.OrderedDict": dict,
+}  # fmt: skip
+
+
+class Evaluator(Generic[At]):
+    """Gives expressions their values; `at` is whatever a subclass needs to know about the place they stand in."""
+
+    def value(self, node: ast.expr, at: At) -> Any:
+        """Return what the expression is worth; `NotKnown` where only running could tell."""
+        method: NodeMethod | None = getattr(self, f"on_{type(node).__name__.lower()}", None)
+        return self.unknown(node) if method is None else method(node, at)
+
+    def unknown(self, node: ast.AST, reason: str = "") -> NotKnown:
+        return NotKnown(unparsed(node), getattr(node, "lineno", None), reason)
+
+    def attempt(self, node: ast.AST, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return what the function makes of the values; not known where it refuses them."""
+        try:
+            return function(*args, **kwargs)
+        except (Unfoldable, ArithmeticError, TypeError, ValueError, LookupError, MemoryError) as error:
+            name = "" if isinstance(error, Unfoldable) else f"{type(error).__name__}: "
+            return self.unknown(node, f"{name}{error}")
+
+    # -- names and calls: what subclasses say otherwise ---------------------------------------------------------------
+
+    def on_name(self, node: ast.Name, at: At) -> Any:
+        return Symbol(node.id)
+
+    def on_attribute(self, node: ast.Attribute, at: At) -> Any:
+        owner = self.value(node.value, at)
+        return Symbol(f"{owner}.{node.attr}") if isinstance(owner, Symbol) else self.member(owner, node)
+
+    def member(self, owner: Any, node: ast.Attribute) -> Any:
+        """Return an attribute of what is no library's object."""
+        return self.unknown(node)
+
+    def on_call(self, node: ast.Call, at: At) -> Any:
+        func = self.value(node.func, at)
+        return self.apply(func, *self.arguments(node, at), node)
+
+    def arguments(self, node: ast.Call, at: At) -> tuple[list[Any], dict[str, Any]]:
+        """Return the values of a call's arguments; what an unknown `**` may give is under the name "**"."""
+        args = self._items(node.args, at)
+        kwargs: dict[str, Any] = {}
+        for keyword in node.keywords:
+            value = self.value(keyword.value, at)
+            if keyword.arg is not None:
+                kwargs[keyword.arg] = value
+            elif isinstance(value, dict):
+                kwargs |= {str(k): v for k, v in value.items()}
+            else:
+                kwargs["**"] = NotKnown(unparsed(keyword.value), node.lineno)
+        return args, kwargs
+
+    def apply(self, func: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+        """Return the result of a call."""
+        if isinstance(func, Symbol) and func in ARRANGING and all(is_settled(arg) for arg in args):
+            return self.attempt(node, ARRANGING[func], *args, **kwargs)
+        if isinstance(func, Symbol) and func in FUNCTIONS and all(is_plain(v) for v in (*args, *kwargs.values())):
+            return self.attempt(node, FUNCTIONS[func], *args, **kwargs)
+        return self.unknown(node)
+
+    # -- data ----------------------------------------------------------------------------------------------------------
+
+    def on_constant(self, node: ast.Constant, at: At) -> Any:
+        if isinstance(node.value, bytes | complex):
+            return self.unknown(node, f"a {type(node.value).__name__} constant")
+        return node.value
+
+    def on_list(self, node: ast.List | ast.Tuple | ast.Set, at: At) -> Any:
+        return self._items(node.elts, at)
+
+    on_tuple = on_set = on_list
+
+    def _items(self, nodes: list[ast.expr], at: At) -> list[Any]:
+        found: list[Any] = []
+        for node in nodes:
+            value = self.value(node, at)
+            if isinstance(node, ast.Starred) and isinstance(value, list):
+                found += value
+            else:
+                found.append(value if not isinstance(node, ast.Starred) else self.unknown(node))
+        return found
+
+    def on_starred(self, node: ast.Starred, at: At) -> Any:
+        return self.value(node.value, at)
+
+    def on_dict(self, node: ast.Dict, at: At) -> Any:
+        found: dict[Any, Any] = {}
+        for key, child in zip(node.keys, node.values, strict=True):
+            value = self.value(child, at)
+            name = None if key is None else self.value(key, at)
+            if key is None and isinstance(value, dict):
+                found |= value
+            elif key is not None and isinstance(name, str | int | float | None):
+                found[name] = value
+            elif (partly := self.partly(found, node)) is not found:
+                return partly
+        return found
+
+    def partly(self, found: dict[Any, Any], node: ast.Dict) -> Any:
+        """Return what a dict is worth that has keys which are not known."""
+        return self.unknown(node)
+
+    # -- operators -----------------------------------------------------------------------------------------------------
+
+    def on_unaryop(self, node: ast.UnaryOp, at: At) -> Any:
+        value = self.value(node.operand, at)
+        if isinstance(node.op, ast.Not):
+            return self.attempt(node, lambda: not known(value))
+        sign = _SIGNS.get(type(node.op))
+        return self.unknown(node) if sign is None else self.attempt(node, binary, sign, 0, value)
+
+    def on_binop(self, node: ast.BinOp, at: At) -> Any:
+        function = OPERATORS.get(type(node.op))
+        if function is None:
+            return self.unknown(node)
+        return self.attempt(node, binary, function, self.value(node.left, at), self.value(node.right, at))
+
+    def on_compare(self, node: ast.Compare, at: At) -> Any:
+        compare = _COMPARE.get(type(node.ops[0]))
+        if compare is None or len(node.ops) != 1:
+            return self.unknown(node)
+        left, right = self.value(node.left, at), self.value(node.comparators[0], at)
+        return self.attempt(node, lambda: compare(_certain(left), _certain(right)))
+
+    def on_boolop(self, node: ast.BoolOp, at: At) -> Any:
+        values = [self.value(value, at) for value in node.values]
+        unsettled = next((value for value in values if not is_settled(value)), None)
+        if unsettled is not None:
+            return self.attempt(node, known, unsettled)
+        stops_at = isinstance(node.op, ast.Or)
+        return next((v for v in values if bool(v) is stops_at), values[-1])
+
+    def on_ifexp(self, node: ast.IfExp, at: At) -> Any:
+        test = self.value(node.test, at)
+        if not is_settled(test):
+            return self.attempt(node, known, test)
+        return self.value(node.body if test else node.orelse, at)
+
+    def on_subscript(self, node: ast.Subscript, at: At) -> Any:
+        owner, key = self.value(node.value, at), self.value(node.slice, at)
+        return self.attempt(node, lambda: known(owner)[known(key)])
+
+    def on_namedexpr(self, node: ast.NamedExpr, at: At) -> Any:
+        return self.value(node.value, at)
+
+
+def binary(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """Return `function(left, right)` if it is arithmetic on plain values that stays small.
+
+    Raises:
+        Unfoldable: it is not.
+    """
+    left, right = known(left), known(right)
+    if function is operator.pow and isinstance(left, int) and isinstance(right, int):
+        if right > MOST_BITS or left.bit_length() * max(right, 1) > MOST_BITS:
+            raise Unfoldable("a number over 4096 bits")
+    elif function is operator.lshift and (not isinstance(right, int) or right > MOST_BITS):
+        raise Unfoldable("a number over 4096 bits")
+    elif function is operator.mul:
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, list | str) and isinstance(other, int) and len(one) * other > LONGEST:
+                raise Unfoldable(f"more than {LONGEST:,} items")
+    elif function is operator.mod and isinstance(left, str):
+        raise Unfoldable("a formatted string")
+    value = function(left, right)
+    if isinstance(value, complex) or (isinstance(value, int) and value.bit_length() > MOST_BITS):
+        raise Unfoldable("a number over 4096 bits")
+    return value
+
+
+def _certain(value: Any) -> Any:
+    """Return `value` if comparing with it is certain: of lists, every item counts."""
+    for item in value if isinstance(value, list) else ():
+        _certain(item)
+    return known(value)
+
+
+class _Folder(Evaluator[Mapping[str, Any]]):
+    """Knows the constants before an expression; other names stay Symbols."""
+
+    def on_name(self, node: ast.Name, at: Mapping[str, Any]) -> Any:
+        return at.get(node.id, Symbol(node.id))
+
+
+def fold(node: ast.expr, constants: Mapping[str, Any]) -> Any:
+    """Return the value of an expression of constants, operators, containers and `dict(...)`-like calls.
+
+    Raises:
+        Unfoldable: it needs execution.
+    """
+    try:
+        return complete(_Folder().value(node, constants))
+    except RecursionError:
+        raise Unfoldable("nested too deeply") from None
+
+
+def complete(value: Any) -> Any:
+    """Return `value` if no part of it is unknown.
+
+    Raises:
+        Unfoldable: a part is.
+    """
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        complete(part)
+    return value if isinstance(value, Symbol) else known(value)
+
+
+def fold_text(text: str) -> Any:
+    """Return the plain data that a source string means; names stay as strings: `nn.ReLU`.
+
+    Raises:
+        Unfoldable: it is not Python, or needs execution.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Unfoldable(str(error)) from None
+    return plain(fold(tree.body, {}))

@@ -1,0 +1,168 @@
+"""Environments and spaces of gymnasium as scripts make them.
+
+Each function mirrors the signature of the one it is named after, as far as memory depends on it, and returns what it
+makes: an `Env`, a space in the words of a run file, or None where an argument is not known.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from legroom.reading.interpreter.values import Bound, Class, Function, NotKnown, Symbol, is_plain, plain
+from legroom.reading.known_spaces import NEUTRAL_WRAPPERS, WRAPPERS
+
+
+@dataclass(frozen=True)
+class Env:
+    """An environment as far as the script describes it; `None` is not known."""
+
+    id: str | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    n_envs: Any = 1
+    workers: str = "dummy"
+    start_method: str | None = None
+    frame_stack: Any = None
+    wrappers: tuple[Any, ...] = ()
+    normalize: Any = False
+    observation: dict[str, Any] | None = None
+    action: dict[str, Any] | None = None
+
+
+class Caller(Protocol):
+    """Who follows the script: calls its functions and classes."""
+
+    def apply(self, func: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any: ...
+
+
+Call = Callable[[Caller, list[Any], dict[str, Any]], Any]
+
+
+def one_env(caller: Caller, source: Any, env_kwargs: Any = None) -> Env | None:
+    """Return the environment that an id, a class or a function without arguments makes."""
+    options = {str(k): v for k, v in env_kwargs.items()} if isinstance(env_kwargs, dict) else {}
+    if isinstance(source, Symbol):
+        module, dot, name = source.rpartition(".")
+        return Env(id=f"{module}:{name}" if dot else None, kwargs=options)
+    if isinstance(source, str):
+        return Env(id=source, kwargs=options)
+    if isinstance(source, Env):
+        return source
+    if isinstance(source, Function | Class):
+        made = called(caller, source, [], options)
+        if isinstance(made, Function | Class):  # make_env(rank) that returns _init
+            made = called(caller, made, [], {})
+        return made if isinstance(made, Env) else Env() if made is not None else None
+    return Env() if isinstance(source, NotKnown | Bound) else None
+
+
+def called(caller: Caller, function: Function | Class, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Return what a function or class of the script makes, where a library calls it."""
+    call = ast.Call(ast.Name("env"), [], [], lineno=function.node.lineno, col_offset=0)
+    return caller.apply(function, args, kwargs, call)
+
+
+def _make(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+    name = args[0] if args else kwargs.pop("id", None)
+    own = {k: v for k, v in kwargs.items() if k not in ("render_mode", "disable_env_checker", "**")}
+    return Env(id=name, kwargs=own) if isinstance(name, str) else None
+
+
+def _make_vec(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+    env = one_env(caller, args[0] if args else kwargs.get("id"), kwargs.get("env_kwargs"))
+    count = args[1] if len(args) > 1 else kwargs.get("num_envs", 1)
+    return None if env is None else replace(env, n_envs=count)
+
+
+def is_space(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("type") in ("box", "discrete", "multidiscrete", "multibinary", "dict")
+
+
+def _box(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    named = dict(zip(("low", "high", "shape", "dtype"), args, strict=False)) | kwargs
+    shape, dtype = named.get("shape"), named.get("dtype", "float32")
+    if isinstance(shape, NotKnown | Symbol):
+        return None
+    if shape is None:  # then the bounds are arrays
+        bound = named.get("high", named.get("low"))
+        if isinstance(bound, list) and all(is_plain(v) for v in bound):
+            shape = [len(bound)]
+        else:  # gymnasium takes two numbers for a space of one
+            shape = [1] if all(isinstance(named.get(name), int | float) for name in ("low", "high")) else None
+    if isinstance(shape, int):
+        shape = [shape]
+    if not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
+        return None
+    if not isinstance(dtype, str):
+        return None
+    space: dict[str, Any] = {"type": "box", "shape": list(shape), "dtype": _dtype(dtype)}
+    low, high = named.get("low"), named.get("high")
+    for name, bound in (("low", low), ("high", high)):
+        if isinstance(bound, int | float) and not isinstance(bound, bool) and abs(bound) < 1e300:
+            space[name] = bound
+    return space
+
+
+def _dtype(text: str) -> str:
+    name = text.rpartition(".")[2].removesuffix("_")
+    return {"float": "float64", "int": "int64", "double": "float64"}.get(name, name)
+
+
+def _discrete(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    n = args[0] if args else kwargs.get("n")
+    return {"type": "discrete", "n": n} if isinstance(n, int) else None
+
+
+def _multidiscrete(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    nvec = args[0] if args else kwargs.get("nvec")
+    ok = isinstance(nvec, list) and all(isinstance(n, int) for n in nvec)
+    return {"type": "multidiscrete", "nvec": nvec} if ok else None
+
+
+def _multibinary(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    n = args[0] if args else kwargs.get("n")
+    return {"type": "multibinary", "n": n} if isinstance(n, int | list) else None
+
+
+def _dict_space(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    parts = args[0] if args and isinstance(args[0], dict) else kwargs.get("spaces", kwargs)
+    if not isinstance(parts, dict) or not parts or not all(is_space(space) for space in parts.values()):
+        return None
+    return {"type": "dict", "spaces": {str(name): space for name, space in parts.items()}}
+
+
+# Calls whose result is understood, by their last name.
+GYM_CALLS: Mapping[str, Call] = {
+    "make": _make,
+    "make_vec": _make_vec,
+    "Box": _box,
+    "Discrete": _discrete,
+    "MultiDiscrete": _multidiscrete,
+    "MultiBinary": _multibinary,
+    "Dict": _dict_space,
+}
+
+
+def wrapper_entry(symbol: str, kwargs: Mapping[str, Any]) -> Any:
+    """Return a wrapper as a run file names it."""
+    own = {str(k): plain(v) for k, v in kwargs.items() if is_plain(v) and k not in ("env", "**")}
+    return {str(symbol): own} if own else str(symbol)
+
+
+_WRAPPER_ARGUMENTS = {
+    "ResizeObservation": ("shape",), "GrayscaleObservation": ("keep_dim",), "GrayScaleObservation": ("keep_dim",),
+    "FrameStackObservation": ("stack_size",), "FrameStack": ("num_stack",), "TimeLimit": ("max_episode_steps",),
+    "WarpFrame": ("width", "height"),
+}  # fmt: skip
+
+
+def wrapped_by_library(env: Env, symbol: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Env:
+    """Return the environment inside a library's wrapper, called with `args` and `kwargs`."""
+    name = symbol.rpartition(".")[2]
+    if name in NEUTRAL_WRAPPERS:
+        return env
+    positional = zip(_WRAPPER_ARGUMENTS.get(name, ()), args[1:], strict=False)
+    own = kwargs if name in WRAPPERS and not args[1:] else {**kwargs, **dict(positional)}
+    return replace(env, wrappers=(*env.wrappers, wrapper_entry(symbol, own)))

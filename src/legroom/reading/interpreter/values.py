@@ -1,0 +1,137 @@
+"""What an expression of a script can stand for: plain data, and the few things besides that readers care about."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import Any
+
+LONGEST = 100_000  # items in a list or characters in a string that evaluation may make
+
+
+class Unfoldable(Exception):
+    """An expression whose value only execution could tell."""
+
+
+class Symbol(str):
+    """A dotted name that stands for an object of some library: `nn.ReLU`."""
+
+    __slots__ = ()
+
+
+class NotKnown:
+    """A value that only running the script could tell.
+
+    Args:
+        text: the expression as it is written.
+        reason: the part of it that could not be told; the whole where nothing else is said.
+    """
+
+    def __init__(self, text: str = "", line: int | None = None, reason: str = "") -> None:
+        self.text, self.line, self.reason = text, line, reason or text
+
+
+class Frame:
+    """Names of a function or module while it is followed, and where it looks further."""
+
+    def __init__(self, parent: Frame | None = None) -> None:
+        self.names: dict[str, Any] = {}
+        self.parent = parent
+
+    def find(self, name: str) -> Any:
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.names:
+                return frame.names[name]
+            frame = frame.parent
+        return Symbol(name)
+
+
+@dataclass
+class Module:
+    """A module that is or was followed; the script itself is `__main__`."""
+
+    name: str
+    frame: Frame
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function or lambda of the script, with the frame it was defined in."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    frame: Frame
+    module: Module
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class of the script, with the values of its bases."""
+
+    node: ast.ClassDef
+    frame: Frame
+    module: Module
+    bases: tuple[Any, ...] = ()
+
+    @property
+    def reference(self) -> str:
+        """The class as `module:Class`. One that stands in the script itself is nowhere to be imported from."""
+        return f"{self.module.name}:{self.node.name}"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A method looked up on a value: `model.learn`."""
+
+    owner: Any
+    name: str
+
+
+@dataclass
+class Parser:
+    """An argparse parser: the defaults of its arguments."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Namespace:
+    """An object with plain attributes: parsed arguments, an instance of a class of settings."""
+
+    values: dict[str, Any]
+
+
+def is_settled(value: Any) -> bool:
+    """Return whether a condition on `value` can be decided; its parts may still be unknown."""
+    return value is None or isinstance(value, bool | int | float | list | dict) or type(value) is str
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether `value` is data through and through."""
+    if isinstance(value, list):
+        return all(is_plain(v) for v in value)
+    if isinstance(value, dict):
+        return all(is_plain(v) for v in value.values())
+    return value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Symbol))
+
+
+def known(value: Any) -> Any:
+    """Return `value` unless it is only a name, an object or not known.
+
+    Raises:
+        Unfoldable: it is.
+    """
+    if is_settled(value):
+        return value
+    if isinstance(value, NotKnown):
+        raise Unfoldable(value.reason)
+    raise Unfoldable(value if isinstance(value, Symbol) else type(value).__name__)
+
+
+def plain(value: Any) -> Any:
+    """Return `value` with names as ordinary strings and tuples as lists."""
+    if isinstance(value, dict):
+        return {str(key) if isinstance(key, Symbol) else key: plain(child) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(child) for child in value]
+    return str(value) if isinstance(value, Symbol) else value
