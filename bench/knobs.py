@@ -213,7 +213,7 @@ class _Emptied(_simulate):
 def segments() -> bool:
     """Write what expandable segments and an emptied cache do to the recorded runs, of three rollouts each."""
     from bench.vram import FILES, run_of
-    from legroom.model.facts import algorithm_of, hyper
+    from legroom.backends.base import algorithm_of, hyper
     from legroom.predicting.predict import gather_all
 
     runs = [run_of(row) for path in FILES if path.exists() for row in json.loads(path.read_text())]

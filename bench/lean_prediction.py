@@ -17,17 +17,18 @@ from typing import Any
 import numpy as np
 import stable_baselines3
 import torch
+from legroom.backends.sb3.env_look import look_at_env
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 
 import legroom
 from bench import lean_envs
 from bench.results import write_section
+from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.lean import reads_per_row, slowdown
 from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.bill.rollout import rollout_items
-from legroom.backends.sb3.env_look import look_at_env
-from legroom.model.evidence import BaseFigures, Evidence
+from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
 from legroom.model.run import EnvSpec, MemorySpec, Run

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from legroom.catalog import load
+from legroom.backends.base import backends
+from legroom.errors import BadInput
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
 from legroom.model.run import Run
@@ -40,14 +42,22 @@ def predict(
             raise TypeError("predict(run) takes no constructor arguments; change the run instead")
         run = what
     else:
-        run = load("sb3.run_from_call")(what, policy, env, **arguments)
+        run = _first(backend.run_of_call(what, policy, env, arguments) for backend in backends())
     return predict_run(run, machine, mode=mode, device=_device(device), probe_env=probe_env)
 
 
 def predict_model(model: Any, *, machine: Machine | None = None, mode: Mode = "auto") -> Footprint:
     """Return what training a live SB3 model will need; its networks and buffers are only looked at."""
-    run = load("sb3.run_from_model")(model)
+    run = _first(backend.run_of_model(model) for backend in backends())
     return predict_run(run, machine, mode=mode, device=_device(str(model.device)))
+
+
+def _first(runs: Iterable[Run | None]) -> Run:
+    """Return the run of the first backend that knows the object; the default one is asked first and says why not."""
+    found = next((run for run in runs if run is not None), None)
+    if found is None:
+        raise BadInput("no installed backend knows this algorithm")
+    return found
 
 
 def _device(device: str | None) -> DeviceName | None:

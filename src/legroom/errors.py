@@ -41,7 +41,8 @@ class MissingExtra(LegroomError):
     exit_code = EXIT_MISSING_EXTRA
 
     def __init__(self, extra: str, package: str, *, what: str) -> None:
-        super().__init__(f"{what} needs {package}, which is not installed (pip install 'legroom[{extra}]')")
+        install = f"'legroom[{extra}]'" if extra else package
+        super().__init__(f"{what} needs {package}, which is not installed (pip install {install})")
         self.extra, self.package = extra, package
 
 

@@ -3,18 +3,19 @@
 import pytest
 
 from legroom.backends.sb3 import trace as sb3_trace
+from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.net_arithmetic import count_parameters
 from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.measured_updates import build, update
 from legroom.backends.sb3.stored import one_env
 from legroom.checking.check import check
 from legroom.device.cuda_allocator import replay
-from legroom.model.constraints import broken_rules
-from legroom.model.evidence import BaseFigures, Evidence
+from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
+from legroom.predicting.constraints import broken_rules
 from legroom.units import GIB
 
 CELL, SET = {"type": "discrete", "n": 300}, {"type": "multidiscrete", "nvec": [300] * 5}

@@ -8,9 +8,9 @@ import pytest
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize, VecTransposeImage
 
+from legroom.backends.sb3.stored import stored_observation
 from legroom.environments.env_steps import SEED, Streams
 from legroom.environments.gym_spaces import from_gymnasium
-from legroom.model.facts import stored_observation
 from legroom.model.run import EnvSpec, Run, Spaces
 from legroom.model.spaces import DiscreteSpace, leaves
 

@@ -6,16 +6,17 @@ the probe's: other seeds, other actions.
 
 import probe_envs
 import pytest
+from legroom.backends.sb3.env_look import look_at_env
 from stable_baselines3 import DQN, PPO, SAC
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 from torch import nn
 
 import legroom
+from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.bill.rollout import rollout_items
-from legroom.backends.sb3.env_look import look_at_env
-from legroom.model.evidence import BaseFigures, Evidence
+from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
 from legroom.model.run import EnvSpec, MemorySpec, Run

@@ -26,9 +26,9 @@ from stable_baselines3.common.vec_env import (
 
 from legroom.backends.base import all_algorithms, hyper
 from legroom.backends.sb3.constructor_calls import run_from_call, run_from_model
+from legroom.backends.sb3.stored import stored_observation
 from legroom.environments.objects import resolve_object
 from legroom.errors import BadInput
-from legroom.model.facts import stored_observation
 from legroom.model.run import Run, Spaces
 from legroom.model.spaces import BoxSpace, DictSpace, DiscreteSpace
 

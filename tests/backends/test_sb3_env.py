@@ -9,10 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from legroom.backends.sb3.env_look import build_spaces
+from legroom.backends.sb3.stored import LOADED
+from legroom.environments.env_look import look_at_env
 from legroom.errors import BadInput
+from legroom.model.evidence import EnvTask
 from legroom.model.run import EnvSpec, Run, Spaces
 from legroom.model.spaces import BoxSpace, DictSpace, DiscreteSpace
+
+
+def build_spaces(run, **timeouts):
+    look = look_at_env(run, EnvTask(LOADED), **timeouts)
+    return look.spaces, look.nbytes
+
 
 ENVS = """
 import os, sys, time
@@ -218,9 +226,11 @@ def test_one_that_does_not_close_is_not_waited_for(folder):
 def test_the_parent_imports_neither_gymnasium_nor_torch_for_it(folder):
     code = textwrap.dedent(f"""
         import sys
-        from legroom.backends.sb3.env_look import build_spaces
+        from legroom.backends.sb3.stored import env_task
+        from legroom.environments.env_look import look_at_env
         from legroom.model.run import EnvSpec, Run
-        build_spaces(Run(algo="PPO", env=EnvSpec(id="my_envs:Grid"), source={str(folder / "run.yaml")!r}))
+        run = Run(algo="PPO", env=EnvSpec(id="my_envs:Grid"), source={str(folder / "run.yaml")!r})
+        look_at_env(run, env_task(run))
         sys.exit("torch" in sys.modules or "gymnasium" in sys.modules)
     """)
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from legroom.backends.rllib.fit_cluster import fit_to_cluster
 from legroom.backends.rllib.items import shadow_of
 from legroom.backends.rllib.nodes import place
+from legroom.backends.rllib.ray_base import RayFigures
 from legroom.backends.rllib.translation import rllib_plan
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.cli.main import main
 from legroom.model.cluster import Cluster, Node
-from legroom.model.evidence import BaseFigures, Evidence
+from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
-from legroom.model.ray_figures import RayFigures
 from legroom.model.run import Run
 from legroom.reading import read
 
@@ -43,9 +43,7 @@ def make_run(n_envs, *, nbytes=None, n_steps=128, **hyperparams):
 
 def fitted(run, *sizes, cpus=16):
     nodes = tuple(Node(f"node {n}", ram, cpus) for n, ram in enumerate(sizes, 1))
-    evidence = Evidence(
-        MACHINE, "cpu", BaseFigures(1, 1, 1, {}, Known.DEFAULT), net=estimate_net(shadow_of(run), "cpu"), ray=FIGURES
-    )
+    evidence = Evidence(MACHINE, "cpu", FIGURES, net=estimate_net(shadow_of(run), "cpu"))
     return fit_to_cluster(run, Cluster(nodes), evidence)
 
 
@@ -101,9 +99,7 @@ def test_what_ray_is_told_bounds_what_it_puts_on_a_node_of_a_running_cluster():
     # nodes that declared more memory than is left beside services and driver
     nodes = tuple(Node(f"node {n}", 4 * GIB, 64, memory=4 * GIB, object_store=GIB) for n in range(1, 4))
     run = make_run(12)
-    evidence = Evidence(
-        MACHINE, "cpu", BaseFigures(1, 1, 1, {}, Known.DEFAULT), net=estimate_net(shadow_of(run), "cpu"), ray=FIGURES
-    )
+    evidence = Evidence(MACHINE, "cpu", FIGURES, net=estimate_net(shadow_of(run), "cpu"))
     plan = fit_to_cluster(run, Cluster(nodes, "live"), evidence)
     assert plan.fits
     most = int(4 * GIB // plan.requests.runner_nbytes)

@@ -16,12 +16,12 @@ from legroom.fitting.predictor import Predictor
 from legroom.fitting.search import fit
 from legroom.fitting.settings import with_changes, with_settings
 from legroom.fitting.tiers import tiers
-from legroom.model.constraints import broken_rules
 from legroom.model.machine import Machine
 from legroom.model.plan import PRICES, Plan
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.named_runs import run_names
+from legroom.predicting.constraints import broken_rules
 from legroom.predicting.predict import predict
 from legroom.reading import read, run_from_dict
 from legroom.rendering.fitting import plan_data

@@ -14,11 +14,11 @@ from legroom.fitting.predictor import Predictor
 from legroom.fitting.search import fit
 from legroom.fitting.settings import with_settings
 from legroom.fitting.tiers import Tier, tiers
-from legroom.model.constraints import broken_rules
 from legroom.model.machine import Machine
 from legroom.model.plan import Plan
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
+from legroom.predicting.constraints import broken_rules
 from legroom.reading import read
 from legroom.rendering.layout import draw
 from legroom.rendering.tiers import tiers_json, tiers_text

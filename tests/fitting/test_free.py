@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from legroom.backends.base import backend_of
+from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.fitting.free import with_free_savings
-from legroom.model.evidence import BaseFigures, Evidence, LeanProbe, LeanTimes
+from legroom.model.evidence import Evidence, LeanProbe, LeanTimes
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
 from legroom.model.run import Run

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from legroom.backends.brax.constraints import least_mend
 from legroom.backends.brax.facts import env_steps_per_training_step, episode_length_of, prefill_env_steps
-from legroom.model.constraints import broken_rules, least_mend
 from legroom.model.run import Run
+from legroom.predicting.constraints import broken_rules
 
 
 def brax(algo: str = "PPO", n_envs: int = 8, total: int | None = None, **hyperparams: Any) -> Run:

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legroom.model.constraints import broken_rules, nearest_minibatches
+from legroom.backends.brax.constraints import nearest_minibatches
 from legroom.model.run import Run
+from legroom.predicting.constraints import broken_rules
 
 BOX8 = {"type": "box", "shape": [8], "dtype": "float32"}
 IMAGE = {"type": "box", "shape": [84, 84, 1], "dtype": "uint8"}

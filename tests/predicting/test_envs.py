@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.envs import envs_items
 from legroom.backends.sb3.bill.evaluation import evaluation_items
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
@@ -11,7 +12,7 @@ from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.bill.rollout import rollout_items
 from legroom.backends.sb3.bill.runtime import runtime_items
 from legroom.backends.sb3.stored import bounds_nbytes
-from legroom.model.evidence import BaseFigures, Evidence
+from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint, Known, Phase, Place
 from legroom.model.machine import Machine
 from legroom.model.run import Run

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill import lean
 from legroom.backends.sb3.bill.lean import (
     count_episodes,
@@ -18,7 +19,7 @@ from legroom.backends.sb3.bill.lean import (
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import network_items
 from legroom.backends.sb3.stored import may_store_leanly, stores_leanly
-from legroom.model.evidence import BaseFigures, Evidence, Growth, LeanProbe, LeanTimes
+from legroom.model.evidence import Evidence, Growth, LeanProbe, LeanTimes
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run

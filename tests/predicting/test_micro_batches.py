@@ -2,12 +2,13 @@
 
 import pytest
 
+from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.lean import decoded_batches
 from legroom.backends.sb3.bill.net_arithmetic import convolved_nbytes, estimate_net
 from legroom.backends.sb3.bill.network import network_items
 from legroom.backends.sb3.bill.scratch import plan_scratch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
-from legroom.model.evidence import BaseFigures, Evidence
+from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run

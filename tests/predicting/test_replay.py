@@ -1,8 +1,9 @@
 """If these fail, a replay buffer that fills up hours later takes its user by surprise."""
 
+from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.checkpoint import checkpoint_items
 from legroom.backends.sb3.bill.replay import replay_items
-from legroom.model.evidence import BaseFigures, Evidence
+from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run

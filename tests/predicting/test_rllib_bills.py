@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 
 from legroom.backends.rllib.items import role_items, shadow_of, step_nbytes
 from legroom.backends.rllib.nodes import node_footprint, place, predict_nodes, spread
+from legroom.backends.rllib.ray_base import RayFigures
 from legroom.backends.rllib.translation import rllib_plan
+from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.cli.main import main
 from legroom.errors import BadInput
 from legroom.model.cluster import Cluster, Node
-from legroom.model.evidence import BaseFigures, Evidence
+from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known, Phase, Place
 from legroom.model.machine import Machine
-from legroom.model.ray_figures import RayFigures
 from legroom.model.run import Run
 
 MB = 1_000_000
@@ -47,7 +48,7 @@ def make_run(*, algo="PPO", spaces=CARTPOLE, runners=4, each=2, policy="MlpPolic
 
 
 def evidence_of(run):
-    return Evidence(MACHINE, "cpu", BASE, net=estimate_net(shadow_of(run), "cpu"), ray=FIGURES)
+    return Evidence(MACHINE, "cpu", FIGURES, net=estimate_net(shadow_of(run), "cpu"))
 
 
 def footprint_of(run, *, head, runners):

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from legroom.machine import base, base_measure
+from legroom.backends.sb3 import base_figures as base
+from legroom.machine import base_measure
 from legroom.machine.tree import PeakSampler, descendants, process_memory, tree_memory
 from legroom.model.footprint import Known
 
@@ -78,7 +79,7 @@ def test_a_child_that_cannot_run_leaves_the_shipped_figures(cache, monkeypatch):
 
 def test_reading_imports_nothing_heavy():
     code = (
-        "import sys; from legroom.machine.base import base_figures; base_figures(); "
+        "import sys; from legroom.backends.sb3.base_figures import base_figures; base_figures(); "
         "print(sorted({'torch', 'numpy', 'gymnasium', 'stable_baselines3'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,7 +11,8 @@ Most methods have a default that means "nothing special", so that a small backen
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -19,16 +20,20 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
 from legroom.errors import BadInput
 from legroom.model.algorithms import Algorithm
-from legroom.model.evidence import Evidence, NetTrace
+from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
+from legroom.model.facts import spaces_of
 from legroom.model.finding import Finding
 from legroom.model.footprint import Footprint
 from legroom.model.knob import Growth, Knob
+from legroom.model.machine import Machine
 from legroom.model.plan import PRICES, MostEnvs, Plan, Price
-from legroom.model.run import Run
+from legroom.model.run import MemorySpec, Run
+from legroom.model.spaces import Space
+from legroom.model.storage import Storage
 
 if TYPE_CHECKING:
+    from legroom.model.cluster import Cluster, NodeBill
     from legroom.model.counts import Counts, StoredData
-    from legroom.model.footprint import Footprint
     from legroom.model.rule import Rule
     from legroom.model.subject import SubjectRun
 
@@ -43,6 +48,8 @@ class Backend(Protocol):
         title: its name in sentences.
         extra: what `pip install 'legroom[extra]'` needs for it; empty for a backend of another distribution.
         packages: what a training imports, checked before one is started.
+        libraries: distributions that figures depend on, or that a report should name.
+        spreads: whether one training can be spread over the nodes of a cluster.
         algorithms: that it trains, with the defaults of their constructors.
     """
 
@@ -50,6 +57,8 @@ class Backend(Protocol):
     title: str
     extra: str = ""
     packages: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    spreads: bool = False
 
     @property
     def algorithms(self) -> tuple[Algorithm, ...]: ...
@@ -57,7 +66,87 @@ class Backend(Protocol):
     # The methods of each stage of the way through follow: reading, facts, predicting, fitting, checking,
     # the page, training. A section is added together with the code of the core that asks it.
 
-    # Checking.
+    # ---- reading
+
+    def run_of_call(self, what: Any, policy: Any, env: Any, arguments: Mapping[str, Any]) -> Run | None:
+        """Return the run that `what(policy, env, **arguments)` would be; None where it is no class of this library.
+
+        Raises:
+            BadInput: it is one, but not with these arguments.
+        """
+        return None
+
+    def run_of_model(self, model: Any) -> Run | None:
+        """Return the run that a live object is; None where it is none of this library's."""
+        return None
+
+    # ---- facts
+
+    def storage(self, run: Run) -> Storage:
+        """Return what the run keeps of its steps until it learns from them."""
+        size = hyper(run, "buffer_size")
+        return Storage("replay", int(size)) if size else Storage("rollout", int(hyper(run, "n_steps") or 0))
+
+    def stored_observation(self, run: Run) -> Space:
+        """Return the observation as it is stored."""
+        return spaces_of(run)[0]
+
+    def constraints(self, run: Run) -> Iterable[Finding]:
+        """Return what the library would refuse, or do differently from what the run seems to say."""
+        return ()
+
+    def hyperparameters(self, run: Run) -> Collection[str]:
+        """Return the names that `hyperparams` may have."""
+        return algorithm_of(run).keys
+
+    def unread_memory(self, run: Run) -> Mapping[str, tuple[str, str]]:
+        """Return the keys of `memory` that have no effect: what is to be said of each, and the way out."""
+        keys = (field.name for field in fields(MemorySpec))
+        return {key: (f"memory.{key} has no effect with backend {self.name}", "") for key in keys}
+
+    # ---- predicting
+
+    def prepared(self, run: Run, mode: Mode, progress: Callable[[str], None]) -> Run:
+        """Return the run with what only the library knows of it, its spaces for example.
+
+        Args:
+            progress: is told what takes long.
+
+        Raises:
+            MissingExtra, BadInput: mode `trace` without the library, or a run that it refuses.
+        """
+        return run
+
+    def env_task(self, run: Run) -> EnvTask | None:
+        """Return how the run's gymnasium environment is to be looked at; None where it has no such environment."""
+        return EnvTask()
+
+    def base_figures(self, run: Run, device: DeviceName, *, measure: bool) -> Any:
+        """Return what its processes hold before they do anything, as `footprint` reads it in `Evidence.base`.
+
+        Args:
+            measure: measure now what is not known of the installed versions; this may take a minute.
+        """
+        return None
+
+    def look(self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
+        """Return what is known of the networks and updates of each run, by arithmetic or, unless `mode` forbids it,
+        by tracing and measuring; several runs share the cost of importing the library.
+
+        Raises:
+            MissingExtra: mode `trace` without the library.
+        """
+        return [Look() for _ in runs]
+
+    def footprint(self, run: Run, evidence: Evidence) -> Footprint:
+        """Return the bill; `predicting.bill.footprint_of` makes one of items."""
+        ...
+
+    def node_bills(self, run: Run, evidence: Evidence, cluster: Cluster, *, reserve: float) -> Sequence[NodeBill]:
+        """Return a bill per group of nodes that are alike; asked only of a backend that `spreads`."""
+        raise NotImplementedError
+
+    # ---- checking
 
     @property
     def run_rules(self) -> tuple[Rule, ...]:
@@ -89,7 +178,7 @@ class Backend(Protocol):
         """Return what to change first in a run that needs more GPU memory than there is."""
         return "a smaller batch_size or network; legroom fit finds them"
 
-    # Fitting
+    # ---- fitting
 
     must_hold: Mapping[str, Price] = {}
     """rules that the library only warns of and a fitted run satisfies all the same, with what mending them costs"""
@@ -139,7 +228,7 @@ class Backend(Protocol):
         """Return networks and updates by arithmetic; None where another part of the evidence tells them."""
         return None
 
-    # The page
+    # ---- the page
 
     last_stops: Mapping[str, int] = {}
     """where sliders end that go further, or less far, than the page's own"""
@@ -192,6 +281,11 @@ def backends() -> tuple[Backend, ...]:
 def backend_of(run: Run) -> Backend:
     """Return the backend that trains the run."""
     return backend_named(run.backend)
+
+
+def spreading_backend() -> Backend | None:
+    """Return the first installed backend that spreads one training over a cluster."""
+    return next((backend for backend in backends() if backend.spreads), None)
 
 
 @cache

@@ -12,7 +12,7 @@ from legroom.checking.counting import counts_known
 from legroom.checking.rule_helpers import plural, size
 from legroom.checking.shares import of_ram, of_vram, ram_limit
 from legroom.errors import BadInput
-from legroom.model.facts import episode_limit, rollout_rows
+from legroom.model.facts import episode_limit
 from legroom.model.subject import Subject, SubjectRun
 
 Sentence = tuple[str, str]
@@ -73,7 +73,8 @@ def _total(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
 
 
 def _episodes(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
-    rows, limit = rollout_rows(one.run), episode_limit(one.run)
+    storage, limit = backend_of(one.run).storage(one.run), episode_limit(one.run)
+    rows = storage.steps if storage.kind == "rollout" else 0
     if rows and limit and limit >= rows and one.knows("hyperparams", "n_steps"):
         yield (
             f"n_steps {rows:,}",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from legroom.backends.base import Backend, backend_of
 from legroom.checking.counting import counts_known
 from legroom.model.checked import Totals
-from legroom.model.facts import stored_observation
 from legroom.model.spaces import describe
 from legroom.model.subject import Subject, SubjectRun
 
@@ -42,7 +41,7 @@ def _title(one: SubjectRun, backend: Backend) -> str:
     if one.knows("env", "n_envs"):
         parts.append(f"{run.env.n_envs:,} env{'' if run.env.n_envs == 1 else 's'}")
     if run.env.spaces is not None:
-        parts.append(f"observation {describe(stored_observation(run))}")
+        parts.append(f"observation {describe(backend_of(run).stored_observation(run))}")
     elif run.env.id:
         parts.append(f"{run.env.id}, whose spaces are not known")
     return ", ".join(parts)

@@ -2,45 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from legroom.catalog import load
+from legroom.backends.base import spreading_backend
 from legroom.cli import cluster_options, options
 from legroom.cli.game import CartridgeFile, Rom, with_game
 from legroom.cli.overrides import split_settings
 from legroom.cli.rasters import Rasters, with_rasters
 from legroom.cli.train_cluster import with_backend
 from legroom.cli.writing import Html, check_writable, write_text
-from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
-from legroom.fitting.priced import priced
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD
+from legroom.fitting.priced import predict_all
 from legroom.machine import probe
-from legroom.model.cluster import Cluster
-from legroom.model.evidence import Evidence
 from legroom.model.prediction import Prediction
-from legroom.predicting.predict import gather_all
 from legroom.reading import read_all
 from legroom.rendering.console import say, status, told
 from legroom.rendering.prediction import comparison_text, prediction_json, prediction_text
 
+Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="mine:full, run.yaml, ppo.yml:atari, train.py")]
+ModeOption = Annotated[
+    options.Mode,
+    typer.Option(help="auto traces the networks where torch is installed; brax: asks XLA's compiler once."),
+]
+Probe = Annotated[
+    bool, typer.Option("--probe", help="Step the env for a second: what lean storage would take, and how fast.")
+]
+Everything = Annotated[bool, typer.Option("--all", help="List the small items too.")]
+
 
 def run(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="mine:full, run.yaml, ppo.yml:atari, train.py")],
-    mode: Annotated[
-        options.Mode,
-        typer.Option(help="auto traces the networks where torch is installed; brax: asks XLA's compiler once."),
-    ] = options.Mode.AUTO,
+    runs: Runs,
+    mode: ModeOption = options.Mode.AUTO,
     device: options.DeviceOption = None,
     cpu_only: options.CpuOnly = False,
     ram: options.Ram = None,
     vram: options.Vram = None,
     gpu: options.GpuName = None,
     reserve: options.Reserve = "0%",
-    probe_env: Annotated[
-        bool, typer.Option("--probe", help="Step the env for a second: what lean storage would take, and how fast.")
-    ] = False,
+    probe_env: Probe = False,
     backend: cluster_options.Backend = None,
     nodes: cluster_options.Nodes = None,
     node_ram: cluster_options.NodeRam = None,
@@ -53,7 +56,7 @@ def run(
     rasters: Rasters = None,
     like: options.Like = None,
     settings: options.Settings = None,
-    everything: Annotated[bool, typer.Option("--all", help="List the small items too.")] = False,
+    everything: Everything = False,
     html: Html = None,
     json: options.Json = False,
 ) -> int:
@@ -76,24 +79,27 @@ def run(
     """
     check_writable("--html", html)
     described = cluster_options.chosen_cluster(nodes, node_ram, node_cpus, node_gpu, node, cluster)
-    if described is not None:
-        gpu, backend = gpu or node_gpu, backend or "rllib"
-    machine = options.with_gpu(probe(), gpu)
+    if described is not None and backend is None and (spreading := spreading_backend()) is not None:
+        backend = spreading.name
+    machine = options.with_gpu(probe(), gpu or node_gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
-    where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu))
+    where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or node_gpu))
     overrides = with_backend(split_settings(settings or []), backend, cluster)
     found = (one for target in runs for one in read_all(target, overrides=overrides, like=like))
     wanted = [with_rasters(with_game(one, rom, cartridge), rasters) for one in found]
     what = f"predicting {', '.join(one.name for one in wanted)}"
     with status(what, show=not json and mode != "arithmetic") as shown:
         how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env}
-        gathered = gather_all(wanted, machine, **how, progress=told(shown))
-    predictions = [priced(one, evidence, budget) for one, evidence in gathered]
-    if described is not None:
-        both = zip(predictions, gathered, strict=True)
-        predictions = [_per_node(p, evidence, described, budget.reserve) for p, (_, evidence) in both]
+        predictions = predict_all(wanted, machine, budget, described, **how, progress=told(shown))
+    _show(predictions, html, json=json, everything=everything)
+    return EXIT_FINDINGS if any(p.bad for p in predictions) else EXIT_GOOD
+
+
+def _show(predictions: Sequence[Prediction], html: Path | None, *, json: bool, everything: bool) -> None:
     if html is not None:
-        write_text("--html", html, load("rendering.prediction_page")(predictions))
+        from legroom.rendering.pages.prediction import prediction_page
+
+        write_text("--html", html, prediction_page(predictions))
     if json:
         say(prediction_json(predictions))
     elif len(predictions) == 1:
@@ -102,12 +108,3 @@ def run(
         say(comparison_text(predictions))
     if html is not None and not json:
         say(f"written: {html}")
-    return EXIT_FINDINGS if any(p.bad for p in predictions) else EXIT_GOOD
-
-
-def _per_node(prediction: Prediction, evidence: Evidence, cluster: Cluster, reserve: float) -> Prediction:
-    """Return the prediction with a bill per node; whether it fits is theirs to say."""
-    if prediction.run.backend != "rllib":
-        raise BadInput(f"--nodes is for RLlib, {prediction.run.name} is of backend {prediction.run.backend}")
-    bills = tuple(load("predicting.predict_nodes")(prediction.run, evidence, cluster, reserve=reserve))
-    return replace(prediction, cluster=cluster, bills=bills, fits=all(bill.fits for bill in bills))

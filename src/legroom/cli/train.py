@@ -31,13 +31,13 @@ from legroom.fitting.search import fit as make_fit
 from legroom.machine import probe
 from legroom.machine.gpus_by_torch import with_gpus_by_torch
 from legroom.machine.tree import process_memory
-from legroom.model.constraints import broken_rules
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
 from legroom.model.plan import PRICES, Price
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.named_runs import find_workload
+from legroom.predicting.constraints import broken_rules
 from legroom.predicting.predict import DeviceName, Mode, choose_device
 from legroom.reading import read, read_all
 from legroom.rendering.console import say, status

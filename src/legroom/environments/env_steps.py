@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces as gym
 
-from legroom.model.facts import is_image, is_transposed, stacking_axis
+from legroom.environments.images import is_image, is_transposed, stacking_axis
 from legroom.model.spaces import BoxSpace, Leaf
 
 SEED = 20_261

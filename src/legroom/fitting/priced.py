@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
-from legroom.backends.base import backend_of
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from legroom.backends.base import backend_of, spreading_backend
+from legroom.errors import BadInput
+from legroom.model.cluster import Cluster
 from legroom.model.evidence import Evidence
+from legroom.model.machine import Machine
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
-from legroom.predicting.predict import add_up
+from legroom.predicting.predict import add_up, gather_all
+
+
+def predict_all(
+    runs: Sequence[Run], machine: Machine, budget: Budget, cluster: Cluster | None = None, **how: Any
+) -> list[Prediction]:
+    """Return the predictions of runs, per node where they are spread over a cluster; `how` is `gather_all`'s.
+
+    Raises:
+        BadInput: a run cannot be predicted, or not be spread.
+    """
+    gathered = gather_all(runs, machine, **how)
+    predictions = [priced(run, evidence, budget) for run, evidence in gathered]
+    if cluster is None:
+        return predictions
+    both = zip(predictions, gathered, strict=True)
+    return [_per_node(prediction, evidence, cluster) for prediction, (_, evidence) in both]
+
+
+def _per_node(prediction: Prediction, evidence: Evidence, cluster: Cluster) -> Prediction:
+    """Return the prediction with a bill per node; whether it fits is theirs to say."""
+    run, backend = prediction.run, backend_of(prediction.run)
+    if not backend.spreads:
+        able = spreading_backend()
+        title = able.title if able else "another backend"
+        raise BadInput(f"--nodes is for {title}, {run.name} is of backend {backend.name}")
+    bills = tuple(backend.node_bills(run, evidence, cluster, reserve=prediction.budget.reserve))
+    return replace(prediction, cluster=cluster, bills=bills, fits=all(bill.fits for bill in bills))
 
 
 def priced(run: Run, evidence: Evidence, budget: Budget) -> Prediction:

@@ -1,6 +1,6 @@
 """Measure the base figures: child processes that import the libraries, work a little, and report their memory.
 
-Apart from `machine.base` because most predictions find the figures in the cache and need no subprocess.
+Most predictions find the figures in the cache and need no subprocess, so backends import this only to measure.
 """
 
 from __future__ import annotations

@@ -12,17 +12,21 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-# What a prediction depends on, or what a report should name.
-LIBRARIES = (
-    "legroom", "numpy", "torch", "stable-baselines3", "sb3-contrib", "gymnasium", "cloudpickle", "jax", "jaxlib",
-    "brax", "mujoco", "mujoco-mjx", "flax", "optax", "ray", "pyboy", "scipy", "rasterio", "psutil", "nvidia-ml-py",
-)  # fmt: skip
+from legroom.backends.base import backends
+
+# What a report should name beside the libraries of the backends.
+LIBRARIES = ("pyboy", "scipy", "rasterio", "psutil", "nvidia-ml-py")
 
 _DIST = re.compile(r"(?P<name>.+?)-(?P<version>[0-9][^-]*)(?:-.*)?\.(?:dist|egg)-info")
 _TORCH_BUILD = re.compile(r"^(cuda|hip)\b[^=]*=\s*'([0-9.]+)", re.MULTILINE)
 
 
-def read_versions(libraries: Iterable[str] = LIBRARIES, path: Iterable[str] | None = None) -> dict[str, str]:
+def all_libraries() -> tuple[str, ...]:
+    """Return what a prediction depends on, or what a report should name."""
+    return tuple(dict.fromkeys(("legroom", "numpy", *(name for b in backends() for name in b.libraries), *LIBRARIES)))
+
+
+def read_versions(libraries: Iterable[str], path: Iterable[str] | None = None) -> dict[str, str]:
     """Return `{"python": ..., library: version}` of what is installed, in the order asked for.
 
     torch carries its build (`2.13.0+cpu`, `2.14.1+cu130`), even where its package name does not: the CUDA build costs

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine
-from legroom.model.ray_figures import RayFigures
 from legroom.model.run import Spaces
 
+Mode = Literal["arithmetic", "trace", "auto"]
+DeviceName = Literal["cpu", "cuda"]
 # ("alloc", id, nbytes) | ("free", id); the words of the allocator truth files
 Event = tuple[str, int, int] | tuple[str, int]
 
@@ -63,33 +64,6 @@ class NetTrace:
 
 
 @dataclass(frozen=True)
-class BaseFigures:
-    """Memory that any run of these library versions needs, measured in child processes or a shipped default.
-
-    Args:
-        trainer: PSS of a process that has imported the libraries and made its first (tiny) update.
-        worker: what one more SB3 worker process adds to the tree's PSS, its environment apart.
-        light_worker: the same for a torch-free worker, or for the template that several are forked from.
-        light_forked: the same for a torch-free worker that was forked from a template; 0: unknown, as a fresh one.
-        errors: ± bytes for each of those names.
-        fork_worker: the same for a forked worker, which shares the trainer's pages until it writes to them.
-        fork_shared: what forked workers keep alive together: pages the trainer has replaced since it forked them.
-        helpers: the processes multiprocessing itself starts beside forkserver workers, together.
-    """
-
-    trainer: int
-    worker: int
-    light_worker: int
-    errors: Mapping[str, int]
-    known: Known
-    versions: Mapping[str, str] = field(default_factory=dict)
-    fork_worker: int = 0
-    fork_shared: int = 0
-    helpers: int = 0
-    light_forked: int = 0
-
-
-@dataclass(frozen=True)
 class Scratch:
     """Host memory a CPU update needs beyond its tensors (oneDNN workspaces, malloc's own), extrapolated to the run.
 
@@ -105,9 +79,13 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Look:
-    """What is known of a run's networks and updates, and what there is to say about how; None for brax runs."""
+    """What is known of a run's networks and updates, and what there is to say about how.
 
-    net: NetTrace | None
+    Args:
+        net: None where the backend knows its networks otherwise, or not at all.
+    """
+
+    net: NetTrace | None = None
     scratch: Scratch | None = None
     notes: tuple[str, ...] = ()
 
@@ -176,6 +154,22 @@ class LeanProbe:
 
 
 @dataclass(frozen=True)
+class EnvTask:
+    """How the environment of a run is to be looked at.
+
+    Args:
+        loaded: modules that the training process has loaded anyway; not the environment's, where it loads torch too.
+        storage: what whoever steps it has to know to store its observations as the run would; None where there is
+            nothing to learn from that.
+        not_probed: why there is nothing, where the user should know.
+    """
+
+    loaded: tuple[str, ...] = ()
+    storage: Mapping[str, Any] | None = None
+    not_probed: str = ""
+
+
+@dataclass(frozen=True)
 class EnvLook:
     """What building a run's environment told.
 
@@ -192,15 +186,18 @@ class EnvLook:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything the parts may look at besides the run."""
+    """Everything the parts may look at besides the run.
+
+    Args:
+        base: what the library's processes hold before they do anything, as its backend measures and reads it.
+    """
 
     machine: Machine
-    device: Literal["cpu", "cuda"]
-    base: BaseFigures
+    device: DeviceName
+    base: Any
     net: NetTrace | None = None
     scratch: Scratch | None = None
     env_nbytes: int | None = None  # one environment instance, where it was built and measured
     lean: LeanProbe | None = None  # bytes and speed of lean storage, where the environment was probed
     library_versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what the user should know about how this was gathered
-    ray: RayFigures | None = None  # of runs on RLlib

@@ -13,10 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from legroom.backends.base import backend_of
 from legroom.environments.objects import LIVE, name_object
 from legroom.errors import BadInput
 from legroom.machine.import_path import import_path
-from legroom.model.facts import rollout_rows
 from legroom.model.run import EnvSpec, Run
 from legroom.named_runs import find_workload, run_files
 from legroom.reading import read
@@ -47,14 +47,15 @@ def find_run(env: str) -> Run:
 
 def env_task(run: Run) -> dict[str, Any]:
     """Return what a child needs to build the run's environment, as plain data."""
-    said = run.source is not None  # a bare environment has no training to it
+    storage = backend_of(run).storage(run)
+    collects = run.source is not None and storage.kind == "rollout"  # a bare environment has no training to it
     return {
         "id": run.env.id,
         "kwargs": run.env.kwargs if run.env.grid is None else {"grid": run.env.grid} | run.env.kwargs,
         "wrappers": list(run.env.wrappers),
         "path": import_path(run),
         "frame_stack": run.env.frame_stack or 1,
-        "rollout_steps": (rollout_rows(run) or 0) * run.env.n_envs if said else 0,
+        "rollout_steps": storage.steps * run.env.n_envs if collects else 0,
     }
 
 

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from legroom.backends.base import algorithm_names, find_algorithm
+from legroom.backends.base import algorithm_names, backend_of, find_algorithm
 from legroom.errors import BadInput
-from legroom.model import facts
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
 from legroom.reading.draft import Draft, copied, get, put
@@ -449,10 +448,10 @@ class _Check:
             total = sum(math.prod(leaf.shape) * DTYPES[leaf.dtype] for leaf in leaves(space).values())
             if total > LARGEST:
                 self.fail(("env", "spaces", side), f"env.spaces.{side} is over 2**63 bytes", "check its shape")
-        rows = facts.rollout_rows(run) or facts.replay_rows(run) or 1
-        nbytes = facts.stored_observation(run).nbytes
+        storage, nbytes = backend_of(run).storage(run), backend_of(run).stored_observation(run).nbytes
+        rows = storage.rows(run.env.n_envs)
         if rows * run.env.n_envs * nbytes > LARGEST:
-            key: Key = ("hyperparams", "n_steps" if facts.rollout_rows(run) else "buffer_size")
+            key: Key = ("hyperparams", "n_steps" if storage.kind == "rollout" else "buffer_size")
             size = f"{rows:.3g} rows x {run.env.n_envs:.3g} envs x {nbytes:.3g} B"
             self.fail(key, f"{size} of observations is over 2**63 bytes", "check n_steps, buffer_size and n_envs")
 

@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from legroom.backends.base import hyper
+from legroom.backends.base import backend_of
 from legroom.model.cluster import NodeBill
-from legroom.model.facts import stored_observation
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak, Phase, Place
 from legroom.model.prediction import LeanOption, Prediction
-from legroom.model.run import Run
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget
 from legroom.rendering.bill import PLACE_NAMES, error_text, peak_text, when_text, why_text
@@ -144,8 +142,8 @@ def comparison_table(predictions: Sequence[Prediction]) -> Table:
             p.footprint.name,
             format_size(p.footprint.host.nbytes),
             *([_size(gpu.nbytes if gpu else 0)] if with_gpu else []),
-            describe(stored_observation(p.run)),
-            f"{_steps(p.run):,}",
+            describe(backend_of(p.run).stored_observation(p.run)),
+            f"{backend_of(p.run).storage(p.run).steps:,}",
             f"{p.run.env.n_envs:,}",
             f"{first / p.footprint.host.nbytes:.1f}×",
             Styled("yes, the largest", "green") if p is largest else _yes_or_no(p.fits),
@@ -166,26 +164,12 @@ def comparison_lines(predictions: Sequence[Prediction]) -> Iterator[Part]:
 
 def headline(p: Prediction) -> str:
     """Return what a run is, in a line."""
-    run = p.run
+    run, backend = p.run, backend_of(p.run)
     envs = f"{run.env.n_envs:,} env{'s' if run.env.n_envs > 1 else ''}"
     return (
-        f"{p.footprint.name}: {run.algo} on {p.footprint.device}, {envs}, {_steps_text(run)}, "
-        f"observation {describe(stored_observation(run))}"
+        f"{p.footprint.name}: {run.algo} on {p.footprint.device}, {envs}, {backend.storage(run)}, "
+        f"observation {describe(backend.stored_observation(run))}"
     )
-
-
-def _steps(run: Run) -> int:
-    if run.backend == "brax":
-        return int(hyper(run, "unroll_length") or 1)
-    return int(hyper(run, "buffer_size") or hyper(run, "n_steps") or 0)
-
-
-def _steps_text(run: Run) -> str:
-    if run.backend == "brax":
-        return f"unroll {_steps(run)}"
-    if hyper(run, "buffer_size"):
-        return f"replay of {_steps(run):,}"
-    return f"{_steps(run):,} steps"
 
 
 def phase_table(footprint: Footprint) -> Table:

@@ -55,7 +55,7 @@ def make_trials(parameters: Sequence[Parameter], read_point: Reader, machine: Ma
     trials = []
     for number, (point, run) in enumerate(asked):
         leader, evidence, footprint, gpu_share = known[shares[number]]
-        built = _with_savings(run.replace(env=leader.env), evidence)
+        built = with_free_savings(run.replace(env=leader.env), evidence)
         trials.append(
             Trial(
                 number=number,
@@ -73,16 +73,11 @@ def make_trials(parameters: Sequence[Parameter], read_point: Reader, machine: Ma
 
 
 def _priced(run: Run, evidence: Evidence, machine: Machine) -> tuple[Run, Evidence, Footprint, float]:
-    footprint = add_up(_with_savings(run, evidence), evidence)
+    footprint = add_up(with_free_savings(run, evidence), evidence)
     share = 0.0
     if footprint.gpu is not None:
         share = min(footprint.gpu.high / machine.gpus[0].free, 1.0) if machine.gpus and machine.gpus[0].free else 1.0
     return run, evidence, footprint, round(share, 3)
-
-
-def _with_savings(run: Run, evidence: Evidence) -> Run:
-    """Return the run as `legroom train` trains it; RLlib's runs have none of the savings."""
-    return run if run.backend == "rllib" else with_free_savings(run, evidence)
 
 
 def _memory_key(run: Run) -> str:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from legroom.backends.base import Backend, hyper
+from legroom.backends.brax import constraints
 from legroom.backends.brax.facts import LAYERS, is_ppo
 from legroom.backends.brax.signatures import BRAX_ALGORITHMS
 from legroom.model.algorithms import Algorithm
-from legroom.model.evidence import Evidence
+from legroom.model.evidence import DeviceName, Evidence, Look, Mode
+from legroom.model.finding import Finding
 from legroom.model.footprint import Footprint
 from legroom.model.knob import Growth, Knob
+from legroom.model.machine import Machine
 from legroom.model.plan import MostEnvs, Plan
 from legroom.model.run import Run
+from legroom.model.storage import Storage
 
 if TYPE_CHECKING:
     from legroom.model.counts import Counts
@@ -26,10 +30,45 @@ class BraxBackend(Backend):
     title = "brax"
     extra = "jax"
     packages = ("jax", "brax", "safetensors")
+    libraries = ("jax", "jaxlib", "brax", "mujoco", "mujoco-mjx", "flax", "optax")
 
     @property
     def algorithms(self) -> tuple[Algorithm, ...]:
         return BRAX_ALGORITHMS
+
+    # ---- facts
+
+    def storage(self, run: Run) -> Storage:
+        return Storage("unroll", int(hyper(run, "unroll_length") or 1))
+
+    def constraints(self, run: Run) -> Iterable[Finding]:
+        return constraints.constraints(run)
+
+    def unread_memory(self, run: Run) -> Mapping[str, tuple[str, str]]:
+        return constraints.unread_memory(run)
+
+    # ---- predicting
+
+    def prepared(self, run: Run, mode: Mode, progress: Callable[[str], None]) -> Run:
+        from legroom.backends.brax.asking import asked_of_compiler
+
+        return asked_of_compiler(run, mode, progress)
+
+    def env_task(self, run: Run) -> None:
+        return None
+
+    def look(self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
+        from legroom.backends.brax.items import brax_note
+
+        return [Look(notes=(brax_note(run, device),)) for run, device in zip(runs, devices, strict=True)]
+
+    def footprint(self, run: Run, evidence: Evidence) -> Footprint:
+        from legroom.backends.brax.items import brax_items
+        from legroom.predicting.bill import footprint_of
+
+        return footprint_of(run, evidence, brax_items(run, evidence))
+
+    # ---- checking
 
     @property
     def run_rules(self) -> tuple[Rule, ...]:
@@ -56,7 +95,7 @@ class BraxBackend(Backend):
     def advice_for_full_gpu(self, run: Run) -> str:
         return "fewer environments; legroom fit finds how many"
 
-    # Fitting; what the compiler said of a run holds for all its variants, so that evidence has one key
+    # ---- fitting; what the compiler said of a run holds for all its variants, so that evidence has one key
 
     @property
     def knobs(self) -> tuple[Knob, ...]:
@@ -87,7 +126,7 @@ class BraxBackend(Backend):
     def gradient_step(self, run: Run) -> tuple[int, int | None]:
         return int(hyper(run, "batch_size")), hyper(run, "num_minibatches") if is_ppo(run) else None
 
-    # The page
+    # ---- the page
 
     last_stops: Mapping[str, int] = {"env.n_envs": 16_384}
 

@@ -31,8 +31,8 @@ from legroom.backends.brax.arguments import train_arguments
 from legroom.backends.brax.envs import TrainingEnv, make_training_env
 from legroom.backends.brax.facts import env_steps_per_training_step, is_ppo
 from legroom.errors import BadInput
-from legroom.model.constraints import broken_rules
 from legroom.model.run import Run
+from legroom.predicting.constraints import broken_rules
 
 EPOCH, PREFILL, RESET_AGAIN = "training_epoch", "prefill_replay_buffer", "reset_fn_donated_env_state"
 Tree = Any  # of arrays, or of their shapes

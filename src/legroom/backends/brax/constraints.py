@@ -1,4 +1,4 @@
-"""What brax and jax refuse besides divisibility: sizes beyond 32 bits, and lengths that leave nothing to do.
+"""What brax and jax refuse: sizes that do not divide, sizes beyond 32 bits, and lengths that leave nothing to do.
 
 jax counts with 32-bit integers, as brax uses it; a size beyond them ends as an OverflowError somewhere inside, or
 silently as a negative number. brax's SAC has three conditions of its own on its replay buffer (sac/train.py and
@@ -7,14 +7,78 @@ replay_buffers.py of 0.14.2).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from legroom.backends.base import hyper
+from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.brax.facts import episode_length_of, is_ppo
 from legroom.model.finding import Finding
 from legroom.model.run import Run
 
 INT32 = 2**31 - 1
+
+
+def divisibility_rule(run: Run) -> Iterator[Finding]:
+    """`batch_size * num_minibatches % num_envs == 0` (brax/training/agents/ppo/train.py, no message there)."""
+    if not is_ppo(run):
+        return
+    batch, minibatches, envs = hyper(run, "batch_size"), hyper(run, "num_minibatches"), run.env.n_envs
+    if batch * minibatches % envs:
+        key, better = least_mend(batch, minibatches, envs)
+        product = f"{batch} × {better}" if key == "num_minibatches" else f"{better} × {minibatches}"
+        product += f" = {(batch if key == 'num_minibatches' else minibatches) * better}"
+        yield Finding(
+            "LR002", "brax-divisibility", "error",
+            f"brax PPO asserts batch_size × num_minibatches % num_envs == 0; here {batch} × {minibatches} = "
+            f"{batch * minibatches} is not a multiple of {envs}",
+            hint=f"{key} {better} gives {product}", path=run.source, fix={f"hyperparams.{key}": better},
+        )  # fmt: skip
+
+
+def least_mend(batch: int, minibatches: int, envs: int) -> tuple[str, int]:
+    """Return which of the two to change, and to what, so that the data of an update changes least.
+
+    `num_envs` stays as it is: it was chosen for the card.
+    """
+    more, larger = nearest_minibatches(batch, minibatches, envs), nearest_batch(batch, minibatches, envs)
+    if abs(more - minibatches) * batch <= abs(larger - batch) * minibatches:
+        return "num_minibatches", more
+    return "batch_size", larger
+
+
+def nearest_minibatches(batch: int, minibatches: int, envs: int) -> int:
+    """Return the number of minibatches closest to `minibatches` that brax accepts; the larger of two as close."""
+    return nearest_multiple(minibatches, envs // math.gcd(envs, batch))
+
+
+def nearest_batch(batch: int, minibatches: int, envs: int) -> int:
+    """Return the batch size closest to `batch` that brax accepts; the larger of two as close."""
+    return nearest_multiple(batch, envs // math.gcd(envs, minibatches))
+
+
+def nearest_envs(batch: int, minibatches: int, envs: int) -> int:
+    """Return the number of environments closest to `envs` that brax accepts; the smaller of two as close."""
+    product = batch * minibatches
+    divisors = {d for i in range(1, math.isqrt(product) + 1) if product % i == 0 for d in (i, product // i)}
+    return min(divisors, key=lambda d: (abs(d - envs), d))
+
+
+def nearest_multiple(number: int, step: int) -> int:
+    """Return the positive multiple of `step` closest to `number`; the larger of two as close."""
+    below = number // step * step
+    above = below + step
+    return above if below == 0 or above - number <= number - below else below
+
+
+def device_rule(run: Run, devices: int) -> Iterator[Finding]:
+    """`num_envs % device_count == 0`, asserted by both of brax's algorithms; a run alone does not say the devices."""
+    if run.env.n_envs % devices:
+        better = nearest_multiple(run.env.n_envs, devices)
+        yield Finding(
+            "LR010", "brax-devices", "error",
+            f"brax asserts num_envs % device_count == 0; {run.env.n_envs:,} environments are no multiple of "
+            f"{devices} devices", hint=f"num_envs {better}", path=run.source, fix={"env.n_envs": better},
+        )  # fmt: skip
 
 
 def overflow_rule(run: Run) -> Iterator[Finding]:
@@ -89,4 +153,21 @@ def replay_rule(run: Run) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-BRAX_RULES = (overflow_rule, length_rules, replay_rule)
+def constraints(run: Run) -> Iterator[Finding]:
+    """Yield all that brax would refuse about the run."""
+    for rule in (divisibility_rule, overflow_rule, length_rules, replay_rule):
+        yield from rule(run)
+
+
+def unread_memory(run: Run) -> dict[str, tuple[str, str]]:
+    """Return the keys of `memory` that are of other libraries: what is to be said of each, and the way out."""
+    buffers = {
+        key: (f"memory.{key} has no effect with {algorithm_of(run).name} on brax, which has no such buffer", "")
+        for key in ("rollout", "replay")
+    }
+    pieces = f"memory.micro_batch has no effect with {algorithm_of(run).name}"
+    torch = {
+        key: (f"memory.{key} is PyTorch's and has no effect with backend brax", "")
+        for key in ("expandable_segments", "max_split_size_mb", "empty_cache_every", "foreach")
+    }
+    return buffers | {"micro_batch": (pieces, "only PPO, MaskablePPO, DQN, DoubleDQN on SB3 update in pieces")} | torch

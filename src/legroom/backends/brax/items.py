@@ -38,9 +38,7 @@ PHYSICS, MINIBATCH, ROLLOUT = ("N", "NU", "k", "kU"), ("BU", "B", "U"), ("BMU", 
 
 
 def brax_items(run: Run, evidence: Evidence) -> Iterator[Item]:
-    """Yield the items of a brax run, none for other backends."""
-    if run.backend != "brax":
-        return
+    """Yield the items of a brax run."""
     device = Place.GPU if evidence.device == "cuda" else Place.HOST
     if device is Place.GPU:
         yield context_item()

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from legroom.backends.base import Backend
+from legroom.backends.base import Backend, algorithm_of
+from legroom.backends.rllib.ray_base import RayFigures, ray_figures
+from legroom.backends.sb3 import constraints, stored
 from legroom.backends.sb3.backend import BACKEND as SB3
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.model.algorithms import Algorithm
+from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
+from legroom.model.finding import Finding
+from legroom.model.footprint import Footprint
 from legroom.model.knob import Knob
+from legroom.model.machine import Machine
 from legroom.model.run import Run
+from legroom.model.spaces import Space
 
 if TYPE_CHECKING:
+    from legroom.model.cluster import Cluster, NodeBill
     from legroom.model.rule import Rule
 
 
@@ -20,10 +29,57 @@ class RllibBackend(Backend):
     title = "RLlib"
     extra = "ray"
     packages = ("ray", "stable_baselines3", "safetensors")
+    libraries = ("ray", *SB3.libraries)
+    spreads = True
 
     @property
     def algorithms(self) -> tuple[Algorithm, ...]:
         return SB3_ALGORITHMS
+
+    # ---- facts
+
+    def stored_observation(self, run: Run) -> Space:
+        return stored.stored_observation(run)
+
+    def constraints(self, run: Run) -> Iterable[Finding]:
+        return constraints.constraints(run)
+
+    def hyperparameters(self, run: Run) -> Collection[str]:
+        return frozenset(run.hyperparams)  # SB3's words and RLlib's; the translation refuses others
+
+    def unread_memory(self, run: Run) -> Mapping[str, tuple[str, str]]:
+        algorithm = algorithm_of(run).name
+        buffers = {
+            key: (f"memory.{key} has no effect with {algorithm} on rllib, which has no such buffer", "")
+            for key in ("rollout", "replay")
+        }
+        pieces = (f"memory.micro_batch has no effect with {algorithm}", constraints.ONLY_IN_PIECES)
+        return buffers | {"micro_batch": pieces} | constraints.unread_by_torch(run)
+
+    # ---- predicting
+
+    def env_task(self, run: Run) -> EnvTask:
+        return EnvTask(loaded=stored.LOADED)
+
+    def base_figures(self, run: Run, device: DeviceName, *, measure: bool) -> RayFigures:
+        return ray_figures(measure=measure, device=device)
+
+    def look(self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
+        from legroom.backends.rllib.items import shadow_of
+
+        return SB3.look([shadow_of(run) for run in runs], devices, machine, mode)
+
+    def footprint(self, run: Run, evidence: Evidence) -> Footprint:
+        from legroom.backends.rllib.nodes import on_one_machine
+
+        return on_one_machine(run, evidence)
+
+    def node_bills(self, run: Run, evidence: Evidence, cluster: Cluster, *, reserve: float) -> Sequence[NodeBill]:
+        from legroom.backends.rllib.nodes import predict_nodes
+
+        return predict_nodes(run, evidence, cluster, reserve=reserve)
+
+    # ---- checking
 
     @property
     def script_rules(self) -> tuple[Rule, ...]:
@@ -37,15 +93,13 @@ class RllibBackend(Backend):
     def advice_for_full_gpu(self, run: Run) -> str:
         return SB3.advice_for_full_gpu(run)
 
-    # Fitting and the page: as SB3 has it, as far as it means the same
+    # ---- fitting and the page: as SB3 has it, as far as it means the same
 
     must_hold = SB3.must_hold
-    with_free_savings = SB3.with_free_savings
     ways_to_grow = SB3.ways_to_grow
     gradient_step = SB3.gradient_step
     mended = SB3.mended
     evidence_key = SB3.evidence_key
-    estimate_net = SB3.estimate_net
     settings = SB3.settings
 
     @property
@@ -53,6 +107,10 @@ class RllibBackend(Backend):
         from legroom.backends.rllib.knobs import RLLIB_KNOBS
 
         return RLLIB_KNOBS
+
+    def estimate_net(self, run: Run, device: DeviceName) -> NetTrace | None:
+        whole = run.replace(memory=run.memory.model_copy(update={"micro_batch": None}))  # RLlib updates in one piece
+        return SB3.estimate_net(whole, device)
 
 
 BACKEND = RllibBackend()

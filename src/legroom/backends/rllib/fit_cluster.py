@@ -166,8 +166,7 @@ class _Seeker:
         env = self.run.env.model_copy(update={"n_envs": runners * each})
         run = self.run.replace(backend="rllib", env=env, hyperparams=hyperparams)
         plan = rllib_plan(run)
-        assert self.evidence.ray is not None
-        roles = role_items(run, plan, self.evidence, self.evidence.ray)
+        roles = role_items(run, plan, self.evidence, self.evidence.base)
         only = len(self.cluster.nodes) == 1
         head = node_footprint(run, roles, self.evidence, head=True, runners=0, alone=only)
         other = node_footprint(run, roles, self.evidence, head=False, runners=1)

@@ -16,17 +16,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from legroom.backends.rllib.ray_base import RayFigures
 from legroom.backends.rllib.translation import RllibPlan, rllib_plan
 from legroom.backends.sb3.bill.network import network_items
-from legroom.backends.sb3.stored import actions_nbytes, bounds_nbytes, observation_nbytes, wrapper_bounds_nbytes
-from legroom.model.constraints import broken_rules
+from legroom.backends.sb3.stored import (
+    actions_nbytes,
+    bounds_nbytes,
+    mask_size,
+    observation_nbytes,
+    wrapper_bounds_nbytes,
+)
 from legroom.model.evidence import Evidence, NetTrace
-from legroom.model.facts import mask_size, spaces_of
+from legroom.model.facts import spaces_of
 from legroom.model.finding import Finding
 from legroom.model.footprint import Item, Known, Phase, Place
-from legroom.model.ray_figures import RayFigures
 from legroom.model.run import MemorySpec, Run
 from legroom.model.spaces import BoxSpace
+from legroom.predicting.constraints import broken_rules
 
 FLOAT32, FLOAT64 = 4, 8
 COLLECTED = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)

@@ -16,12 +16,12 @@ from dataclasses import replace
 
 from legroom.backends.rllib.items import RoleItems, role_items
 from legroom.backends.rllib.translation import RllibPlan, rllib_plan
-from legroom.catalog import load
 from legroom.errors import BadInput
 from legroom.model.cluster import Cluster, Node, NodeBill
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import AllocatorPeaks, Footprint, Phase, Place
 from legroom.model.run import Run
+from legroom.predicting.gpu import gpu_items
 
 HALF = 0.5  # Ray's scheduler_spread_threshold
 RESERVED_SHARE = 0.05  # of a node's RAM: Ray's memory monitor kills above 95 % (memory_usage_threshold)
@@ -56,7 +56,7 @@ def node_footprint(
     allocator: AllocatorPeaks | None = None
     device = evidence.device if head else "cpu"
     if device == "cuda" and evidence.net is not None:
-        on_gpu, allocator = load("predicting.gpu_items")(roles.shadow, evidence.net, evidence.machine)
+        on_gpu, allocator = gpu_items(roles.shadow, evidence.net, evidence.machine)
         items += [*on_gpu, *roles.gpu]
     kept = tuple(item for item in items if item.total)
     return Footprint(run.name, kept, device, roles.findings if head else (), allocator, notes)
@@ -64,17 +64,15 @@ def node_footprint(
 
 def on_one_machine(run: Run, evidence: Evidence) -> Footprint:
     """Return the bill of a run whose Ray is started on this machine alone."""
-    assert evidence.ray is not None
     plan = rllib_plan(run)
-    roles = role_items(run, plan, evidence, evidence.ray)
+    roles = role_items(run, plan, evidence, evidence.base)
     notes = (*evidence.notes, *plan.said)
     return node_footprint(run, roles, evidence, head=True, runners=plan.runners, alone=True, notes=notes)
 
 
 def runner_request(run: Run, evidence: Evidence) -> int:
     """Return the bytes that one env runner should ask Ray for: the upper end of what it is predicted to need."""
-    assert evidence.ray is not None
-    roles = role_items(run, rllib_plan(run), evidence, evidence.ray)
+    roles = role_items(run, rllib_plan(run), evidence, evidence.base)
     return Footprint(run.name, tuple(item for item in roles.runner if item.total), "cpu").host.high
 
 
@@ -173,7 +171,6 @@ def predict_nodes(run: Run, evidence: Evidence, cluster: Cluster, *, reserve: fl
     Raises:
         BadInput: it has more runners than the cluster has CPUs for.
     """
-    assert evidence.ray is not None
     plan = rllib_plan(run)
-    roles = role_items(run, plan, evidence, evidence.ray)
+    roles = role_items(run, plan, evidence, evidence.base)
     return bills(run, cluster, roles, evidence, place(cluster, plan), reserve=reserve)

@@ -1,6 +1,6 @@
 """What Ray's services and RLlib's processes hold on this machine before they do anything: measured once, then cached.
 
-Like `machine.base` for SB3: a child process (`base_child.py`) starts a real Ray with one env runner, makes
+Like `base_figures` of SB3: a child process (`base_child.py`) starts a real Ray with one env runner, makes
 a first tiny update, and reports anonymous memory by role and the pages of mapped libraries. It takes half a minute, so
 the figures are kept per set of versions. A prediction by arithmetic never measures: it takes the cached figures, or
 shipped ones with a wider error.
@@ -8,13 +8,14 @@ shipped ones with a wider error.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from legroom.catalog import load
+from legroom.machine.base_measure import measure_base
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.footprint import Known
-from legroom.model.ray_figures import RayFigures
 
 LIBRARIES = ("ray", "torch", "stable-baselines3", "gymnasium", "numpy")
 CHILD = Path(__file__).with_name("base_child.py")
@@ -29,6 +30,35 @@ CUDA_BUILD_MORE = {"driver": 250_000_000, "runner": 130_000_000, "files": 300_00
 MEASURED_ERROR, DEFAULT_ERROR = 0.03, 0.10
 
 
+@dataclass(frozen=True)
+class RayFigures:
+    """Bytes by role, measured on this machine or shipped.
+
+    Anonymous memory of each kind of process; the pages of mapped libraries are counted once per node, whoever maps
+    them there.
+
+    Args:
+        head: what only the head runs: global control store, autoscaler's monitor, dashboard.
+        node: what every node runs: raylet, dashboard agent, runtime environment agent.
+        log_monitor: one more on every node, apart because a cluster simulated on one machine has one for all nodes.
+        driver: the training process after a first tiny update, its learner in it.
+        runner: an env runner that has sampled a little.
+        node_files: mapped libraries of a node without any of these; `files`: with a runner or the driver.
+        errors: ± bytes for each of those names.
+    """
+
+    head: int
+    node: int
+    log_monitor: int
+    driver: int
+    runner: int
+    node_files: int
+    files: int
+    errors: Mapping[str, int]
+    known: Known
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
 def ray_figures(*, measure: bool = False, device: str = "cpu") -> RayFigures:
     """Return the figures of the installed versions: cached ones, and shipped ones where none are.
 
@@ -40,7 +70,7 @@ def ray_figures(*, measure: bool = False, device: str = "cpu") -> RayFigures:
     path = cache_folder() / f"ray-{digest(sorted(versions.items()), CHILD.read_bytes())}.json"
     figures = _checked(read_json(path))
     if figures is None and measure and "ray" in versions and "stable-baselines3" in versions:
-        figures = _checked({"figures": load("probing.measure_base")(CHILD, "ray", set(SHIPPED))})
+        figures = _checked({"figures": measure_base(CHILD, "ray", set(SHIPPED))})
         if figures is not None:
             write_json(path, {"figures": figures, "versions": versions})
     if figures is None or (device == "cuda" and cpu_build):

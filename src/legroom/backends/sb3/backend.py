@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from legroom.backends.base import Backend, algorithm_of, hyper
+from legroom.backends.sb3 import constraints, stored
+from legroom.backends.sb3.base_figures import BaseFigures, base_figures, figures_for
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.backends.sb3.stored import batch_samples, rollout_samples, stores_leanly
+from legroom.extras import needs
 from legroom.model.algorithms import Algorithm
-from legroom.model.evidence import Evidence, NetTrace
+from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
 from legroom.model.finding import Finding
+from legroom.model.footprint import Footprint
 from legroom.model.knob import Growth, Knob
+from legroom.model.machine import Machine
 from legroom.model.plan import Price
 from legroom.model.run import Run
+from legroom.model.spaces import Space
 
 if TYPE_CHECKING:
     from legroom.model.counts import Counts, StoredData
-    from legroom.model.footprint import Footprint
     from legroom.model.rule import Rule
     from legroom.model.subject import SubjectRun
 
@@ -27,10 +32,55 @@ class Sb3Backend(Backend):
     title = "SB3"
     extra = "sb3"
     packages = ("stable_baselines3", "safetensors")
+    libraries = ("torch", "stable-baselines3", "sb3-contrib", "gymnasium", "cloudpickle")
 
     @property
     def algorithms(self) -> tuple[Algorithm, ...]:
         return SB3_ALGORITHMS
+
+    # ---- reading
+
+    def run_of_call(self, what: Any, policy: Any, env: Any, arguments: Mapping[str, Any]) -> Run | None:
+        with needs("sb3", what="predicting a constructor's call"):
+            from legroom.backends.sb3.constructor_calls import run_from_call
+        return run_from_call(what, policy, env, **arguments)
+
+    def run_of_model(self, model: Any) -> Run | None:
+        with needs("sb3", what="predicting a live model"):
+            from legroom.backends.sb3.constructor_calls import run_from_model
+        return run_from_model(model)
+
+    # ---- facts
+
+    def stored_observation(self, run: Run) -> Space:
+        return stored.stored_observation(run)
+
+    def constraints(self, run: Run) -> Iterable[Finding]:
+        return constraints.constraints(run)
+
+    def unread_memory(self, run: Run) -> Mapping[str, tuple[str, str]]:
+        return constraints.unread_memory(run)
+
+    # ---- predicting
+
+    def env_task(self, run: Run) -> EnvTask:
+        return stored.env_task(run)
+
+    def base_figures(self, run: Run, device: DeviceName, *, measure: bool) -> BaseFigures:
+        workers = {run.env.workers, run.eval.workers if run.eval else "dummy"}
+        return base_figures(needed=figures_for(workers, run.env.start_method) if measure else (), device=device)
+
+    def look(self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
+        from legroom.backends.sb3.bill.tracing import look
+
+        return look(runs, devices, machine, mode)
+
+    def footprint(self, run: Run, evidence: Evidence) -> Footprint:
+        from legroom.backends.sb3.bill.parts import sb3_footprint
+
+        return sb3_footprint(run, evidence)
+
+    # ---- checking
 
     @property
     def run_rules(self) -> tuple[Rule, ...]:
@@ -63,13 +113,11 @@ class Sb3Backend(Backend):
         return run.algo
 
     def advice_for_full_gpu(self, run: Run) -> str:
-        from legroom.backends.sb3.stored import MICRO_BATCHED
-
-        if algorithm_of(run).name in MICRO_BATCHED and not run.memory.micro_batch:
+        if algorithm_of(run).name in stored.MICRO_BATCHED and not run.memory.micro_batch:
             return "memory: {micro_batch: ...} gives the same gradient in pieces; legroom fit finds the size"
         return super().advice_for_full_gpu(run)
 
-    # Fitting
+    # ---- fitting
 
     # SB3 trains on after a warning; a fitted run does what it says. A minibatch over the rollout is the rollout anyway.
     must_hold: Mapping[str, Price] = {
@@ -116,7 +164,7 @@ class Sb3Backend(Backend):
 
         return estimate_net(run, device)
 
-    # The page
+    # ---- the page
 
     def layers(self, run: Run) -> Mapping[str, str]:
         return {} if isinstance(run.policy.kwargs.get("net_arch"), dict) else {"net_arch": "hidden layers"}

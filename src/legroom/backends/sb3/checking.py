@@ -9,11 +9,11 @@ import math
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
+from legroom.backends.sb3.stored import replay_rows, rollout_rows
 from legroom.checking.counting import counts_known
 from legroom.checking.rule_helpers import plural
 from legroom.checking.shares import shares
 from legroom.model.counts import Counts, StoredData
-from legroom.model.facts import replay_rows, rollout_rows
 from legroom.model.footprint import Footprint
 from legroom.model.run import Run
 from legroom.model.subject import SubjectRun

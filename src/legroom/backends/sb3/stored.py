@@ -15,20 +15,27 @@ from collections.abc import Mapping
 from typing import Literal
 
 from legroom.backends.base import algorithm_of, hyper
+from legroom.environments.images import is_image, stacked
 from legroom.model.algorithms import Algorithm
-from legroom.model.evidence import NetTrace
-from legroom.model.facts import is_image, spaces_of, stored_observation
+from legroom.model.evidence import EnvTask, NetTrace
+from legroom.model.facts import spaces_of
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
-from legroom.model.spaces import DTYPES, BoxSpace, Leaf, Space, leaves
+from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Leaf, Space, leaves
 
 FLOAT32 = 4
+LOADED = ("torch", "stable_baselines3")  # what the training process and SB3's workers have imported anyway
 # DummyVecEnv: its own array, the copy of the last step (kept as _last_obs), and that of this step; plus the array the
 # buffer's add() makes while it stores. SubprocVecEnv: the unpickled ones in place of its own array.
 COPIES_IN_TRAINER = 4
 # whose update `backends.sb3.microbatch` can compute in pieces
 MICRO_BATCHED = ("PPO", "MaskablePPO", "DQN", "DoubleDQN")
 PLAIN_DTYPE_SINCE = (2, 7, 1)  # SB3 before it kept rollouts in float32, whatever the space's dtype
+
+
+def stored_observation(run: Run) -> Space:
+    """Return the observation as a buffer stores it."""
+    return stacked(spaces_of(run)[0], run.env.frame_stack)
 
 
 def observation_leaves(run: Run) -> dict[str, tuple[int, str]]:
@@ -65,6 +72,32 @@ def actions_nbytes(action: Leaf, *, replay: bool) -> int:
     return math.prod(action.shape) * DTYPES[dtype]
 
 
+def mask_size(action: Leaf | DictSpace) -> int:
+    """Return the number of action-mask entries sb3-contrib keeps per step."""
+    match action.type:
+        case "discrete":
+            return action.n
+        case "multidiscrete":
+            return sum(action.nvec)
+        case "multibinary":
+            return 2 * action.nbytes
+    return 0
+
+
+def rollout_rows(run: Run) -> int | None:
+    """Return the steps per environment that an on-policy run stores before it updates, None for other families."""
+    steps = hyper(run, "n_steps")
+    return int(steps) if algorithm_of(run).family == "on-policy" and steps is not None else None
+
+
+def replay_rows(run: Run) -> int | None:
+    """Return the ring's rows, one transition of each environment; it may hold fewer transitions than asked for."""
+    size = hyper(run, "buffer_size")
+    if algorithm_of(run).family != "off-policy" or size is None:
+        return None
+    return max(int(size) // run.env.n_envs, 1)
+
+
 def rollout_samples(run: Run) -> int:
     """Return the transitions in one rollout of an on-policy run, all environments together."""
     return int(hyper(run, "n_steps") or 1) * run.env.n_envs
@@ -85,7 +118,7 @@ def pass_samples(run: Run) -> int:
     A schedule of micro-batches that begins later than the run begins with whole ones.
     """
     whole, micro = batch_samples(run), run.memory.micro_batch
-    if not micro or algorithm_of(run).name not in MICRO_BATCHED or not is_sb3(run):
+    if not micro or algorithm_of(run).name not in MICRO_BATCHED:
         return whole
     steps = ((0, micro),) if isinstance(micro, int) else micro
     return min(whole, max(size for _, size in steps)) if steps[0][0] == 0 else whole
@@ -111,17 +144,27 @@ def keeps_float32(versions: Mapping[str, str]) -> bool:
     return numbers is not None and tuple(int(n or 0) for n in numbers.groups()) < PLAIN_DTYPE_SINCE
 
 
-def is_sb3(run: Run) -> bool:
-    """Return whether the run is trained by SB3 (RLlib and brax have parts of their own)."""
-    return run.backend == "sb3"
-
-
 def may_store_leanly(run: Run) -> bool:
     """Return whether lean storage can hold what the run stores: not LSTM states, hindsight, or a user's own buffer."""
     algorithm = algorithm_of(run)
-    if not is_sb3(run) or algorithm.recurrent or algorithm.family == "evolution":
+    if algorithm.recurrent or algorithm.family == "evolution":
         return False
     return _buffer_class(run) in (None, "") or stores_leanly(run)
+
+
+def env_task(run: Run) -> EnvTask:
+    """Return how the environment is to be looked at, and what its observations are stored as, if they may be leanly."""
+    if not may_store_leanly(run):
+        return EnvTask(LOADED, not_probed=f"lean storage does not hold what {run.algo} stores")
+    algorithm, normalize = algorithm_of(run), run.env.normalize if isinstance(run.env.normalize, dict) else {}
+    storage = {
+        "kind": "rollout" if algorithm.family == "on-policy" else "replay",
+        "frame_stack": run.env.frame_stack or 1,
+        "normalize": normalize if normalizes_observations(run) else None,
+        "batch": batch_samples(run),
+        "masked": algorithm.masked,
+    }
+    return EnvTask(LOADED, storage)
 
 
 def stores_leanly(run: Run) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper
+from legroom.backends.brax.constraints import device_rule
 from legroom.checking.locating import value_fix
 from legroom.checking.rule_helpers import N_ENVS, per_run
-from legroom.model.constraints import device_rule
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun
 

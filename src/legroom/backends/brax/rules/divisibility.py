@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper
+from legroom.backends.brax.constraints import (
+    divisibility_rule,
+    least_mend,
+    nearest_batch,
+    nearest_envs,
+    nearest_minibatches,
+)
 from legroom.checking.locating import value_fix
 from legroom.checking.rule_helpers import N_ENVS, per_run
-from legroom.model.constraints import brax_rules, least_mend, nearest_batch, nearest_envs, nearest_minibatches
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun
 
@@ -17,7 +23,7 @@ BATCH: Key = ("hyperparams", "batch_size")
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     run = one.run
-    for finding in brax_rules(run):
+    for finding in divisibility_rule(run):
         batch, minibatches, envs = hyper(run, "batch_size"), hyper(run, "num_minibatches"), run.env.n_envs
         unroll = hyper(run, "unroll_length")
         more, larger = nearest_minibatches(batch, minibatches, envs), nearest_batch(batch, minibatches, envs)

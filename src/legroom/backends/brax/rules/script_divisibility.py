@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from legroom.backends.brax.constraints import nearest_minibatches
 from legroom.checking.rule_helpers import per_script
 from legroom.checking.script import Script
 from legroom.checking.script_brax import brax_calls
-from legroom.model.constraints import nearest_minibatches
 from legroom.model.rule import Fix, Found, Rule
 
 

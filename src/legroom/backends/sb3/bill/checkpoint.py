@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 from legroom.backends.sb3.bill.replay import replay_fields, replay_items
 from legroom.backends.sb3.bill.rollout import OBSERVATIONS
-from legroom.backends.sb3.stored import bounds_nbytes, is_sb3, observation_nbytes, stores_leanly
+from legroom.backends.sb3.stored import bounds_nbytes, observation_nbytes, replay_rows, stores_leanly
 from legroom.model.evidence import Evidence
-from legroom.model.facts import replay_rows, spaces_of
+from legroom.model.facts import spaces_of
 from legroom.model.footprint import Item, Phase, Place
 from legroom.model.run import Run
 
@@ -28,7 +28,7 @@ JSON_COPIES = 4
 
 def checkpoint_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     """Yield the buffers of writing a checkpoint, none without `checkpoint`."""
-    if run.checkpoint is None or not is_sb3(run):
+    if run.checkpoint is None:
         return
     observation, _ = spaces_of(run)
     pickled = bounds_nbytes(observation) + run.env.n_envs * observation_nbytes(run)

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from legroom.backends.sb3.stored import (
     COPIES_IN_TRAINER,
     bounds_nbytes,
-    is_sb3,
     normalizes_observations,
     observation_elements,
     observation_nbytes,
@@ -39,8 +38,6 @@ NORMALIZE_TEMPORARIES = 3  # difference, quotient and clipped array, all float64
 
 def envs_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     """Yield environment instances, bounds of spaces, and observations between environment and buffer."""
-    if not is_sb3(run):
-        return
     observation, _ = spaces_of(run)
     in_worker = run.env.workers != "dummy"
     place = Place.WORKER if in_worker else Place.HOST

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from legroom.backends.sb3.bill.envs import in_flight_items, instance_items
 from legroom.backends.sb3.bill.runtime import helper_items, worker_items
-from legroom.backends.sb3.stored import bounds_nbytes, is_sb3
+from legroom.backends.sb3.stored import bounds_nbytes
 from legroom.model.evidence import Evidence
 from legroom.model.facts import spaces_of
 from legroom.model.footprint import Item, Place
@@ -15,7 +15,7 @@ from legroom.model.run import Run
 
 def evaluation_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     """Yield the evaluation environments' items, none without `eval`."""
-    if run.eval is None or not is_sb3(run):
+    if run.eval is None:
         return
     observation, _ = spaces_of(run)
     envs, workers = run.eval.n_envs, run.eval.workers

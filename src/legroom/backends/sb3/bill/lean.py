@@ -19,10 +19,11 @@ from legroom.backends.sb3.stored import (
     observation_leaves,
     observation_nbytes,
     pass_samples,
+    replay_rows,
+    rollout_rows,
     written_rows,
 )
 from legroom.model.evidence import Evidence, Growth, LeanProbe
-from legroom.model.facts import replay_rows, rollout_rows
 from legroom.model.footprint import Known
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES

@@ -18,9 +18,16 @@ from typing import Any, Literal
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.bill.net_shapes import flatten, flattened, image_shape, last, lstm, nature_cnn, norms
 from legroom.backends.sb3.extractors import find_extractor, is_headless
-from legroom.backends.sb3.stored import FLOAT32, normalizes_observations, observation_nbytes, pass_samples
+from legroom.backends.sb3.stored import (
+    FLOAT32,
+    normalizes_observations,
+    observation_nbytes,
+    pass_samples,
+    stored_observation,
+)
+from legroom.environments.images import is_image
 from legroom.model.evidence import NetTrace
-from legroom.model.facts import is_image, spaces_of, stored_observation
+from legroom.model.facts import spaces_of
 from legroom.model.footprint import Known, Phase
 from legroom.model.layers import Net, linear, mlp
 from legroom.model.run import Run

@@ -23,15 +23,14 @@ from legroom.backends.sb3.bill.net_arithmetic import convolved_nbytes
 from legroom.backends.sb3.stored import (
     batch_samples,
     gather_excess,
-    is_sb3,
     iterations,
     observation_nbytes,
     pass_samples,
+    stored_observation,
     stores_leanly,
     update_nbytes,
 )
 from legroom.model.evidence import Evidence, NetTrace
-from legroom.model.facts import stored_observation
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import leaves
@@ -63,7 +62,7 @@ SCRATCH_ITEMS = (OPERATOR_SCRATCH, KEPT_BY_MALLOC)  # what a real update in a ch
 def network_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     """Yield weights, gradients, optimizer state and the update's own memory, as far as they are on the host."""
     net = evidence.net
-    if net is None or not is_sb3(run):
+    if net is None:
         return
     if evidence.device == "cuda":
         yield from _host_copies(run)

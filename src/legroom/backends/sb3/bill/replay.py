@@ -20,9 +20,16 @@ from legroom.backends.base import hyper
 from legroom.backends.sb3.bill.lean import is_kept_plainly, lean_replay
 from legroom.backends.sb3.bill.rollout import FILLED, OBSERVATIONS
 from legroom.backends.sb3.bill.spill import within_limit
-from legroom.backends.sb3.stored import FLOAT32, actions_nbytes, is_sb3, observation_leaves, stores_leanly, written_rows
+from legroom.backends.sb3.stored import (
+    FLOAT32,
+    actions_nbytes,
+    observation_leaves,
+    replay_rows,
+    stores_leanly,
+    written_rows,
+)
 from legroom.model.evidence import Evidence
-from legroom.model.facts import replay_rows, spaces_of
+from legroom.model.facts import spaces_of
 from legroom.model.footprint import Item, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES
@@ -36,7 +43,7 @@ HER_FIELDS = 2  # start and length of each transition's episode, int64
 def replay_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     """Yield the fields of the replay buffer: at the start, and with the rows the run writes."""
     ring = replay_rows(run)
-    if ring is None or not is_sb3(run):
+    if ring is None:
         return
     rows = written_rows(run, ring)
     slots = rows * run.env.n_envs

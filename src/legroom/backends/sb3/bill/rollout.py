@@ -23,14 +23,15 @@ from legroom.backends.sb3.bill.spill import within_limit
 from legroom.backends.sb3.stored import (
     FLOAT32,
     actions_nbytes,
-    is_sb3,
     keeps_float32,
     lstm_elements,
+    mask_size,
     observation_leaves,
+    rollout_rows,
     stores_leanly,
 )
 from legroom.model.evidence import Evidence
-from legroom.model.facts import mask_size, rollout_rows, spaces_of
+from legroom.model.facts import spaces_of
 from legroom.model.footprint import Item, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES
@@ -46,7 +47,7 @@ OBSERVATIONS = "observations"
 def rollout_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     """Yield the fields of the rollout buffer and the copy at flatten; nothing for other families."""
     rows = rollout_rows(run)
-    if rows is None or not is_sb3(run):
+    if rows is None:
         return
     fields = _fields(run, evidence)
     slots = rows * run.env.n_envs

@@ -1,6 +1,6 @@
 """Predict what the processes of a run need before they do anything: interpreter and libraries.
 
-Figures measured on this machine (`machine.base`), because they depend on versions and builds only. A worker costs what
+Figures measured on this machine (`base_figures`), because they depend on versions and builds only. A worker costs what
 it adds to the tree: its own copies of everything it imports, while the libraries' mapped pages are shared.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.backends.sb3.stored import is_sb3
-from legroom.model.evidence import BaseFigures, Evidence
+from legroom.backends.sb3.base_figures import BaseFigures
+from legroom.model.evidence import Evidence
 from legroom.model.facts import n_workers
 from legroom.model.footprint import Item, Place
 from legroom.model.run import Run
@@ -17,9 +17,7 @@ from legroom.model.run import Run
 
 def runtime_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     """Yield the training process's base and, with worker processes, theirs."""
-    if not is_sb3(run):
-        return
-    base = evidence.base
+    base: BaseFigures = evidence.base
     versions = ", ".join(f"{name} {version}" for name, version in base.versions.items() if name != "numpy")
     why = f"interpreter, imported libraries and torch's own state after a first update ({versions})"
     yield Item("runtime.base", base.trainer, Place.HOST, why, known=base.known, error=base.errors["trainer"])

@@ -19,9 +19,9 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
+from legroom.backends.sb3.base_figures import LIBRARIES
 from legroom.backends.sb3.stored import gather_excess, in_flight_nbytes, one_env, pass_samples, update_nbytes
 from legroom.errors import Untraceable
-from legroom.machine.base import LIBRARIES
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.evidence import NetTrace, Scratch

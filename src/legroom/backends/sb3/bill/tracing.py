@@ -12,21 +12,27 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
+from legroom.backends.sb3.base_figures import base_figures
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
+from legroom.backends.sb3.bill.network import SCRATCH_ITEMS
+from legroom.backends.sb3.bill.parts import sb3_footprint
 from legroom.backends.sb3.bill.scratch import beyond_tensors, plan_scratch, remember
 from legroom.backends.sb3.stored import update_nbytes
-from legroom.catalog import load
 from legroom.errors import MissingExtra, Untraceable
+from legroom.extras import needs
 from legroom.machine.versions import is_installed
-from legroom.model.evidence import Look, NetTrace
+from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace
+from legroom.model.footprint import Phase
+from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.model.tracing import Answer, Measured, Request
 
 CHILD = "legroom.backends.sb3.evidence_child"
 NEEDED = ("torch", "stable-baselines3", "sb3-contrib")
 TIMEOUT_S = 120  # and as much again per run
+UPDATE_MARGIN = 0.3  # an update estimated by arithmetic may really need so much more
+TOLERATED_DOUBT = 0.02  # of the peak: unmeasured scratch below it is not worth the seconds of a real update
 
 
 @dataclass
@@ -34,15 +40,27 @@ class Job:
     """One run on its way: what was estimated, what of its update is known already, what is to be measured."""
 
     run: Run
-    device: Literal["cpu", "cuda"]
+    device: DeviceName
     estimate: NetTrace
     batches: list[int] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
+def look(runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
+    """Return what is known of the runs' networks and updates, in order.
+
+    Raises:
+        MissingExtra: mode `trace` without the libraries.
+    """
+    if mode == "arithmetic":
+        return [Look(estimate_net(run, on)) for run, on in zip(runs, devices, strict=True)]
+    measure = [_worth_measuring(run, machine, on) for run, on in zip(runs, devices, strict=True)]
+    return look_closely(runs, devices, measure, strict=mode == "trace")
+
+
 def look_closely(
-    runs: Sequence[Run], devices: Sequence[Literal["cpu", "cuda"]], measure: Sequence[bool], *, strict: bool
+    runs: Sequence[Run], devices: Sequence[DeviceName], measure: Sequence[bool], *, strict: bool
 ) -> list[Look]:
     """Return what tracing and measuring tell about the runs, in order.
 
@@ -53,20 +71,27 @@ def look_closely(
     Raises:
         MissingExtra: see `strict`.
     """
-    each = zip(runs, devices, measure, strict=True)
-    jobs = [None if run.backend == "brax" else _plan(run, on, measured) for run, on, measured in each]
-    wanted = [job for job in jobs if job is not None]
+    jobs = [_plan(run, on, measured) for run, on, measured in zip(runs, devices, measure, strict=True)]
     try:
-        answers = iter(_answers(wanted))
+        answers = _answers(jobs)
     except MissingExtra as missing:
         if strict:
             raise
-        reason = f"predicted by arithmetic: {missing}"
-        return [Look(None) if job is None else Look(job.estimate, notes=(reason,)) for job in jobs]
-    return [Look(None) if job is None else _conclude(job, next(answers)) for job in jobs]
+        return [Look(job.estimate, notes=(f"predicted by arithmetic: {missing}",)) for job in jobs]
+    return [_conclude(job, answer) for job, answer in zip(jobs, answers, strict=True)]
 
 
-def _plan(run: Run, device: Literal["cpu", "cuda"], measure: bool) -> Job:
+def _worth_measuring(run: Run, machine: Machine, device: DeviceName) -> bool:
+    """Return whether a real update should be made: it may be the host's peak, and its scratch matters there."""
+    net = estimate_net(run, device)
+    footprint = sb3_footprint(run, Evidence(machine, device, base_figures(device=device), net))
+    peak = footprint.host.nbytes
+    doubt = sum(item.error for item in footprint.items if item.name in SCRATCH_ITEMS)
+    unknown = bool(net.note)  # layers that no arithmetic knows
+    return unknown or (footprint.at(Phase.UPDATE) * (1 + UPDATE_MARGIN) >= peak and doubt > TOLERATED_DOUBT * peak)
+
+
+def _plan(run: Run, device: DeviceName, measure: bool) -> Job:
     job = Job(run, device, estimate_net(run, device))
     if device == "cpu" and measure:
         try:
@@ -95,9 +120,11 @@ def _known_here_only(run: Run) -> bool:
 
 
 def _trace_here(job: Job) -> Answer:
+    with needs("sb3", what="tracing a run"):
+        from legroom.backends.sb3.trace import trace_run
     not_measured = "the policy uses a class that exists in this process only" if job.batches else ""
     try:
-        return Answer(load("sb3.trace")(job.run, job.device), not_measured=not_measured)
+        return Answer(trace_run(job.run, job.device), not_measured=not_measured)
     except Untraceable as reason:
         return Answer(None, str(reason), not_measured=not_measured)
 

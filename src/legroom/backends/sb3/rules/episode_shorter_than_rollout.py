@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.sb3.stored import rollout_rows
 from legroom.checking.rule_helpers import ROLLOUT, per_run
-from legroom.model.facts import episode_limit, rollout_rows
+from legroom.model.facts import episode_limit
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
 

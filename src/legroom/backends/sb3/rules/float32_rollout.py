@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from legroom.backends.sb3.stored import FLOAT32, is_sb3, keeps_float32, observation_leaves, stores_leanly
+from legroom.backends.sb3.stored import FLOAT32, keeps_float32, observation_leaves, rollout_rows, stores_leanly
 from legroom.checking.pins import NAME, pinned_sb3
 from legroom.checking.rule_helpers import ROLLOUT, per_run, size
-from legroom.model.facts import rollout_rows
 from legroom.model.rule import Found, Rule
 from legroom.model.spaces import DTYPES
 from legroom.model.subject import Subject, SubjectRun
@@ -19,7 +18,7 @@ WORTH_A_WORD = 64 << 20  # of difference; a few kilobytes of flags are nobody's 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     run = one.run
     rows = rollout_rows(run)
-    if rows is None or not is_sb3(run) or stores_leanly(run) or not keeps_float32(subject.versions):
+    if rows is None or stores_leanly(run) or not keeps_float32(subject.versions):
         return
     leaves = observation_leaves(run).values()
     slots = rows * run.env.n_envs

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper
+from legroom.backends.sb3.constraints import rollout_rules
 from legroom.checking.locating import value_fix
 from legroom.checking.rule_helpers import BATCH_SIZE, ROLLOUT, per_run, plural
-from legroom.model.constraints import rollout_rules
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.backends.sb3.stored import written_rows
+from legroom.backends.sb3.stored import replay_rows, written_rows
 from legroom.checking.rule_helpers import N_ENVS, lean_way, per_run, size
 from legroom.checking.shares import of_ram, ram_limit, shares
-from legroom.model.facts import replay_rows
 from legroom.model.footprint import Phase
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun

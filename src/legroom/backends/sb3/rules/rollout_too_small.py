@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
+from legroom.backends.sb3.constraints import rollout_rules
 from legroom.checking.rule_helpers import BATCH_SIZE, N_STEPS, ROLLOUT, per_run
-from legroom.model.constraints import rollout_rules
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
 

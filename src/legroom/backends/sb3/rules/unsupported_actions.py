@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.sb3.constraints import space_rules
 from legroom.checking.rule_helpers import per_run
-from legroom.model.constraints import space_rules
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
 

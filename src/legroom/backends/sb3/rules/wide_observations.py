@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
-from legroom.backends.sb3.stored import keeps_float32, observation_leaves, stores_leanly, written_rows
+from legroom.backends.sb3.stored import (
+    keeps_float32,
+    observation_leaves,
+    replay_rows,
+    rollout_rows,
+    stores_leanly,
+    written_rows,
+)
 from legroom.checking.rule_helpers import N_ENVS, per_run, size
-from legroom.model.facts import replay_rows, rollout_rows, spaces_of
+from legroom.model.facts import spaces_of
 from legroom.model.rule import Found, Rule
 from legroom.model.spaces import DTYPES, BoxSpace, leaves
 from legroom.model.subject import Subject, SubjectRun

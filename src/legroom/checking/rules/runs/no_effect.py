@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from legroom.backends.base import algorithm_of
 from legroom.checking.locating import line_removal, value_fix
 from legroom.checking.rule_helpers import callbacks_are_its_own, per_run
-from legroom.model.constraints import keys_without_effect
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.predicting.constraints import keys_without_effect
 
 REPLAY: Key = ("checkpoint", "replay_buffer")
 

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
-from legroom.model.evidence import BaseFigures
 from legroom.model.footprint import Known
 
 LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
-CHILD = Path(__file__).parents[1] / "backends" / "sb3" / "base_child.py"
+CHILD = Path(__file__).with_name("base_child.py")
 
 # Measured 2026-11-15, Linux x86-64, Python 3.11, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, numpy 2.4.6, by
 # `python src/legroom/backends/sb3/base_child.py forkserver` (and `fork`, `light`); it repeats within 1 MB.
@@ -51,6 +51,33 @@ STAGES = {
     "fork": {"fork_worker", "fork_shared"},
     "light": {"light_worker", "light_forked"},
 }
+
+
+@dataclass(frozen=True)
+class BaseFigures:
+    """Memory that any run of these library versions needs, measured in child processes or a shipped default.
+
+    Args:
+        trainer: PSS of a process that has imported the libraries and made its first (tiny) update.
+        worker: what one more SB3 worker process adds to the tree's PSS, its environment apart.
+        light_worker: the same for a torch-free worker, or for the template that several are forked from.
+        light_forked: the same for a torch-free worker that was forked from a template; 0: unknown, as a fresh one.
+        errors: ± bytes for each of those names.
+        fork_worker: the same for a forked worker, which shares the trainer's pages until it writes to them.
+        fork_shared: what forked workers keep alive together: pages the trainer has replaced since it forked them.
+        helpers: the processes multiprocessing itself starts beside forkserver workers, together.
+    """
+
+    trainer: int
+    worker: int
+    light_worker: int
+    errors: Mapping[str, int]
+    known: Known
+    versions: Mapping[str, str] = field(default_factory=dict)
+    fork_worker: int = 0
+    fork_shared: int = 0
+    helpers: int = 0
+    light_forked: int = 0
 
 
 def base_figures(*, needed: Collection[str] = (), device: str = "cpu") -> BaseFigures:

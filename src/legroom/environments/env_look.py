@@ -21,12 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from legroom.backends.base import algorithm_of
-from legroom.backends.sb3.stored import batch_samples, may_store_leanly, normalizes_observations
 from legroom.errors import BadInput
 from legroom.machine.child_process import how_it_ended, run_child
 from legroom.machine.import_path import import_path
-from legroom.model.evidence import EnvLook, Growth, LeanProbe, LeanTimes
+from legroom.model.evidence import EnvLook, EnvTask, Growth, LeanProbe, LeanTimes
 from legroom.model.facts import n_workers
 from legroom.model.run import Run, Spaces
 from legroom.sharing.shared_folder import OFF, VARIABLE
@@ -40,11 +38,12 @@ CHILD = "legroom.environments.env_child"
 
 
 def look_at_env(
-    run: Run, *, probe: bool = False, timeout_s: float = TIMEOUT_S, probe_timeout_s: float = PROBE_TIMEOUT_S
+    run: Run, how: EnvTask, *, timeout_s: float = TIMEOUT_S, probe_timeout_s: float = PROBE_TIMEOUT_S
 ) -> EnvLook:
     """Return what building the run's environment, with its wrappers, tells: spaces, memory and, if asked for, a probe.
 
     Args:
+        how: it is stepped where this says how its observations are stored.
         timeout_s: for everything.
         probe_timeout_s: for stepping it; beyond that there is no probe, but all the rest.
 
@@ -60,14 +59,14 @@ def look_at_env(
         "wrappers": run.env.wrappers,
         "instances": min(together, 2),
         "preload": [],
-        "probe": _probe_task(run, probe_timeout_s) if probe else None,
+        "probe": None if how.storage is None else {**how.storage, "timeout_s": probe_timeout_s},
     }
     answer, probe_fate = _ask_child(run, task, timeout_s)
     lean = answer.get("probe")
-    # What the training process and SB3's workers have loaded anyway is not the environment's. The import takes
+    # What the training process and its workers have loaded anyway is not the environment's. The import takes
     # seconds, so it is made first only where the environment turns out to need it too.
-    if answer.get("imported_torch") and run.env.workers != "light":
-        again = task | {"preload": ["torch", "stable_baselines3"], "probe": None}
+    if answer.get("imported_torch") and how.loaded and run.env.workers != "light":
+        again = task | {"preload": how.loaded, "probe": None}
         answer, _ = _ask_child(run, again, timeout_s)
     if "error" in answer:
         raise BadInput(answer["error"], path=run.source, hint=answer.get("hint") or DECLARE)
@@ -79,32 +78,6 @@ def look_at_env(
     if lean is None or "error" in lean:
         return EnvLook(spaces, nbytes, not_probed=lean["error"] if lean else probe_fate)
     return EnvLook(spaces, nbytes, _as_probe(lean))
-
-
-def build_spaces(run: Run, *, timeout_s: float = TIMEOUT_S) -> tuple[Spaces, int | None]:
-    """Return the spaces of the run's environment with its wrappers, and the bytes of one instance (None if unknown).
-
-    Raises:
-        BadInput: as `look_at_env`.
-    """
-    look = look_at_env(run, timeout_s=timeout_s)
-    return look.spaces, look.nbytes
-
-
-def _probe_task(run: Run, timeout_s: float) -> dict[str, Any] | None:
-    """Return what the child needs to know to store as the run would; None where lean storage is not for this run."""
-    algorithm = algorithm_of(run)
-    if not may_store_leanly(run):
-        return None
-    normalize = run.env.normalize if isinstance(run.env.normalize, dict) else {}
-    return {
-        "kind": "rollout" if algorithm.family == "on-policy" else "replay",
-        "frame_stack": run.env.frame_stack or 1,
-        "normalize": normalize if normalizes_observations(run) else None,
-        "batch": batch_samples(run),
-        "masked": algorithm.masked,
-        "timeout_s": timeout_s,
-    }
 
 
 def _as_probe(data: dict[str, Any]) -> LeanProbe:
