@@ -18,7 +18,6 @@ from legroom.errors import MissingExtra
 from legroom.machine import probe
 from legroom.model.run import Run
 from legroom.model.tracing import Measured
-from legroom.predicting import predict as predicting
 
 VECTOR = {"observation": {"type": "box", "shape": [8]}, "action": {"type": "discrete", "n": 2}}
 
@@ -106,7 +105,7 @@ def test_an_update_is_only_measured_where_it_may_decide_the_peak(monkeypatch):
         run = Run.model_validate(
             {"algo": "PPO", "env": env, "policy": {"name": "CnnPolicy"}, "hyperparams": hyperparams}
         )
-        return predicting._worth_measuring(run, machine, "cpu")
+        return tracing._worth_measuring(run, machine, "cpu")
 
     assert worth(128, 256, 2)  # a small rollout: the update is the peak
     assert not worth(100_000, 256, 8)  # 45 GB of rollout flattened: it is not

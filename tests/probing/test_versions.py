@@ -2,12 +2,12 @@
 
 from importlib import metadata
 
-from legroom.machine.versions import LIBRARIES, is_installed, read_versions
+from legroom.machine.versions import all_libraries, is_installed, read_versions
 
 
 def test_they_agree_with_the_packages_own_metadata():
     found = read_versions()
-    for library in LIBRARIES:
+    for library in all_libraries():
         try:
             expected = metadata.version(library)
         except metadata.PackageNotFoundError:

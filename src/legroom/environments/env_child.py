@@ -52,7 +52,8 @@ def main() -> None:
 
 def probe_envs(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
     """Step the environments and return what lean storage makes of them, or `{"error": …}`."""
-    prober = import_module("legroom.environments.env_probe")  # only now: it must not count as the environment's memory
+    from legroom.environments import env_probe as prober  # only now: it must not count as the environment's memory
+
     leaves = model_leaves(from_gymnasium(envs[0].observation_space))
     try:
         with stage("stepping it raised", but=prober.TooSlowError):

@@ -89,7 +89,8 @@ def _find_factory(env_id: str) -> Callable[..., Any] | None:
         raise
     if not callable(found):
         raise EnvError(f"env {env_id!r} is of type {type(found).__name__}, not a class or function that makes one")
-    return found
+    factory: Callable[..., Any] = found
+    return factory
 
 
 def _import_providers() -> bool:

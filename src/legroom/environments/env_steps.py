@@ -194,7 +194,8 @@ class _Moments:
 
     def normalize(self, frames: np.ndarray) -> np.ndarray:
         scaled = (frames - self.mean) / np.sqrt(self.variance + self.epsilon)
-        return np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+        clipped: np.ndarray = np.clip(scaled, -self.clip, self.clip)
+        return clipped.astype(np.float32)
 
 
 def stored_dtype(leaf: Leaf, normalized: bool) -> np.dtype:

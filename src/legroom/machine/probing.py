@@ -14,7 +14,7 @@ from pathlib import Path
 
 from legroom.machine.cgroup import read_cgroup
 from legroom.machine.gpus import read_gpus
-from legroom.machine.versions import all_libraries, read_versions
+from legroom.machine.versions import read_versions
 from legroom.model.machine import Machine
 
 
@@ -34,7 +34,7 @@ def probe(root: Path = Path("/")) -> Machine:
         swap=memory.swap,
         shm=_free_shm(root / "dev/shm"),
         gpus=read_gpus(root=root, visible=os.environ.get("CUDA_VISIBLE_DEVICES")),
-        versions=read_versions(all_libraries()),
+        versions=read_versions(),
         cores=_count_cores(),
     )
 

@@ -26,12 +26,13 @@ def all_libraries() -> tuple[str, ...]:
     return tuple(dict.fromkeys(("legroom", "numpy", *(name for b in backends() for name in b.libraries), *LIBRARIES)))
 
 
-def read_versions(libraries: Iterable[str], path: Iterable[str] | None = None) -> dict[str, str]:
+def read_versions(libraries: Iterable[str] | None = None, path: Iterable[str] | None = None) -> dict[str, str]:
     """Return `{"python": ..., library: version}` of what is installed, in the order asked for.
 
     torch carries its build (`2.13.0+cpu`, `2.14.1+cu130`), even where its package name does not: the CUDA build costs
     each process twice the memory of the other.
     """
+    libraries = all_libraries() if libraries is None else tuple(libraries)
     found = _find_dists(libraries, sys.path if path is None else path)
     versions = {"python": ".".join(str(n) for n in sys.version_info[:3])}
     for library in libraries:

@@ -25,15 +25,18 @@ class Data:
         Raises:
             pydantic.ValidationError: it does not.
         """
-        return _adapter(cls).validate_python(data)
+        made: Self = _adapter(cls).validate_python(data)
+        return made
 
     @classmethod
     def model_json_schema(cls) -> dict[str, Any]:
-        return _adapter(cls).json_schema()
+        schema: dict[str, Any] = _adapter(cls).json_schema()
+        return schema
 
     def model_dump(self, *, exclude_defaults: bool = False) -> dict[str, Any]:
         """Return plain data (lists, dicts, numbers, text) that `model_validate` takes back."""
-        return _plain(self, exclude_defaults)
+        plain: dict[str, Any] = _plain(self, exclude_defaults)
+        return plain
 
     def model_copy(self, *, update: dict[str, Any]) -> Self:
         """Return a copy with these fields replaced by values that are already of the right type."""

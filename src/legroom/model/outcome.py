@@ -119,7 +119,7 @@ class Outcome(Data):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data in the contract's order of keys; a number that is not finite becomes null."""
-        data = _plain(self.model_dump())
+        data: dict[str, Any] = _plain(self.model_dump())
         contract = ("legroom", "status", "timesteps", "parameters_sha256", "attempts", "peaks", "resume", "score")
         return {key: data.pop(key) for key in contract} | data
 

@@ -28,7 +28,7 @@ from ray.tune.search import Searcher
 from legroom.cluster.session import RaySession, cluster_of, ray_session
 from legroom.sweeping.folder import Live, SweepFolder
 from legroom.sweeping.ray_trial import SweepTrial
-from legroom.sweeping.trial import WORKER_NBYTES, Trial, TrialResult
+from legroom.sweeping.trial import WORKER_NBYTES, TooLarge, Trial, TrialResult
 from legroom.training.train import is_finished
 
 CPUS_PER_TRIAL = 0.25  # memory decides how many run at once; this only keeps hundreds of tiny ones off two cores
@@ -60,14 +60,6 @@ class Swept:
     declared: int
     most_at_once: int
     is_stopped: bool
-
-
-class TooLarge(Exception):
-    """A trial that alone needs more than any node declares."""
-
-    def __init__(self, trial: Trial, most: int) -> None:
-        super().__init__(trial, most)
-        self.trial, self.most = trial, most
 
 
 def run_sweep(
