@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from legroom.checking.rule_table import SCRIPT_RULES
-from legroom.checking.script import read_script
 from legroom.errors import BadInput
 from legroom.model.finding import Finding
 from legroom.model.subject import Subject
+from legroom.reading.interpreter.script import read_script
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"

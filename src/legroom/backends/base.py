@@ -50,6 +50,7 @@ class Backend(Protocol):
         packages: what a training imports, checked before one is started.
         libraries: distributions that figures depend on, or that a report should name.
         spreads: whether one training can be spread over the nodes of a cluster.
+        script_packages: what Python source imports to use the library.
         algorithms: that it trains, with the defaults of their constructors.
     """
 
@@ -59,6 +60,7 @@ class Backend(Protocol):
     packages: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     spreads: bool = False
+    script_packages: tuple[str, ...] = ()
 
     @property
     def algorithms(self) -> tuple[Algorithm, ...]: ...

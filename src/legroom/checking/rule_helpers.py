@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import wraps
 
-from legroom.checking.script import Script
 from legroom.errors import BadInput
 from legroom.model.rule import Found
 from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.reading.interpreter.script import Script
 from legroom.units import GIB, format_size
 
 N_ENVS: Key = ("env", "n_envs")

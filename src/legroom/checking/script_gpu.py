@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from legroom.checking.script import Script
-from legroom.checking.script_scopes import is_main_guard
+from legroom.reading.interpreter.scopes import is_main_guard
+from legroom.reading.interpreter.script import Script
 
 _BRANCHES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.If, ast.For, ast.While, ast.Try)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import lcm
 
-from legroom.checking.script import Script, dotted
-from legroom.checking.script_values import integer_of
+from legroom.reading.interpreter.asker import integer_of
+from legroom.reading.interpreter.script import Script, dotted
 
 MOST_TURNS = 500_000  # of one period that are counted out
 

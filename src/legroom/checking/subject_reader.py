@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from legroom.checking import script as scripts
 from legroom.checking.pins import NAME, pinned_sb3
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
@@ -15,6 +14,7 @@ from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
 from legroom.reading import read_loosely
+from legroom.reading.interpreter.script import read_script
 from legroom.reading.loosely import Loose, loose_text
 from legroom.reading.validating import HARMLESS, HARMLESS_PARTS, LooseRun
 
@@ -74,7 +74,7 @@ def _subject(
         machine=machine,
         budget=budget,
         runs=tuple(known),
-        script=_script(loose),
+        script=read_script(loose.text, loose.path) if loose.path.endswith(".py") else None,
         guessed=tuple(guessed),
         problems=tuple(problems),
         versions=versions,
@@ -119,8 +119,3 @@ def _matters(key: tuple[Any, ...]) -> bool:
 
 def _words(key: tuple[Any, ...]) -> Key:
     return tuple(str(part) for part in key)
-
-
-def _script(loose: Loose) -> Any:
-    read = getattr(scripts, "read_script", None)
-    return read(loose.text, loose.path) if read is not None and loose.path.endswith(".py") else None

@@ -61,7 +61,7 @@ class Subject:
 
     Args:
         kind: "run", "constants", "script", or what a backend calls its own kind of file.
-        script: the source of a Python file (`checking.script.Script`), whether it holds a run or not; None for YAML.
+        script: the source of a Python file (`reading.interpreter.script.Script`), with a run or without; None for YAML.
         budget: what --ram, --vram and --gpu say, or this machine's.
         guessed: runs of which nobody says the algorithm; they have PPO in its place, and only rules that hold for any
             algorithm of their shape may look at them.

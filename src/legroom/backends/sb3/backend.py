@@ -33,6 +33,7 @@ class Sb3Backend(Backend):
     extra = "sb3"
     packages = ("stable_baselines3", "safetensors")
     libraries = ("torch", "stable-baselines3", "sb3-contrib", "gymnasium", "cloudpickle")
+    script_packages = ("stable_baselines3", "sb3_contrib")
 
     @property
     def algorithms(self) -> tuple[Algorithm, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from legroom.backends.brax.script_calls import brax_calls
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script
-from legroom.checking.script_brax import brax_calls
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.script import Script
 
 DEFAULT_EVAL_ENVS = 128  # num_eval_envs in brax 0.14.2, PPO and SAC alike
 

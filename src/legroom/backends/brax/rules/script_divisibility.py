@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterable
 
 from legroom.backends.brax.constraints import nearest_minibatches
+from legroom.backends.brax.script_calls import brax_calls
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script
-from legroom.checking.script_brax import brax_calls
 from legroom.model.rule import Fix, Found, Rule
+from legroom.reading.interpreter.script import Script
 
 
 def look(script: Script) -> Iterable[Found]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from legroom.backends.brax.script_calls import brax_calls
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script
-from legroom.checking.script_brax import brax_calls
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.script import Script
 
 USUAL = 1_000_000  # transitions: what people give for max_replay_size
 

@@ -6,13 +6,13 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from legroom.backends.sb3.script_envs import worker_classes
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Definition, Script, argument
-from legroom.checking.script_envs import worker_classes
 from legroom.checking.script_gpu import cuda_calls, environment_settings, is_straight
-from legroom.checking.script_scopes import start
-from legroom.checking.script_values import number_of
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.asker import number_of
+from legroom.reading.interpreter.scopes import start
+from legroom.reading.interpreter.script import Definition, Script, argument
 
 _SETTINGS = re.compile(r"XLA_PYTHON_CLIENT_|JAX_PLATFORM|jax_platform|XLA_CLIENT_MEM_FRACTION|CUDA_VISIBLE_DEVICES")
 _JAX = ("jax", "brax", "flax", "mujoco.mjx")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from legroom.backends.rllib.script_calls import rllib_settings
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script
-from legroom.checking.script_rllib import rllib_settings
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.script import Script
 
 
 def look(script: Script) -> Iterable[Found]:

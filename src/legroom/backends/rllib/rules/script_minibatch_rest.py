@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from legroom.backends.rllib.script_calls import rllib_settings
 from legroom.checking.rule_helpers import per_script
 from legroom.checking.rules.scripts import handwritten_minibatches
-from legroom.checking.script import Script
-from legroom.checking.script_rllib import rllib_settings
 from legroom.model.rule import Found
+from legroom.reading.interpreter.script import Script
 
 
 def look(script: Script) -> Iterable[Found]:

@@ -19,10 +19,13 @@ from legroom.backends.sb3.rules import (
     rollout_exceeds_ram,
     rollout_too_small,
     script_callback_not_used,
+    script_class_cache,
+    script_cuda_in_workers,
     script_eval_on_training_env,
     script_fork_workers,
     script_frequency_in_vec_steps,
     script_live_observation,
+    script_untrusted_load,
     script_worker_imports_torch,
     stacked_frames_stored,
     sync_stride,
@@ -59,7 +62,10 @@ SCRIPT_RULES = (
     script_callback_not_used.RULE,  # LR050
     script_eval_on_training_env.RULE,
     script_frequency_in_vec_steps.RULE,
+    script_untrusted_load.RULE,
     script_fork_workers.RULE,  # LR054
     script_worker_imports_torch.RULE,
+    script_class_cache.RULE,  # LR060
+    script_cuda_in_workers.RULE,
     script_live_observation.RULE,  # LR074
 )

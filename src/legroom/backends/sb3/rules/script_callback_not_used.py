@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from legroom.backends.sb3.script_calls import callback_name, learn_calls
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, argument, has_hidden_arguments
-from legroom.checking.script_sb3 import callback_name, learn_calls
-from legroom.checking.script_scopes import Binding, Scope
 from legroom.model.rule import Fix, Found, Rule
+from legroom.reading.interpreter.scopes import Binding, Scope
+from legroom.reading.interpreter.script import Script, argument, has_hidden_arguments
 
 # a list that is only added to is not used
 _ADDING = ("append", "extend", "insert")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from legroom.backends.sb3.script_calls import callback_name, learn_calls, model_calls
+from legroom.backends.sb3.script_envs import library_class, origins_of
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, argument, dotted, each_function
-from legroom.checking.script_envs import library_class, origins_of
-from legroom.checking.script_sb3 import callback_name, learn_calls, model_calls
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.script import Script, argument, dotted, each_function
 
 _EVALUATING = ("EvalCallback", "MaskableEvalCallback")
 _HINT = "make a second environment for evaluation, with the same wrappers"

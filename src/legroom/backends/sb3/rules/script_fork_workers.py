@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from legroom.backends.sb3.script_envs import library_class, process_vec_envs
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, argument
-from legroom.checking.script_envs import library_class, process_vec_envs
-from legroom.checking.script_values import text_of
 from legroom.model.rule import Fix, Found, Rule
+from legroom.reading.interpreter.asker import text_of
+from legroom.reading.interpreter.script import Script, argument
 
 _GLOBAL = ("multiprocessing.set_start_method", "torch.multiprocessing.set_start_method")
 _CONTEXT = ("multiprocessing.get_context", "torch.multiprocessing.get_context")
@@ -62,7 +62,7 @@ def _entry(node: ast.expr | None, key: str) -> ast.expr | None:
 
 def _fix(script: Script, value: ast.expr, what: str) -> Fix | None:
     """Fork needs no main guard and its successors do: only a script that has one is changed."""
-    from legroom.checking.script_scopes import is_main_guard
+    from legroom.reading.interpreter.scopes import is_main_guard
 
     if not isinstance(value, ast.Constant) or what == "get_context" or value.lineno != value.end_lineno:
         return None

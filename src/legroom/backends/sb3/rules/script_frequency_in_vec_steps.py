@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from legroom.backends.sb3.script_calls import callback_name, learn_calls, model_calls, training_envs
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, argument, dotted, has_hidden_arguments
-from legroom.checking.script_sb3 import callback_name, learn_calls, model_calls, training_envs
-from legroom.checking.script_values import attribute_stores, integer_of
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.asker import attribute_stores, integer_of
+from legroom.reading.interpreter.script import Script, argument, dotted, has_hidden_arguments
 
 # the argument and its position in SB3 2.9; EveryNTimesteps counts environment steps and is not here
 COUNTED = {

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, dotted, each_function
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.script import Script, dotted, each_function
 
 _BASES = ("VecEnv",)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from legroom.backends.sb3.script_envs import env_facts, library_class, process_vec_envs, worker_classes
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script
-from legroom.checking.script_envs import env_facts, library_class, process_vec_envs, worker_classes
-from legroom.checking.script_scopes import is_main_guard
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.scopes import is_main_guard
+from legroom.reading.interpreter.script import Script
 
 _HEAVY = ("torch", "torchvision", "stable_baselines3", "sb3_contrib")
 _COST = "284 MB of its own per worker with torch's CUDA build, 18 MB without torch"

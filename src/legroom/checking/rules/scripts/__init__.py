@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from legroom.checking.rules.scripts import (
     alloc_conf_too_late,
-    class_cache,
-    cuda_in_workers,
     handwritten_minibatches,
     interval_in_iterations,
     loop_schedule,
@@ -26,9 +24,7 @@ GENERAL_SCRIPT_RULES = (
     oom_handler_keeps.RULE,
     snapshots_kept.RULE,
     tracemalloc_frames.RULE,
-    class_cache.RULE,  # LR060
-    cuda_in_workers.RULE,
-    unused_key.RULE,
+    unused_key.RULE,  # LR063
     interval_in_iterations.RULE,
     trains_nothing.RULE,
     loop_schedule.RULE,  # LR070

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script
 from legroom.checking.script_gpu import cuda_calls, environment_settings, is_straight
-from legroom.checking.script_scopes import start
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.scopes import start
+from legroom.reading.interpreter.script import Script
 
 _KEYS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterable
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, dotted
-from legroom.checking.script_values import attribute_stores, integer_of
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.asker import attribute_stores, integer_of
+from legroom.reading.interpreter.script import Script, dotted
 
 
 def look(script: Script) -> Iterable[Found]:

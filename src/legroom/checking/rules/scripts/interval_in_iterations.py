@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, argument
 from legroom.checking.script_strides import moduli
-from legroom.checking.script_values import integer_of
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.asker import integer_of
+from legroom.reading.interpreter.script import Script, argument
 
 _ITERATION = re.compile(r"^(iteration|iter|it|update|epoch|n_iter|i_iter|iter_num|rollout)$", re.I)
 _STEPS = re.compile(r"(time|env|global_?)?_?steps?(_|$)|_timesteps", re.I)

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, argument, dotted
-from legroom.checking.script_values import integer_of, number_of
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.asker import integer_of, number_of
+from legroom.reading.interpreter.script import Script, argument, dotted
 
 _WARM_UP = ("learning_starts", "learning_start", "learn_start", "start_training", "warmup_steps", "warm_up_steps",
             "start_steps", "min_replay_size", "replay_start_size", "learning_starts_at")  # fmt: skip

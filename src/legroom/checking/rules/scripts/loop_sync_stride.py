@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterable
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, dotted
 from legroom.checking.script_strides import firing, moduli, offset_of, stride_of
-from legroom.checking.script_values import integer_of
 from legroom.model.finding import Severity
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.asker import integer_of
+from legroom.reading.interpreter.script import Script, dotted
 
 RARER = 2  # times rarer than the interval says is worth a word
 _LOGGING = ("print", "add_scalar", "add_scalars", "log", "info", "debug", "write", "record", "set_description", "flush")

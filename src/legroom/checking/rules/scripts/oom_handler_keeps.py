@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from legroom.checking.rule_helpers import per_script
 from legroom.checking.rules.scripts.oom_handler_misses import memory_handlers
-from legroom.checking.script import Script, dotted
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.script import Script, dotted
 
 
 def look(script: Script) -> Iterable[Found]:

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.script import Script
 
 _EVERYTHING = frozenset({"Exception", "BaseException"})
 

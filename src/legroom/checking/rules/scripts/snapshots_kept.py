@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, dotted
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.script import Script, dotted
 
 _TAKE = "tracemalloc.take_snapshot"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, argument
-from legroom.checking.script_values import integer_of
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.asker import integer_of
+from legroom.reading.interpreter.script import Script, argument
 
 _TRAINING = ("torch", "stable_baselines3", "sb3_contrib", "gymnasium", "gym", "jax")
 

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterable
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, dotted
-from legroom.checking.script_values import integer_of
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.asker import integer_of
+from legroom.reading.interpreter.script import Script, dotted
 
 _COUNTS = ("num_iterations", "num_updates", "n_updates", "n_iterations", "total_updates", "num_update_steps")
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, argument
-from legroom.checking.script_envs import library_class
-from legroom.checking.script_sb3 import is_algorithm
-from legroom.checking.script_values import options, settings_of, text_of
 from legroom.model.finding import Severity
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.asker import options, settings_of, text_of
+from legroom.reading.interpreter.script import Script, argument
 from legroom.reading.interpreter.values import Unfoldable
 
 _PICKLES = frozenset({"pickle.load", "pickle.loads", "cloudpickle.load", "cloudpickle.loads", "dill.load", "dill.loads",
@@ -24,9 +22,18 @@ _DOWNLOADS = frozenset({
 DEEPEST = 6
 
 
+# What a call loads with, and the file, if loading can execute code.
+Loading = Callable[[Script, ast.Call], tuple[str, ast.expr | None] | None]
+
+
 def look(script: Script) -> Iterable[Found]:
+    return untrusted_loads(script, _loading)
+
+
+def untrusted_loads(script: Script, loading: Loading) -> Iterator[Found]:
+    """Yield the calls that load a file from elsewhere in a way that can execute code."""
     for call in script.calls:
-        found = _loading(script, call)
+        found = loading(script, call)
         if found is None:
             continue
         what, file = found
@@ -64,7 +71,6 @@ def _downloaded(script: Script, node: ast.expr | None) -> str | None:
 
 
 def _loading(script: Script, call: ast.Call) -> tuple[str, ast.expr | None] | None:
-    """Return what the call loads with, and the file, if loading can execute code."""
     name = script.qualified(call.func)
     if name in _PICKLES:
         return str(name), argument(call, "file", 0)
@@ -75,17 +81,6 @@ def _loading(script: Script, call: ast.Call) -> tuple[str, ast.expr | None] | No
         if isinstance(allowed, ast.Constant) and allowed.value is True:
             return "numpy.load(allow_pickle=True)", argument(call, "file", 0)
         return None
-    if not isinstance(call.func, ast.Attribute):
-        return None
-    owner = call.func.value
-    if call.func.attr == "load":
-        algorithm = is_algorithm(script, owner)
-        if algorithm is not None:
-            return f"{algorithm}.load", argument(call, "path", 0)
-        if library_class(script, owner) == "VecNormalize":
-            return "VecNormalize.load", argument(call, "load_path", 0)
-    if call.func.attr == "load_replay_buffer":
-        return "load_replay_buffer", argument(call, "path", 0)
     return None
 
 

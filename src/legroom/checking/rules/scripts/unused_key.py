@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, argument, importers_of
 from legroom.model.rule import Found, Rule
 from legroom.reading.constants import NAMES
+from legroom.reading.interpreter.script import Script, argument, importers_of
 
 MOST_FILES = 300  # of a project that are searched; in a larger one nobody can be sure
 MOST_ENTRIES = 20_000  # files of any kind that are passed by on the way

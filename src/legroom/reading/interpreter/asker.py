@@ -11,10 +11,10 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from legroom.checking.script import Script, dotted, each_function
-from legroom.checking.script_scopes import Binding, FunctionNode
 from legroom.reading.constants import argument_default
 from legroom.reading.interpreter.evaluator import Evaluator, complete
+from legroom.reading.interpreter.scopes import Binding, FunctionNode
+from legroom.reading.interpreter.script import Script, dotted, each_function
 from legroom.reading.interpreter.values import Symbol, Unfoldable
 
 DEEPEST = 12

@@ -12,8 +12,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from legroom.checking.script import Definition, Script, argument, dotted, has_hidden_arguments
-from legroom.checking.script_values import integer_of, passed_arguments, text_of
+from legroom.reading.interpreter.asker import integer_of, passed_arguments, text_of
+from legroom.reading.interpreter.script import Definition, Script, argument, dotted, has_hidden_arguments
 from legroom.reading.interpreter.values import Unfoldable
 
 DEEPEST = 10

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from legroom.backends.base import find_algorithm
-from legroom.checking.script import Script, argument
-from legroom.checking.script_envs import library_class, n_envs_of
+from legroom.backends.sb3.script_envs import library_class, n_envs_of
+from legroom.reading.interpreter.script import Script, argument
 
 CALLBACKS = frozenset({
     "EvalCallback", "CheckpointCallback", "CallbackList", "EveryNTimesteps", "ProgressBarCallback",

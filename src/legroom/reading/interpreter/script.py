@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from legroom.checking.script_scopes import Binding, Scopes
+from legroom.backends.base import backends
 from legroom.errors import BadInput
-from legroom.reading.files import is_file, read_text
-from legroom.reading.source import parse_module
+from legroom.reading.files import read_text
+from legroom.reading.interpreter.scopes import Binding, Scopes
+from legroom.reading.source import module_file, parse_module
 
 MOST_MODULES = 40  # beside the script that are followed
 MOST_NEIGHBOURS = 200  # files of the script's folder that are searched for a name
 DEEPEST_ALIAS = 8  # a = b, b = c, ...
-_TRAINING = ("stable_baselines3", "sb3_contrib")
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -168,7 +168,8 @@ class Script:
         if not outside or hasattr(builtins, name):
             return name
         # only who exports a name can tell; of several, a training library is what the rules ask about
-        training = [module for module in outside if module.partition(".")[0] in _TRAINING]
+        known = {package for backend in backends() for package in backend.script_packages}
+        training = [module for module in outside if module.partition(".")[0] in known]
         return f"{(training or outside)[0]}.{name}"
 
     def _bound_definition(self, binding: Binding, depth: int) -> tuple[Script, Definition] | None:
@@ -288,7 +289,7 @@ def _follow(script: Script, folder: Path, modules: dict[str, Script]) -> None:
         if isinstance(entry, ast.Constant) and isinstance(entry.value, str):
             wanted.append(entry.value.partition(":")[0])
     for name in wanted:
-        file = _file_of(name, folder)
+        file = module_file(name, folder)
         if not name or name in modules or file is None or len(modules) >= MOST_MODULES or str(file) == script.path:
             continue
         try:
@@ -298,20 +299,6 @@ def _follow(script: Script, folder: Path, modules: dict[str, Script]) -> None:
             continue  # then nothing of it is known
         modules[name] = module
         _follow(module, folder, modules)
-
-
-def _file_of(name: str, folder: Path) -> Path | None:
-    parts = [part for part in name.split(".") if part]
-    if not parts:
-        return None
-    bases = [folder]
-    if parts[0] == folder.resolve().name:  # a script that calls its own package by name
-        bases.append(folder.resolve().parent)
-    for base in bases:
-        for file in (base.joinpath(*parts).with_suffix(".py"), base.joinpath(*parts, "__init__.py")):
-            if is_file(str(file)):
-                return file
-    return None
 
 
 def each_function(cls: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from legroom.checking.script import Script, dotted
-from legroom.checking.script_values import attribute_stores, integer_of
+from legroom.reading.interpreter.asker import attribute_stores, integer_of
+from legroom.reading.interpreter.script import Script, dotted
 
 # ray/rllib/algorithms/ppo/ppo.py, release 2.60
 DEFAULT_BATCH, DEFAULT_MINIBATCH = 4000, 128

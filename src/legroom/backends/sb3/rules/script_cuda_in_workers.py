@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from legroom.backends.sb3.script_envs import worker_classes
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, each_function
-from legroom.checking.script_envs import worker_classes
 from legroom.checking.script_gpu import cuda_calls
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.script import Script, each_function
 
 
 def look(script: Script) -> Iterable[Found]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from legroom.backends.base import find_algorithm
-from legroom.checking.script import Script
-from legroom.checking.script_values import integer_of, value_of
+from legroom.reading.interpreter.asker import integer_of, value_of
+from legroom.reading.interpreter.script import Script
 from legroom.reading.interpreter.values import Unfoldable
 
 _TRAIN = {"brax.training.agents.ppo.train.train": "PPO", "brax.training.agents.sac.train.train": "SAC",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from legroom.backends.sb3.script_envs import worker_classes
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.script import Script, dotted, each_function
-from legroom.checking.script_envs import worker_classes
 from legroom.model.rule import Found, Rule
+from legroom.reading.interpreter.script import Script, dotted, each_function
 
 # names of things that are costly to hold and meant to be held once
 _SHARED = ("cache", "shared", "pool", "store", "level", "map", "data", "asset", "texture", "table", "lookup", "memo")
