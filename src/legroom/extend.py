@@ -17,21 +17,23 @@ from legroom.lazily import lazy_exports
 if TYPE_CHECKING:
     from legroom.machine.cache import cache_folder
     from legroom.model.layers import Net, Recomputed, convolutions, linear, mlp
+    from legroom.model.run import Run, Spaces
     from legroom.model.spaces import BoxSpace, DiscreteSpace
-    from legroom.model.workload import Extractor, Workload
+    from legroom.model.workload import Extractor, Workload, WorkloadOption
     from legroom.reading.files import read_text
     from legroom.reading.yamls import Key, Lines, parse_yaml
     from legroom.sharing.shared import share, shares
 
 __all__ = [
     "EXIT_BAD_INPUT", "EXIT_GOOD", "BadInput", "BoxSpace", "DiscreteSpace", "Extractor", "Key", "LegroomError", "Lines",
-    "MissingExtra", "Net", "Recomputed", "Workload", "cache_folder", "convolutions", "lazy_exports", "linear", "mlp",
-    "parse_yaml", "read_text", "share", "shares",
+    "MissingExtra", "Net", "Recomputed", "Run", "Spaces", "Workload", "WorkloadOption", "cache_folder", "convolutions",
+    "lazy_exports", "linear", "mlp", "parse_yaml", "read_text", "share", "shares",
 ]  # fmt: skip
 
 _LAZY = {
-    **dict.fromkeys(("Extractor", "Workload"), "legroom.model.workload"),
+    **dict.fromkeys(("Extractor", "Workload", "WorkloadOption"), "legroom.model.workload"),
     **dict.fromkeys(("Net", "Recomputed", "convolutions", "linear", "mlp"), "legroom.model.layers"),
+    **dict.fromkeys(("Run", "Spaces"), "legroom.model.run"),
     **dict.fromkeys(("BoxSpace", "DiscreteSpace"), "legroom.model.spaces"),
     "cache_folder": "legroom.machine.cache",
     "read_text": "legroom.reading.files",

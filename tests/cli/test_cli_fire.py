@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from legroom.cli.rasters import with_rasters
 from legroom.cli.train_choice import choose, in_order
 from legroom.errors import BadInput
 from legroom.fitting.predictor import Predictor
 from legroom.model.machine import Machine
 from legroom.model.verdict import Budget
 from legroom.reading import read, read_all
+from legroom.reading.workload_options import with_options
 from legroom.units import GIB, MIB
 from legroom_workloads.fire.generator import main as generate
 
 MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=32 * GIB, cores=8)
 ROOM = 64 * GIB
+
+
+def with_rasters(run, rasters):
+    return with_options(run, {} if rasters is None else {"--rasters": rasters})
 
 
 def chosen(budget, capsys):
@@ -82,7 +86,7 @@ def test_tiles_are_not_mixed_with_others(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("run", "rasters", "message"),
     [
-        ("mine:small", "3", "mine:small has no landscapes"),
+        ("mine:small", "3", "--rasters is an option of fire, which mine:small does not belong to"),
         ("fire:low", "0", "--rasters 0"),
         ("fire:low", "no/such", "no such folder"),
     ],

@@ -56,14 +56,15 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in ("--complete-words", "--show-completion", "--install-completion"):
         return _complete(arguments[0], arguments[1:])
     called = [name for name in COMMANDS if name == arguments[0]] if arguments else []
-    app = _build(called[0] if called else None)
+    command: Any = typer.main.get_command(_build(called[0] if called else None))
     if called:
-        params = _params(called[0], app)
-        if any("--set" in parameter.opts for parameter in params):  # only then: it brings the readers along
+        params = command.commands[called[0]].params
+        if _takes_runs(params):  # only then: it brings the readers along
             rewrite = import_module("legroom.cli.overrides").rewrite_overrides
             arguments = [called[0], *rewrite(arguments[1:], params)]
+            params += _of_workloads(arguments[1:]) if "--help" in arguments else []
     try:
-        outcome = app(arguments or ["--help"], standalone_mode=False, prog_name="legroom")
+        outcome = command(arguments or ["--help"], standalone_mode=False, prog_name="legroom")
     except typer.Exit as stop:
         return stop.exit_code
     except typer.Abort:
@@ -81,7 +82,7 @@ def _complete(what: str, words: list[str]) -> int:
     completion = import_module("legroom.cli.completion")
     if what == "--complete-words":
         summaries = {name: summary for name, (_, summary) in COMMANDS.items()}
-        found = completion.candidates(words, summaries, lambda name: _params(name, _build(name)))
+        found = completion.candidates(words, summaries, lambda name: _all_params(name, words))
         sys.stdout.write("".join(f"{text}\t{about}\n" for text, about in found))
     elif what == "--show-completion":
         sys.stdout.write(completion.script_for(words[0] if words else None)[1])
@@ -94,6 +95,21 @@ def _params(name: str, app: typer.Typer) -> list[Any]:
     """Return the parameters of the one command that the app was built with."""
     params: list[Any] = typer.main.get_command(app).commands[name].params  # type: ignore[attr-defined]
     return params
+
+
+def _all_params(name: str, words: list[str]) -> list[Any]:
+    """Return the parameters of a command, and the options of the workloads whose runs it takes."""
+    params = _params(name, _build(name))
+    return params + _of_workloads(words[1:]) if _takes_runs(params) else params
+
+
+def _takes_runs(params: list[Any]) -> bool:
+    return any("--set" in parameter.opts for parameter in params)
+
+
+def _of_workloads(words: list[str]) -> list[Any]:
+    shown: list[Any] = import_module("legroom.cli.workload_options").shown_options(words)
+    return shown
 
 
 def _build(called: str | None) -> typer.Typer:

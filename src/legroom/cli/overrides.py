@@ -13,6 +13,7 @@ from typing import Any
 from legroom.backends.base import all_algorithms
 from legroom.errors import BadInput
 from legroom.reading import override_names
+from legroom.reading.workload_options import declared_options
 
 SET = "--set"
 
@@ -24,7 +25,8 @@ def rewrite_overrides(arguments: list[str], parameters: Iterable[Any]) -> list[s
         parameters: the command's own parameters, as the option parser knows them.
 
     Raises:
-        BadInput: the name is neither an option nor a key of any run, or its value is missing.
+        BadInput: the name is neither an option, of the command or of a workload, nor a key of any run, or its value is
+            missing.
     """
     takes_value = {o: not getattr(p, "is_flag", False) for p in parameters for o in (*p.opts, *p.secondary_opts)}
     takes_value["--help"] = False
@@ -43,7 +45,7 @@ def rewrite_overrides(arguments: list[str], parameters: Iterable[Any]) -> list[s
             if takes_value[name] and not equals:
                 rewritten += [v for v in [next(rest, None)] if v is not None]
         else:
-            key = _known_key(name, takes_value)
+            key = _known_name(name, takes_value)
             given = value if equals else next(rest, None)
             if given is None:
                 raise BadInput(f"option {name} needs a value", hint=f"{name} VALUE")
@@ -66,11 +68,15 @@ def split_settings(settings: Iterable[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _known_key(option: str, own: Iterable[str]) -> str:
+def _known_name(option: str, own: Iterable[str]) -> str:
+    """Return the name under which `--set` takes what was written as an option of its own."""
     key = option.removeprefix("--")
     names = {name for a in all_algorithms() for name in override_names(a.backend, a.name)} | override_names("rllib")
     if "." in key or key.replace("-", "_") in names:
         return key
-    known = sorted({*own, *(f"--{name.replace('_', '-')}" for name in names)})
+    of_workloads = {declared.name for _, declared in declared_options()}
+    if option in of_workloads:
+        return option
+    known = sorted({*own, *of_workloads, *(f"--{name.replace('_', '-')}" for name in names)})
     near = get_close_matches(option.replace("_", "-"), known, n=1)
     raise BadInput(f"no such option: {option}", hint=f"did you mean {near[0]}?" if near else "legroom COMMAND --help")

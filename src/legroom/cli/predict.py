@@ -10,9 +10,7 @@ import typer
 
 from legroom.backends.base import spreading_backend
 from legroom.cli import cluster_options, options
-from legroom.cli.game import CartridgeFile, Rom, with_game
 from legroom.cli.overrides import split_settings
-from legroom.cli.rasters import Rasters, with_rasters
 from legroom.cli.train_cluster import with_backend
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD
@@ -51,9 +49,6 @@ def run(
     node_gpu: cluster_options.NodeGpu = None,
     node: cluster_options.NodeKinds = None,
     cluster: cluster_options.RayCluster = None,
-    rom: Rom = None,
-    cartridge: CartridgeFile = None,
-    rasters: Rasters = None,
     like: options.Like = None,
     settings: options.Settings = None,
     everything: Everything = False,
@@ -67,6 +62,7 @@ def run(
     \b
     legroom predict mine:full
     legroom predict mine:full mine:small --n-envs 2
+    legroom predict mine:full --data deposit.csv
     legroom predict gameboy:default --gpu "RTX 4070"
     legroom predict ppo.yml:atari --mode arithmetic --json
     legroom predict constants.py --like gameboy:default
@@ -85,8 +81,7 @@ def run(
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or node_gpu))
     overrides = with_backend(split_settings(settings or []), backend, cluster)
-    found = (one for target in runs for one in read_all(target, overrides=overrides, like=like))
-    wanted = [with_rasters(with_game(one, rom, cartridge), rasters) for one in found]
+    wanted = [one for target in runs for one in read_all(target, overrides=overrides, like=like)]
     what = f"predicting {', '.join(one.name for one in wanted)}"
     with status(what, show=not json and mode != "arithmetic") as shown:
         how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env}

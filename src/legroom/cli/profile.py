@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from legroom.cli import options
+from legroom.cli.overrides import split_settings
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.model.profile import Comparison, Profile
@@ -39,6 +40,7 @@ def run(
         File, typer.Option(metavar="FILE", help="Write cProfile's statistics, of a pass of its own.")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the environment and the random actions.")] = SEED,
+    settings: options.Settings = None,
     json: options.Json = False,
 ) -> int:
     """What an environment costs: does it leak and where, its observations, copies of it side by side.
@@ -50,6 +52,7 @@ def run(
     legroom profile CartPole-v1
     legroom profile my_envs:MyEnv --frames 5000 --fail-on-leak
     legroom profile ninja:parallel --envs 1,2,4,8 --html ninja.html
+    legroom profile mine:small --data deposit.csv
     legroom profile my_envs:MyEnv --save before.json
     legroom profile my_envs:MyEnv --baseline before.json
     """
@@ -59,12 +62,14 @@ def run(
     before = None if baseline is None else read_baseline(baseline)
     for option, file in (("--save", save), ("--report", report), ("--html", html), ("--cprofile", cprofile)):
         check_writable(option, file)
+    overrides = split_settings(settings or [])
     with status(f"stepping {env}", show=not json) as tell:
         timed = save is not None or before is not None
-        found = profile(env, frames, snapshot_interval, pace=timed, envs=counts, seed=seed, tell=tell)
+        how: Any = {"seed": seed, "overrides": overrides}
+        found = profile(env, frames, snapshot_interval, pace=timed, envs=counts, tell=tell, **how)
         if cprofile is not None:
             tell(f"profiling the functions of {env}")
-            write_cprofile(env, cprofile, frames, seed=seed)
+            write_cprofile(env, cprofile, frames, **how)
     comparison = None if before is None else compare(found, before, str(baseline))
     _write_files(found, comparison, save=save, report=report, html=html)
     say(profile_json(found, comparison) if json else profile_text(found, comparison))

@@ -16,9 +16,7 @@ import typer
 
 from legroom.catalog import BACKENDS, load, require_backend
 from legroom.cli import options
-from legroom.cli.game import CartridgeFile, Rom, with_game
 from legroom.cli.overrides import split_settings
-from legroom.cli.rasters import Rasters, with_rasters
 from legroom.cli.train_choice import choose, in_order, shortage, tell, words
 from legroom.cli.train_cluster import cluster_training, refuse_what_rllib_cannot, with_backend
 from legroom.cli.train_report import report
@@ -54,12 +52,6 @@ def run(
         int | None, typer.Option(min=1, help="Environment steps in total, also with --resume.")
     ] = None,
     device: Annotated[str, typer.Option(metavar="cpu|cuda|auto", help="Where the networks are.")] = "",
-    data: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The workload's data (env.kwargs.data), e.g. a block model.")
-    ] = None,
-    rom: Rom = None,
-    cartridge: CartridgeFile = None,
-    rasters: Rasters = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Default: the run's, or a random one.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/NAME-TIMESTAMP.")] = None,
     visualization: Annotated[
@@ -119,7 +111,7 @@ def run(
     written = read(target, overrides=overrides, like=like)
 
     def prepared(one: Run) -> Run:
-        return with_rasters(with_game(_asked(one, timesteps, device, data, seed), rom, cartridge), rasters)
+        return _asked(one, timesteps, device, seed)
 
     asked = prepared(written)
     sizes = [asked]
@@ -201,7 +193,7 @@ def _next_knob(
     return None if found is None else (found[0], Predicted.of(found[1]))
 
 
-def _asked(run: Run, timesteps: int | None, device: str, data: Path | None, seed: int | None) -> Run:
+def _asked(run: Run, timesteps: int | None, device: str, seed: int | None) -> Run:
     """Return the run with what the options say laid over it."""
     if timesteps is not None:
         run = run.replace(total_timesteps=timesteps)
@@ -213,12 +205,6 @@ def _asked(run: Run, timesteps: int | None, device: str, data: Path | None, seed
         run = run.replace(device=device)
     if seed is not None:
         run = run.replace(seed=seed)
-    if data is not None:
-        if not data.is_file():
-            raise BadInput("no such file", path=data, hint="--data FILE")
-        # its size decides the spaces, so declared ones no longer count
-        kwargs = {**run.env.kwargs, "data": str(data.absolute())}
-        run = run.replace(env=run.env.model_copy(update={"kwargs": kwargs, "spaces": None}))
     return run
 
 

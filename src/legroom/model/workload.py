@@ -15,6 +15,7 @@ from legroom.errors import BadInput
 
 if TYPE_CHECKING:
     from legroom.model.layers import Net
+    from legroom.model.run import Run
     from legroom.model.spaces import BoxSpace
 
 
@@ -46,6 +47,15 @@ class Extractor:
 
 
 @dataclass(frozen=True)
+class WorkloadOption:
+    """An option of the command line for the runs of a workload, such as `--rom FILE`; `help` is half a sentence."""
+
+    name: str
+    metavar: str
+    help: str
+
+
+@dataclass(frozen=True)
 class Workload:
     """Named runs, and what legroom has to know of their environments and networks without importing them.
 
@@ -58,6 +68,9 @@ class Workload:
         order: of the runs in tables; others follow by name.
         apart: runs that are not the same training in another size, which `train NAME --fit` does not choose from.
         first_shown: the run that the page opens with if none is named there.
+        options: of the command line, beside those that every run has.
+        with_options: returns a run as it is with options, given as texts by their name. It may read the files that they
+            name, and says what spaces the environment has then, or removes declared ones that no longer hold.
         extractors: what features extractors publish, by the name that run files give them (`module:Class`).
         headless: policies of Q networks without a head of their own, whose extractor's features are the values.
         rank: where it stands among workloads in tables; those of the same rank are sorted by name.
@@ -71,6 +84,8 @@ class Workload:
     order: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     first_shown: str | None = None
+    options: tuple[WorkloadOption, ...] = ()
+    with_options: Callable[[Run, Mapping[str, str]], Run] | None = None
     extractors: Mapping[str, Extractor] = field(default_factory=dict)
     headless: tuple[str, ...] = ()
     rank: int = 100

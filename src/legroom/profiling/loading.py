@@ -9,6 +9,7 @@ training's.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,26 @@ from legroom.errors import BadInput
 from legroom.machine.import_path import import_path
 from legroom.model.run import EnvSpec, Run
 from legroom.named_runs import find_workload, run_files
-from legroom.reading import read
+from legroom.reading import read, run_from_dict
 from legroom.reading.files import is_file
+from legroom.reading.workload_options import split_overrides, with_options
 
 RUN_FILE_SUFFIXES = (".yaml", ".yml")
 
 
-def find_run(env: str) -> Run:
+def find_run(env: str, overrides: Sequence[tuple[str, str]] = ()) -> Run:
     """Return a Run with the environment that `env` names.
 
+    Args:
+        overrides: of its environment, and options of its workload, as `read` takes them.
+
     Raises:
-        BadInput: it is a workload without that run, a run without an environment, or no name at all.
+        BadInput: it is a workload without that run, a run without an environment, or no name at all; or an override of
+            something else than the environment.
     """
+    for name, _ in overrides:
+        if not name.startswith(("env.", "--")):
+            raise BadInput(f"{name} is not a setting of the environment", hint="--set env.kwargs.KEY=VALUE")
     if not env.strip():
         raise BadInput("no environment was named", hint="give a gymnasium id, module:attr or a workload")
     head, _, entry = env.partition(":")
@@ -38,8 +47,10 @@ def find_run(env: str) -> Run:
     is_run_file = head.lower().endswith(RUN_FILE_SUFFIXES) and is_file(head)
     if not is_workload and not is_run_file:
         # A Run needs an algorithm; which one does not matter to its environment.
-        return Run(algo="PPO", name=env, env=EnvSpec(id=env))
-    run = read(env)
+        bare = Run(algo="PPO", name=env, env=EnvSpec(id=env))
+        keys, options = split_overrides(overrides)
+        return with_options(run_from_dict(bare.model_dump(), overrides=keys) if keys else bare, options)
+    run = read(env, overrides=overrides)
     if run.env.id is None:
         raise BadInput(f"{env} names no environment", path=run.source, hint="set env.id")
     return run

@@ -53,6 +53,7 @@ def profile(
     time_limit_s: float = TIME_LIMIT_S,
     seed: int = SEED,
     find_lines: bool = True,
+    overrides: Sequence[tuple[str, str]] = (),
     tell: Tell = lambda doing: None,
 ) -> Profile:
     """Return what `env` costs while it is stepped with random actions, in a fresh process.
@@ -66,6 +67,7 @@ def profile(
         envs: numbers of environments to run side by side, such as (1, 2, 4, 8); None: what this machine is good for.
         time_limit_s: no steps are added that would likely end later than this.
         find_lines: look for the lines of a leak, in a second process.
+        overrides: changes of the environment of a run, as `legroom.read` takes them.
         tell: called with what is done next, in a few words.
 
     Raises:
@@ -81,7 +83,7 @@ def profile(
     counts = _default_counts() if envs is None else sorted(set(envs))
     for count in counts:
         _check(count, "envs", MOST_ENVS)
-    task = env_task(find_run(name))
+    task = env_task(find_run(name, overrides))
     tell(f"stepping {name}")
     found = measure_leak(
         task, frames, snapshot_interval, time_limit_s=time_limit_s, seed=seed, find_lines=find_lines, tell=tell
@@ -138,16 +140,17 @@ def measure_parallel(task: EnvTask, counts: Sequence[int], *, each: int = 0, see
     }
 
 
-def write_cprofile(env: str, file: Path, frames: int = FRAMES, *, seed: int = SEED) -> None:
+def write_cprofile(
+    env: str, file: Path, frames: int = FRAMES, *, seed: int = SEED, overrides: Sequence[tuple[str, str]] = ()
+) -> None:
     """Step the environment under Python's own profiler, in a pass of its own, and write what `pstats` reads.
 
     Raises:
         BadInput: as `profile`.
     """
     timeout_s = min(BUILD_TIMEOUT_S + SLOWEST_STEP_S * frames, LONGEST_S)
-    ask_child(
-        "cprofile", env_task(find_run(env)), timeout_s=timeout_s, file=str(file.absolute()), steps=frames, seed=seed
-    )
+    task = env_task(find_run(env, overrides))
+    ask_child("cprofile", task, timeout_s=timeout_s, file=str(file.absolute()), steps=frames, seed=seed)
 
 
 def _default_counts() -> list[int]:

@@ -20,6 +20,7 @@ from legroom.named_runs import find_workload, run_names, workloads
 from legroom.reading import native, yamls
 from legroom.reading.draft import Draft, copied, merged
 from legroom.reading.files import is_directory, is_file, read_text
+from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import Lines
 
 __all__ = ["override_names", "read", "read_all", "read_given", "read_loosely", "run_from_dict"]
@@ -43,21 +44,22 @@ def read(target: str, *, overrides: Overrides = (), like: str | None = None) -> 
     """Return the run that `target` names; a bare workload means its default run.
 
     Args:
-        overrides: (name, text of the value) pairs, laid over what the file says.
+        overrides: (name, text of the value) pairs, laid over what the file says; `--name` is an option of a workload.
         like: a named run or file that supplies what `target` does not say.
 
     Raises:
         BadInput: there is no such run, the file holds several, or something in it cannot be.
     """
+    keys, options = split_overrides(overrides)
     named = named_drafts(target, single=True)
-    if named and not overrides and like is None and is_checked(target):
-        return _trusted(named[0])
-    drafts = named or _from_target(target, overrides)
+    if named and not keys and like is None and is_checked(target):
+        return with_options(_trusted(named[0]), options)
+    drafts = named or _from_target(target, keys)
     if len(drafts) > 1:
         names = ", ".join(draft.name for draft in drafts[:6]) + (", ..." if len(drafts) > 6 else "")
         first = drafts[0].name
         raise BadInput(f"holds {len(drafts)} runs: {names}", path=target, hint=f"name one: {target}:{first}")
-    return _checked(laid_over(drafts[0], like), overrides)
+    return with_options(_checked(laid_over(drafts[0], like), keys), options)
 
 
 def read_all(target: str, *, overrides: Overrides = (), like: str | None = None) -> list[Run]:
@@ -66,10 +68,12 @@ def read_all(target: str, *, overrides: Overrides = (), like: str | None = None)
     Raises:
         BadInput: there is no such run, or something in one of them cannot be.
     """
+    keys, options = split_overrides(overrides)
     named = named_drafts(target, single=False)
-    if named and not overrides and like is None and is_checked(target):
-        return [_trusted(draft) for draft in named]
-    return [_checked(laid_over(draft, like), overrides) for draft in named or _from_target(target, overrides)]
+    if named and not keys and like is None and is_checked(target):
+        return [with_options(_trusted(draft), options) for draft in named]
+    drafts = named or _from_target(target, keys)
+    return [with_options(_checked(laid_over(draft, like), keys), options) for draft in drafts]
 
 
 def read_given(text: str, name: str) -> list[Run]:

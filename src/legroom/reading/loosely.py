@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from legroom.reading.files import is_directory, read_text
 from legroom.reading.naming import did_you_mean
 from legroom.reading.source import parse_module
 from legroom.reading.validating import LooseRun, run_loosely
+from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import Key
 
 Kind = Literal["run", "zoo", "brax", "constants", "script"]
@@ -56,6 +57,13 @@ def read_loosely(target: str, *, overrides: Sequence[tuple[str, str]] = (), like
     Raises:
         BadInput: there is no such run, it is not YAML or not Python, or nothing in it is of a training.
     """
+    keys, options = split_overrides(overrides)
+    found = _read_loosely(target, keys, like)
+    runs = tuple(one if one.run is None else replace(one, run=with_options(one.run, options)) for one in found.runs)
+    return replace(found, runs=runs)
+
+
+def _read_loosely(target: str, overrides: Sequence[tuple[str, str]], like: str | None) -> Loose:
     named = reading.named_drafts(target, single=False)
     if named:
         path = str(named[0].path)

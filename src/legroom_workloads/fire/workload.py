@@ -1,9 +1,42 @@
 """What legroom knows of the wildfire workload without importing it."""
 
-from pathlib import Path
+from __future__ import annotations
 
-from legroom.extend import Extractor, Workload
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from legroom.extend import Extractor, Workload, WorkloadOption
 from legroom_workloads.fire.layers import fire_net
+
+if TYPE_CHECKING:
+    from legroom.extend import Run
+
+
+def with_rasters(run: Run, given: Mapping[str, str]) -> Run:
+    """Return the run with so many landscapes, or with those of a folder.
+
+    A folder is looked at here, where a mistake costs a second, and not in a worker process minutes later. Its tiles may
+    have another size than the run declares, so the declared spaces no longer count, and the environment is asked.
+
+    Raises:
+        BadInput: no number over 0, or no folder with tiles.
+    """
+    from legroom.extend import BadInput
+    from legroom_workloads.fire.rasters import tile_paths  # NumPy with it: only where asked for
+
+    rasters, env = given["--rasters"], run.env
+    if rasters.isascii() and rasters.isdecimal():
+        if not 0 < int(rasters) <= 100_000:
+            raise BadInput(f"--rasters {rasters}", hint="1 to 100,000, or a folder")
+        return run.replace(env=env.model_copy(update={"kwargs": {**env.kwargs, "rasters": int(rasters)}}))
+    folder = Path(rasters)
+    if not folder.exists():
+        raise BadInput("no such folder", path=folder, hint="--rasters 500 generates landscapes")
+    tile_paths(folder)
+    kwargs = {**env.kwargs, "rasters": str(folder.absolute())}
+    return run.replace(env=env.model_copy(update={"kwargs": kwargs, "spaces": None, "grid": None}))
+
 
 WORKLOAD = Workload(
     name="fire",
@@ -23,6 +56,8 @@ WORKLOAD = Workload(
         )
     },
     headless=("legroom_workloads.fire:CellPolicy",),
+    options=(WorkloadOption("--rasters", "N|DIR", "landscapes to generate, or a folder of tiles"),),
+    with_options=with_rasters,
     rank=2,
     checked=True,
 )

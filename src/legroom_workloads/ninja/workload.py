@@ -1,8 +1,29 @@
 """What legroom knows of the platformer workload without importing it."""
 
-from pathlib import Path
+from __future__ import annotations
 
-from legroom.extend import Workload
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from legroom.extend import Workload, WorkloadOption
+
+if TYPE_CHECKING:
+    from legroom.extend import Run
+
+
+def with_data(run: Run, given: Mapping[str, str]) -> Run:
+    """Return the run with a level of the user's own; what is seen of a level does not depend on it.
+
+    Raises:
+        BadInput: there is no such file, or it is no map.
+    """
+    from legroom_workloads.ninja.map_file import read_map  # NumPy with it: only where asked for
+
+    file = Path(given["--data"]).absolute()
+    read_map(file)
+    return run.replace(env=run.env.model_copy(update={"kwargs": {**run.env.kwargs, "data": str(file)}}))
+
 
 WORKLOAD = Workload(
     name="ninja",
@@ -11,6 +32,8 @@ WORKLOAD = Workload(
     default="default",
     order=("default", "parallel", "learn"),
     apart=("learn",),
+    options=(WorkloadOption("--data", "FILE", "a level of your own, a map file"),),
+    with_options=with_data,
     rank=3,
     checked=True,
 )

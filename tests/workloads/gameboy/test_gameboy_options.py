@@ -2,13 +2,18 @@
 
 import pytest
 
-from legroom.cli.game import with_game
 from legroom.cli.main import main
 from legroom.errors import BadInput
 from legroom.reading import read
+from legroom.reading.workload_options import with_options
 from legroom_workloads.gameboy.build_rom import fighter_rom
 from legroom_workloads.gameboy.cartridge import OURS
 from legroom_workloads.gameboy.env import GameBoyEnv
+
+
+def with_game(run, rom=None, cartridge=None):
+    given = {"--rom": rom, "--cartridge": cartridge}
+    return with_options(run, {name: str(file) for name, file in given.items() if file is not None})
 
 
 @pytest.fixture
@@ -55,7 +60,7 @@ def test_a_relative_path_still_means_the_same_file_elsewhere(game, monkeypatch):
     assert run.env.kwargs["rom"] == str(game[0])
 
 
-@pytest.mark.parametrize("command", ["train", "predict"])
+@pytest.mark.parametrize("command", ["train", "predict", "fit", "profile"])
 @pytest.mark.parametrize(
     ("rom", "cartridge", "message"),
     [
@@ -87,7 +92,7 @@ def test_a_mistake_is_one_line_before_anything_is_made(game, command, rom, cartr
 
 
 def test_a_run_that_plays_no_game_boy_says_so(game):
-    with pytest.raises(BadInput, match="--rom: mine:full plays no Game Boy"):
+    with pytest.raises(BadInput, match="--rom is an option of gameboy, which mine:full does not belong to"):
         with_game(read("mine:full"), *game)
-    with pytest.raises(BadInput, match="--cartridge: mine:full plays no Game Boy"):
+    with pytest.raises(BadInput, match="--cartridge is an option of gameboy, which mine:full does not belong to"):
         with_game(read("mine:full"), None, game[1])
