@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legroom.catalog import load
 from legroom.errors import BadInput
 from legroom.model.footprint import Peak, Phase
 from legroom.model.progress import MemorySample, Progress
+from legroom.rendering.charts import memory_chart, reward_chart
 from legroom.rendering.thinning import Stretch, highest, phase_stretches, thin
 
 MIB = 1 << 20
@@ -72,7 +72,7 @@ def test_a_memory_chart_is_small_and_says_peak_prediction_and_limit_as_text(tmp_
     taken = samples(count, rounds, gpu)
     limits = dict(gpu_predicted=PREDICTED, gpu_limit=1400 * MIB) if gpu else {}
     items = [("rollout", 400 * MIB), ("network", 290 * MIB), ("a", MIB), ("b", 9 * MIB)]
-    load("rendering.memory_chart")(taken, PREDICTED, 1024 * MIB, path, items, **limits)
+    memory_chart(taken, PREDICTED, 1024 * MIB, path, items, **limits)
     assert path.stat().st_size <= 100_000
     found = texts(path)
     assert f"peak {max(s.host_nbytes for s in taken) / MIB:.1f} MiB" in found
@@ -82,32 +82,32 @@ def test_a_memory_chart_is_small_and_says_peak_prediction_and_limit_as_text(tmp_
 
 def test_the_same_training_gives_the_same_file(tmp_path):
     for name in ("a.svg", "b.svg"):
-        load("rendering.memory_chart")(samples(300, 4), PREDICTED, None, tmp_path / name, [])
+        memory_chart(samples(300, 4), PREDICTED, None, tmp_path / name, [])
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 def test_a_limit_far_above_is_said_and_not_drawn(tmp_path):
-    load("rendering.memory_chart")(samples(300, 4), PREDICTED, 64 << 30, tmp_path / "m.svg", [])
+    memory_chart(samples(300, 4), PREDICTED, 64 << 30, tmp_path / "m.svg", [])
     assert "seconds; the limit of 64.0 GiB is far above" in texts(tmp_path / "m.svg")
 
 
 @pytest.mark.parametrize("taken", [[], samples(1, 1), [MemorySample(math.nan, 1, None, "start")]])
 def test_next_to_nothing_can_be_drawn_too(tmp_path, taken):
-    load("rendering.memory_chart")(taken, None, None, tmp_path / "m.svg", [])
-    load("rendering.reward_chart")([], tmp_path / "r.svg")
+    memory_chart(taken, None, None, tmp_path / "m.svg", [])
+    reward_chart([], tmp_path / "r.svg")
     assert "no episode ended" in texts(tmp_path / "r.svg")
 
 
 def test_a_reward_chart_says_where_it_began_its_best_and_where_it_ended(tmp_path):
     rewards = [None, math.nan, -1.0, 3.0, 2.0]
     progress = [Progress(100 * i, 500, i, "collect", 1.0, r, None, float(i)) for i, r in enumerate(rewards)]
-    load("rendering.reward_chart")(progress, tmp_path / "r.svg")
+    reward_chart(progress, tmp_path / "r.svg")
     assert "first -1.00 · best 3.00 · last 2.00" in texts(tmp_path / "r.svg")
 
 
 def test_png_by_its_suffix_and_nothing_else(tmp_path):
-    load("rendering.reward_chart")([], tmp_path / "r.PNG")
+    reward_chart([], tmp_path / "r.PNG")
     assert (tmp_path / "r.PNG").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(BadInput, match=r"\.svg or \.png"):
-        load("rendering.reward_chart")([], tmp_path / "r.pdf")
+        reward_chart([], tmp_path / "r.pdf")
     assert [entry.name for entry in tmp_path.iterdir()] == ["r.PNG"]

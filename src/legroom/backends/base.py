@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
@@ -32,6 +33,7 @@ from legroom.model.spaces import Space
 from legroom.model.storage import Storage
 
 if TYPE_CHECKING:
+    from legroom.model.archive import Exported, Imported
     from legroom.model.cluster import Cluster, NodeBill
     from legroom.model.counts import Counts, StoredData
     from legroom.model.rule import Rule
@@ -228,6 +230,26 @@ class Backend(Protocol):
 
     def estimate_net(self, run: Run, device: Literal["cpu", "cuda"]) -> NetTrace | None:
         """Return networks and updates by arithmetic; None where another part of the evidence tells them."""
+        return None
+
+    # ---- archives
+
+    def export(self, directory: Path, archive: Path, *, force: bool) -> Exported:
+        """Write what a run has learned, its last good checkpoint, as a file for use elsewhere.
+
+        Raises:
+            BadInput: it cannot be exported.
+            MissingExtra: the library is not installed.
+        """
+        raise BadInput(f"runs of {self.title} cannot be exported", path=directory)
+
+    def import_archive(self, archive: Path, directory: Path, *, algorithm: str | None, force: bool) -> Imported | None:
+        """Make a run's folder from a trusted archive; None where the library has no archives.
+
+        Raises:
+            BadInput: it cannot be imported.
+            MissingExtra: the library is not installed.
+        """
         return None
 
     # ---- the page

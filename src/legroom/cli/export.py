@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from legroom.catalog import load
+from legroom.backends.base import backend_named
 from legroom.cli import options
 from legroom.rendering.console import say
-from legroom.training.archives import backend_of, check_export
+from legroom.training.archives import backend_name_in, check_export
 from legroom.units import format_size
 
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
@@ -31,7 +31,7 @@ def run(
     legroom export runs/first/checkpoints/step-000000012288 model.zip --force
     """
     check_export(directory, archive, force=force)  # before torch is imported
-    exported = load(f"{backend_of(directory)}.export")(directory, archive, force=force)
+    exported = backend_named(backend_name_in(directory)).export(directory, archive, force=force)
     if json:
         facts = {"archive": str(exported.path), "algo": exported.algorithm, "timesteps": exported.step}
         say(dumps({"legroom": 1, **facts, "nbytes": exported.nbytes, "notes": exported.notes}, indent=2))

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from legroom.catalog import load
+from legroom.backends.base import backends
 from legroom.cli import options
 from legroom.cli.export import Force
+from legroom.errors import BadInput
 from legroom.rendering.console import say
 from legroom.training.archives import check_import
 
@@ -32,7 +33,10 @@ def run(
     legroom train run.yaml --resume --out runs/old --timesteps 2000000
     """
     check_import(archive, directory, trust=trust, force=force)  # before torch is imported
-    imported = load("sb3.import")(archive, directory, trust, force=force, algorithm=algo)
+    tried = (backend.import_archive(archive, directory, algorithm=algo, force=force) for backend in backends())
+    imported = next(filter(None, tried), None)
+    if imported is None:
+        raise BadInput("no installed backend imports archives", path=archive)
     if json:
         facts = {"out": str(imported.path), "algo": imported.algorithm, "timesteps": imported.step}
         facts |= {"resume": "approximate", "parameters_sha256": imported.parameters_sha256}

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
+from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput
 
 RUN, IMPORTED = "run.json", "imported.json"
 
 
-@dataclass(frozen=True)
-class Exported:
-    """A file that was written, and what its reader should know."""
-
-    path: Path
-    algorithm: str
-    step: int
-    nbytes: int
-    notes: tuple[str, ...]
-
-
-def backend_of(directory: Path) -> str:
-    """Return the backend of the run in a folder, or of which it is a checkpoint; SB3's where nothing says."""
+def backend_name_in(directory: Path) -> str:
+    """Return the backend of the run in a folder, or of which it is a checkpoint; the default where nothing says."""
     for folder in (directory, directory.parent.parent):
         try:
             return str(json.loads((folder / RUN).read_bytes())["backend"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
-    return "sb3"
+    return DEFAULT_BACKEND
 
 
 def check_export(directory: Path, archive: Path, *, force: bool) -> None:

@@ -9,6 +9,7 @@ from legroom.backends.base import Backend, hyper
 from legroom.backends.brax import constraints
 from legroom.backends.brax.facts import LAYERS, is_ppo
 from legroom.backends.brax.signatures import BRAX_ALGORITHMS
+from legroom.extras import needs
 from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode
 from legroom.model.finding import Finding
@@ -20,6 +21,9 @@ from legroom.model.run import Run
 from legroom.model.storage import Storage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from legroom.model.archive import Exported
     from legroom.model.counts import Counts
     from legroom.model.rule import Rule
     from legroom.model.subject import SubjectRun
@@ -125,6 +129,14 @@ class BraxBackend(Backend):
 
     def gradient_step(self, run: Run) -> tuple[int, int | None]:
         return int(hyper(run, "batch_size")), hyper(run, "num_minibatches") if is_ppo(run) else None
+
+    # ---- archives
+
+    def export(self, directory: Path, archive: Path, *, force: bool) -> Exported:
+        with needs("jax", what="an export"):
+            from legroom.backends.brax.exporting import export_brax
+
+        return export_brax(directory, archive, force=force)
 
     # ---- the page
 

@@ -11,7 +11,8 @@ import shutil
 from pathlib import Path
 
 from legroom.errors import BadInput
-from legroom.training.archives import Exported, check_export
+from legroom.model.archive import Exported
+from legroom.training.archives import check_export
 from legroom.training.checkpoint import newest_checkpoint
 from legroom.training.durable import sync_directory
 

@@ -10,6 +10,7 @@ from legroom.backends.rllib.ray_base import RayFigures, ray_figures
 from legroom.backends.sb3 import constraints, stored
 from legroom.backends.sb3.backend import BACKEND as SB3
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
+from legroom.extras import needs
 from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
 from legroom.model.finding import Finding
@@ -20,6 +21,9 @@ from legroom.model.run import Run
 from legroom.model.spaces import Space
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from legroom.model.archive import Exported
     from legroom.model.cluster import Cluster, NodeBill
     from legroom.model.rule import Rule
 
@@ -111,6 +115,14 @@ class RllibBackend(Backend):
     def estimate_net(self, run: Run, device: DeviceName) -> NetTrace | None:
         whole = run.replace(memory=run.memory.model_copy(update={"micro_batch": None}))  # RLlib updates in one piece
         return SB3.estimate_net(whole, device)
+
+    # ---- archives
+
+    def export(self, directory: Path, archive: Path, *, force: bool) -> Exported:
+        with needs("sb3", what="an export"):
+            from legroom.backends.sb3.archives_zip import export_rllib
+
+        return export_rllib(directory, archive, force=force)
 
 
 BACKEND = RllibBackend()

@@ -17,7 +17,7 @@ import shutil
 import warnings
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,15 @@ from legroom.backends.rllib.translation import rllib_plan
 from legroom.backends.sb3.building import class_of, importable
 from legroom.backends.sb3.constructor_calls import run_from_model
 from legroom.backends.sb3.hollow_buffers import StubVecEnv
+from legroom.backends.sb3.lean_replay import LeanReplayBuffer
+from legroom.backends.sb3.lean_storage import lean_rollout_class
 from legroom.backends.sb3.making import make_model
 from legroom.backends.sb3.state import capture, policy_arrays, restore_learned, saved_spaces
-from legroom.catalog import load
 from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm
+from legroom.model.archive import Exported, Imported
 from legroom.model.run import MemorySpec, Run
-from legroom.training.archives import IMPORTED, RUN, Exported, check_export, check_import
+from legroom.training.archives import IMPORTED, RUN, check_export, check_import
 from legroom.training.checkpoint import Checkpoints, newest_checkpoint, parameters_sha256
 from legroom.training.durable import new_temporary, put_in_place, sync_directory
 
@@ -57,16 +59,6 @@ _MODULES = (
     ("maskable", "MaskablePPO"), ("ppo_recurrent", "RecurrentPPO"), ("recurrent", "RecurrentPPO"),
     ("qrdqn", "QRDQN"), ("crossq", "CrossQ"),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Imported:
-    """A run's folder that was made from an archive."""
-
-    path: Path
-    algorithm: str
-    step: int
-    parameters_sha256: str
 
 
 def export_sb3(directory: Path, archive: Path, *, force: bool = False) -> Exported:
@@ -189,8 +181,8 @@ def _build(run: Run, observation: spaces.Space[Any], action: spaces.Space[Any], 
         setattr(model, size, wanted)
         rows = wanted * (n_envs if size == "n_steps" else 2)
         if rows * _nbytes(observation) > LARGEST_PLAIN_BUFFER:
-            lean = f"storing.Lean{'Maskable' if algorithm.masked else ''}{storage.title()}Buffer"
-            setattr(model, f"{storage}_buffer_class", load(lean))
+            lean = LeanReplayBuffer if storage == "replay" else lean_rollout_class(type(model))
+            setattr(model, f"{storage}_buffer_class", lean)
     return model
 
 

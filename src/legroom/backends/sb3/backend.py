@@ -22,6 +22,9 @@ from legroom.model.run import Run
 from legroom.model.spaces import Space
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from legroom.model.archive import Exported, Imported
     from legroom.model.counts import Counts, StoredData
     from legroom.model.rule import Rule
     from legroom.model.subject import SubjectRun
@@ -164,6 +167,20 @@ class Sb3Backend(Backend):
         from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 
         return estimate_net(run, device)
+
+    # ---- archives
+
+    def export(self, directory: Path, archive: Path, *, force: bool) -> Exported:
+        with needs("sb3", what="an export"):
+            from legroom.backends.sb3.archives_zip import export_sb3
+
+        return export_sb3(directory, archive, force=force)
+
+    def import_archive(self, archive: Path, directory: Path, *, algorithm: str | None, force: bool) -> Imported | None:
+        with needs("sb3", what="an import"):
+            from legroom.backends.sb3.archives_zip import import_sb3
+
+        return import_sb3(archive, directory, trust=True, force=force, algorithm=algorithm)
 
     # ---- the page
 

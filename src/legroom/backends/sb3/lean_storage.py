@@ -10,7 +10,6 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from legroom.backends.sb3.lean_replay import LeanReplayBuffer
 from legroom.backends.sb3.lean_rollout import LeanRolloutBuffer
-from legroom.catalog import load
 from legroom.errors import BadInput
 
 
@@ -34,7 +33,7 @@ def lean(algorithm: type[BaseAlgorithm], *args: Any, **kwargs: Any) -> BaseAlgor
     given = kwargs.get("rollout_buffer_class")
     if given is not None and not issubclass(given, LeanRolloutBuffer):
         raise BadInput(f"rollout_buffer_class={given.__name__} is given already", hint="leave it out")
-    kwargs["rollout_buffer_class"] = given or _rollout_class(algorithm)
+    kwargs["rollout_buffer_class"] = given or lean_rollout_class(algorithm)
     kwargs["rollout_buffer_kwargs"] = {**(kwargs.get("rollout_buffer_kwargs") or {}), **for_buffer}
     return algorithm(*args, **kwargs)
 
@@ -55,7 +54,10 @@ def _with_replay(algorithm: type, kwargs: dict[str, Any], for_buffer: dict[str, 
     return {**kwargs, "replay_buffer_class": given or LeanReplayBuffer, "replay_buffer_kwargs": buffer_kwargs}
 
 
-def _rollout_class(algorithm: type) -> type:
+def lean_rollout_class(algorithm: type) -> type[LeanRolloutBuffer]:
+    """Return the lean rollout buffer that fits an algorithm."""
     if "Maskable" not in algorithm.__name__ and not any("Maskable" in base.__name__ for base in algorithm.__mro__):
         return LeanRolloutBuffer
-    return load("storing.LeanMaskableRolloutBuffer")  # needs sb3-contrib, which the others do without
+    from legroom.backends.sb3.lean_maskable import LeanMaskableRolloutBuffer  # needs sb3-contrib, the others do not
+
+    return LeanMaskableRolloutBuffer
