@@ -34,7 +34,7 @@ from legroom.model.storage import Storage
 
 if TYPE_CHECKING:
     from legroom.model.archive import Exported, Imported
-    from legroom.model.cluster import Cluster, NodeBill
+    from legroom.model.cluster import Cluster, ClusterPlan, NodeBill
     from legroom.model.counts import Counts, StoredData
     from legroom.model.rule import Rule
     from legroom.model.subject import SubjectRun
@@ -231,6 +231,10 @@ class Backend(Protocol):
     def estimate_net(self, run: Run, device: Literal["cpu", "cuda"]) -> NetTrace | None:
         """Return networks and updates by arithmetic; None where another part of the evidence tells them."""
         return None
+
+    def fit_to_cluster(self, run: Run, cluster: Cluster, evidence: Evidence, *, reserve: float) -> ClusterPlan:
+        """Return the run divided over the nodes so that it fits; asked only of a backend that `spreads`."""
+        raise BadInput(f"{self.title} trains on one machine", path=run.source)
 
     # ---- archives
 

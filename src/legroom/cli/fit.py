@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from legroom.catalog import load
+from legroom.backends.base import backend_of, spreading_backend
 from legroom.cli import cluster_options, options
+from legroom.cli.answering import Answer, Look
 from legroom.cli.fit_cluster import fit_cluster
 from legroom.cli.overrides import split_settings
 from legroom.cli.train_cluster import with_backend
-from legroom.cli.writing import Html, check_writable, write_text
+from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor
-from legroom.fitting.recommend import compare, recommended
+from legroom.fitting.recommend import recommend
 from legroom.fitting.search import fit
 from legroom.fitting.tiers import tiers as plan_tiers
 from legroom.machine import probe
-from legroom.model.files import write_whole
-from legroom.model.machine import Machine
-from legroom.model.plan import PRICES, Plan
+from legroom.model.plan import Plan
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.named_runs import find_workload
 from legroom.reading import read, read_all
-from legroom.rendering.console import say, status, told
+from legroom.rendering.console import say
 from legroom.rendering.fitting import plan_json, plan_text
 from legroom.rendering.run_file import plan_file
 from legroom.rendering.tiers import recommendation_json, recommendation_text, tiers_json, tiers_text
+
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the fitted run, commented, to FILE.")
+]
+Grow = Annotated[bool, typer.Option("--grow", help="Use what is free: more envs, a larger buffer, up to the budget.")]
+Tiers = Annotated[str | None, typer.Option(metavar="GB,GB,...", help="A table by GPU memory: 8,12,16,24,48,80.")]
+MostSteps = Annotated[
+    int | None,
+    typer.Option("--max-steps-per-update", min=1, metavar="N", help="brax tiers: env steps an update may have."),
+]
+Mode = Annotated[options.Mode, typer.Option(help="auto traces the networks and steps the env where it can.")]
 
 
 def run(
@@ -44,19 +53,10 @@ def run(
     device: options.DeviceOption = None,
     cpu_only: options.CpuOnly = False,
     reserve: options.Reserve = "0%",
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the fitted run, commented, to FILE.")
-    ] = None,
-    grow: Annotated[
-        bool, typer.Option("--grow", help="Use what is free: more envs, a larger buffer, up to the budget.")
-    ] = False,
-    tiers: Annotated[
-        str | None, typer.Option(metavar="GB,GB,...", help="A table by GPU memory: 8,12,16,24,48,80.")
-    ] = None,
-    most_steps: Annotated[
-        int | None,
-        typer.Option("--max-steps-per-update", min=1, metavar="N", help="brax tiers: env steps an update may have."),
-    ] = None,
+    output: Output = None,
+    grow: Grow = False,
+    tiers: Tiers = None,
+    most_steps: MostSteps = None,
     backend: cluster_options.Backend = None,
     nodes: cluster_options.Nodes = None,
     node_ram: cluster_options.NodeRam = None,
@@ -64,9 +64,7 @@ def run(
     node_gpu: cluster_options.NodeGpu = None,
     node: cluster_options.NodeKinds = None,
     cluster: cluster_options.RayCluster = None,
-    mode: Annotated[
-        options.Mode, typer.Option(help="auto traces the networks and steps the env where it can.")
-    ] = options.Mode.AUTO,
+    mode: Mode = options.Mode.AUTO,
     like: options.Like = None,
     settings: options.Settings = None,
     html: Html = None,
@@ -78,132 +76,124 @@ def run(
     band inside the budget. Exit code 1: nothing fits (and it says what would be needed).
 
     \b
-    legroom fit mine:full --ram 8GiB
     legroom fit mine:full --ram 8GiB -o fitted.yaml
     legroom fit fire:original --gpu "RTX 3050" --ram 16GiB
     legroom fit train.py --vram 6GiB --reserve 10%
     legroom fit run.yaml --ram 32GiB --grow
-    legroom fit gameboy:default --tiers 8,12,16,24
     legroom fit robot:default --tiers 8,12,16,24,48,80
     legroom fit mine --ram 8GiB
     legroom fit mine:full --ram 8GiB --html plan.html
     legroom fit ninja:parallel --nodes 8 --node-ram 64GiB -o fitted.yaml
     legroom fit run.yaml --node 2x64GiB --node 6x32GiB --node-cpus 16
     """
-    sizes = _sizes(tiers)
     check_writable("--html", html)
     described = cluster_options.chosen_cluster(nodes, node_ram, node_cpus, node_gpu, node, cluster)
     if described is not None:
-        if sizes or grow or ram or vram:
-            raise BadInput(
-                "--ram, --vram, --tiers and --grow are for one machine", hint="--node-ram says what nodes have"
-            )
-        settings_of_run = with_backend(split_settings(settings or []), backend or "rllib", cluster)
-        wanted = read(target, overrides=settings_of_run, like=like)
-        on = options.chosen_device(device, cpu_only, wants_gpu=bool(gpu or node_gpu))
-        machine = options.with_gpu(probe(), gpu or node_gpu)
-        share = options.parse_share(reserve)
-        return fit_cluster(wanted, described, machine, mode.value, on, reserve=share, output=output, json=json)
-    machine = options.with_gpu(probe(), gpu)
+        backend = _backend_for_nodes(backend, one_machine=bool(tiers or grow or ram or vram))
+    machine = options.with_gpu(probe(), gpu or node_gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
-    where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or sizes))
-    look = _Look(machine, mode.value, where, quiet=json)
+    where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or node_gpu or tiers))
+    look, answer = Look(machine, mode.value, where, quiet=json), Answer(output, html, json)
     overrides = with_backend(split_settings(settings or []), backend, cluster)
-    workload = find_workload(target)
-    if workload is not None and not sizes and not Path(target).exists():
+    workload = None if tiers or described or Path(target).exists() else find_workload(target)
+    if workload is not None:
         runs = read_all(target, overrides=overrides, like=like)
-        default = next(one for one in runs if one.name == f"{workload.name}:{workload.default}")
-        return _recommend(target, runs, default, budget, look, output, html, json)
+        return _recommend(target, runs, f"{workload.name}:{workload.default}", budget, look, answer)
     wanted = read(target, overrides=overrides, like=like)
-    if wanted.backend == "rllib":
-        raise BadInput(
-            f"{wanted.name} is of backend rllib, which is fitted to nodes", hint="--nodes 1 --node-ram 32GiB"
-        )
-    predictor = look.at(wanted)
-    if sizes:
-        with look.showing(f"fitting {wanted.name} to {len(sizes)} sizes of GPU"):
-            rows = list(plan_tiers(sizes, budget, predictor, grow=grow, most_steps=most_steps))
-        _write_page(html, "rendering.tiers_page", wanted.name, rows)
-        say(tiers_json(rows) if json else tiers_text(wanted.name, rows))
-        _say_written(html, json)
-        return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
-    with look.showing(f"fitting {wanted.name}"):
+    if described is not None:
+        return fit_cluster(wanted, described, look, answer, reserve=budget.reserve)
+    if tiers is not None:
+        return _fit_tiers(wanted, _sizes(tiers), budget, look, answer, grow=grow, most_steps=most_steps)
+    given = () if grow else (("--ram", ram), ("--vram", vram), ("--reserve", reserve if budget.reserve else None))
+    return _fit_one(target, wanted, budget, look, answer, grow=grow, given=given)
+
+
+def _backend_for_nodes(backend: str | None, *, one_machine: bool) -> str | None:
+    if one_machine:
+        hint = "--node-ram says what nodes have"
+        raise BadInput("--ram, --vram, --tiers and --grow are for one machine", hint=hint)
+    spreading = spreading_backend()
+    return spreading.name if backend is None and spreading is not None else backend
+
+
+def _predictor(run: Run, look: Look) -> Predictor:
+    if backend_of(run).spreads:
+        what = f"{run.name} is of backend {run.backend}, which is fitted to nodes"
+        raise BadInput(what, hint="--nodes 1 --node-ram 32GiB")
+    return look.at(run)
+
+
+def _fit_one(
+    target: str,
+    run: Run,
+    budget: Budget,
+    look: Look,
+    answer: Answer,
+    *,
+    grow: bool,
+    given: Iterable[tuple[str, str | None]],
+) -> int:
+    """Fit one run to one budget; `given` are the options that gave it, to be repeated."""
+    predictor = _predictor(run, look)
+    with look.showing(f"fitting {run.name}"):
         plan = fit(predictor.run, budget, predictor)
         plan = grown(plan, predictor) if grow else plan
-    _write(plan, output)
-    _write_page(html, "rendering.plan_page", plan)
-    say(plan_json(plan) if json else plan_text(plan))
-    _say_written(html, json)
-    if not json and plan.fits:
-        given = {"--ram": ram, "--vram": vram, "--reserve": reserve if budget.reserve else None}
-        repeated = [part for name, text in given.items() if text for part in (name, text)]
-        say(_next_step(target, plan, output, None if grow else repeated))
+    _write(plan, answer)
+
+    def page() -> str:
+        from legroom.rendering.pages.fitting import plan_page
+
+        return plan_page(plan)
+
+    answer.say(lambda: plan_json(plan), lambda: plan_text(plan), page)
+    if not answer.json and plan.fits:
+        repeated = [part for name, text in given if text for part in (name, text)]
+        say(_next_step(target, plan, answer.output, None if grow else repeated))
     return EXIT_GOOD if plan.fits else EXIT_FINDINGS
 
 
-class _Look:
-    """How runs are looked at: the same for every run of one command."""
-
-    def __init__(self, machine: Machine, mode: Any, device: Any, *, quiet: bool) -> None:
-        self.machine, self.mode, self.device, self.quiet = machine, mode, device, quiet
-
-    def at(self, run: Run) -> Predictor:
-        with self.showing(f"predicting {run.name}") as shown:
-            probing = self.mode != "arithmetic" and run.env.id is not None
-            how: Any = {"mode": self.mode, "device": self.device, "probe_env": probing}
-            return Predictor(run, self.machine, **how, progress=told(shown))
-
-    def showing(self, text: str) -> Any:
-        return status(text, show=not self.quiet and self.mode != "arithmetic")
-
-
-def _recommend(
-    workload: str,
-    runs: Sequence[Run],
-    default: Run,
+def _fit_tiers(
+    run: Run,
+    sizes: Sequence[float],
     budget: Budget,
-    look: _Look,
-    output: Path | None,
-    html: Path | None,
-    json: bool,
+    look: Look,
+    answer: Answer,
+    *,
+    grow: bool,
+    most_steps: int | None,
 ) -> int:
+    """Fit one run to cards of several sizes."""
+    predictor = _predictor(run, look)
+    with look.showing(f"fitting {run.name} to {len(sizes)} sizes of GPU"):
+        rows = list(plan_tiers(sizes, budget, predictor, grow=grow, most_steps=most_steps))
+
+    def page() -> str:
+        from legroom.rendering.pages.fitting import tiers_page
+
+        return tiers_page(run.name, rows)
+
+    answer.say(lambda: tiers_json(rows), lambda: tiers_text(run.name, rows), page)
+    return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
+
+
+def _recommend(workload: str, runs: Sequence[Run], default: str, budget: Budget, look: Look, answer: Answer) -> int:
     """Say which of the workload's named runs fits, and what the knobs would make of the default one."""
     predictors = {one.name: look.at(one) for one in runs}
-    named = compare(list(predictors.values()), budget)
-    chosen = recommended(named)
-    with look.showing(f"fitting {default.name}"):
-        plan = fit(predictors[default.name].run, budget, predictors[default.name])
-        shown = plan
-        if chosen is not None:
-            predictor = predictors[chosen.run.name]
-            shown = fit(predictor.run, budget, predictor, allow=PRICES[:1])
-    _write(shown, output)
-    _write_page(html, "rendering.recommendation_page", workload, named, chosen, plan)
-    if json:
-        say(recommendation_json(named, chosen, plan, shown))
-    else:
-        say(recommendation_text(workload, named, chosen, plan))
-    _say_written(html, json)
-    return EXIT_GOOD if shown.fits else EXIT_FINDINGS
+    with look.showing(f"fitting {default}"):
+        found = recommend(predictors, default, budget)
+    _write(found.shown, answer)
+
+    def page() -> str:
+        from legroom.rendering.pages.fitting import recommendation_page
+
+        return recommendation_page(workload, found)
+
+    answer.say(lambda: recommendation_json(found), lambda: recommendation_text(workload, found), page)
+    return EXIT_GOOD if found.shown.fits else EXIT_FINDINGS
 
 
-def _write(plan: Plan, output: Path | None) -> None:
-    if output is None or not plan.fits:
-        return
-    try:
-        write_whole(output, plan_file(plan, shlex.join(["legroom", *sys.argv[1:]])).encode())
-    except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror}", path=output, hint="-o FILE") from None
-
-
-def _write_page(html: Path | None, page: str, *about: Any) -> None:
-    if html is not None:
-        write_text("--html", html, load(page)(*about))
-
-
-def _say_written(html: Path | None, json: bool) -> None:
-    if html is not None and not json:
-        say(f"written: {html}")
+def _write(plan: Plan, answer: Answer) -> None:
+    answer.write_run(plan.fits, lambda command: plan_file(plan, command))
 
 
 def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[str] | None) -> str:
@@ -216,14 +206,12 @@ def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[st
     return f"train it so, or keep it with -o FILE:\n  {shlex.join(['legroom', 'train', target, '--fit', *budget])}"
 
 
-def _sizes(text: str | None) -> list[float]:
+def _sizes(text: str) -> list[float]:
     """Return `8,12,16` as numbers.
 
     Raises:
         BadInput: one of them is none.
     """
-    if text is None:
-        return []
     try:
         sizes = [float(part.strip().lower().removesuffix("gb").removesuffix("gib")) for part in text.split(",")]
     except ValueError:

@@ -6,18 +6,19 @@ from collections.abc import Iterator, Sequence
 from json import dumps
 from typing import Any
 
-from legroom.model.plan import Plan
+from legroom.fitting.recommend import Named, Recommendation
+from legroom.fitting.tiers import Tier
 from legroom.rendering.fitting import PRICE_STYLES, budget_text, peaks_data, plan_data, plan_text
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.units import GIB, format_size
 
 
-def tiers_json(tiers: Sequence[Any]) -> str:
+def tiers_json(tiers: Sequence[Tier]) -> str:
     """Return the rows as JSON, each with its whole plan."""
     return dumps({"legroom": 1, "tiers": [_row_data(tier) for tier in tiers]}, indent=2)
 
 
-def _row_data(tier: Any) -> dict[str, Any]:
+def _row_data(tier: Tier) -> dict[str, Any]:
     return {
         "vram": tier.vram,
         "fits": tier.plan.fits,
@@ -30,7 +31,7 @@ def _row_data(tier: Any) -> dict[str, Any]:
     }
 
 
-def _bounds_data(tier: Any) -> dict[str, Any]:
+def _bounds_data(tier: Tier) -> dict[str, Any]:
     """Return what keeps the run from having more environments, where it gets all that there is room for."""
     if tier.most is None:
         return {}
@@ -42,7 +43,7 @@ def _bounds_data(tier: Any) -> dict[str, Any]:
     }
 
 
-def tiers_text(name: str, tiers: Sequence[Any]) -> Iterator[Part]:
+def tiers_text(name: str, tiers: Sequence[Tier]) -> Iterator[Part]:
     """Yield the table by GPU memory, and what bounds the environments."""
     yield Styled(f"{name} by GPU memory", "bold")
     yield tiers_table(tiers)
@@ -51,30 +52,30 @@ def tiers_text(name: str, tiers: Sequence[Any]) -> Iterator[Part]:
     yield f"host memory: at most {format_size(max(hosts))}"
 
 
-def tiers_table(tiers: Sequence[Any]) -> Table:
+def tiers_table(tiers: Sequence[Tier]) -> Table:
     """Return a row per size of card; it says what bounds the environments where they are as many as there is room."""
     return _bounded_table(tiers) if any(tier.most for tier in tiers) else _plain_table(tiers)
 
 
-def _bounded_table(tiers: Sequence[Any]) -> Table:
+def _bounded_table(tiers: Sequence[Tier]) -> Table:
     header = ["GPU", "num_envs", "batch × minib.", "steps/update", "at most", "bound by", "by memory"]
     table = Table(header, "rrrrrlr")
     for tier in tiers:
-        gpu, size = tier.plan.after.gpu, f"{tier.vram / GIB:g} GiB"
-        if not tier.plan.fits:
+        gpu, most, size = tier.plan.after.gpu, tier.most, f"{tier.vram / GIB:g} GiB"
+        if most is None or not tier.plan.fits:
             table.add(size, style="dim")
             table.rows[-1][5] = Styled(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
             continue
         table.add(
-            size, f"{tier.n_envs:,}", f"{tier.batch:,} × {tier.minibatches:,}", f"{tier.most.steps_per_update:,}",
+            size, f"{tier.n_envs:,}", f"{tier.batch:,} × {tier.minibatches:,}", f"{most.steps_per_update:,}",
             format_size(gpu.high) if gpu else "-",
-            "steps/update" if tier.most.bound == "env steps per update" else tier.most.bound,
-            f"{tier.most.by_memory:,}",
+            "steps/update" if most.bound == "env steps per update" else most.bound,
+            f"{most.by_memory:,}",
         )  # fmt: skip
     return table
 
 
-def _about_bounds(tiers: Sequence[Any]) -> Iterator[Part]:
+def _about_bounds(tiers: Sequence[Tier]) -> Iterator[Part]:
     found = [tier.most for tier in tiers if tier.most is not None]
     if not found:
         return
@@ -87,7 +88,7 @@ def _about_bounds(tiers: Sequence[Any]) -> Iterator[Part]:
         )
 
 
-def _plain_table(tiers: Sequence[Any]) -> Table:
+def _plain_table(tiers: Sequence[Tier]) -> Table:
     table = Table(
         ["GPU", "num_envs", "batch", "mini-batches", "micro-batch", "GPU use", "at most", "price"], "rrrrrrrl"
     )
@@ -107,34 +108,34 @@ def _plain_table(tiers: Sequence[Any]) -> Table:
     return table
 
 
-def recommendation_text(workload: str, named: Sequence[Any], chosen: Any, plan: Plan) -> Iterator[Part]:
+def recommendation_text(workload: str, found: Recommendation) -> Iterator[Part]:
     """Yield the named runs beside the budget, the one to take, and what the knobs would give instead."""
-    gpu = plan.after.gpu is not None
+    plan, gpu = found.plan, found.plan.after.gpu is not None
     yield Styled(f"{workload} within {budget_text(plan.budget, gpu=gpu)}", "bold")
-    yield named_table(named, gpu=gpu)
+    yield named_table(found.named, gpu=gpu)
     yield ""
-    yield recommended_line(chosen)
+    yield recommended_line(found.chosen)
     yield ""
-    if plan.turns or chosen is None:
+    if plan.turns or found.chosen is None:
         yield "with the knobs instead:"
         yield from plan_text(plan)
 
 
-def named_table(named: Sequence[Any], *, gpu: bool) -> Table:
+def named_table(named: Sequence[Named], *, gpu: bool) -> Table:
     """Return the named runs of a workload, as they are and with what costs nothing."""
     header = ["run", "host at most", *(["GPU at most"] if gpu else []), "fits", "with free savings", "recommended for"]
     table = Table(header, "lr" + "r" * gpu + "lrw")
     for each in named:
         cells = [each.run.name, format_size(each.footprint.host.high)]
         if gpu:
-            cells.append(format_size(each.footprint.gpu.high))
+            cells.append(format_size(each.footprint.gpu.high) if each.footprint.gpu is not None else "-")
         fits = Styled("yes", "green") if each.fits else Styled("no", "red")
         freely = format_size(each.freely.host.high) + ("" if each.fits_freely else " (no)")
         table.add(*cells, fits, freely, each.run.recommended_for)
     return table
 
 
-def recommended_line(chosen: Any) -> Styled:
+def recommended_line(chosen: Named | None) -> Styled:
     """Return which of them to take."""
     if chosen is None:
         return Styled("none of them fits as it is", "bold red")
@@ -142,15 +143,15 @@ def recommended_line(chosen: Any) -> Styled:
     return Styled(f"recommended: legroom train {chosen.run.name} ({how})", "green")
 
 
-def recommendation_json(named: Sequence[Any], chosen: Any, plan: Plan, shown: Plan) -> str:
+def recommendation_json(found: Recommendation) -> str:
     """Return the plan of the recommended run as the contract has it, and beside it what else there is."""
     rows = [
         {"name": each.run.name, "fits": each.fits, "fits_with_free": each.fits_freely, **peaks_data(each.footprint)}
-        for each in named
+        for each in found.named
     ]
     more = {
         "named": rows,
-        "recommended": None if chosen is None else chosen.run.name,
-        "instead": {key: value for key, value in plan_data(plan).items() if key != "legroom"},
+        "recommended": None if found.chosen is None else found.chosen.run.name,
+        "instead": {key: value for key, value in plan_data(found.plan).items() if key != "legroom"},
     }
-    return dumps(plan_data(shown) | more, indent=2)
+    return dumps(plan_data(found.shown) | more, indent=2)

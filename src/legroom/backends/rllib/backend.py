@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from legroom.model.archive import Exported
-    from legroom.model.cluster import Cluster, NodeBill
+    from legroom.model.cluster import Cluster, ClusterPlan, NodeBill
     from legroom.model.rule import Rule
 
 
@@ -115,6 +115,11 @@ class RllibBackend(Backend):
     def estimate_net(self, run: Run, device: DeviceName) -> NetTrace | None:
         whole = run.replace(memory=run.memory.model_copy(update={"micro_batch": None}))  # RLlib updates in one piece
         return SB3.estimate_net(whole, device)
+
+    def fit_to_cluster(self, run: Run, cluster: Cluster, evidence: Evidence, *, reserve: float) -> ClusterPlan:
+        from legroom.backends.rllib.fit_cluster import fit_to_cluster
+
+        return fit_to_cluster(run, cluster, evidence, reserve=reserve)
 
     # ---- archives
 

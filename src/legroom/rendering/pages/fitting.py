@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any
 
 from legroom import __version__
+from legroom.fitting.recommend import Recommendation
+from legroom.fitting.tiers import Tier
 from legroom.model.footprint import Footprint
 from legroom.model.plan import Plan
 from legroom.rendering.figures import item_table, stacked_bars, text_lines, text_table
@@ -33,7 +34,7 @@ def plan_fragment(plan: Plan) -> str:
     return fragment([*_plan(plan), *_bills(plan)])
 
 
-def tiers_page(name: str, tiers: Sequence[Any]) -> str:
+def tiers_page(name: str, tiers: Sequence[Tier]) -> str:
     """Return the whole page of a run by sizes of card."""
 
     def body() -> Iterator[str]:
@@ -55,17 +56,17 @@ def tiers_page(name: str, tiers: Sequence[Any]) -> str:
     return whole_page(f"{name} by GPU memory", body())
 
 
-def recommendation_page(workload: str, named: Sequence[Any], chosen: Any, plan: Plan) -> str:
+def recommendation_page(workload: str, found: Recommendation) -> str:
     """Return the whole page of a workload's named runs beside a budget."""
 
     def body() -> Iterator[str]:
-        gpu = plan.after.gpu is not None
+        plan, gpu = found.plan, found.plan.after.gpu is not None
         yield f"<h1>{escape(workload)} within {escape(budget_text(plan.budget, gpu=gpu))}</h1>"
-        yield text_lines([recommended_line(chosen)])
-        yield text_table(named_table(named, gpu=gpu))
-        runs = [(f"{each.run.name}, with free savings", each.freely) for each in named]
+        yield text_lines([recommended_line(found.chosen)])
+        yield text_table(named_table(found.named, gpu=gpu))
+        runs = [(f"{each.run.name}, with free savings", each.freely) for each in found.named]
         yield from bars_by_place(runs, plan.budget)
-        if plan.turns or chosen is None:
+        if plan.turns or found.chosen is None:
             yield "<h2>With the knobs instead</h2>"
             yield from _plan(plan, title=False)
         yield footer(_FOOTER)

@@ -1,0 +1,76 @@
+"""How `legroom fit` looks at runs, and where its answer goes: the same for one machine, many cards and a cluster."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from legroom.cli.writing import write_text
+from legroom.errors import BadInput
+from legroom.fitting.predictor import Predictor
+from legroom.model.files import write_whole
+from legroom.model.machine import Machine
+from legroom.model.run import Run
+from legroom.predicting.predict import DeviceName, Mode
+from legroom.rendering.console import say, status, told
+from legroom.rendering.layout import Part
+
+
+@dataclass(frozen=True)
+class Look:
+    """How runs are looked at: the same for every run of one command."""
+
+    machine: Machine
+    mode: Mode
+    device: DeviceName | None
+    quiet: bool
+
+    def at(self, run: Run) -> Predictor:
+        """Return what predicts variants of the run."""
+        probing = self.mode != "arithmetic" and run.env.id is not None
+        with self.showing(f"predicting {run.name}") as shown:
+            return Predictor(
+                run, self.machine, mode=self.mode, device=self.device, probe_env=probing, progress=told(shown)
+            )
+
+    def showing(self, text: str) -> AbstractContextManager[Callable[[str], None]]:
+        """Show that something is being worked on, where it takes long."""
+        return status(text, show=not self.quiet and self.mode != "arithmetic")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Where the answer goes: the screen, another program, files."""
+
+    output: Path | None
+    html: Path | None
+    json: bool
+
+    def write_run(self, fits: bool, file: Callable[[str], str]) -> None:
+        """Write the run that fits where `-o` says; `file` makes its text from the command that was given.
+
+        Raises:
+            BadInput: it cannot be written.
+        """
+        if self.output is None or not fits:
+            return
+        try:
+            write_whole(self.output, file(shlex.join(["legroom", *sys.argv[1:]])).encode())
+        except OSError as error:
+            raise BadInput(f"cannot be written: {error.strerror}", path=self.output, hint="-o FILE") from None
+
+    def say(self, document: Callable[[], str], text: Callable[[], Iterable[Part]], page: Callable[[], str]) -> None:
+        """Print the document or the text, and write the page where `--html` says.
+
+        Raises:
+            BadInput: it cannot be written.
+        """
+        if self.html is not None:
+            write_text("--html", self.html, page())
+        say(document() if self.json else text())
+        if self.html is not None and not self.json:
+            say(f"written: {self.html}")
