@@ -16,11 +16,11 @@ from legroom.checking.fixing import applied, fix_file
 from legroom.checking.ignoring import read_ignored
 from legroom.checking.rule_table import RULES, RUN_RULES
 from legroom.errors import BadInput
+from legroom.model.draft import put
 from legroom.model.finding import Finding
 from legroom.model.machine import Machine
 from legroom.model.rule import Fix
 from legroom.model.verdict import Budget
-from legroom.reading.draft import put
 from legroom.units import GIB
 
 CONFIGS = Path(__file__).parent / "configs"

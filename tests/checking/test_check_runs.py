@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from legroom.checking.check import check
-from legroom.checking.pins import pinned_sb3
+from legroom.checking.pins import find_pin
 from legroom.model.machine import Gpu, Machine
 from legroom.model.verdict import Budget
 from legroom.units import GIB
@@ -381,7 +381,7 @@ def test_a_callback_of_one_of_several_models_is_not_told_of_the_others(tmp_path)
 )
 def test_pins_are_believed_where_they_settle_the_question(tmp_path, file, line, newest):
     (tmp_path / file).write_text(f"{line}\n")
-    found = pinned_sb3(str(tmp_path / "train.py"))
+    found = find_pin(str(tmp_path / "train.py"), "stable-baselines3")
     assert (found[0] if found else None) == newest
 
 

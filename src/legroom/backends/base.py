@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
 from legroom.errors import BadInput
 from legroom.model.algorithms import Algorithm
+from legroom.model.draft import Draft, Key
 from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
 from legroom.model.facts import spaces_of
 from legroom.model.finding import Finding
@@ -31,12 +32,15 @@ from legroom.model.plan import PRICES, MostEnvs, Plan, Price
 from legroom.model.run import MemorySpec, Run
 from legroom.model.spaces import Space
 from legroom.model.storage import Storage
+from legroom.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from legroom.model.archive import Exported, Imported
     from legroom.model.cluster import Cluster, ClusterPlan, NodeBill
     from legroom.model.counts import Counts, StoredData
+    from legroom.model.file_kind import FileKind
     from legroom.model.rule import Rule
+    from legroom.model.spaces import KnownSpaces
     from legroom.model.subject import SubjectRun
 
 GROUP = "legroom.backends"
@@ -71,6 +75,40 @@ class Backend(Protocol):
     # the page, training. A section is added together with the code of the core that asks it.
 
     # ---- reading
+
+    pins_read: tuple[str, ...] = ()
+    """distributions whose release changes what a run stores: a pin beside a file stands for what is installed"""
+    own_spaces: Mapping[str, KnownSpaces] | None = None
+    """spaces of the library's own environments; None: it trains gymnasium's, of which reading has a table"""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its words in run files and on command lines, beside those that every backend has."""
+        return Vocabulary()
+
+    @property
+    def file_kinds(self) -> tuple[FileKind, ...]:
+        """YAML of other programs that it reads runs from."""
+        return ()
+
+    def script_drafts(self, text: str, path: str) -> list[Draft]:
+        """Return the runs that a Python script makes with this library, found by its syntax; nothing is executed.
+
+        Raises:
+            BadInput: it is not Python.
+        """
+        return []
+
+    def translate_hyperparams(self, data: dict[str, Any], given: Collection[Key]) -> Mapping[str, str]:
+        """Turn other libraries' words among the hyperparameters of a run file into its own, in place.
+
+        Args:
+            given: the keys that overrides have set.
+
+        Returns:
+            What is wrong with a hyperparameter, by its name: "must be at least 1, got 0".
+        """
+        return {}
 
     def run_of_call(self, what: Any, policy: Any, env: Any, arguments: Mapping[str, Any]) -> Run | None:
         """Return the run that `what(policy, env, **arguments)` would be; None where it is no class of this library.

@@ -19,7 +19,7 @@ from legroom.model.rule import Fix, Rule
 from legroom.model.subject import Subject
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName
-from legroom.reading.loosely import expanded
+from legroom.reading.leniently import expanded
 from legroom.reading.naming import did_you_mean
 
 _ORDER = ("error", "warning", "info")

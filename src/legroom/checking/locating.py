@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from legroom.model.rule import Fix
 from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.reading import constants, naming
+from legroom.reading.file_kinds import all_kinds
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,7 @@ def value_fix(subject: Subject, one: SubjectRun, key: Key, text: str, say: str) 
 
 def spellings(key: Key) -> frozenset[str]:
     """Return the names, in lower case, that a file may use for `key`."""
-    # heavy tables, needed only where something is wrong
-    from legroom.backends.brax import reading as brax
-    from legroom.backends.sb3 import zoo
-    from legroom.reading import constants, naming
-
-    tables = (constants.NAMES, zoo.PLACES, brax.TRAIN, brax.NETWORK, naming.ALIASES)
+    tables = (constants.NAMES, naming.ALIASES, *(kind.spellings for kind in all_kinds()))
     return frozenset({str(key[-1])} | {name for table in tables for name, place in table.items() if place == key})
 
 

@@ -1,4 +1,4 @@
-"""The stable-baselines3 that a project trains with, where its requirement files say so with certainty.
+"""The release of a library that a project trains with, where its requirement files say so with certainty.
 
 What is installed beside legroom need not be what the project uses. A pin is only believed where it settles the
 question: `==2.3.2`, `~=2.3.0`, `<2.5` are, `>=2.0` is not.
@@ -10,22 +10,20 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-NAME = "stable-baselines3"
 FILES = ("requirements*.txt", "pyproject.toml", "setup.cfg", "setup.py", "environment*.y*ml", "Pipfile")
 LEVELS = 2  # folders above the file that are looked at too
 LARGEST = 1 << 20
-_NAMED = re.compile(r"stable[-_]baselines3(?![-\w])(?:\[[^\]]*\])?(?P<rest>[^#;]*)", re.IGNORECASE)
 _BOUND = re.compile(r"(?P<operator>===|==|~=|<=|<|\^|(?<![<>=!~])=)\s*[\"']?\s*(?P<version>\d+(?:\.\d+)*)")
 
 
-def pinned_sb3(path: str) -> tuple[str, str] | None:
-    """Return the newest version of stable-baselines3 that the pin beside `path` allows, and the pin's file.
+def find_pin(path: str, package: str) -> tuple[str, str] | None:
+    """Return the newest version of the package that the pin beside `path` allows, and the pin's file.
 
     None where there is no such pin.
     """
     folder = Path(path).resolve().parent
     for level in (folder, *list(folder.parents)[: LEVELS - 1]):
-        found = _in_folder(str(level))
+        found = _in_folder(str(level), package)
         if found is not None:
             return found
         if (level / ".git").exists():
@@ -34,7 +32,9 @@ def pinned_sb3(path: str) -> tuple[str, str] | None:
 
 
 @lru_cache(maxsize=256)
-def _in_folder(folder: str) -> tuple[str, str] | None:
+def _in_folder(folder: str, package: str) -> tuple[str, str] | None:
+    name = re.escape(package).replace(r"\-", "[-_]")
+    required = re.compile(rf"{name}(?![-\w])(?:\[[^\]]*\])?(?P<rest>[^#;]*)", re.IGNORECASE)
     for pattern in FILES:
         for file in sorted(Path(folder).glob(pattern)):
             try:
@@ -42,7 +42,7 @@ def _in_folder(folder: str) -> tuple[str, str] | None:
             except OSError:
                 continue
             for line in text.splitlines():
-                named = _NAMED.search(line.partition("#")[0])
+                named = required.search(line.partition("#")[0])
                 rest = re.split(r"[\"']\s*,", named["rest"])[0] if named else ""  # not the next requirement's
                 newest = [_newest(bound["operator"], bound["version"]) for bound in _BOUND.finditer(rest)]
                 if newest:

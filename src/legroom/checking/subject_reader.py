@@ -1,4 +1,4 @@
-"""From a path to a Subject: its runs read loosely, their footprints by arithmetic, its syntax where it is Python."""
+"""From a path to a Subject: its runs read leniently, their footprints by arithmetic, its syntax where it is Python."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from legroom.checking.pins import NAME, pinned_sb3
+from legroom.backends.base import backends
+from legroom.checking.pins import find_pin
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
-from legroom.reading import read_loosely
 from legroom.reading.interpreter.script import read_script
-from legroom.reading.loosely import Loose, loose_text
-from legroom.reading.validating import HARMLESS, HARMLESS_PARTS, LooseRun
+from legroom.reading.leniently import LenientFile, lenient_text, read_leniently
+from legroom.reading.validating import HARMLESS, HARMLESS_PARTS, LenientRun
 
 
 def read_subject(
@@ -33,10 +33,13 @@ def read_subject(
     Raises:
         BadInput: it cannot be read, or nothing in it is of a training.
     """
-    loose: Loose = read_loosely(target, overrides=overrides, like=like)
-    pin = pinned_sb3(loose.path)
-    versions = dict(machine.versions) if pin is None else {**machine.versions, NAME: pin[0]}
-    return _subject(loose, versions, machine, budget, device)
+    file = read_leniently(target, overrides=overrides, like=like)
+    versions = dict(machine.versions)
+    for package in (package for backend in backends() for package in backend.pins_read):
+        pin = find_pin(file.path, package)
+        if pin is not None:
+            versions[package] = pin[0]
+    return _subject(file, versions, machine, budget, device)
 
 
 def subject_of_text(
@@ -47,34 +50,34 @@ def subject_of_text(
     Raises:
         BadInput: nothing in it is of a training.
     """
-    return _subject(loose_text(text, name), dict(machine.versions), machine, budget, device)
+    return _subject(lenient_text(text, name), dict(machine.versions), machine, budget, device)
 
 
 def _subject(
-    loose: Loose, versions: dict[str, str], machine: Machine, budget: Budget, device: DeviceName | None
+    file: LenientFile, versions: dict[str, str], machine: Machine, budget: Budget, device: DeviceName | None
 ) -> Subject:
     assumed = replace(machine, versions=versions)
-    problems = list(loose.problems)
+    problems = list(file.problems)
     known: list[SubjectRun] = []
     guessed: list[SubjectRun] = []
-    for each in loose.runs:
+    for each in file.runs:
         if each.run is None or not each.algo_known:
             problems += each.problems if each.algo_known else ()
         if each.run is None:
             continue
-        one = _subject_run(each, each.run, loose.kind, assumed, budget, device)
+        one = _subject_run(each, each.run, file.kind, assumed, budget, device)
         if each.algo_known:
             known.append(one)
         elif _looks_like_ppo(one):
             guessed.append(one)
     return Subject(
-        path=loose.path,
-        text=loose.text,
-        kind=loose.kind,
+        path=file.path,
+        text=file.text,
+        kind=file.kind,
         machine=machine,
         budget=budget,
         runs=tuple(known),
-        script=read_script(loose.text, loose.path) if loose.path.endswith(".py") else None,
+        script=read_script(file.text, file.path) if file.path.endswith(".py") else None,
         guessed=tuple(guessed),
         problems=tuple(problems),
         versions=versions,
@@ -82,14 +85,14 @@ def _subject(
 
 
 def _subject_run(
-    loose: LooseRun, run: Run, kind: str, machine: Machine, budget: Budget, device: DeviceName | None
+    read: LenientRun, run: Run, kind: str, machine: Machine, budget: Budget, device: DeviceName | None
 ) -> SubjectRun:
-    lines = {_words(key): line for key, line in loose.lines.items()}
-    unknown = frozenset(_words(key) for key in loose.unknown)
+    lines = {_words(key): line for key, line in read.lines.items()}
+    unknown = frozenset(_words(key) for key in read.unknown)
     if kind != "run":  # only run files have mappings around their keys; elsewhere those are the reader's own
         lines = {key: line for key, line in lines.items() if not any(k[:-1] == key for k in lines)}
-    one = SubjectRun(run, lines, unknown, problems=loose.problems if loose.algo_known else (), base=loose.base)
-    if not loose.algo_known or any(_matters(key) for key in loose.unknown):
+    one = SubjectRun(run, lines, unknown, problems=read.problems if read.algo_known else (), base=read.base)
+    if not read.algo_known or any(_matters(key) for key in read.unknown):
         return one
     where = device or _device(run, machine, budget)
     try:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-from legroom.backends.base import all_algorithms
+from legroom.backends.base import backends
 from legroom.errors import BadInput
 from legroom.reading import override_names
 from legroom.reading.workload_options import declared_options
@@ -71,7 +71,7 @@ def split_settings(settings: Iterable[str]) -> list[tuple[str, str]]:
 def _known_name(option: str, own: Iterable[str]) -> str:
     """Return the name under which `--set` takes what was written as an option of its own."""
     key = option.removeprefix("--")
-    names = {name for a in all_algorithms() for name in override_names(a.backend, a.name)} | override_names("rllib")
+    names = {name for b in backends() for algorithm in b.algorithms for name in override_names(b.name, algorithm.name)}
     if "." in key or key.replace("-", "_") in names:
         return key
     of_workloads = {declared.name for _, declared in declared_options()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from legroom.backends.base import backend_names
 from legroom.cli import options
 from legroom.model.run import Run
 from legroom.rendering.console import say
@@ -16,5 +17,7 @@ def run(json_: options.Json = False) -> None:
     legroom schema > run.schema.json
     """
     schema = Run.model_json_schema()
-    schema["properties"].pop("source")
+    properties = schema["properties"]
+    properties.pop("source")
+    properties["backend"] = dict(sorted({**properties["backend"], "enum": list(backend_names())}.items()))
     say(json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2))

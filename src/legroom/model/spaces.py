@@ -115,6 +115,15 @@ SPACE_TYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class KnownSpaces:
+    """An environment's spaces in the words of a run file, known without building it; `episode_steps` is its limit."""
+
+    observation: dict[str, Any]
+    action: dict[str, Any]
+    episode_steps: int | None = None
+
+
 def leaves(space: Any, prefix: str = "") -> dict[str, Leaf]:
     """Return the arrays of `space` by key; a space that is no dict has the one key ''."""
     if isinstance(space, DictSpace):

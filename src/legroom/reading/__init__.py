@@ -1,42 +1,32 @@
 """From what the user has to a Run: the only parsing, defaulting and mapping of names.
 
 A target is an existing file (`file.yml`, `file.yml:entry`, `train.py`) or a named run (`mine:full`, `mine`), in this
-order. What kind of file it is, is decided by its content; each kind has a reader, named in one table and imported on
-first use, since a prediction of a named run must not pay for the parser of scripts. Named runs of a workload whose own
-tests read them are valid, so without overrides they skip the checks as well.
+order. What kind of file it is, is decided by its content; readers are imported on first use, since a prediction of a
+named run must not pay for the parser of scripts. Named runs of a workload whose own tests read them are valid, so
+without overrides they skip the checks as well.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
+from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput
+from legroom.model.draft import Draft, copied, merged, only_entry
 from legroom.model.run import Run
 from legroom.model.trusted import run_from_trusted
 from legroom.named_runs import find_workload, run_names, workloads
 from legroom.reading import native, yamls
-from legroom.reading.draft import Draft, copied, merged
 from legroom.reading.files import is_directory, is_file, read_text
 from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import Lines
 
-__all__ = ["override_names", "read", "read_all", "read_given", "read_loosely", "run_from_dict"]
+__all__ = ["override_names", "read", "read_all", "read_given", "run_from_dict"]
 
 Overrides = Sequence[tuple[str, str]]
 
-# what is needed -> the module that does it, imported on first use
-MODULES = {
-    "zoo": "legroom.backends.sb3.zoo",
-    "brax": "legroom.backends.brax.reading",
-    "constants": "legroom.reading.constants",
-    "script": "legroom.backends.sb3.script_models",
-    "checks": "legroom.reading.validating",
-    "names": "legroom.reading.naming",
-    "loosely": "legroom.reading.loosely",
-}
 _FILE_SUFFIXES = (".yaml", ".yml", ".py", ".json")
 
 
@@ -87,9 +77,12 @@ def read_given(text: str, name: str) -> list[Run]:
     """
     if not name.lower().endswith((".yaml", ".yml", ".json")):
         raise BadInput("is not YAML or JSON by its name", path=name, hint="name scripts when starting: legroom ui FILE")
+    from legroom.reading.file_kinds import kind_of
+
     data, _ = yamls.parse_yaml(text, name)
-    if isinstance(data, dict) and not set(data) & {"algo", "backend"} and _load("zoo").is_saved(data):
-        hint = "start with legroom ui PATH, which reads the args.yml beside it"
+    kind = kind_of(data) if isinstance(data, dict) else None
+    if kind is not None and kind.beside:
+        hint = f"start with legroom ui PATH, which reads the {kind.beside} beside it"
         raise BadInput("a saved config.yml does not say its algorithm", path=name, hint=hint)
     runs, first = [], None
     for draft in _from_yaml(text, name, None, None):
@@ -102,15 +95,6 @@ def read_given(text: str, name: str) -> list[Run]:
     return runs
 
 
-def read_loosely(target: str, *, overrides: Overrides = (), like: str | None = None) -> Any:
-    """Return what there is to say about `target` even where something in it is wrong: a `loosely.Loose`.
-
-    Raises:
-        BadInput: there is no such run, it is not YAML or not Python, or nothing in it is of a training.
-    """
-    return _load("loosely").read_loosely(target, overrides=overrides, like=like)
-
-
 def run_from_dict(data: Any, *, path: str | None = None, lines: Lines | None = None, overrides: Overrides = ()) -> Run:
     """Return the Run that `data`, in the shape of a run file, describes.
 
@@ -121,23 +105,22 @@ def run_from_dict(data: Any, *, path: str | None = None, lines: Lines | None = N
     Raises:
         BadInput: something in it cannot be; says where and the way out.
     """
-    run: Run = _load("checks").run_from_dict(data, path=path, lines=lines, overrides=overrides)
-    return run
+    from legroom.reading import validating
+
+    return validating.run_from_dict(data, path=path, lines=lines, overrides=overrides)
 
 
-def override_names(backend: str = "sb3", algo: str | None = None) -> set[str]:
+def override_names(backend: str = DEFAULT_BACKEND, algo: str | None = None) -> set[str]:
     """Return the bare names (with underscores) that overrides of such a run may use."""
-    names: set[str] = _load("names").override_names(backend, algo)
-    return names
+    from legroom.reading.naming import places
 
-
-def _load(what: str) -> Any:
-    return import_module(MODULES[what])
+    return set(places(backend, algo))
 
 
 def _checked(draft: Draft, overrides: Overrides) -> Run:
-    run: Run = _load("checks").run_from_draft(draft, overrides)
-    return run
+    from legroom.reading.validating import run_from_draft
+
+    return run_from_draft(draft, overrides)
 
 
 def named_drafts(target: str, *, single: bool) -> list[Draft]:
@@ -203,39 +186,25 @@ def _from_yaml(text: str, path: str, entry: str | None, algo: str | None) -> lis
         kind = "a list" if isinstance(data, list) else "a single value"
         hint = "start with algo: and env:"
         raise BadInput(f"a run file is a mapping of keys to values, not {kind}", path=path, line=1, hint=hint)
-    if not set(data) & {"algo", "backend", "legroom", "hyperparams"}:
-        brax: Any = _load("brax")
-        if brax.is_brax(data):
-            return only_entry(brax.drafts(data, lines, path), entry, path)
-        zoo: Any = _load("zoo")
-        if zoo.is_zoo(data) or zoo.is_saved(data):
-            found: list[Draft] = zoo.drafts(data, lines, path, entry=entry, algo=algo)
-            return found
+    from legroom.reading.file_kinds import kind_of
+
+    foreign = kind_of(data)
+    if foreign is not None:
+        return foreign.drafts(data, lines, path, entry=entry, algo=algo)
     return only_entry(native.drafts(data, lines, path), entry, path)
 
 
 def _from_python(text: str, path: str, entry: str | None, algo: str | None) -> list[Draft]:
-    script: Any = _load("script")
-    found: list[Draft] = script.drafts(text, path)
+    from legroom.reading import constants
+    from legroom.reading.file_kinds import kind_in_python, script_drafts
+
+    found = script_drafts(text, path)
     if not found:
-        constants: Any = _load("constants")
-        entries = constants.zoo_entries(text, path)
-        if entries is not None:
-            in_zoo: list[Draft] = _load("zoo").drafts(entries, {}, path, entry=entry, algo=algo)
-            return in_zoo
+        kind, entries = kind_in_python(), constants.zoo_entries(text, path)
+        if kind is not None and entries is not None:
+            return kind.drafts(entries, {}, path, entry=entry, algo=algo)
         found = constants.drafts(text, path)
     return only_entry(found, entry, path)
-
-
-def only_entry(drafts: list[Draft], entry: str | None, path: str) -> list[Draft]:
-    """Return the drafts, or the one that `entry` names where a file holds several."""
-    if entry is None:
-        return drafts
-    chosen = [draft for draft in drafts if draft.name.rpartition(":")[2] == entry or draft.name == entry]
-    if chosen:
-        return chosen
-    hint = f"there is {', '.join(d.name for d in drafts)}" if len(drafts) > 1 else f"name it as {path}"
-    raise BadInput(f"no entry {entry!r}", path=path, hint=hint)
 
 
 def laid_over(draft: Draft, like: str | None) -> Draft:

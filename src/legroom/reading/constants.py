@@ -14,7 +14,7 @@ from typing import Any
 
 from legroom.backends.base import find_algorithm
 from legroom.errors import BadInput
-from legroom.reading.draft import Draft, get
+from legroom.model.draft import Draft, get
 from legroom.reading.interpreter.evaluator import fold
 from legroom.reading.interpreter.values import Symbol, Unfoldable, plain
 from legroom.reading.source import parse_module, unparsed

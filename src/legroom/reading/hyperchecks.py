@@ -6,47 +6,28 @@ import math
 import re
 from typing import Any
 
+from legroom.model.vocabulary import Vocabulary
 from legroom.units import LARGEST
 
-# Whole numbers, at least 1: sizes and counts that arrays and loops are made of.
-SIZES = frozenset({
-    "n_steps", "batch_size", "n_epochs", "buffer_size", "target_update_interval", "policy_delay", "n_delta", "n_top",
-    "n_critic_updates", "cg_max_steps", "line_search_max_iter", "sub_sampling_factor", "n_eval_episodes",
-    "stats_window_size",
-    "unroll_length", "num_minibatches", "num_updates_per_batch", "episode_length", "action_repeat",
-    "max_replay_size", "grad_updates_per_step", "max_devices_per_host",
-    "num_envs_per_env_runner", "train_batch_size", "train_batch_size_per_learner", "minibatch_size", "num_epochs",
-    "num_sgd_iter", "n_step",
-})  # fmt: skip
-# Whole numbers from 0, or from -1 where that is the library's word for "as many as there are" or "never".
-COUNTS = {
-    "learning_starts": 0, "top_quantiles_to_drop_per_net": 0, "min_replay_size": 0, "num_resets_per_eval": 0,
-    "num_evals": 0, "verbose": 0, "num_env_runners": 0, "num_learners": 0, "evaluation_num_env_runners": 0,
-    "gradient_steps": -1, "sde_sample_freq": -1,
-}  # fmt: skip
-# Free-form: class names, mappings, objects of the library.
-FREE = frozenset({
-    "rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_class", "replay_buffer_kwargs", "action_noise",
-    "tensorboard_log", "rollout_fragment_length", "replay_buffer_config", "batch_mode", "framework", "fcnet_hiddens",
-    "epsilon", "_init_setup_model",
-})  # fmt: skip
+# Of the arguments that every algorithm takes (`NEUTRAL`): free ones, and whole numbers with the least.
+_ANYTHING = ("tensorboard_log", "_init_setup_model")
+_LEAST = {"stats_window_size": 1, "verbose": 0}
 _SCHEDULE = re.compile(r"(?:lin|linear|const|constant|auto)(?:_[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)?")
 
 
-def checked(key: str, value: Any, default: Any) -> tuple[Any, str]:
+def checked(key: str, value: Any, default: Any, words: Vocabulary) -> tuple[Any, str]:
     """Return the value as the library would take it, and what is wrong with it ('' when nothing is).
 
     Args:
         default: what the algorithm's constructor has; tells truth values from numbers, and whether None is allowed.
+        words: what the backend knows of its hyperparameters.
     """
-    if key in FREE or (value is None and default is None):
+    if key in words.free or key in _ANYTHING or (value is None and default is None):
         return value, ""
     if key == "train_freq":
         return _train_freq(value)
-    if key in SIZES:
-        return whole(value, 1)
-    if key in COUNTS:
-        return whole(value, COUNTS[key])
+    if key in words.sizes or key in _LEAST or key in words.counts:
+        return whole(value, words.counts.get(key, _LEAST.get(key, 1)))
     if isinstance(default, bool):
         return value, "" if isinstance(value, bool) else f"must be true or false, got {shown(value)}"
     return value, _number(value)

@@ -14,20 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from legroom.model.spaces import KnownSpaces as Known
+
 Space = dict[str, Any]  # in the words of a run file
-
-
-@dataclass(frozen=True)
-class Known:
-    """An environment as its trainer sees it; `episode_steps` is its time limit."""
-
-    observation: Space
-    action: Space
-    episode_steps: int | None = None
 
 
 def box(*shape: int, dtype: str = "float32") -> Space:
@@ -223,22 +215,6 @@ def _robots() -> dict[str, Known]:
             for version in ("v1", "v2", "v3"):
                 table[f"Panda{name}{dense}-{version}"] = Known(_goal(n, goal, dtype="float32"), box(actions), limit)
     return table
-
-
-# brax's own environments (brax 0.14.2): name -> observation numbers, action numbers
-_BRAX = {
-    "ant": (27, 8), "halfcheetah": (17, 6), "hopper": (11, 3), "humanoid": (244, 17), "humanoidstandup": (244, 17),
-    "inverted_pendulum": (4, 1), "inverted_double_pendulum": (8, 1), "pusher": (23, 7), "reacher": (11, 2),
-    "swimmer": (8, 2), "walker2d": (17, 6),
-}  # fmt: skip
-
-
-def find_brax_spaces(env_id: str) -> Known | None:
-    """Return the spaces of one of brax's own environments, None for others. Everything is float32 there."""
-    if env_id not in _BRAX:
-        return None
-    observation, action = _BRAX[env_id]
-    return Known(box(observation), box(action))
 
 
 @cache

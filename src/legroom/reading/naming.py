@@ -1,7 +1,7 @@
-"""Where a name belongs in a run file: SB3's words, the backends' own, and what people call the same thing.
+"""Where a name belongs in a run file: its own words, a backend's, and what people call the same thing.
 
 The canonical place of a setting is its key path in the run file. Everything else a user may write (a bare
-`--n-envs`, brax's `num_envs`, CleanRL's `num_steps`) is mapped to that path here, in tables.
+`--n-envs`, brax's `num_envs`, CleanRL's `num_steps`) is mapped to that path, here or by a backend's `Vocabulary`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from legroom.backends.base import all_algorithms, find_algorithm
-from legroom.backends.rllib.translation import RLLIB_KEYS
+from legroom.backends.base import find_algorithm, find_backend
 from legroom.errors import BadInput
 from legroom.model.run import CheckpointSpec, EnvSpec, EvalSpec, MemorySpec, PolicySpec, Run
 from legroom.reading.yamls import Key
@@ -47,58 +46,6 @@ ALIASES: Mapping[str, Key] = {
     "checkpoint_every": ("checkpoint", "every"), "save_freq": ("checkpoint", "every"),
 }  # fmt: skip
 
-# SB3's policy_kwargs that decide the size of the networks, and CleanRL's words for SB3's arguments.
-SB3_NAMES: Mapping[str, Key] = {
-    **{
-        name: ("policy", "kwargs", name)
-        for name in (
-            "net_arch", "activation_fn", "ortho_init", "log_std_init", "n_critics", "n_quantiles", "lstm_hidden_size",
-            "n_lstm_layers", "shared_lstm", "enable_critic_lstm", "share_features_extractor", "normalize_images",
-            "optimizer_class", "optimizer_kwargs",
-        )
-    },
-    "num_steps": ("hyperparams", "n_steps"), "update_epochs": ("hyperparams", "n_epochs"),
-    "num_minibatches": ("hyperparams", "num_minibatches"), "lr": ("hyperparams", "learning_rate"),
-}  # fmt: skip
-BRAX_NAMES: Mapping[str, Key] = {
-    "policy_hidden_layer_sizes": ("policy", "kwargs", "policy_hidden_layer_sizes"),
-    "value_hidden_layer_sizes": ("policy", "kwargs", "value_hidden_layer_sizes"),
-    "policy_hidden_layers": ("policy", "kwargs", "policy_hidden_layer_sizes"),
-    "value_hidden_layers": ("policy", "kwargs", "value_hidden_layer_sizes"),
-    "hidden_layer_sizes": ("policy", "kwargs", "hidden_layer_sizes"),
-}
-BACKEND_NAMES: Mapping[str, Mapping[str, Key]] = {
-    "sb3": SB3_NAMES,
-    "brax": BRAX_NAMES,
-    "rllib": {name: ("hyperparams", name) for name in RLLIB_KEYS},
-}
-
-# Constructor arguments that people put among the hyperparameters although they have a place of their own.
-# In a file, a backend's own word moves only where that backend is meant.
-MOVED: Mapping[str, Mapping[Key, Key]] = {
-    "sb3": {
-        ("hyperparams", "policy_kwargs"): ("policy", "kwargs"),
-        ("hyperparams", "seed"): ("seed",),
-        ("hyperparams", "device"): ("device",),
-    },
-    "brax": {
-        **{
-            (*part, name): place
-            for part in ((), ("env",), ("hyperparams",))
-            for name, place in {
-                "num_envs": ("env", "n_envs"),
-                "num_eval_envs": ("eval", "n_envs"),
-                "num_timesteps": ("total_timesteps",),
-            }.items()
-        },
-        ("hyperparams", "seed"): ("seed",),
-        **{("hyperparams", name): place for name, place in BRAX_NAMES.items()},
-        **{("policy", name): place for name, place in BRAX_NAMES.items()},
-        ("policy", "kwargs", "policy_hidden_layers"): ("policy", "kwargs", "policy_hidden_layer_sizes"),
-        ("policy", "kwargs", "value_hidden_layers"): ("policy", "kwargs", "value_hidden_layer_sizes"),
-    },
-    "rllib": {("hyperparams", "num_timesteps"): ("total_timesteps",), ("hyperparams", "seed"): ("seed",)},
-}
 EXTRACTORS: Mapping[Key, Key] = {
     ("policy", "kwargs", "features_extractor_class"): ("policy", "features_extractor"),
     ("policy", "kwargs", "features_extractor_kwargs"): ("policy", "features_extractor_kwargs"),
@@ -108,10 +55,11 @@ _AMBIGUOUS = {"id", "kwargs", "name", "legroom", "env", "policy", "hyperparams",
 
 
 def hyperparameter_names(backend: str) -> frozenset[str]:
-    """Return every hyperparameter that some algorithm of `backend` has."""
-    own = "sb3" if backend == "rllib" else backend
-    names = frozenset(key for a in all_algorithms() if a.backend == own for key in a.keys)
-    return names | RLLIB_KEYS if backend == "rllib" else names
+    """Return every hyperparameter that some algorithm of `backend` has; none where no such backend is installed."""
+    found = find_backend(backend)
+    if found is None:
+        return frozenset()
+    return found.vocabulary.hyperparams.union(*(algorithm.keys for algorithm in found.algorithms))
 
 
 def places(backend: str, algo: str | None) -> dict[str, Key]:
@@ -120,16 +68,12 @@ def places(backend: str, algo: str | None) -> dict[str, Key]:
     table |= ALIASES
     for part in (("memory",), ("policy",), ("env",), ()):
         table |= {name: (*part, name) for name in PARTS[part] if name not in _AMBIGUOUS}
-    table |= BACKEND_NAMES.get(backend, {})
+    found = find_backend(backend)
+    table |= found.vocabulary.names if found is not None else {}
     algorithm = find_algorithm(backend, algo) if algo else None
     if algorithm is not None:  # its own words come first: `n_eval_episodes` is a hyperparameter of ARS
         table |= {name: ("hyperparams", name) for name in algorithm.keys}
     return table
-
-
-def override_names(backend: str = "sb3", algo: str | None = None) -> set[str]:
-    """Return the bare names (with underscores) that overrides of such a run may use."""
-    return set(places(backend, algo))
 
 
 def place_of(name: str, backend: str, algo: str | None) -> Key:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from legroom.reading.draft import Draft, copied
+from legroom.model.draft import Draft, copied
 from legroom.reading.yamls import Lines
 
 

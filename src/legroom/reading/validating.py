@@ -11,19 +11,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from legroom.backends.base import algorithm_names, backend_of, find_algorithm
+from legroom.backends.base import (
+    DEFAULT_BACKEND,
+    algorithm_names,
+    backend_named,
+    backend_names,
+    backend_of,
+    find_algorithm,
+    find_backend,
+)
 from legroom.errors import BadInput
+from legroom.model.draft import Draft, copied, get, put
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
-from legroom.reading.draft import Draft, copied, get, put
-from legroom.reading.hyperchecks import checked, net_arch_problem, shown, whole
-from legroom.reading.known_spaces import find_brax_spaces, find_spaces
-from legroom.reading.naming import EXTRACTORS, MOVED, PARTS, did_you_mean, hyperparameter_names, place_of, places
+from legroom.model.vocabulary import Vocabulary
+from legroom.reading.hyperchecks import checked, net_arch_problem, shown
+from legroom.reading.known_spaces import find_spaces
+from legroom.reading.naming import EXTRACTORS, PARTS, did_you_mean, hyperparameter_names, place_of, places
 from legroom.reading.yamls import Key, Lines, parse_value
 from legroom.units import LARGEST, parse_size
 
 MOST_PROBLEMS = 50  # of one run; what is wrong in more places is no run
-BACKENDS = ("sb3", "brax", "rllib")
 # Keys that hold whole numbers (or lists of them): pydantic would take `true` for 1 there.
 WHOLE_NUMBERS = frozenset({
     "n_envs", "envs_per_worker", "frame_stack", "episode_steps", "nbytes", "grid", "every", "keep", "episodes", "shape",
@@ -31,11 +39,6 @@ WHOLE_NUMBERS = frozenset({
     "legroom",
 })  # fmt: skip
 SIZES = (("memory", "max_bytes"), ("env", "nbytes"))  # bytes, which may be written as 4GiB
-# policy.kwargs that hold layer widths
-LAYERS = {
-    "sb3": ("net_arch",),
-    "brax": ("policy_hidden_layer_sizes", "value_hidden_layer_sizes", "hidden_layer_sizes"),
-}
 # Settings that only a run of the script could tell and that memory does not depend on: dropped without a word.
 HARMLESS = frozenset({
     "learning_rate", "clip_range", "clip_range_vf", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm",
@@ -90,7 +93,7 @@ def run_from_draft(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> R
 
 
 @dataclass(frozen=True)
-class LooseRun:
+class LenientRun:
     """A run as far as it can be had from a draft in which something may be wrong or not known.
 
     Args:
@@ -110,7 +113,7 @@ class LooseRun:
     base: str | None = None
 
 
-def run_loosely(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> LooseRun:
+def lenient_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> LenientRun:
     """Return the run of a draft, with every wrong value replaced by the default and written down. Uses the draft up.
 
     Raises:
@@ -134,7 +137,7 @@ def run_loosely(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Loos
                 draft.finish(draft, check.given.keys())
             draft.data.setdefault("algo", "PPO")
     except KeyProblem as error:
-        return LooseRun(None, draft.name, dict(draft.lines), problems=(error,))
+        return LenientRun(None, draft.name, dict(draft.lines), problems=(error,))
     for _ in range(MOST_PROBLEMS):
         try:
             run = check.validated()
@@ -144,10 +147,10 @@ def run_loosely(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Loos
                 break
             unknown.add(error.key)
         else:
-            return LooseRun(
+            return LenientRun(
                 run, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems), draft.base
             )
-    return LooseRun(None, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems))
+    return LenientRun(None, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems))
 
 
 def _removed(data: dict[str, Any], key: Key) -> bool:
@@ -198,8 +201,13 @@ class _Check:
 
     @property
     def backend(self) -> str:
-        backend = self.data.get("backend", "sb3")
-        return backend if isinstance(backend, str) else "sb3"
+        backend = self.data.get("backend", DEFAULT_BACKEND)
+        return backend if isinstance(backend, str) else DEFAULT_BACKEND
+
+    @property
+    def words(self) -> Vocabulary:
+        library = find_backend(self.backend)
+        return Vocabulary() if library is None else library.vocabulary
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -232,7 +240,7 @@ class _Check:
         for key, inner in (("env", "id"), ("policy", "name")):
             if isinstance(self.data.get(key), str):
                 self.data[key] = {inner: self.data[key]}
-        for source, target in {**MOVED.get(self.backend, {}), **EXTRACTORS}.items():
+        for source, target in {**self.words.moved, **EXTRACTORS}.items():
             part: dict[Any, Any] = self.part(*source[:-1])
             if source[-1] not in part or source == target:
                 continue
@@ -272,8 +280,10 @@ class _Check:
         if not isinstance(env_id, str) or env.get("spaces") is not None or not isinstance(wrappers, list | tuple):
             return
         kwargs = env.get("kwargs")
-        if self.backend == "brax":
-            known = find_brax_spaces(env_id)
+        library = find_backend(self.backend)
+        own = library.own_spaces if library is not None else None
+        if own is not None:
+            known = own.get(env_id)
         else:
             known = find_spaces(env_id, wrappers, kwargs if isinstance(kwargs, dict) else {})
         if known is None or _has_text(known.observation):
@@ -290,56 +300,44 @@ class _Check:
         return self.run()
 
     def algorithm(self) -> None:
-        algo = self.data.get("algo")
-        if self.backend not in BACKENDS or not isinstance(algo, str):
+        named, algo = self.data.get("backend", DEFAULT_BACKEND), self.data.get("algo")
+        if named not in backend_names():
+            self.fail(("backend",), f"backend: {shown(named)} is not known", f"one of {', '.join(backend_names())}")
+        if not isinstance(algo, str):
             return  # pydantic says it better
         found = find_algorithm(self.backend, algo)
         if found is None:
-            names = algorithm_names("sb3" if self.backend == "rllib" else self.backend)
-            hint = did_you_mean(algo, names)
+            hint = did_you_mean(algo, algorithm_names(self.backend))
             self.fail(("algo",), f"unknown algorithm {shown(algo)} for backend {self.backend}", hint)
         self.data["algo"] = found.name
 
     def hyperparams(self) -> None:
         hyper = self.data.get("hyperparams")
         algo = self.data.get("algo")
-        if not isinstance(hyper, dict) or self.backend not in BACKENDS or not isinstance(algo, str):
+        if not isinstance(hyper, dict) or not isinstance(algo, str):
             return
         algorithm = find_algorithm(self.backend, algo)
         assert algorithm is not None  # `algorithm` has refused others
-        self._minibatches(hyper, algorithm.defaults.get("n_steps"))
+        refused = backend_named(self.backend).translate_hyperparams(self.data, self.given)
+        for name, problem in refused.items():
+            self.fail(("hyperparams", name), f"{name} {problem}")
         known = hyperparameter_names(self.backend)
         for name, value in list(hyper.items()):
             key: Key = ("hyperparams", name)
             if name not in known:
                 self._unknown_key(key, sorted(algorithm.keys) + sorted(known - algorithm.keys))
             default = algorithm.defaults.get(name, 0)
-            hyper[name], problem = checked(name, value, default)
+            hyper[name], problem = checked(name, value, default, self.words)
             if problem:
                 self.fail(key, f"{_dotted(key)} {problem}")
 
     def layers(self) -> None:
-        for name in LAYERS.get(self.backend, ()):
+        for name in self.words.layers:
             key: Key = ("policy", "kwargs", name)
             value = get(self.data, key)
             problem = "" if value is None else net_arch_problem(value)
             if problem:
                 self.fail(key, f"{_dotted(key)} {problem}")
-
-    def _minibatches(self, hyper: dict[str, Any], default_steps: Any) -> None:
-        """Turn CleanRL's number of minibatches into SB3's samples per minibatch."""
-        if self.backend != "sb3" or "num_minibatches" not in hyper:
-            return
-        key: Key = ("hyperparams", "num_minibatches")
-        count, problem = whole(hyper.pop("num_minibatches"), 1)
-        if problem:
-            self.fail(key, f"num_minibatches {problem}")
-        steps = hyper.get("n_steps", default_steps)
-        envs = self.part("env").get("n_envs", 1)
-        if not isinstance(steps, int) or not isinstance(envs, int):
-            return  # refused for its own sake in a moment
-        if "batch_size" not in hyper or key in self.given:
-            hyper["batch_size"] = max(steps * envs // count, 1)
 
     def run(self) -> Run:
         self._no_truth_for_numbers(self.data, ())

@@ -18,9 +18,8 @@ from typing import Any
 import yaml
 
 from legroom.errors import BadInput
-
-Key = tuple[str | int, ...]  # path of keys and list positions from the top of the file
-Lines = Mapping[Key, int]
+from legroom.model.draft import Key as Key
+from legroom.model.draft import Lines as Lines
 
 DEEPEST = 60
 MOST_VALUES = 100_000  # after aliases are expanded; the largest zoo file has about 3,000

@@ -9,6 +9,7 @@ from legroom.backends.base import Backend, hyper
 from legroom.backends.brax import constraints
 from legroom.backends.brax.facts import LAYERS, is_ppo
 from legroom.backends.brax.signatures import BRAX_ALGORITHMS
+from legroom.backends.brax.vocabulary import SPACES, VOCABULARY
 from legroom.extras import needs
 from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
     from legroom.model.archive import Exported
     from legroom.model.counts import Counts
+    from legroom.model.file_kind import FileKind
     from legroom.model.rule import Rule
     from legroom.model.subject import SubjectRun
+    from legroom.model.vocabulary import Vocabulary
 
 
 class BraxBackend(Backend):
@@ -35,10 +38,23 @@ class BraxBackend(Backend):
     extra = "jax"
     packages = ("jax", "brax", "safetensors")
     libraries = ("jax", "jaxlib", "brax", "mujoco", "mujoco-mjx", "flax", "optax")
+    own_spaces = SPACES
 
     @property
     def algorithms(self) -> tuple[Algorithm, ...]:
         return BRAX_ALGORITHMS
+
+    # ---- reading
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return VOCABULARY
+
+    @property
+    def file_kinds(self) -> tuple[FileKind, ...]:
+        from legroom.backends.brax.reading import FILE_KINDS
+
+        return FILE_KINDS
 
     # ---- facts
 

@@ -6,23 +6,28 @@ named after the algorithm with the arguments of its `train()`, one for the netwo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from legroom.backends.brax.vocabulary import NETWORKS
 from legroom.errors import BadInput
-from legroom.reading.draft import Draft
-from legroom.reading.naming import BRAX_NAMES, did_you_mean
+from legroom.model.draft import Draft, only_entry
+from legroom.model.file_kind import FileKind
+from legroom.reading.naming import did_you_mean
 from legroom.reading.yamls import Key, Lines
 
 ALGORITHMS = {"ppo": "PPO", "sac": "SAC"}
-SECTIONS = ("env", "network", "networks", "network_factory", "eval", "seed", "name", "description", "device")
+NETWORK_SECTIONS = ("network", "networks", "network_factory")
+SECTIONS = ("env", *NETWORK_SECTIONS, "eval", "seed", "name", "description", "device")
 # Sections of such files that say nothing about memory.
 IGNORED = frozenset({
     "logging", "wandb", "rendering", "render", "export", "rewards", "reward", "reward_weights", "reward_config",
     "checkpoint", "checkpoints", "training", "domain_randomization", "quick_verify", "video", "output", "experiment",
 })  # fmt: skip
 NETWORK = {
-    **BRAX_NAMES,
+    **NETWORKS,
     "activation": ("policy", "kwargs", "activation"),
     "policy_obs_key": ("policy", "kwargs", "policy_obs_key"),
     "value_obs_key": ("policy", "kwargs", "value_obs_key"),
@@ -33,17 +38,53 @@ TRAIN = {
     "num_eval_envs": ("eval", "n_envs"),
     "num_timesteps": ("total_timesteps",),
     "seed": ("seed",),
-    **BRAX_NAMES,
+    **NETWORKS,
 }
 _ENV_NAMES = ("id", "name", "env_name", "env_id")
 
 
-def is_brax(data: dict[Any, Any]) -> bool:
-    """Return whether the file has a section of brax's training arguments."""
-    return "algo" not in data and any(isinstance(data.get(name), dict) for name in ALGORITHMS)
+class BraxFile(FileKind):
+    """A file with a section of brax's training arguments."""
+
+    name = "brax"
+    spellings = MappingProxyType({**TRAIN, **NETWORK})
+
+    def matches(self, data: dict[Any, Any]) -> bool:
+        return "algo" not in data and any(isinstance(data.get(name), dict) for name in ALGORITHMS)
+
+    def drafts(
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
+    ) -> list[Draft]:
+        return only_entry(_drafts(data, lines, path), entry, path)
+
+    def lenient_drafts(
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
+    ) -> tuple[list[Draft], list[BadInput]]:
+        """Return the drafts of brax's sections; what is left out is somebody's own, or misspelt and then a problem."""
+        problems: list[BadInput] = []
+        known = _known(data, (), (*ALGORITHMS, *SECTIONS, *IGNORED), lines, path, problems)
+        for section in NETWORK_SECTIONS:
+            if isinstance(known.get(section), dict):
+                known[section] = _known(known[section], (section,), tuple(NETWORK), lines, path, problems)
+        return only_entry(_drafts(known, lines, path), entry, path), problems
 
 
-def drafts(data: dict[Any, Any], lines: Lines, path: str) -> list[Draft]:
+FILE_KINDS = (BraxFile(),)
+
+
+def _known(
+    data: dict[Any, Any], at: Key, names: Sequence[str], lines: Lines, path: str, problems: list[BadInput]
+) -> dict[Any, Any]:
+    """Return the keys that are among `names`; one that is nearly another's name is added to the problems."""
+    for name in data:
+        hint = did_you_mean(name, names) if name not in names else ""
+        if hint.startswith("did you mean"):
+            line = lines.get((*at, name))
+            problems.append(BadInput(f"unknown key {str(name)!r}", path=path, line=line, hint=hint))
+    return {name: value for name, value in data.items() if name in names}
+
+
+def _drafts(data: dict[Any, Any], lines: Lines, path: str) -> list[Draft]:
     """Return one draft per algorithm section.
 
     Raises:
@@ -64,7 +105,7 @@ def drafts(data: dict[Any, Any], lines: Lines, path: str) -> list[Draft]:
         _environment(draft, data, lines)
         for name, value in data[section].items():
             draft.put(TRAIN.get(name, ("hyperparams", name)), value, lines.get((section, name)))
-        for name in ("network", "networks", "network_factory"):
+        for name in NETWORK_SECTIONS:
             _network(draft, data, name, lines)
         for name in ("seed", "description", "device", "eval"):
             if name in data:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from legroom.model.archive import Exported
     from legroom.model.cluster import Cluster, ClusterPlan, NodeBill
     from legroom.model.rule import Rule
+    from legroom.model.vocabulary import Vocabulary
 
 
 class RllibBackend(Backend):
@@ -39,6 +40,14 @@ class RllibBackend(Backend):
     @property
     def algorithms(self) -> tuple[Algorithm, ...]:
         return SB3_ALGORITHMS
+
+    # ---- reading
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        from legroom.backends.rllib.vocabulary import VOCABULARY
+
+        return VOCABULARY
 
     # ---- facts
 

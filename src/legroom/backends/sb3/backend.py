@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from legroom.backends.base import Backend, algorithm_of, hyper
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 
     from legroom.model.archive import Exported, Imported
     from legroom.model.counts import Counts, StoredData
+    from legroom.model.draft import Draft, Key
+    from legroom.model.file_kind import FileKind
+    from legroom.model.footprint import Footprint
     from legroom.model.rule import Rule
     from legroom.model.subject import SubjectRun
+    from legroom.model.vocabulary import Vocabulary
 
 
 class Sb3Backend(Backend):
@@ -37,12 +41,35 @@ class Sb3Backend(Backend):
     packages = ("stable_baselines3", "safetensors")
     libraries = ("torch", "stable-baselines3", "sb3-contrib", "gymnasium", "cloudpickle")
     script_packages = ("stable_baselines3", "sb3_contrib")
+    pins_read = ("stable-baselines3",)
 
     @property
     def algorithms(self) -> tuple[Algorithm, ...]:
         return SB3_ALGORITHMS
 
     # ---- reading
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        from legroom.backends.sb3.vocabulary import VOCABULARY
+
+        return VOCABULARY
+
+    @property
+    def file_kinds(self) -> tuple[FileKind, ...]:
+        from legroom.backends.sb3.zoo import FILE_KINDS
+
+        return FILE_KINDS
+
+    def script_drafts(self, text: str, path: str) -> list[Draft]:
+        from legroom.backends.sb3.script_models import drafts
+
+        return drafts(text, path)
+
+    def translate_hyperparams(self, data: dict[str, Any], given: Collection[Key]) -> Mapping[str, str]:
+        from legroom.backends.sb3.vocabulary import translate_minibatches
+
+        return translate_minibatches(data, given)
 
     def run_of_call(self, what: Any, policy: Any, env: Any, arguments: Mapping[str, Any]) -> Run | None:
         with needs("sb3", what="predicting a constructor's call"):

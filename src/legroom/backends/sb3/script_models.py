@@ -14,7 +14,7 @@ from typing import Any
 
 from legroom.backends.sb3.script_vec_envs import VEC_ENV_CALLS
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
-from legroom.reading.draft import Draft
+from legroom.model.draft import Draft
 from legroom.reading.interpreter.follower import Follower
 from legroom.reading.interpreter.gym_calls import Env
 from legroom.reading.interpreter.values import (

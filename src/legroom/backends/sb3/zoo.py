@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from legroom.backends.base import algorithm_names, find_algorithm
+from legroom.backends.sb3.vocabulary import VOCABULARY
 from legroom.errors import BadInput
-from legroom.reading.draft import Draft
+from legroom.model.draft import Draft
+from legroom.model.file_kind import FileKind
 from legroom.reading.files import is_file, read_text
-from legroom.reading.hyperchecks import SIZES, shown
+from legroom.reading.hyperchecks import shown
 from legroom.reading.interpreter.evaluator import fold_text
 from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.known_spaces import find_spaces, is_atari
@@ -41,45 +43,71 @@ IGNORED = frozenset({
 })  # fmt: skip
 HER = frozenset({"n_sampled_goal", "goal_selection_strategy"})  # of HerReplayBuffer, beside the others before SB3 1.1
 SOURCES = frozenset({"policy_kwargs", "normalize", "replay_buffer_kwargs", "rollout_buffer_kwargs", "env_kwargs"})
-NUMBERS = SIZES | {"n_envs", "n_timesteps", "gradient_steps", "train_freq"}  # may be written as "10 * 64"
+NUMBERS = VOCABULARY.sizes | {"n_envs", "n_timesteps", "gradient_steps", "train_freq"}  # may be written as "10 * 64"
 
 _SIGNS = frozenset({"n_timesteps", "env_wrapper", "noise_type"})  # keys that no other format has
 
 
-def is_zoo(data: dict[Any, Any]) -> bool:
-    """Return whether the file is a mapping of entries, none of them a part of a native run file."""
-    native = PARTS[()] & set(data)
-    return not native and bool(data) and all(isinstance(v, dict) or v is None for v in data.values())
+class ZooFile(FileKind):
+    """A mapping of entries, none of them a part of a run file."""
+
+    name = "zoo"
+    spellings = PLACES
+    in_python = True
+
+    def matches(self, data: dict[Any, Any]) -> bool:
+        return not PARTS[()] & set(data) and bool(data) and all(isinstance(v, dict) or v is None for v in data.values())
+
+    def drafts(
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
+    ) -> list[Draft]:
+        """Return the drafts of all entries, or of the named one.
+
+        Args:
+            entry: an entry's name, or the id of an environment that an entry (`atari`, `default`) covers.
+
+        Raises:
+            BadInput: no such entry, or an entry that cannot be read.
+        """
+        names = list(data) if entry is None else [_entry_for(entry, data, path)]
+        return [
+            _draft(data[name], (name,), lines, path, env_id=entry or str(name), algo=algo or _algorithm(path))
+            for name in names
+        ]
+
+    def lenient_drafts(
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
+    ) -> tuple[list[Draft], list[BadInput]]:
+        """Return the drafts entry by entry, so that one that cannot be read does not hide the others."""
+        named = algo or _algorithm(path) or any("model_class" in (value or {}) for value in data.values())
+        if entry is not None or not named:  # without an algorithm it says what to do about it
+            return self.drafts(data, lines, path, entry=entry, algo=algo), []
+        found: list[Draft] = []
+        problems: list[BadInput] = []
+        for name in data:
+            try:
+                found += self.drafts({name: data[name]}, lines, path, algo=algo)
+            except BadInput as error:
+                problems.append(error)
+        return found, problems
 
 
-def is_saved(data: dict[Any, Any]) -> bool:
-    """Return whether the file is one entry by itself, as the zoo saves it beside a trained model."""
-    return bool(_SIGNS & set(data)) and "algo" not in data and not isinstance(data.get("env"), dict)
+class SavedZooEntry(FileKind):
+    """One entry by itself, as the zoo saves it beside a trained model."""
 
+    name = "zoo"
+    beside = "args.yml"
 
-def entries(data: dict[Any, Any]) -> list[str]:
-    return [str(name) for name in data]
+    def matches(self, data: dict[Any, Any]) -> bool:
+        return bool(_SIGNS & set(data)) and "algo" not in data and not isinstance(data.get("env"), dict)
 
-
-def drafts(
-    data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
-) -> list[Draft]:
-    """Return the drafts of the named entry, or of all.
-
-    Args:
-        entry: an entry's name, or the id of an environment that an entry (`atari`, `default`) covers.
-        algo: the algorithm, where the file's name does not say it.
-
-    Raises:
-        BadInput: no such entry, or an entry that cannot be read.
-    """
-    if is_saved(data):
+    def drafts(
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
+    ) -> list[Draft]:
         return [_saved(data, lines, path, algo)]
-    names = list(data) if entry is None else [_entry_for(entry, data, path)]
-    return [
-        _draft(data[name], (name,), lines, path, env_id=entry or str(name), algo=algo or _algorithm(path))
-        for name in names
-    ]
+
+
+FILE_KINDS = (SavedZooEntry(), ZooFile())
 
 
 def _entry_for(entry: str, data: dict[Any, Any], path: str) -> Any:
@@ -91,8 +119,9 @@ def _entry_for(entry: str, data: dict[Any, Any], path: str) -> Any:
         return "atari"
     if "default" in data and find_spaces(entry) is not None:
         return "default"
-    close = difflib.get_close_matches(entry, entries(data), n=1)
-    some = ", ".join(entries(data)[:8]) + (", ..." if len(data) > 8 else "")
+    names = [str(name) for name in data]
+    close = difflib.get_close_matches(entry, names, n=1)
+    some = ", ".join(names[:8]) + (", ..." if len(data) > 8 else "")
     hint = f"did you mean {close[0]!r}?" if close else f"there is {some}"
     raise BadInput(f"no entry {entry!r}", path=path, hint=hint)
 
@@ -150,12 +179,8 @@ def _place(draft: Draft, name: str, value: Any, at: Key, lines: Lines) -> None:
     line = lines.get(at)
     if name in IGNORED or name == "model_class":
         return
-    if name in SOURCES and isinstance(value, str):
+    if name in SOURCES | NUMBERS and isinstance(value, str):
         value = _source(name, value, draft.path, line)
-    elif (name in SIZES or name in ("n_envs", "n_timesteps", "gradient_steps", "train_freq")) and isinstance(
-        value, str
-    ):
-        value = _source(name, value, draft.path, line)  # "10 * 64"
     if name == "policy_kwargs" and value is None:
         return
     if name in HER:

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterator
 
 from legroom.backends.sb3.stored import FLOAT32, keeps_float32, observation_leaves, rollout_rows, stores_leanly
-from legroom.checking.pins import NAME, pinned_sb3
+from legroom.checking.pins import find_pin
 from legroom.checking.rule_helpers import ROLLOUT, per_run, size
 from legroom.model.rule import Found, Rule
 from legroom.model.spaces import DTYPES
 from legroom.model.subject import Subject, SubjectRun
 
+PACKAGE = "stable-baselines3"
 WORTH_A_WORD = 64 << 20  # of difference; a few kilobytes of flags are nobody's problem
 
 
@@ -26,13 +27,13 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     wide = slots * sum(n * FLOAT32 for n, _ in leaves)
     if wide - own < WORTH_A_WORD:
         return
-    pin = pinned_sb3(subject.path)
+    pin = find_pin(subject.path, PACKAGE)
     where = f"{pin[1]} allows at most" if pin else "installed is"
     dtypes = ", ".join(sorted({dtype for _, dtype in leaves}))
     factor = wide / own
     twice = f", {size(2 * wide)} at the flatten copy" if run.env.n_envs > 1 else ""
     message = (
-        f"{where} stable-baselines3 {subject.versions[NAME]}, which keeps {dtypes} observations as float32: "
+        f"{where} stable-baselines3 {subject.versions[PACKAGE]}, which keeps {dtypes} observations as float32: "
         f"{size(own)} → {size(wide)} stored ({factor:.{0 if math.isclose(factor, round(factor)) else 1}f}×){twice}"
     )
     yield Found(

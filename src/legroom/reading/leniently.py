@@ -14,24 +14,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
 
 from legroom import reading
-from legroom.backends.brax import reading as brax
-from legroom.backends.sb3 import script_models as script
-from legroom.backends.sb3 import zoo
 from legroom.errors import BadInput
+from legroom.model.draft import Draft, copied, get, merged, only_entry
 from legroom.reading import constants, native, yamls
-from legroom.reading.draft import Draft, copied, get, merged
+from legroom.reading.file_kinds import RUN_SIGNS, all_kinds, kind_in_python, kind_of, script_drafts
 from legroom.reading.files import is_directory, read_text
-from legroom.reading.naming import did_you_mean
 from legroom.reading.source import parse_module
-from legroom.reading.validating import LooseRun, run_loosely
+from legroom.reading.validating import LenientRun, lenient_run
 from legroom.reading.workload_options import split_overrides, with_options
-from legroom.reading.yamls import Key
 
-Kind = Literal["run", "zoo", "brax", "constants", "script"]
-RUN_SIGNS = frozenset({"algo", "backend", "legroom", "hyperparams"})
 # What a Python file imports that has to do with training; others are no subject of a check.
 LIBRARIES = frozenset({
     "stable_baselines3", "sb3_contrib", "gymnasium", "gym", "torch", "jax", "brax", "flax", "ray", "rl_zoo3",
@@ -41,34 +34,38 @@ MOST_SIBLINGS = 60
 
 
 @dataclass(frozen=True)
-class Loose:
-    """A file and its runs; `problems` are about no run in particular."""
+class LenientFile:
+    """A file and its runs, as far as they can be had; `problems` are about no run in particular.
+
+    Args:
+        kind: "run", "constants", "script", or the name of a backend's `FileKind`.
+    """
 
     path: str
     text: str
-    kind: Kind
-    runs: tuple[LooseRun, ...]
+    kind: str
+    runs: tuple[LenientRun, ...]
     problems: tuple[BadInput, ...] = ()
 
 
-def read_loosely(target: str, *, overrides: Sequence[tuple[str, str]] = (), like: str | None = None) -> Loose:
+def read_leniently(target: str, *, overrides: Sequence[tuple[str, str]] = (), like: str | None = None) -> LenientFile:
     """Return what there is to say about `target`, a file or a named run.
 
     Raises:
         BadInput: there is no such run, it is not YAML or not Python, or nothing in it is of a training.
     """
     keys, options = split_overrides(overrides)
-    found = _read_loosely(target, keys, like)
+    found = _read_file(target, keys, like)
     runs = tuple(one if one.run is None else replace(one, run=with_options(one.run, options)) for one in found.runs)
     return replace(found, runs=runs)
 
 
-def _read_loosely(target: str, overrides: Sequence[tuple[str, str]], like: str | None) -> Loose:
+def _read_file(target: str, overrides: Sequence[tuple[str, str]], like: str | None) -> LenientFile:
     named = reading.named_drafts(target, single=False)
     if named:
         path = str(named[0].path)
-        runs = tuple(run_loosely(reading.laid_over(draft, like), overrides) for draft in named)
-        return Loose(path, read_text(path), "run", runs)
+        runs = tuple(lenient_run(reading.laid_over(draft, like), overrides) for draft in named)
+        return LenientFile(path, read_text(path), "run", runs)
     file, entry = reading.split_target(target)
     if file is None:
         raise reading.no_such_run(target)
@@ -78,12 +75,12 @@ def _read_loosely(target: str, overrides: Sequence[tuple[str, str]], like: str |
     if file.endswith(".py"):
         kind, drafts = _python(text, file, entry, algo, like)
     else:
-        kind, drafts = _yaml(text, file, entry, algo, problems)
-    runs = tuple(run_loosely(reading.laid_over(draft, like), overrides) for draft in drafts)
-    return Loose(file, text, kind, runs, tuple(problems))
+        kind, drafts, problems = _yaml(text, file, entry, algo)
+    runs = tuple(lenient_run(reading.laid_over(draft, like), overrides) for draft in drafts)
+    return LenientFile(file, text, kind, runs, tuple(problems))
 
 
-def loose_text(text: str, name: str) -> Loose:
+def lenient_text(text: str, name: str) -> LenientFile:
     """Return what there is to say about the text of a run file that is in no file.
 
     Raises:
@@ -92,7 +89,7 @@ def loose_text(text: str, name: str) -> Loose:
     data, lines = yamls.parse_yaml(text, name)
     if not isinstance(data, dict):
         raise BadInput("a run file is a mapping of keys to values", path=name, line=1, hint="start with algo: and env:")
-    return Loose(name, text, "run", tuple(run_loosely(draft) for draft in native.drafts(data, lines, name)))
+    return LenientFile(name, text, "run", tuple(lenient_run(draft) for draft in native.drafts(data, lines, name)))
 
 
 def expanded(target: str) -> list[str]:
@@ -112,73 +109,29 @@ def is_about_training(tree: ast.Module) -> bool:
     return False
 
 
-def _yaml(
-    text: str, path: str, entry: str | None, algo: str | None, problems: list[BadInput]
-) -> tuple[Kind, list[Draft]]:
+def _yaml(text: str, path: str, entry: str | None, algo: str | None) -> tuple[str, list[Draft], list[BadInput]]:
     data, lines = yamls.parse_yaml(text, path)
     if not isinstance(data, dict):
         hint = "start with algo: and env:"
         raise BadInput("a run file is a mapping of keys to values", path=path, line=1, hint=hint)
+    kind = kind_of(data)
+    if kind is not None:
+        return kind.name, *kind.lenient_drafts(data, lines, path, entry=entry, algo=algo)
     if not set(data) & RUN_SIGNS:
-        if brax.is_brax(data):
-            known = _without_foreign(data, lines, path, problems)
-            return "brax", reading.only_entry(brax.drafts(known, lines, path), entry, path)
-        if zoo.is_saved(data):
-            return "zoo", zoo.drafts(data, lines, path, algo=algo)
-        if zoo.is_zoo(data):
-            return "zoo", _entries(data, lines, path, entry, algo, problems)
-        raise BadInput(
-            "is no run file, no zoo file and no brax file", path=path, hint="a run file starts with algo: and env:"
-        )
-    return "run", reading.only_entry(native.drafts(data, lines, path), entry, path)
+        others = " and ".join(f"no {name} file" for name in dict.fromkeys(kind.name for kind in all_kinds()))
+        hint = "a run file starts with algo: and env:"
+        raise BadInput(f"is no run file, {others}", path=path, hint=hint)
+    return "run", only_entry(native.drafts(data, lines, path), entry, path), []
 
 
-def _entries(
-    data: dict[Any, Any], lines: Any, path: str, entry: str | None, algo: str | None, problems: list[BadInput]
-) -> list[Draft]:
-    """Return the drafts of a zoo file, entry by entry, so that one that cannot be read does not hide the others."""
-    if entry is not None:
-        return zoo.drafts(data, lines, path, entry=entry, algo=algo)
-    found: list[Draft] = []
-    if algo is None and zoo._algorithm(path) is None and not any("model_class" in (v or {}) for v in data.values()):
-        zoo.drafts(data, lines, path)  # says what to do about it
-    for name in data:
-        try:
-            found += zoo.drafts({name: data[name]}, lines, path, algo=algo)
-        except BadInput as error:
-            problems.append(error)
-    return found
-
-
-def _without_foreign(data: dict[Any, Any], lines: Any, path: str, problems: list[BadInput]) -> dict[Any, Any]:
-    """Return brax's sections; what is left out is somebody's own, or a slip of the pen and then a problem."""
-    known = (*brax.ALGORITHMS, *brax.SECTIONS, *brax.IGNORED)
-    kept = {name: value for name, value in data.items() if name in known}
-    for name in data.keys() - kept.keys():
-        _slip(name, (name,), known, lines, path, problems)
-    for section in ("network", "networks", "network_factory"):
-        inside = kept.get(section)
-        if isinstance(inside, dict):
-            kept[section] = {name: value for name, value in inside.items() if name in brax.NETWORK}
-            for name in inside.keys() - kept[section].keys():
-                _slip(name, (section, name), tuple(brax.NETWORK), lines, path, problems)
-    return kept
-
-
-def _slip(name: Any, key: Key, known: Sequence[str], lines: Any, path: str, problems: list[BadInput]) -> None:
-    hint = did_you_mean(name, known)
-    if hint.startswith("did you mean"):
-        problems.append(BadInput(f"unknown key {str(name)!r}", path=path, line=lines.get(key), hint=hint))
-
-
-def _python(text: str, path: str, entry: str | None, algo: str | None, like: str | None) -> tuple[Kind, list[Draft]]:
+def _python(text: str, path: str, entry: str | None, algo: str | None, like: str | None) -> tuple[str, list[Draft]]:
     tree = parse_module(text, path)
-    drafts = script.drafts(text, path)
+    drafts = script_drafts(text, path)
     if drafts:
-        return "script", reading.only_entry(drafts, entry, path)
-    entries = constants.zoo_entries(text, path)
-    if entries is not None:
-        return "zoo", zoo.drafts(entries, {}, path, entry=entry, algo=algo)
+        return "script", only_entry(drafts, entry, path)
+    kind, entries = kind_in_python(), constants.zoo_entries(text, path)
+    if kind is not None and entries is not None:
+        return kind.name, kind.drafts(entries, {}, path, entry=entry, algo=algo)
     training = is_about_training(tree)
     try:
         drafts = constants.drafts(text, path)
@@ -232,7 +185,7 @@ def _importer(path: str) -> Draft | None:
         try:
             text = read_text(str(sibling))
             if imports.search(text):
-                found += script.drafts(text, str(sibling))
+                found += script_drafts(text, str(sibling))
         except BadInput:
             continue
     algorithms = {draft.data.get("algo") for draft in found}

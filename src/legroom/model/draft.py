@@ -6,11 +6,14 @@ the same line of text wherever it was written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from legroom.reading.yamls import Key
+from legroom.errors import BadInput
+
+Key = tuple[str | int, ...]  # path of keys and list positions from the top of the file
+Lines = Mapping[Key, int]
 
 
 @dataclass
@@ -82,3 +85,18 @@ def merged(base: Any, over: Any) -> Any:
     if isinstance(base, dict) and isinstance(over, dict):
         return {**base, **{key: merged(base[key], over[key]) if key in base else over[key] for key in over}}
     return over
+
+
+def only_entry(drafts: list[Draft], entry: str | None, path: str) -> list[Draft]:
+    """Return the drafts, or the one that `entry` names where a file holds several.
+
+    Raises:
+        BadInput: none has that name.
+    """
+    if entry is None:
+        return drafts
+    chosen = [draft for draft in drafts if draft.name.rpartition(":")[2] == entry or draft.name == entry]
+    if chosen:
+        return chosen
+    hint = f"there is {', '.join(d.name for d in drafts)}" if len(drafts) > 1 else f"name it as {path}"
+    raise BadInput(f"no entry {entry!r}", path=path, hint=hint)

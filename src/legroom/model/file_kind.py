@@ -1,0 +1,52 @@
+"""A FileKind: YAML that people have for one library, and that its backend reads runs from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from legroom.errors import BadInput
+from legroom.model.draft import Draft, Key, Lines
+
+
+class FileKind(Protocol):
+    """One such kind of file.
+
+    Attributes:
+        name: one word, before "file" in sentences: "zoo".
+        spellings: its names for keys of a run file.
+        beside: the file in the same folder that completes it; without a folder it cannot be read.
+        in_python: whether its mapping may stand in a Python module too, as `hyperparams = {...}`.
+    """
+
+    name: str
+    spellings: Mapping[str, Key] = {}
+    beside: str = ""
+    in_python: bool = False
+
+    def matches(self, data: dict[Any, Any]) -> bool:
+        """Return whether the parsed file is of this kind; run files are not asked about."""
+        ...
+
+    def drafts(
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
+    ) -> list[Draft]:
+        """Return the runs of the file, or the one of `entry`.
+
+        Args:
+            algo: the algorithm that an override gives, where the file need not say it.
+
+        Raises:
+            BadInput: there is no such entry, or one cannot be read.
+        """
+        ...
+
+    def lenient_drafts(
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
+    ) -> tuple[list[Draft], list[BadInput]]:
+        """Return the runs that can be read, and what is wrong with the rest.
+
+        Raises:
+            BadInput: nothing can be read.
+        """
+        return self.drafts(data, lines, path, entry=entry, algo=algo), []
