@@ -16,7 +16,7 @@ from legroom.backends.brax.compiled import ask_compiler
 from legroom.backends.brax.items import SCALED_ERROR
 from legroom.backends.brax.pieces import Sizes
 from legroom.backends.brax.scaling import known_of
-from legroom.fitting.settings import with_settings
+from legroom.fitting.changes import with_settings
 from legroom.reading import read
 
 MANY, LONG = Sizes(8192, 2048, 4, 2), Sizes(512, 2048, 2, 16)

@@ -23,8 +23,8 @@ from typing import Any
 from bench.results import write_section
 from legroom.backends.brax.calibration import calibrate, find_calibration, sizes_of
 from legroom.backends.brax.pieces import Sizes
+from legroom.fitting.changes import with_settings
 from legroom.fitting.predictor import Predictor
-from legroom.fitting.settings import with_settings
 from legroom.fitting.tiers import tiers
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine

@@ -10,9 +10,9 @@ import pytest
 
 from legroom.backends.brax.facts import env_steps_per_training_step
 from legroom.backends.brax.growth import MOST_STEPS_PER_UPDATE, steps_cap
+from legroom.fitting.changes import with_settings
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.search import fit
-from legroom.fitting.settings import with_settings
 from legroom.fitting.tiers import Tier, tiers
 from legroom.model.machine import Machine
 from legroom.model.plan import Plan
@@ -21,7 +21,7 @@ from legroom.model.verdict import Budget, fits
 from legroom.predicting.constraints import broken_rules
 from legroom.reading import read
 from legroom.rendering.layout import draw
-from legroom.rendering.tiers import tiers_json, tiers_text
+from legroom.rendering.tier_table import tiers_json, tiers_text
 from legroom.units import GIB
 
 MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=32 * GIB, cores=8)

@@ -31,7 +31,7 @@ from legroom.reading import read, read_all
 from legroom.rendering.console import say
 from legroom.rendering.fitting import plan_json, plan_text
 from legroom.rendering.run_file import plan_file
-from legroom.rendering.tiers import recommendation_json, recommendation_text, tiers_json, tiers_text
+from legroom.rendering.tier_table import recommendation_json, recommendation_text, tiers_json, tiers_text
 
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the fitted run, commented, to FILE.")
@@ -40,7 +40,7 @@ Grow = Annotated[bool, typer.Option("--grow", help="Use what is free: more envs,
 Tiers = Annotated[str | None, typer.Option(metavar="GB,GB,...", help="A table by GPU memory: 8,12,16,24,48,80.")]
 MostSteps = Annotated[
     int | None,
-    typer.Option("--max-steps-per-update", min=1, metavar="N", help="brax tiers: env steps an update may have."),
+    typer.Option("--max-steps-per-update", min=1, metavar="N", help="Env steps an update may have in a table."),
 ]
 Mode = Annotated[options.Mode, typer.Option(help="auto traces the networks and steps the env where it can.")]
 

@@ -87,8 +87,8 @@ CAUSES = (
         "copying data or a model to the device",
     ),
     Cause("space", r"gym(?:nasium)?/spaces/", "the bounds of a space, which are arrays of its shape"),
-    Cause("brax", r"brax/|mujoco/mjx|mujoco_playground", "brax/MJX: the state and temporaries of all environments"),
-    Cause("rllib", r"ray/rllib", "RLlib's sample batches"),
+    Cause("physics", r"brax/|mujoco/mjx|mujoco_playground", "brax/MJX: the state and temporaries of all environments"),
+    Cause("sample-batches", r"ray/rllib", "RLlib's sample batches"),
     Cause("data", r"pandas/|read_csv|genfromtxt|loadtxt", "reading a table"),
     Cause(
         "concatenate", r"np\.(?:concatenate|stack|vstack|array)\(|deepcopy", "a copy of arrays that are there already"

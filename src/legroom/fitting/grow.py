@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from legroom.backends.base import backend_of
+from legroom.fitting.changes import differences
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import breaks_rules
 from legroom.fitting.search import needed_in_all, relimited, unlimited
-from legroom.fitting.settings import differences
 from legroom.model.knob import Growth
 from legroom.model.plan import Plan, Turn
 from legroom.model.run import Run

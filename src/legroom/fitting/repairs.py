@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput
-from legroom.fitting.settings import differences, with_changes
+from legroom.fitting.changes import differences, with_changes
 from legroom.model.finding import Finding
 from legroom.model.plan import Change, Price
 from legroom.model.run import Run

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from legroom.backends.base import hyper
-from legroom.fitting.settings import with_settings
+from legroom.fitting.changes import with_settings
 from legroom.model.knob import Growth
 from legroom.model.run import Run
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput
+from legroom.fitting.changes import differences, with_changes, with_settings
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import Mend, breaks_rules, repaired
-from legroom.fitting.settings import differences, with_changes, with_settings
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.knob import Knob
 from legroom.model.plan import PRICES, Change, Plan, Price, Turn

@@ -23,13 +23,13 @@ from legroom.reading.files import decode
 from legroom.rendering.page import STYLE
 from legroom.rendering.run_file import run_file
 from legroom.serving import planning
-from legroom.serving.asking import Here, Place, place_asked, plain_run, run_asked
 from legroom.serving.controls import controls_of
 from legroom.serving.following import folders_in, news
 from legroom.serving.guard import Refused, Scope, Send
 from legroom.serving.plain_json import parse_json
+from legroom.serving.questions import Here, Place, place_asked, plain_run, run_asked
 from legroom.serving.settings import Settings
-from legroom.serving.tracing import Tracer
+from legroom.serving.tracer import Tracer
 from legroom.units import format_size
 
 STATIC = Path(__file__).parent / "static"

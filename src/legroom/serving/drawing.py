@@ -11,7 +11,7 @@ from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import Prediction
 from legroom.rendering.bill import why_text
 from legroom.rendering.figures import Bar, Limit, Segment, bar_of, item_table, stacked_bars
-from legroom.serving.asking import Place as Where
+from legroom.serving.questions import Place as Where
 from legroom.units import GIB
 
 MOST_CARDS = 4  # lines of known cards; more would be a fence

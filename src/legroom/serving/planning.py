@@ -24,9 +24,9 @@ from legroom.rendering.fitting import plan_data
 from legroom.rendering.prediction import prediction_json
 from legroom.rendering.run_file import plan_file, run_file
 from legroom.serving import wording
-from legroom.serving.asking import Place as Where
-from legroom.serving.asking import plain_run
 from legroom.serving.drawing import drawings
+from legroom.serving.questions import Place as Where
+from legroom.serving.questions import plain_run
 from legroom.units import format_size
 
 MOST_RUNS = 6  # side by side; more is no comparison

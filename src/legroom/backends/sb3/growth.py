@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.stored import rollout_samples
+from legroom.fitting.changes import with_settings
 from legroom.fitting.rungs import larger_replay
-from legroom.fitting.settings import with_settings
 from legroom.model.knob import Growth
 from legroom.model.run import Run
 

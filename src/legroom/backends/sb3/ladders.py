@@ -23,8 +23,8 @@ from legroom.backends.sb3.stored import (
     storage_said,
     stores_leanly,
 )
+from legroom.fitting.changes import with_settings
 from legroom.fitting.rungs import divisors_below, halves, narrower_layers, smaller_rings
-from legroom.fitting.settings import with_settings
 from legroom.model.evidence import Evidence
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DiscreteSpace

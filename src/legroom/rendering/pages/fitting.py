@@ -16,7 +16,7 @@ from legroom.rendering.fitting import budget_text, peaks_text, turn_table, verdi
 from legroom.rendering.layout import Part, Styled
 from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
 from legroom.rendering.pages.prediction import bars_by_place
-from legroom.rendering.tiers import named_table, recommended_line, tiers_table
+from legroom.rendering.tier_table import named_table, recommended_line, tiers_table
 from legroom.units import GIB, format_size
 
 _FOOTER = (

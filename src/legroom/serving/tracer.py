@@ -20,9 +20,9 @@ from legroom.errors import BadInput
 from legroom.model.footprint import Footprint, Item, Known, Phase, Place
 from legroom.rendering.bill import peak_text
 from legroom.rendering.figures import bar_of, stacked_bars
-from legroom.serving.asking import Place as Where
 from legroom.serving.controls import control_by_key
 from legroom.serving.drawing import card_limits, host_limits
+from legroom.serving.questions import Place as Where
 from legroom.serving.settings import Started
 
 COMMAND = (sys.executable, "-P", "-c", "from legroom.cli.main import main; main()")
