@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import lcm
 
-from legroom.reading.interpreter.asker import integer_of
+from legroom.reading.interpreter.asker import integer_of, range_of
 from legroom.reading.interpreter.script import Script, dotted
 
 MOST_TURNS = 500_000  # of one period that are counted out
@@ -119,19 +119,10 @@ def _turns_between(script: Script, addition: ast.AST, at: ast.AST) -> int | None
         if ancestor is loop:
             return turns if turns > 0 else None
         if isinstance(ancestor, ast.For):
-            count = _range_length(script, ancestor.iter)
-            if count is None:
+            numbers = range_of(script, ancestor.iter)
+            if numbers is None:
                 return None
-            turns *= count
+            turns *= len(numbers)
         elif not isinstance(ancestor, ast.With):
             return None  # it moves only sometimes, or in a function of its own
     return None
-
-
-def _range_length(script: Script, node: ast.expr) -> int | None:
-    if not (isinstance(node, ast.Call) and script.qualified(node.func) == "range" and len(node.args) in (1, 2)):
-        return None
-    bounds = [integer_of(script, bound) for bound in node.args]
-    if None in bounds:
-        return None
-    return bounds[-1] - (bounds[0] if len(bounds) == 2 else 0)  # type: ignore[operator]

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from legroom.reading.interpreter.asker import integer_of, passed_arguments, text_of
+from legroom.reading.interpreter.asker import integer_of, passed_arguments, range_of, text_of
 from legroom.reading.interpreter.script import Definition, Script, argument, dotted, has_hidden_arguments
 from legroom.reading.interpreter.values import Unfoldable
 
@@ -213,12 +213,9 @@ def len_of(script: Script, node: ast.expr | None, depth: int = 0) -> int | None:
                 length, count = len_of(script, items, depth + 1), integer_of(script, times)
                 if length is not None and count is not None:
                     return length * count
-        case ast.ListComp(generators=[one]) if not one.ifs and isinstance(one.iter, ast.Call):
-            bounds = one.iter.args
-            if script.qualified(one.iter.func) == "range" and len(bounds) in (1, 2):
-                numbers = [integer_of(script, b) for b in bounds]
-                if None not in numbers:
-                    return max(0, numbers[-1] - (numbers[0] if len(numbers) == 2 else 0))  # type: ignore[operator]
+        case ast.ListComp(generators=[one]) if not one.ifs:
+            numbers = range_of(script, one.iter)
+            return None if numbers is None else len(numbers)
         case ast.Name():
             bindings = script.scopes.reaching(node)
             home = script.scopes.home(node.id, script.scopes.scope_of(node))
@@ -245,10 +242,8 @@ def _appended(script: Script, append: ast.Attribute) -> int | None:
     ):
         return None
     around = [a for a in script.scopes.ancestors(loop) if isinstance(a, ast.For | ast.While)]
-    counted = (
-        isinstance(loop.iter, ast.Call) and script.qualified(loop.iter.func) == "range" and len(loop.iter.args) == 1
-    )
-    return integer_of(script, loop.iter.args[0]) if counted and not around else None  # type: ignore[attr-defined]
+    numbers = range_of(script, loop.iter)
+    return None if numbers is None or around else len(numbers)
 
 
 def _makers(script: Script, node: ast.expr | None, depth: int = 0) -> Iterator[ast.expr]:

@@ -1,4 +1,4 @@
-"""What expressions of a script come to, as far as reading can tell: constants, defaults of arguments, settings classes.
+"""What an expression of a script comes to wherever it stands: constants, defaults of arguments, settings classes.
 
 A value is known when every assignment that can reach it agrees, also through modules beside the script, parameters
 with the same value in every call, attributes set once, `argparse` defaults and the fields of a settings class
@@ -9,51 +9,51 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from legroom.reading.constants import argument_default
-from legroom.reading.interpreter.evaluator import Evaluator, complete
+from legroom.reading.interpreter.evaluator import ARRANGING, FUNCTIONS, Evaluator, complete
 from legroom.reading.interpreter.scopes import Binding, FunctionNode
-from legroom.reading.interpreter.script import Script, dotted, each_function
-from legroom.reading.interpreter.values import Symbol, Unfoldable
+from legroom.reading.interpreter.script import Definition, Script, dotted, each_function
+from legroom.reading.interpreter.values import NotKnown, Symbol, Unfoldable
 
-DEEPEST = 12
+DEEPEST = 12  # names and attributes that lead from one to the next
 _PARSED = ("parse_args", "parse_known_args")
 _SETTINGS_MAKERS = ("tyro.cli", "simple_parsing.parse", "pyrallis.parse", "dataclasses.replace", "tap.Tap")
 
 
-def value_of(script: Script, node: ast.expr | None, depth: int = 0) -> Any:
+class Settings(NamedTuple):
+    """An object with fields: parsed arguments, a settings class or an instance of one; `script` is where they stand."""
+
+    script: Script
+    fields: dict[str, ast.expr]
+
+
+def value_of(script: Script, node: ast.expr | None) -> Any:
     """Return the plain value of an expression.
 
     Raises:
         Unfoldable: only execution could tell.
     """
-    if node is None or depth > DEEPEST:
-        raise Unfoldable("not known")
-    try:
-        value = complete(_Asker(script).value(node, depth))
-    except RecursionError:
-        raise Unfoldable("nested too deeply") from None
+    value = complete(_asked(script, node))
     if isinstance(value, Symbol):
         raise Unfoldable(value)
     return value
 
 
-class _Asker(Evaluator[int]):
-    """Knows what names and attributes hold where they stand; `at` is how many of them led here."""
+def settings_of(script: Script, node: ast.expr) -> Settings | None:
+    """Return the settings object that `node` is; None where it is something else."""
+    value = _asked(script, node)
+    return value if isinstance(value, Settings) else None
 
-    def __init__(self, script: Script) -> None:
-        self.script = script
 
-    def on_name(self, node: ast.Name, at: int) -> Any:
-        return self.attempt(node, name_value, self.script, node, at + 1)
-
-    def on_attribute(self, node: ast.Attribute, at: int) -> Any:
-        try:
-            return attribute_value(self.script, node, at + 1)
-        except Unfoldable as error:
-            name = self.script.qualified(node)
-            return self.unknown(node, str(error)) if name is None else Symbol(name)
+def _asked(script: Script, node: ast.expr | None) -> Any:
+    if node is None:
+        return NotKnown("nothing")
+    try:
+        return Asker(script).value(node, 0)
+    except RecursionError:
+        return NotKnown("nested too deeply")
 
 
 def number_of(script: Script, node: ast.expr | None) -> int | float | None:
@@ -82,36 +82,129 @@ def text_of(script: Script, node: ast.expr | None) -> str | None:
     return value if isinstance(value, str) and not isinstance(value, Symbol) else None
 
 
-def name_value(script: Script, name: ast.Name, depth: int = 0) -> Any:
-    """Return what a name holds where it is used; a Symbol for objects of libraries and builtins."""
-    if depth > DEEPEST:
-        raise Unfoldable(name.id)
-    bindings = script.scopes.reaching(name)
-    if not bindings:
-        for star in script.scopes.root.stars:
-            if star in script.modules and name.id in script.modules[star].scopes.root.bindings:
-                return module_value(script.modules[star], name.id, depth + 1)
-        return Symbol(name.id)
-    if any(_is_filled_later(script, name, binding) for binding in bindings):
-        raise Unfoldable(name.id)
-    return _agreed([_binding_value(script, binding, depth) for binding in bindings], name.id)
+def range_of(script: Script, node: ast.expr) -> range | None:
+    """Return the numbers of a `range(...)`; None where it is none or not known."""
+    if not (isinstance(node, ast.Call) and script.qualified(node.func) == "range" and 1 <= len(node.args) <= 3):
+        return None
+    bounds = [bound for arg in node.args if (bound := integer_of(script, arg)) is not None]
+    return range(*bounds) if len(bounds) == len(node.args) and (len(bounds) < 3 or bounds[2]) else None
 
 
-def module_value(script: Script, name: str, depth: int = 0) -> Any:
-    """Return the value of a module-level constant."""
-    bindings = script.scopes.root.bindings.get(name, [])
-    if not bindings:
-        for star in script.scopes.root.stars:
-            if star in script.modules and depth < DEEPEST:
-                return module_value(script.modules[star], name, depth + 1)
-        raise Unfoldable(name)
-    return _agreed([_binding_value(script, binding, depth) for binding in bindings], name)
+class Asker(Evaluator[int]):
+    """Knows what names and attributes hold where they stand; `at` is how many of them led here."""
 
+    def __init__(self, script: Script) -> None:
+        self.script = script
 
-def _agreed(values: list[Any], name: str) -> Any:
-    if any(type(v) is not type(values[0]) or v != values[0] for v in values):
-        raise Unfoldable(name)
-    return values[0]
+    def on_name(self, node: ast.Name, at: int) -> Any:
+        if at > DEEPEST:
+            return self.unknown(node)
+        bindings = self.script.scopes.reaching(node)
+        if not bindings:
+            star = self._star(node.id)
+            return Symbol(node.id) if star is None else star.module_value(node.id, at + 1)
+        if any(_is_filled_later(self.script, node, binding) for binding in bindings):
+            return self.unknown(node)
+        return self._agreed([self._bound(binding, at + 1) for binding in bindings], node.id)
+
+    def module_value(self, name: str, at: int) -> Any:
+        """Return the value of a module-level constant of this script."""
+        bindings = self.script.scopes.root.bindings.get(name, [])
+        star = self._star(name) if not bindings and at < DEEPEST else None
+        if star is not None:
+            return star.module_value(name, at + 1)
+        return self._agreed([self._bound(binding, at + 1) for binding in bindings], name)
+
+    def _star(self, name: str) -> Asker | None:
+        """Return the asker of the module beside the script from which `import *` brings the name."""
+        modules = (self.script.modules.get(star) for star in self.script.scopes.root.stars)
+        return next((Asker(m) for m in modules if m is not None and name in m.scopes.root.bindings), None)
+
+    def _agreed(self, values: list[Any], name: str) -> Any:
+        """Return what all ways to a name agree on; settings may be None before they are made."""
+        if any(isinstance(value, Settings) for value in values):
+            values = [value for value in values if value is not None]
+        if not values or any(type(v) is not type(values[0]) or v != values[0] for v in values):
+            return NotKnown(name)
+        return values[0]
+
+    def _bound(self, binding: Binding, at: int) -> Any:
+        match binding:
+            case Binding(kind="assign", value=ast.expr() as value):
+                return self.value(value, at)
+            case Binding(kind="unpack", node=ast.Assign(value=value)):  # args, unknown = parser.parse_known_args()
+                made = self.value(value, at)
+                return made if isinstance(made, Settings) else NotKnown(binding.name)
+            case Binding(kind="import"):
+                module, _, last = binding.target.rpartition(".")
+                beside = self.script.modules.get(module)
+                return Symbol(binding.target) if beside is None else Asker(beside).module_value(last, at + 1)
+            case Binding(kind="parameter", node=ast.arg() as parameter):
+                return self._parameter(parameter, at)
+            case Binding(kind="definition", node=ast.ClassDef() as cls):
+                return Settings(self.script, class_fields(cls))
+        return NotKnown(binding.name)
+
+    def _parameter(self, parameter: ast.arg, at: int) -> Any:
+        """Return what every call of the function passes, or the default where nobody calls it here."""
+        function = self.script.scopes.function_of(parameter)
+        if function is None or isinstance(function, ast.Lambda):
+            return NotKnown(parameter.arg)
+        default = _default_of(function, parameter.arg)
+        try:
+            given = [value or default for value in passed_arguments(self.script, function, parameter.arg)]
+        except Unfoldable:
+            return NotKnown(parameter.arg)
+        values = [NotKnown() if node is None else self.value(node, at + 1) for node in given or [default]]
+        agreed = self._agreed(values, parameter.arg)
+        if isinstance(agreed, NotKnown) and parameter.annotation is not None:
+            annotation = self.value(parameter.annotation, at + 1)
+            return annotation if isinstance(annotation, Settings) else agreed
+        return agreed
+
+    def on_attribute(self, node: ast.Attribute, at: int) -> Any:
+        """Return what `config.NUM_ENVS`, `args.num_envs`, `Config.n_envs` or `self.n_envs` holds."""
+        found = self._held(node, at + 1) if at <= DEEPEST else self.unknown(node)
+        name = self.script.qualified(node) if isinstance(found, NotKnown) else None
+        return found if name is None else Symbol(name)
+
+    def _held(self, node: ast.Attribute, at: int) -> Any:
+        module = self.script.modules.get(self.script.qualified(node.value) or "")
+        if module is not None:
+            return Asker(module).module_value(node.attr, at)
+        stored = [s for target, s in attribute_stores(self.script, node.attr) if _same_owner(self.script, target, node)]
+        if stored:
+            once = stored[0]
+            if len(stored) > 1 or not isinstance(once, ast.Assign | ast.AnnAssign) or once.value is None:
+                return self.unknown(node)
+            return self.value(once.value, at)
+        owner = self.value(node.value, at)
+        if not isinstance(owner, Settings) or node.attr not in owner.fields:
+            return self.unknown(node)
+        return Asker(owner.script).value(owner.fields[node.attr], at)
+
+    def on_call(self, node: ast.Call, at: int) -> Any:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _PARSED:
+            return Settings(self.script, dict(options(self.script)))
+        name = self.script.qualified(node.func) or ""
+        if name in FUNCTIONS or name in ARRANGING:
+            return self.apply(Symbol(name), *self.arguments(node, at), node)
+        if name in _SETTINGS_MAKERS and node.args:
+            return self.value(node.args[0], at + 1)
+        own = self.script.definition(node.func)
+        return self.unknown(node) if own is None or at > DEEPEST else self._own_call(*own, node, at + 1)
+
+    def _own_call(self, other: Script, definition: Definition, node: ast.Call, at: int) -> Any:
+        """Return the settings that a class or function of the folder makes."""
+        if isinstance(definition, ast.ClassDef):
+            given = {k.arg: k.value for k in node.keywords if k.arg is not None}
+            hidden = node.args or len(given) < len(node.keywords)
+            if hidden or (given and other is not self.script):
+                return self.unknown(node)
+            return Settings(other, class_fields(definition) | given)
+        returned = [n.value for n in ast.walk(definition) if isinstance(n, ast.Return) and n.value is not None]
+        made = Asker(other).value(returned[0], at) if len(returned) == 1 else None
+        return made if isinstance(made, Settings) else self.unknown(node)
 
 
 def _is_filled_later(script: Script, name: ast.Name, binding: Binding) -> bool:
@@ -126,38 +219,6 @@ def _is_filled_later(script: Script, name: ast.Name, binding: Binding) -> bool:
         if isinstance(parent, ast.Attribute) and parent.attr in ("update", "append", "extend", "pop", "setdefault"):
             return True
     return False
-
-
-def _binding_value(script: Script, binding: Binding, depth: int) -> Any:
-    if binding.kind == "assign" and binding.value is not None:
-        return value_of(script, binding.value, depth + 1)
-    if binding.kind == "import":
-        module, _, last = binding.target.rpartition(".")
-        if module in script.modules:
-            return module_value(script.modules[module], last, depth + 1)
-        return Symbol(binding.target)
-    if binding.kind == "parameter" and isinstance(binding.node, ast.arg):
-        return _parameter_value(script, binding.node, depth + 1)
-    raise Unfoldable(binding.name)
-
-
-# -- parameters ------------------------------------------------------------------------------------------------------
-
-
-def _parameter_value(script: Script, parameter: ast.arg, depth: int) -> Any:
-    """Return what every call of the function passes, or the default where nobody calls it here."""
-    function = script.scopes.function_of(parameter)
-    if function is None or isinstance(function, ast.Lambda):
-        raise Unfoldable(parameter.arg)
-    given = list(passed_arguments(script, function, parameter.arg))
-    default = _default_of(function, parameter.arg)
-    values = []
-    for value in given or [None]:
-        source = default if value is None else value
-        if source is None:
-            raise Unfoldable(parameter.arg)
-        values.append(value_of(script, source, depth + 1))
-    return _agreed(values, parameter.arg)
 
 
 def passed_arguments(script: Script, function: FunctionNode, name: str) -> Iterator[ast.expr | None]:
@@ -218,27 +279,6 @@ def _default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> 
     return named.get(name)
 
 
-# -- attributes ------------------------------------------------------------------------------------------------------
-
-
-def attribute_value(script: Script, node: ast.Attribute, depth: int = 0) -> Any:
-    """Return what `config.NUM_ENVS`, `args.num_envs`, `Config.n_envs` or `self.n_envs` holds."""
-    if depth > DEEPEST:
-        raise Unfoldable(node.attr)
-    qualified = script.qualified(node.value)
-    if qualified in script.modules:
-        return module_value(script.modules[qualified], node.attr, depth + 1)
-    stored = [s for target, s in attribute_stores(script, node.attr) if _same_owner(script, target, node)]
-    if stored:
-        if len(stored) > 1 or not isinstance(stored[0], ast.Assign | ast.AnnAssign):
-            raise Unfoldable(node.attr)
-        return value_of(script, stored[0].value, depth + 1)
-    owner_script, fields = settings_of(script, node.value, depth + 1)
-    if node.attr not in fields:
-        raise Unfoldable(node.attr)
-    return value_of(owner_script, fields[node.attr], depth + 1)
-
-
 def attribute_stores(script: Script, attribute: str) -> Iterator[tuple[ast.Attribute, ast.stmt | None]]:
     """Yield (target, statement) where an attribute of that name is assigned or deleted."""
     for node in script.nodes:
@@ -251,75 +291,6 @@ def _same_owner(script: Script, target: ast.Attribute, node: ast.Attribute) -> b
     if dotted(target.value) != dotted(node.value):
         return False
     return dotted(node.value) != "self" or script.scopes.class_of(target) is script.scopes.class_of(node)
-
-
-def settings_of(script: Script, node: ast.expr, depth: int = 0) -> tuple[Script, dict[str, ast.expr]]:
-    """Return the fields of the settings object that `node` is: parsed arguments or an instance of a settings class.
-
-    Raises:
-        Unfoldable: it is something else.
-    """
-    if depth > DEEPEST:
-        raise Unfoldable("settings")
-    definition = script.definition(node)
-    if definition is not None and isinstance(definition[1], ast.ClassDef):
-        return definition[0], class_fields(definition[1])
-    if isinstance(node, ast.Name):
-        bindings = [b for b in script.scopes.reaching(node) if not _is_none(b.value)]
-        if len(bindings) == 1:
-            binding = bindings[0]
-            if binding.kind == "assign" and binding.value is not None:
-                return settings_of(script, binding.value, depth + 1)
-            if binding.kind == "unpack" and isinstance(binding.node, ast.Assign):  # args, unknown = parse_known_args()
-                return settings_of(script, binding.node.value, depth + 1)
-            if binding.kind == "parameter" and isinstance(binding.node, ast.arg):
-                return _settings_parameter(script, binding.node, depth)
-            if binding.kind == "import":
-                module, _, last = binding.target.rpartition(".")
-                other = script.modules.get(module)
-                found = other.scopes.root.bindings.get(last, []) if other is not None else []
-                if other is not None and len(found) == 1 and found[0].value is not None:
-                    return settings_of(other, found[0].value, depth + 1)
-    if isinstance(node, ast.Call):
-        return _settings_call(script, node, depth)
-    if isinstance(node, ast.Attribute):  # self.args, set once
-        stored = [s for target, s in attribute_stores(script, node.attr) if _same_owner(script, target, node)]
-        if len(stored) == 1 and isinstance(stored[0], ast.Assign | ast.AnnAssign) and stored[0].value is not None:
-            return settings_of(script, stored[0].value, depth + 1)
-    raise Unfoldable("settings")
-
-
-def _settings_parameter(script: Script, parameter: ast.arg, depth: int) -> tuple[Script, dict[str, ast.expr]]:
-    function = script.scopes.function_of(parameter)
-    if function is not None and not isinstance(function, ast.Lambda):
-        given = [g for g in passed_arguments(script, function, parameter.arg) if g is not None]
-        if len(given) == 1:
-            return settings_of(script, given[0], depth + 1)
-    if parameter.annotation is not None:
-        return settings_of(script, parameter.annotation, depth + 1)
-    raise Unfoldable(parameter.arg)
-
-
-def _settings_call(script: Script, call: ast.Call, depth: int) -> tuple[Script, dict[str, ast.expr]]:
-    if isinstance(call.func, ast.Attribute) and call.func.attr in _PARSED:
-        return script, dict(options(script))
-    if script.qualified(call.func) in _SETTINGS_MAKERS and call.args:
-        return settings_of(script, call.args[0], depth + 1)
-    definition = script.definition(call.func)
-    if definition is None:
-        raise Unfoldable("settings")
-    other, node = definition
-    if isinstance(node, ast.ClassDef):
-        given = {k.arg: k.value for k in call.keywords if k.arg}
-        if any(k.arg is None for k in call.keywords) or call.args:
-            raise Unfoldable("settings")
-        if given and other is not script:
-            raise Unfoldable("settings")
-        return other, class_fields(node) | given
-    returns = [n for n in ast.walk(node) if isinstance(n, ast.Return) and n.value is not None]
-    if len(returns) == 1 and returns[0].value is not None:
-        return settings_of(other, returns[0].value, depth + 1)
-    raise Unfoldable("settings")
 
 
 def options(script: Script) -> Iterator[tuple[str, ast.expr]]:
@@ -343,7 +314,3 @@ def class_fields(cls: ast.ClassDef) -> dict[str, ast.expr]:
             case ast.Assign(targets=[ast.Name(id=name)]):
                 fields[name] = statement.value
     return fields
-
-
-def _is_none(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None

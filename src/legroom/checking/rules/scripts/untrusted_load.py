@@ -10,7 +10,6 @@ from legroom.model.finding import Severity
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.asker import options, settings_of, text_of
 from legroom.reading.interpreter.script import Script, argument
-from legroom.reading.interpreter.values import Unfoldable
 
 _PICKLES = frozenset({"pickle.load", "pickle.loads", "cloudpickle.load", "cloudpickle.loads", "dill.load", "dill.loads",
                       "joblib.load", "_pickle.load"})  # fmt: skip
@@ -145,12 +144,9 @@ def _named(script: Script, name: ast.Name, depth: int) -> str | None:
 
 def _option(script: Script, node: ast.Attribute) -> str | None:
     """`args.model_path`, if a parser has that option and gives it no default: then the user names the file."""
-    try:
-        owner, fields = settings_of(script, node.value)
-    except Unfoldable:
-        return None
-    default = fields.get(node.attr)
-    if default is None or node.attr not in dict(options(owner)):
+    settings = settings_of(script, node.value)
+    default = settings.fields.get(node.attr) if settings is not None else None
+    if settings is None or default is None or node.attr not in dict(options(settings.script)):
         return None
     unset = isinstance(default, ast.Constant) and default.value in (None, "")
     return f"the command line (--{node.attr.replace('_', '-')})" if unset else None
