@@ -11,12 +11,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
 
-from legroom.reading.interpreter.asker import integer_of, passed_arguments, range_of, text_of
+from legroom.reading.interpreter.asker import (
+    DEEPEST,
+    Asker,
+    attribute_stores,
+    integer_of,
+    range_of,
+    text_of,
+)
+from legroom.reading.interpreter.scopes import Binding
 from legroom.reading.interpreter.script import Definition, Script, argument, dotted, has_hidden_arguments
-from legroom.reading.interpreter.values import Unfoldable
+from legroom.reading.interpreter.values import NotKnown
 
-DEEPEST = 10
 # vec env wrappers whose first argument is the environment
 WRAPPERS = frozenset({
     "VecNormalize", "VecFrameStack", "VecMonitor", "VecTransposeImage", "VecVideoRecorder", "VecCheckNan",
@@ -55,19 +64,10 @@ def library_class(script: Script, node: ast.expr | None) -> str | None:
     return name.rpartition(".")[2]
 
 
-def env_facts(script: Script, node: ast.expr | None, depth: int = 0) -> list[EnvFact]:
+def env_facts(script: Script, node: ast.expr | None) -> list[EnvFact]:
     """Return what `node` can be: one fact per way that leads to it; empty when any way is not known."""
-    if node is None or depth > DEEPEST:
-        return []
-    if isinstance(node, ast.Name):
-        return _named(script, node, depth)
-    if isinstance(node, ast.IfExp):
-        return _all((env_facts(script, node.body, depth + 1), env_facts(script, node.orelse, depth + 1)))
-    if isinstance(node, ast.Attribute):
-        return _attribute(script, node, depth)
-    if isinstance(node, ast.Call):
-        return _called(script, node, depth)
-    return []
+    value = None if node is None else _EnvAsker(script).value(node, 0)
+    return value if isinstance(value, _Envs) else []
 
 
 def n_envs_of(script: Script, node: ast.expr | None) -> int | None:
@@ -93,112 +93,87 @@ def process_vec_envs(script: Script) -> Iterator[tuple[ast.Call, str]]:
             yield call, "AsyncVectorEnv"
 
 
-def _all(parts: Iterator[list[EnvFact]] | tuple[list[EnvFact], ...]) -> list[EnvFact]:
-    found: list[EnvFact] = []
-    for part in parts:
-        if not part:
-            return []
-        found += part
-    return found
+class _Envs(list[EnvFact]):
+    """The environments that an expression can be."""
 
 
-def _named(script: Script, name: ast.Name, depth: int) -> list[EnvFact]:
-    bindings = [
-        b for b in script.scopes.reaching(name) if not (isinstance(b.value, ast.Constant) and b.value.value is None)
-    ]
-    parts = []
-    for binding in bindings:
-        known: list[EnvFact] = []
-        if binding.kind == "parameter" and isinstance(binding.node, ast.arg):
-            known = _parameter(script, binding.node, depth)
-        elif binding.kind == "import":
-            module, _, last = binding.target.rpartition(".")
-            other = script.modules.get(module)
-            inner = other.scopes.root.bindings.get(last, []) if other else []
-            if other is not None and len(inner) == 1 and inner[0].kind == "assign":
-                known = env_facts(other, inner[0].value, depth + 1)
-        elif binding.kind == "assign":
-            known = env_facts(script, binding.value, depth + 1)
-        parts.append(known or [EnvFact(binding)])
-    return _all(tuple(parts))
+class _EnvAsker(Asker):
+    """Takes expressions for environments; a name that nothing else is known of is one by itself."""
+
+    def agreed(self, values: list[Any], name: str) -> Any:
+        made = [value for value in values if value is not None]
+        if not made or not all(isinstance(value, _Envs) for value in made):
+            return NotKnown(name)
+        return _Envs(chain.from_iterable(made))
+
+    def bound(self, binding: Binding, at: int) -> Any:
+        made = super().bound(binding, at)
+        return made if made is None or isinstance(made, _Envs) else _Envs([EnvFact(binding)])
+
+    def on_ifexp(self, node: ast.IfExp, at: int) -> Any:
+        return self.agreed([self.value(node.body, at + 1), self.value(node.orelse, at + 1)], "env")
+
+    def on_attribute(self, node: ast.Attribute, at: int) -> Any:
+        """`self.env`, assigned once in its class (later wraps of itself included)."""
+        cls = self.script.scopes.class_of(node)
+        if cls is None or dotted(node.value) != "self" or at > DEEPEST:
+            return self.unknown(node)
+        stored = (
+            statement.value
+            for target, statement in attribute_stores(self.script, node.attr)
+            if isinstance(statement, ast.Assign | ast.AnnAssign) and self.script.scopes.class_of(target) is cls
+        )
+        made = [value for value in stored if not isinstance(value, ast.Constant | None)]
+        fresh = [s for s in made if not any(dotted(part) == f"self.{node.attr}" for part in ast.walk(s))]
+        if len(fresh) != 1:
+            return self.unknown(node)
+        value = self.value(fresh[0], at + 1)
+        return value if isinstance(value, _Envs) else _Envs([EnvFact(fresh[0])])
+
+    def on_call(self, node: ast.Call, at: int) -> Any:
+        name = library_class(self.script, node.func)
+        fact = _made_by_library(self.script, node, name)
+        if fact is not None:
+            return _Envs([fact])
+        if name in WRAPPERS:
+            inner = node.args[0] if node.args else argument(node, "venv") or argument(node, "env")
+            return self.unknown(node) if inner is None else self.value(inner, at + 1)
+        own = self.script.definition(node.func)
+        return self.unknown(node) if own is None or at > DEEPEST else self.own_call(*own, node, at + 1)
+
+    def own_call(self, other: Script, definition: Definition, node: ast.Call, at: int) -> Any:
+        """A class or function of the folder: an environment class, or a helper that returns an environment.
+
+        The origin is the call, since a helper makes a new environment each time it is called.
+        """
+        if isinstance(definition, ast.ClassDef):
+            if not any(base.partition(".")[0] in ("gymnasium", "gym") for base in other.bases(definition)):
+                return self.unknown(node)
+            inner = self.value(node.args[0], at) if len(node.args) == 1 else None
+            own = _Envs([EnvFact(node, 1, False, (node.func,), self.script)])
+            return inner if isinstance(inner, _Envs) else own
+        inside = (n for n in ast.walk(definition) if isinstance(n, ast.Return))
+        returned = [n.value for n in inside if other.scopes.function_of(n) is definition]
+        made = self.of(other).value(returned[0], at) if len(returned) == 1 and returned[0] is not None else None
+        return _Envs(replace(f, origin=node) for f in made) if isinstance(made, _Envs) else self.unknown(node)
 
 
-def _parameter(script: Script, parameter: ast.arg, depth: int) -> list[EnvFact]:
-    function = script.scopes.function_of(parameter)
-    if function is None or isinstance(function, ast.Lambda):
-        return []
-    try:
-        given = list(passed_arguments(script, function, parameter.arg))
-    except Unfoldable:
-        return []
-    return _all(tuple(env_facts(script, value, depth + 1) for value in given))
-
-
-def _attribute(script: Script, node: ast.Attribute, depth: int) -> list[EnvFact]:
-    """`self.env`, assigned once in its class (later wraps of itself included)."""
-    if not (isinstance(node.value, ast.Name) and node.value.id == "self"):
-        return []
-    cls = script.scopes.class_of(node)
-    if cls is None:
-        return []
-    stores = [
-        statement.value
-        for statement in ast.walk(cls)
-        if isinstance(statement, ast.Assign | ast.AnnAssign)
-        for target in (statement.targets if isinstance(statement, ast.Assign) else [statement.target])
-        if isinstance(target, ast.Attribute) and target.attr == node.attr and isinstance(target.value, ast.Name)
-    ]
-    made = [s for s in stores if s is not None and not (isinstance(s, ast.Constant) and s.value is None)]
-    fresh = [s for s in made if not any(dotted(part) == f"self.{node.attr}" for part in ast.walk(s))]
-    return env_facts(script, fresh[0], depth + 1) or [EnvFact(fresh[0])] if len(fresh) == 1 else []
-
-
-def _called(script: Script, call: ast.Call, depth: int) -> list[EnvFact]:
-    name = library_class(script, call.func)
+def _made_by_library(script: Script, call: ast.Call, name: str | None) -> EnvFact | None:
+    """Return the environment that a call of SB3 or gymnasium makes."""
     if name in PROCESSES | IN_PLACE:
         makers = argument(call, "env_fns", 0)
-        count = len_of(script, makers)
-        return [EnvFact(call, count, name in PROCESSES, tuple(_makers(script, makers)), script)]
-    if name == "make_vec_env":
-        return [_make_vec_env(script, call)]
-    if name in WRAPPERS:
-        inner = call.args[0] if call.args else argument(call, "venv") or argument(call, "env")
-        return env_facts(script, inner, depth + 1)
+        return EnvFact(call, len_of(script, makers), name in PROCESSES, tuple(_makers(script, makers)), script)
     if name == "make":
-        return [EnvFact(call, 1, False, (), script)]
+        return EnvFact(call, 1, False, (), script)
+    if name not in ("make_vec_env", "make_atari_env"):
+        return None
+    given, hidden = argument(call, "n_envs", 1), has_hidden_arguments(call)
+    count = 1 if given is None and not hidden else integer_of(script, given)
     if name == "make_atari_env":
-        count = integer_of(script, argument(call, "n_envs", 1)) if not has_hidden_arguments(call) else None
-        return [EnvFact(call, count if argument(call, "n_envs", 1) is not None else 1, None, (), script)]
-    definition = script.definition(call.func)
-    if definition is not None:
-        return _own(script, call, definition, depth)
-    return []
-
-
-def _make_vec_env(script: Script, call: ast.Call) -> EnvFact:
-    given = argument(call, "n_envs", 1)
-    count = 1 if given is None and not has_hidden_arguments(call) else integer_of(script, given)
-    kind = argument(call, "vec_env_cls", 6)
-    workers = None if has_hidden_arguments(call) and kind is None else library_class(script, kind) in PROCESSES
-    maker = argument(call, "env_id", 0)
+        return EnvFact(call, count, None, (), script)
+    kind, maker = argument(call, "vec_env_cls", 6), argument(call, "env_id", 0)
+    workers = None if hidden and kind is None else library_class(script, kind) in PROCESSES
     return EnvFact(call, count, workers, (maker,) if maker is not None else (), script)
-
-
-def _own(script: Script, call: ast.Call, definition: tuple[Script, Definition], depth: int) -> list[EnvFact]:
-    """A class or function of the folder: an environment class, or a helper that returns an environment.
-
-    The origin is the call, since a helper makes a new environment each time it is called.
-    """
-    other, node = definition
-    if isinstance(node, ast.ClassDef):
-        if any(base.partition(".")[0] in ("gymnasium", "gym") for base in other.bases(node)):
-            inner = env_facts(script, call.args[0], depth + 1) if call.args and len(call.args) == 1 else []
-            return inner or [EnvFact(call, 1, False, (call.func,), script)]
-        return []
-    returns = [n for n in ast.walk(node) if isinstance(n, ast.Return) and other.scopes.function_of(n) is node]
-    if len(returns) != 1 or returns[0].value is None:
-        return []
-    return [replace(fact, origin=call) for fact in env_facts(other, returns[0].value, depth + 1)]
 
 
 def len_of(script: Script, node: ast.expr | None, depth: int = 0) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from legroom.reading.constants import argument_default
 from legroom.reading.interpreter.evaluator import ARRANGING, FUNCTIONS, Evaluator, complete
@@ -96,6 +96,10 @@ class Asker(Evaluator[int]):
     def __init__(self, script: Script) -> None:
         self.script = script
 
+    def of(self, script: Script) -> Self:
+        """Return who knows the same about another script."""
+        return type(self)(script)
+
     def on_name(self, node: ast.Name, at: int) -> Any:
         if at > DEEPEST:
             return self.unknown(node)
@@ -105,7 +109,7 @@ class Asker(Evaluator[int]):
             return Symbol(node.id) if star is None else star.module_value(node.id, at + 1)
         if any(_is_filled_later(self.script, node, binding) for binding in bindings):
             return self.unknown(node)
-        return self._agreed([self._bound(binding, at + 1) for binding in bindings], node.id)
+        return self.agreed([self.bound(binding, at + 1) for binding in bindings], node.id)
 
     def module_value(self, name: str, at: int) -> Any:
         """Return the value of a module-level constant of this script."""
@@ -113,14 +117,14 @@ class Asker(Evaluator[int]):
         star = self._star(name) if not bindings and at < DEEPEST else None
         if star is not None:
             return star.module_value(name, at + 1)
-        return self._agreed([self._bound(binding, at + 1) for binding in bindings], name)
+        return self.agreed([self.bound(binding, at + 1) for binding in bindings], name)
 
-    def _star(self, name: str) -> Asker | None:
+    def _star(self, name: str) -> Self | None:
         """Return the asker of the module beside the script from which `import *` brings the name."""
         modules = (self.script.modules.get(star) for star in self.script.scopes.root.stars)
-        return next((Asker(m) for m in modules if m is not None and name in m.scopes.root.bindings), None)
+        return next((self.of(m) for m in modules if m is not None and name in m.scopes.root.bindings), None)
 
-    def _agreed(self, values: list[Any], name: str) -> Any:
+    def agreed(self, values: list[Any], name: str) -> Any:
         """Return what all ways to a name agree on; settings may be None before they are made."""
         if any(isinstance(value, Settings) for value in values):
             values = [value for value in values if value is not None]
@@ -128,7 +132,8 @@ class Asker(Evaluator[int]):
             return NotKnown(name)
         return values[0]
 
-    def _bound(self, binding: Binding, at: int) -> Any:
+    def bound(self, binding: Binding, at: int) -> Any:
+        """Return the value that one binding gives its name."""
         match binding:
             case Binding(kind="assign", value=ast.expr() as value):
                 return self.value(value, at)
@@ -138,7 +143,7 @@ class Asker(Evaluator[int]):
             case Binding(kind="import"):
                 module, _, last = binding.target.rpartition(".")
                 beside = self.script.modules.get(module)
-                return Symbol(binding.target) if beside is None else Asker(beside).module_value(last, at + 1)
+                return Symbol(binding.target) if beside is None else self.of(beside).module_value(last, at + 1)
             case Binding(kind="parameter", node=ast.arg() as parameter):
                 return self._parameter(parameter, at)
             case Binding(kind="definition", node=ast.ClassDef() as cls):
@@ -156,7 +161,7 @@ class Asker(Evaluator[int]):
         except Unfoldable:
             return NotKnown(parameter.arg)
         values = [NotKnown() if node is None else self.value(node, at + 1) for node in given or [default]]
-        agreed = self._agreed(values, parameter.arg)
+        agreed = self.agreed(values, parameter.arg)
         if isinstance(agreed, NotKnown) and parameter.annotation is not None:
             annotation = self.value(parameter.annotation, at + 1)
             return annotation if isinstance(annotation, Settings) else agreed
@@ -171,7 +176,7 @@ class Asker(Evaluator[int]):
     def _held(self, node: ast.Attribute, at: int) -> Any:
         module = self.script.modules.get(self.script.qualified(node.value) or "")
         if module is not None:
-            return Asker(module).module_value(node.attr, at)
+            return self.of(module).module_value(node.attr, at)
         stored = [s for target, s in attribute_stores(self.script, node.attr) if _same_owner(self.script, target, node)]
         if stored:
             once = stored[0]
@@ -181,7 +186,7 @@ class Asker(Evaluator[int]):
         owner = self.value(node.value, at)
         if not isinstance(owner, Settings) or node.attr not in owner.fields:
             return self.unknown(node)
-        return Asker(owner.script).value(owner.fields[node.attr], at)
+        return self.of(owner.script).value(owner.fields[node.attr], at)
 
     def on_call(self, node: ast.Call, at: int) -> Any:
         if isinstance(node.func, ast.Attribute) and node.func.attr in _PARSED:
@@ -192,9 +197,9 @@ class Asker(Evaluator[int]):
         if name in _SETTINGS_MAKERS and node.args:
             return self.value(node.args[0], at + 1)
         own = self.script.definition(node.func)
-        return self.unknown(node) if own is None or at > DEEPEST else self._own_call(*own, node, at + 1)
+        return self.unknown(node) if own is None or at > DEEPEST else self.own_call(*own, node, at + 1)
 
-    def _own_call(self, other: Script, definition: Definition, node: ast.Call, at: int) -> Any:
+    def own_call(self, other: Script, definition: Definition, node: ast.Call, at: int) -> Any:
         """Return the settings that a class or function of the folder makes."""
         if isinstance(definition, ast.ClassDef):
             given = {k.arg: k.value for k in node.keywords if k.arg is not None}
@@ -203,7 +208,7 @@ class Asker(Evaluator[int]):
                 return self.unknown(node)
             return Settings(other, class_fields(definition) | given)
         returned = [n.value for n in ast.walk(definition) if isinstance(n, ast.Return) and n.value is not None]
-        made = Asker(other).value(returned[0], at) if len(returned) == 1 else None
+        made = self.of(other).value(returned[0], at) if len(returned) == 1 else None
         return made if isinstance(made, Settings) else self.unknown(node)
 
 
