@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import stable_baselines3
 import torch
-from legroom.backends.sb3.env_look import look_at_env
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 
@@ -28,6 +27,8 @@ from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.lean import reads_per_row, slowdown
 from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.bill.rollout import rollout_items
+from legroom.backends.sb3.stored import env_task
+from legroom.environments.env_look import look_at_env
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
@@ -89,7 +90,7 @@ class Glance(BaseFeaturesExtractor):
 def predict(case: Case) -> tuple[int, int, float]:
     """Return the observations' bytes, their error, and the slowdown."""
     run = case.run()
-    look = look_at_env(run, probe=True)
+    look = look_at_env(run, env_task(run))
     if look.probe is None:
         raise RuntimeError(f"{case}: {look.not_probed}")
     run = run.replace(env=run.env.model_copy(update={"spaces": look.spaces}))

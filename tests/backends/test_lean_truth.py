@@ -6,7 +6,6 @@ the probe's: other seeds, other actions.
 
 import probe_envs
 import pytest
-from legroom.backends.sb3.env_look import look_at_env
 from stable_baselines3 import DQN, PPO, SAC
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
@@ -16,6 +15,8 @@ import legroom
 from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.bill.rollout import rollout_items
+from legroom.backends.sb3.stored import env_task
+from legroom.environments.env_look import look_at_env
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
@@ -41,7 +42,7 @@ def predicted(algo, name, hyperparams, **env):
     """Return the items of the run's buffer, as the probe predicts them."""
     memory = MemorySpec(rollout="lean", replay="lean")
     run = Run(algo=algo, env=EnvSpec(id=f"probe_envs:{name}", **env), hyperparams=hyperparams, memory=memory)
-    look = look_at_env(run, probe=True)
+    look = look_at_env(run, env_task(run))
     assert not look.not_probed
     run = run.replace(env=run.env.model_copy(update={"spaces": look.spaces}))
     evidence = Evidence(MACHINE, "cpu", BASE, lean=look.probe)

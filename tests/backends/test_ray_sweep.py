@@ -10,8 +10,8 @@ pytest.importorskip("ray")
 
 from legroom.model.footprint import Peak
 from legroom.reading import run_from_dict
-from legroom.sweeping.folder import Live, SweepFolder
 from legroom.sweeping.ray_sweep import MOST_RUNS, Book
+from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Trial
 from legroom.training.folder import Predicted
 

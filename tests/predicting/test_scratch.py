@@ -14,10 +14,10 @@ from legroom.backends.sb3.bill.scratch import (
     remember,
 )
 from legroom.backends.sb3.stored import in_flight_nbytes
+from legroom.backends.sb3.trace_messages import Measured
 from legroom.errors import MissingExtra
 from legroom.machine import probe
 from legroom.model.run import Run
-from legroom.model.tracing import Measured
 
 VECTOR = {"observation": {"type": "box", "shape": [8]}, "action": {"type": "discrete", "n": 2}}
 

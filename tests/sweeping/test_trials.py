@@ -12,10 +12,10 @@ from legroom.model.footprint import Peak
 from legroom.model.outcome import MeasuredPeak, MeasuredPeaks, Outcome
 from legroom.model.run import Run
 from legroom.reading import run_from_dict
-from legroom.sweeping.folder import Live, SweepFolder
 from legroom.sweeping.grid import Point, parse_parameters
-from legroom.sweeping.plan import make_trials
+from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Sweep, Trial, TrialResult
+from legroom.sweeping.trial_plan import make_trials
 from legroom.training.folder import Predicted
 
 MIB = 1 << 20

@@ -17,8 +17,8 @@ from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAI
 from legroom.extras import needs
 from legroom.rendering.console import say, status
 from legroom.rendering.sweep import SweepLine, sweep_text
-from legroom.sweeping.folder import SweepFolder
 from legroom.sweeping.grid import parse_parameters
+from legroom.sweeping.sweep_folder import SweepFolder
 from legroom.sweeping.sweep_grid import SweepTask, sweep_grid
 from legroom.sweeping.trial import DEFAULT_METRIC, MEASURES, TooLarge
 from legroom.training.folder import RunFolder

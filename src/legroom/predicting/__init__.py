@@ -1,5 +1,1 @@
-"""Predict the memory of a run: a bill of items, one module per part of the run."""
-
-from legroom.lazily import lazy_exports
-
-__getattr__ = lazy_exports(__name__, {"predict": "legroom.predicting.predict", "MODES": "legroom.predicting.predict"})
+"""Predict the memory of a run: gather evidence, have the backend write its items, add them up."""

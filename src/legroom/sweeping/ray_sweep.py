@@ -26,8 +26,8 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from legroom.cluster.session import RaySession, cluster_of, ray_session
-from legroom.sweeping.folder import Live, SweepFolder
 from legroom.sweeping.ray_trial import SweepTrial
+from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, TooLarge, Trial, TrialResult
 from legroom.training.train import is_finished
 

@@ -16,10 +16,10 @@ from legroom.machine import probe
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.reading import read
-from legroom.sweeping.folder import RESULT, SweepFolder
 from legroom.sweeping.grid import Parameter, Point
-from legroom.sweeping.plan import make_trials
+from legroom.sweeping.sweep_folder import RESULT, SweepFolder
 from legroom.sweeping.trial import SERVICES_NBYTES, Mode, Sweep, Trial
+from legroom.sweeping.trial_plan import make_trials
 from legroom.training.folder import RunFolder
 from legroom.units import format_size
 

@@ -26,11 +26,11 @@ from legroom.backends.sb3.applied_knobs import with_knobs
 from legroom.backends.sb3.building import class_of, importable, policy_arguments
 from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
+from legroom.backends.sb3.trace_messages import Measured
 from legroom.environments.gym_spaces import to_gymnasium
 from legroom.environments.objects import resolve_object
 from legroom.model.facts import spaces_of
 from legroom.model.run import Run
-from legroom.model.tracing import Measured
 
 # Collect and update until the peak has stopped rising: gradients and optimizer state exist from the second update on,
 # and malloc's heap goes on growing for a while as blocks of many sizes come and go.

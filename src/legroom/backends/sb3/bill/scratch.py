@@ -21,12 +21,12 @@ from pathlib import Path
 
 from legroom.backends.sb3.base_figures import LIBRARIES
 from legroom.backends.sb3.stored import gather_excess, in_flight_nbytes, one_env, pass_samples, update_nbytes
+from legroom.backends.sb3.trace_messages import Measured
 from legroom.errors import Untraceable
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.evidence import NetTrace, Scratch
 from legroom.model.run import Run
-from legroom.model.tracing import Measured
 from legroom.units import format_size
 
 # Part of the cache's key: what was measured in another way is measured anew.

@@ -19,6 +19,7 @@ from legroom.backends.sb3.bill.network import SCRATCH_ITEMS
 from legroom.backends.sb3.bill.parts import sb3_footprint
 from legroom.backends.sb3.bill.scratch import beyond_tensors, plan_scratch, remember
 from legroom.backends.sb3.stored import update_nbytes
+from legroom.backends.sb3.trace_messages import Answer, Measured, Request
 from legroom.errors import MissingExtra, Untraceable
 from legroom.extras import needs
 from legroom.machine.versions import is_installed
@@ -26,7 +27,6 @@ from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace
 from legroom.model.footprint import Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
-from legroom.model.tracing import Answer, Measured, Request
 
 CHILD = "legroom.backends.sb3.evidence_child"
 NEEDED = ("torch", "stable-baselines3", "sb3-contrib")
