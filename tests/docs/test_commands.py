@@ -91,7 +91,7 @@ def parse(told: Told) -> None:
 
 
 def check_runs(told: Told, parser: Any, given: dict[str, Any]) -> None:
-    overrides = [] if any("VALUE" in text for text in told.words) else split_settings(given.get("settings") or ())
+    overrides = [] if any("VALUE" in text for text in told.words) else split_overrides(split_settings(given.get("settings") or ()))[0]
     if given.get("backend"):
         overrides.insert(0, ("backend", given["backend"]))
     for parameter in parser.params:
