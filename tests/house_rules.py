@@ -4,7 +4,7 @@
    strings (`-m legroom.x`, tables of modules). So there are no cycles between rooms.
 2. The core names no backend: no identifier, string or import outside a backend's own room.
 3. Heavy packages are imported only in the rooms that own them.
-4. The workloads use the public interface alone, and the core names none of them.
+4. The workloads use the public interface alone, and the core names none of them but in examples of commands.
 5. Module names are unique, but for `cli/`, a file per command, and for those with the same role in every backend.
 """
 
@@ -22,12 +22,12 @@ SRC = ROOT / "src"
 
 # From the ground up: a room may import those before it. Backends are above the core rooms whose nouns they fill in.
 ROOMS = (
-    "errors", "units", "extras", "backends.default", "model", "backends.base",
+    "errors", "units", "extras", "backends.default", "model", "named_runs", "backends.base",
     "machine", "sharing", "device", "storing", "cluster", "environments",
     "reading", "growth", "predicting", "fitting", "checking", "explaining", "training",
     "watching", "profiling", "testing", "sweeping",
     "backends.sb3", "backends.brax", "backends.rllib",
-    "api", "lazily", "workloads", "rendering", "serving", "cli",
+    "api", "lazily", "extend", "workloads", "rendering", "serving", "cli",
 )  # fmt: skip
 HEAVY = {
     "torch": {"device", "storing", "backends"},
@@ -44,6 +44,7 @@ HEAVY = {
     "pygame": set(),
     "rasterio": set(),
 }
+GROUPS = ("legroom.backends", "legroom.workloads")  # of entry points, which are called like packages
 MODULE = re.compile(r"legroom(?:\.\w+)+")
 
 
@@ -64,6 +65,7 @@ def violations() -> list[str]:
         found += [f"{where}:{line}: {what}" for line, what in _wrong_way(tree, room)]
         if not room.startswith("backends."):
             found += [f"{where}:{line}: {what}" for line, what in _names_backend(tree, names)]
+        found += [f"{where}:{line}: {what}" for line, what in _names_workload(tree) if room != "workloads"]
     return found + _repeated_names(names) + _workload_imports()
 
 
@@ -104,7 +106,7 @@ def edges(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, module if _is_module(module) else node.module
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             module = node.value.partition(":")[0]
-            if MODULE.fullmatch(module) and _is_module(module):
+            if MODULE.fullmatch(module) and module not in GROUPS and _is_module(module):
                 yield node.lineno, module
 
 
@@ -132,6 +134,17 @@ def _names_backend(tree: ast.Module, names: tuple[str, ...]) -> Iterator[tuple[i
             yield node.lineno, f"names the backend {word}"
 
 
+def _names_workload(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield imports of a workload, and texts that are one's name, or one of its runs or modules, and nothing else."""
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["legroom.workloads"]
+    named = re.compile(rf"({'|'.join(points)})(:\w*)?|legroom_workloads\.[\w.:]+")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("legroom_workloads"):
+            yield node.lineno, f"imports the workloads' {node.module}"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and named.fullmatch(node.value):
+            yield node.lineno, f"names the workload {node.value}"
+
+
 def _takes_extra(node: ast.AST) -> bool:
     """Return whether a call's first argument is the name of an extra, which may be called like a backend."""
     return isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("needs", "MissingExtra")
@@ -151,7 +164,7 @@ def _repeated_names(backends: tuple[str, ...]) -> list[str]:
     ]
 
 
-PUBLIC = ("legroom",)  # and what it exports
+PUBLIC = ("legroom", "legroom.extend")  # and what they export
 
 
 def _workload_imports() -> list[str]:

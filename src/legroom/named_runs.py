@@ -34,15 +34,14 @@ def find_workload(name: str) -> Workload | None:
     try:
         loaded = point.load()
     except Exception as error:  # whatever somebody's package raises
-        return _left_out(point, f"{type(error).__name__}: {error}")
-    if not isinstance(loaded, Workload) or loaded.name != name:
-        return _left_out(point, f"{point.value} is no Workload of that name")
-    return loaded
-
-
-def _left_out(point: EntryPoint, why: str) -> None:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+    else:
+        if isinstance(loaded, Workload) and loaded.name == name:
+            return loaded
+        why = f"{point.value} is no Workload of that name"
     package = "" if point.dist is None else f" of {point.dist.name}"
-    sys.stderr.write(f"legroom: workload {point.name!r}{package} cannot be used: {' '.join(why.split())}\n")
+    sys.stderr.write(f"legroom: workload {name!r}{package} cannot be used: {why}\n")
+    return None
 
 
 @cache

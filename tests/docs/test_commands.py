@@ -20,6 +20,7 @@ from legroom.cli.main import COMMANDS
 from legroom.cli.overrides import rewrite_overrides, split_settings
 from legroom.errors import BadInput
 from legroom.reading import read_all
+from legroom.reading.workload_options import split_overrides
 
 SLOW = os.environ.get("LEGROOM_SLOW_DOCS") == "1"
 PAGES = pages()
@@ -91,7 +92,8 @@ def parse(told: Told) -> None:
 
 
 def check_runs(told: Told, parser: Any, given: dict[str, Any]) -> None:
-    overrides = [] if any("VALUE" in text for text in told.words) else split_overrides(split_settings(given.get("settings") or ()))[0]
+    settings = () if any("VALUE" in text for text in told.words) else given.get("settings") or ()
+    overrides, _ = split_overrides(split_settings(settings))  # files that options of a workload name need not be there
     if given.get("backend"):
         overrides.insert(0, ("backend", given["backend"]))
     for parameter in parser.params:

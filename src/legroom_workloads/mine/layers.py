@@ -31,6 +31,11 @@ CHECKPOINTED_SAMPLES = 4  # that are computed again at a time
 def cnn3d(observation: BoxSpace, size: str = "full", **_: Any) -> Net:
     """Return the layers of `Cnn3d`."""
     spec = SIZES.get(size, SIZES["full"])
-    convert = observation.dtype != "float32"
-    how = {"convert": convert, "pool": spec.pool, "samples": CHECKPOINTED_SAMPLES}
-    return convolutions(observation.shape, spec.layers, spec.features, **how)
+    return convolutions(
+        observation.shape,
+        spec.layers,
+        spec.features,
+        convert=observation.dtype != "float32",
+        pool=spec.pool,
+        samples=CHECKPOINTED_SAMPLES,
+    )
