@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from legroom.backends.base import find_algorithm
+from legroom.backends.base import DEFAULT_BACKEND, find_algorithm
 from legroom.errors import BadInput
 from legroom.model.draft import Draft, get
 from legroom.reading.interpreter.evaluator import fold
@@ -150,7 +150,7 @@ def finish(draft: Draft, given: Collection[Key]) -> None:
     """Give each constant its meaning, now that the algorithm is known."""
     data = draft.data
     length = data.get("hyperparams", {}).pop(EPISODE, None)
-    algorithm = find_algorithm(str(data.get("backend", "sb3")), str(data["algo"]))
+    algorithm = find_algorithm(str(data.get("backend", DEFAULT_BACKEND)), str(data["algo"]))
     if length is not None and algorithm is not None:
         place: Key = ("hyperparams", "n_steps") if algorithm.family == "on-policy" else ("env", "episode_steps")
         if place not in given and place not in draft.lines:  # a module that has N_STEPS too means the episode

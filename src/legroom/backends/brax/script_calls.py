@@ -78,12 +78,7 @@ def _read(script: Script, algorithm: str, calls: list[ast.Call]) -> BraxCall:
 
 def _later_calls(script: Script, partial: ast.Call) -> Iterator[ast.Call]:
     """Yield the calls of the name that a partial is bound to."""
-    statement = script.scopes.parents.get(id(partial))
-    if not (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)):
-        return
-    name = statement.targets[0].id
-    home = script.scopes.home(name, script.scopes.scope_of(statement))
-    for use in home.uses.get(name, ()) if home is not None else ():
+    for use in script.scopes.uses_of(partial):
         call = script.scopes.parents.get(id(use))
         if isinstance(call, ast.Call) and call.func is use:
             yield call

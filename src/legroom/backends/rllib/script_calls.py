@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from legroom.reading.interpreter.asker import attribute_stores, integer_of
-from legroom.reading.interpreter.script import Script, dotted
+from legroom.reading.interpreter.asker import integer_of
+from legroom.reading.interpreter.script import Script
 
 # ray/rllib/algorithms/ppo/ppo.py, release 2.60
 DEFAULT_BATCH, DEFAULT_MINIBATCH = 4000, 128
@@ -54,48 +54,28 @@ def rllib_settings(script: Script) -> Iterator[RllibSettings]:
 
 def _chain(script: Script, root: ast.Call) -> Iterator[ast.Call]:
     """Yield the method calls on a configuration: those chained to it, and those on the name it is bound to."""
-    node: ast.AST = root
-    while True:
-        attribute = script.scopes.parents.get(id(node))
-        call = script.scopes.parents.get(id(attribute)) if isinstance(attribute, ast.Attribute) else None
-        if not (isinstance(call, ast.Call) and call.func is attribute):
-            break
-        yield call
-        node = call
-    statement = script.scopes.parents.get(id(node))
-    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-        name = statement.targets[0].id
-        home = script.scopes.home(name, script.scopes.scope_of(statement))
-        for use in home.uses.get(name, ()) if home is not None else ():
-            attribute = script.scopes.parents.get(id(use))
-            call = script.scopes.parents.get(id(attribute)) if isinstance(attribute, ast.Attribute) else None
-            if isinstance(call, ast.Call) and call.func is attribute:
-                yield call
-                # the rest of a chain that starts at the name
-                while True:
-                    attribute = script.scopes.parents.get(id(call))
-                    outer = script.scopes.parents.get(id(attribute)) if isinstance(attribute, ast.Attribute) else None
-                    if not (isinstance(outer, ast.Call) and outer.func is attribute):
-                        break
-                    yield outer
-                    call = outer
+    last = root
+    for last in script.scopes.chained(root):
+        yield last
+    for use in script.scopes.uses_of(last):
+        yield from script.scopes.chained(use)
 
 
 def _assigned(script: Script, root: ast.Call) -> dict[str | None, ast.expr]:
     """Return what `config.minibatch_size = 512` gives, on the name that the configuration is bound to."""
-    node: ast.AST = root
-    while isinstance(script.scopes.parents.get(id(node)), ast.Attribute | ast.Call):
-        node = script.scopes.parents[id(node)]
-    statement = script.scopes.parents.get(id(node))
-    if not (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)):
-        return {}
-    name = statement.targets[0].id
-    return {
-        target.attr: where.value
-        for attribute in (*_BATCH, *_MINIBATCH)
-        for target, where in attribute_stores(script, attribute)
-        if dotted(target.value) == name and isinstance(where, ast.Assign)
-    }
+    *_, last = root, *script.scopes.chained(root)
+    given: dict[str | None, ast.expr] = {}
+    for use in script.scopes.uses_of(last):
+        target = script.scopes.parents.get(id(use))
+        where = script.scopes.parents.get(id(target))
+        if (
+            isinstance(target, ast.Attribute)
+            and target.attr in (*_BATCH, *_MINIBATCH)
+            and isinstance(where, ast.Assign)
+        ):
+            if isinstance(target.ctx, ast.Store):
+                given[target.attr] = where.value
+    return given
 
 
 def _trainings(script: Script, root: ast.Call) -> Iterator[ast.Call]:

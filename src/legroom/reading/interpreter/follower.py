@@ -23,6 +23,7 @@ from legroom.reading.constants import argument_default
 from legroom.reading.files import read_text
 from legroom.reading.interpreter.evaluator import OPERATORS, Evaluator, binary
 from legroom.reading.interpreter.gym_calls import GYM_CALLS, Env, is_space, wrapped_by_library
+from legroom.reading.interpreter.scopes import is_main_guard
 from legroom.reading.interpreter.values import (
     LONGEST,
     Bound,
@@ -157,7 +158,7 @@ class Follower(Evaluator[Frame]):
 
     def do_if(self, node: ast.If, frame: Frame) -> None:
         test = self.value(node.test, frame)
-        if _is_main_guard(node.test):
+        if is_main_guard(node):
             self.block(node.body, frame)
         elif is_settled(test):
             self.block(node.body if test else node.orelse, frame)
@@ -404,10 +405,6 @@ class Follower(Evaluator[Frame]):
             found.append(base.node.name if isinstance(base, Class) else base)
             todo += base.bases if isinstance(base, Class) else ()
         return found
-
-
-def _is_main_guard(test: ast.expr) -> bool:
-    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
 
 
 def _numbers(bounds: list[int]) -> list[int]:

@@ -114,6 +114,24 @@ class Scopes:
         """Return the innermost class around `node`."""
         return next((a for a in self.ancestors(node) if isinstance(a, ast.ClassDef)), None)
 
+    def uses_of(self, made: ast.AST) -> list[ast.Name]:
+        """Return the uses of the name that the statement around `made` assigns it to; none where it is no name."""
+        statement = self.parents.get(id(made))
+        if not (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)):
+            return []
+        name = statement.targets[0].id
+        home = self.home(name, self.scope_of(statement))
+        return home.uses.get(name, []) if home is not None else []
+
+    def chained(self, node: ast.AST) -> Iterator[ast.Call]:
+        """Yield the method calls on `node`, one on the result of the other: `node.a().b()`."""
+        while isinstance(attribute := self.parents.get(id(node)), ast.Attribute):
+            call = self.parents.get(id(attribute))
+            if not (isinstance(call, ast.Call) and call.func is attribute):
+                return
+            yield call
+            node = call
+
     def reaching(self, name: ast.Name) -> list[Binding]:
         """Return the bindings that the use `name` can see, nearest first; a closure can see all of them."""
         here = self.scope_of(name)
@@ -189,18 +207,19 @@ class Scopes:
                 self._inner(node, scope, (*node.decorator_list, *node.bases, *node.keywords), node.body)
                 return
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                inner = Scope(node, scope)
-                self.all.append(inner)
-                for child in ast.iter_child_nodes(node):
-                    self.parents[id(child)] = node
-                    self._visit(child, inner)
-                return
-            case ast.comprehension():
+                scope = Scope(node, scope)
+                self.all.append(scope)
+            case ast.stmt() | ast.NamedExpr() | ast.comprehension():
+                self._bind_by_assignment(node, scope)
+        self._bind_by_name(node, scope)
+        for child in ast.iter_child_nodes(node):
+            self.parents[id(child)] = node
+            self._visit(child, scope)
+
+    def _bind_by_assignment(self, node: ast.AST, scope: Scope) -> None:
+        match node:
+            case ast.comprehension() | ast.For() | ast.AsyncFor():
                 self._targets(node.target, None, node, scope, "loop")
-            case ast.Global():
-                scope.elsewhere.update(dict.fromkeys(node.names, "global"))
-            case ast.Nonlocal():
-                scope.elsewhere.update(dict.fromkeys(node.names, "nonlocal"))
             case ast.Assign():
                 for target in node.targets:
                     self._targets(target, node.value, node, scope, "assign")
@@ -211,17 +230,22 @@ class Scopes:
                 self._targets(node.target, node.value, node, home, "assign")
             case ast.AugAssign():
                 self._targets(node.target, node.value, node, scope, "augmented")
-            case ast.For() | ast.AsyncFor():
-                self._targets(node.target, None, node, scope, "loop")
             case ast.With() | ast.AsyncWith():
                 for item in node.items:
                     if item.optional_vars is not None:
                         self._targets(item.optional_vars, item.context_expr, node, scope, "with")
-            case ast.ExceptHandler(name=str() as name):
-                self._bind(scope, Binding(name, "other", node))
-            case ast.MatchAs(name=str() as name) | ast.MatchStar(name=str() as name):
-                self._bind(scope, Binding(name, "other", node))
-            case ast.MatchMapping(rest=str() as name):
+
+    def _bind_by_name(self, node: ast.AST, scope: Scope) -> None:
+        match node:
+            case ast.Global() | ast.Nonlocal():
+                scope.elsewhere.update(dict.fromkeys(node.names, type(node).__name__.lower()))
+            case (
+                ast.ExceptHandler(name=str() as name)
+                | ast.MatchAs(name=str() as name)
+                | ast.MatchStar(name=str() as name)
+                | ast.MatchMapping(rest=str() as name)
+                | ast.Name(id=name, ctx=ast.Del())
+            ):
                 self._bind(scope, Binding(name, "other", node))
             case ast.Import():
                 for alias in node.names:
@@ -237,11 +261,6 @@ class Scopes:
                         self._bind(scope, Binding(alias.asname or alias.name, "import", node, target=full))
             case ast.Name(ctx=ast.Load()):
                 self._loads.append((node, scope))
-            case ast.Name(ctx=ast.Del()):
-                self._bind(scope, Binding(node.id, "other", node))
-        for child in ast.iter_child_nodes(node):
-            self.parents[id(child)] = node
-            self._visit(child, scope)
 
     def _module(self, node: ast.ImportFrom) -> str:
         if not node.level:
