@@ -68,13 +68,8 @@ def _assigned(script: Script, root: ast.Call) -> dict[str | None, ast.expr]:
     for use in script.scopes.uses_of(last):
         target = script.scopes.parents.get(id(use))
         where = script.scopes.parents.get(id(target))
-        if (
-            isinstance(target, ast.Attribute)
-            and target.attr in (*_BATCH, *_MINIBATCH)
-            and isinstance(where, ast.Assign)
-        ):
-            if isinstance(target.ctx, ast.Store):
-                given[target.attr] = where.value
+        if isinstance(target, ast.Attribute) and isinstance(where, ast.Assign) and target in where.targets:
+            given[target.attr] = where.value
     return given
 
 
