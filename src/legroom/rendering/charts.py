@@ -1,6 +1,7 @@
 """Pictures of a training: memory over time against its prediction, and reward over steps; SVG or PNG by suffix.
 
-The only module of rendering/ that imports a heavy package, and therefore reached by name through the catalogue. The
+matplotlib, because a training leaves PNG beside SVG, and only it writes both; what pages show is drawn by `figures`,
+which need no package and follow the reader's light or dark. What of a curve is drawn is the same in both. The
 background is light and opaque, so that a picture reads the same on a light and on a dark page. SVG keeps text as text
 and carries no dates or random ids: the same training gives the same file. Curves are thinned before they are drawn,
 keeping every extreme (`rendering.thinning`), so that a week of samples is as small as a minute of them.
@@ -28,7 +29,7 @@ from legroom.model.files import write_whole
 from legroom.model.footprint import Peak
 from legroom.model.progress import PHASES, MemorySample, Progress, finite
 from legroom.rendering.pace import number_text
-from legroom.rendering.thinning import Points, Stretch, highest, phase_stretches, thin
+from legroom.rendering.thinning import POINTS, STRETCHES, Points, Stretch, highest, is_near, phase_stretches, thin
 from legroom.units import GIB, MIB, format_size
 
 INK, FAINT, PAPER, GRID = "#1f2933", "#616e7c", "#ffffff", "#e4e7eb"
@@ -38,9 +39,6 @@ PHASE_COLOURS = {"start": "#eceff2", "collect": "#dcecf9", "update": "#fbe3cf", 
 PHASE_LINES = {"start": "#8a949e", "collect": "#2b7cc0", "update": "#d9701e", "checkpoint": "#7a5fc0",
                "evaluate": "#3f9b4b"}  # fmt: skip
 ITEM_COLOURS = ("#9fb8d8", "#f0c29b", "#a9d3ae", "#cdbfe6", "#e7b6bd", "#d9d2a5", "#a8d5da", "#cfcfcf")
-NEAR = 1.8  # a limit up to this many times what is drawn is drawn too
-POINTS = 500  # of a curve: one per pixel and a half
-STRETCHES = 160  # with more changes of phase than this, shades would be stripes: then each phase gets its own curve
 LEAST_LABEL = 0.045  # of the height: an item below it gets no label of its own
 Moment = tuple[float, float, str]  # seconds, bytes, phase
 STYLE: Any = {
@@ -123,7 +121,7 @@ def _draw_memory(axes: Axes, moments: Sequence[Moment], predicted: Peak | None, 
     curve = thin([(seconds, nbytes) for seconds, nbytes, _ in moments], POINTS)
     at, peak = max(curve, key=lambda point: point[1], default=(0.0, 0.0))
     top = max(peak, predicted.high if predicted else 0, 1)
-    limit_shown = limit is not None and limit <= NEAR * top
+    limit_shown = is_near(limit, top)
     unit = GIB if top >= GIB else MIB
     seconds_per_unit, time_unit = _time_unit(curve[-1][0] - curve[0][0] if curve else 0)
     xs, ys = [x / seconds_per_unit for x, _ in curve], [y / unit for _, y in curve]

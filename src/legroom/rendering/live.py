@@ -1,6 +1,6 @@
 """The live display of a training on a terminal: bars that move, drawn by rich.
 
-Reached by name through the catalogue, since importing rich takes 60 ms. A memory bar ends at the limit where the
+Imported where it is shown, since importing rich takes 60 ms. A memory bar ends at the limit where the
 prediction comes anywhere near it; else at a little more than the prediction, because a bar that ends at 64 GiB shows
 nothing of a run that takes one. A mark stands at the predicted peak, and lighter blocks up to the peak so far.
 """

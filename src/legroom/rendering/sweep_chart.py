@@ -1,6 +1,6 @@
 """A picture of a sweep: its metric by each parameter that varies, and the reward of every trial over its steps.
 
-Reached by name through the catalogue, as `charts` is, whose ink and paper it uses.
+Drawn by matplotlib in the ink and on the paper of `charts`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 
 from legroom.model.progress import Progress, finite
-from legroom.rendering.charts import FAINT, GRID, ITEM_COLOURS, POINTS, PREDICTED, REWARD, STYLE, new_figure, save
+from legroom.rendering.charts import FAINT, GRID, ITEM_COLOURS, PREDICTED, REWARD, STYLE, new_figure, save
 from legroom.rendering.sweep import varied
-from legroom.rendering.thinning import thin
+from legroom.rendering.thinning import POINTS, thin
 from legroom.units import MIB
 
 MOST_PARAMETERS = 4  # panels in a row

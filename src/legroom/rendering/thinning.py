@@ -1,16 +1,19 @@
-"""Fewer points that look the same: what a curve of a hundred thousand samples shows on a few hundred pixels.
-
-Each of the stretches that the time is cut into keeps its lowest and its highest point, so no peak is lost, and the
-first and the last point stay where they are. Averages would hide exactly what a memory chart is for.
-"""
+"""What of a curve is drawn, on pages and in files alike: few points that look the same, phases, a near limit."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
+from legroom.growth.thinning import thinned
+
 Points = list[tuple[float, float]]
+
+POINTS = 600  # of a curve: about one per pixel and a half
+NEAR = 3.0  # a limit up to this many times what is drawn is drawn too
+STRETCHES = 160  # with more changes of phase than this, shades would be stripes
 
 
 class Stretch(NamedTuple):
@@ -26,29 +29,13 @@ def thin(points: Sequence[tuple[float, float]], most: int) -> Points:
 
     Points that are not finite are left out.
     """
-    known = sorted((p for p in points if math.isfinite(p[0]) and math.isfinite(p[1])), key=lambda point: point[0])
-    if len(known) <= most:
-        return known
-    first, last = known[0], known[-1]
-    buckets = max((most - 2) // 2, 1)
-    width = (last[0] - first[0]) / buckets
-    kept: Points = [first]
-    bucket: Points = []
-    number = 0
-    for point in known[1:-1]:
-        here = min(int((point[0] - first[0]) / width), buckets - 1) if width > 0 else 0
-        if here != number:
-            kept += _extremes(bucket)
-            bucket, number = [], here
-        bucket.append(point)
-    return [*kept, *_extremes(bucket), last]
+    known = sorted((p for p in points if math.isfinite(p[0]) and math.isfinite(p[1])), key=itemgetter(0))
+    return list(thinned(known, most, itemgetter(0), itemgetter(1)))
 
 
-def _extremes(bucket: Points) -> Points:
-    if len(bucket) <= 2:
-        return bucket
-    lowest, highest = min(bucket, key=lambda p: p[1]), max(bucket, key=lambda p: p[1])
-    return sorted({lowest, highest})
+def is_near(limit: float | None, top: float) -> bool:
+    """Say whether a limit is drawn beside what reaches up to `top`: a curve far below it would be a flat line."""
+    return limit is not None and limit <= NEAR * top
 
 
 def highest(points: Sequence[tuple[float, float]], most: int, *, begin: float, end: float) -> Points:

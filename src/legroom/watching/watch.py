@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from legroom.errors import BadInput
+from legroom.growth.thinning import thinned
 from legroom.machine.cgroup import oom_kills, read_cgroup
 from legroom.machine.gpu_meter import GpuMeter
 from legroom.model.explanation import Explanation
@@ -26,7 +27,6 @@ from legroom.watching.proc import status
 from legroom.watching.relay import Relay, write_all
 from legroom.watching.sampling import HIDDEN_PEAK_FROM, TreeSampler
 from legroom.watching.signals import PASSED_ON, Signals, from_terminal
-from legroom.watching.thinning import thinned
 
 INTERVAL_S = 0.25
 QUICK_START = 0.04  # of the time so far: a command of a second gets its samples too
@@ -212,7 +212,7 @@ class _Watching:
     def _add(self, sample: Sample) -> None:
         self._samples.append(sample)
         if len(self._samples) > KEPT_SAMPLES:
-            self._samples = list(thinned(self._samples, KEPT_SAMPLES // 2))
+            self._samples = list(_fewer(self._samples, KEPT_SAMPLES // 2))
         self._peak_host = max(self._peak_host, sample.host)
         if sample.gpu is not None:
             self._peak_gpu = max(self._peak_gpu or 0, sample.gpu)
@@ -285,7 +285,7 @@ class _Watching:
         verdict, why, growth_per_s = judge(self._samples)
         found, of_memory, hint = explained
         trace = Trace(
-            samples=tuple(thinned(self._samples, TOLD_SAMPLES)),
+            samples=tuple(_fewer(self._samples, TOLD_SAMPLES)),
             peak_host=self._peak_host,
             peak_gpu=self._peak_gpu,
             peak_by_role=self._peaks,
@@ -320,6 +320,10 @@ class _Watching:
             return self._allowance.command_cpu_s
         children = os.times()  # exact, but only what the command waited for
         return max(children.children_user + children.children_system, self._allowance.command_cpu_s)
+
+
+def _fewer(samples: Sequence[Sample], most: int) -> Sequence[Sample]:
+    return thinned(samples, most, lambda sample: sample.t, lambda sample: sample.host)
 
 
 def _demand_linux() -> None:

@@ -16,12 +16,9 @@ from legroom.rendering.figures.bars import Limit
 from legroom.rendering.figures.frame import DECIMALS, HEIGHT, WIDTH, Frame, text_at
 from legroom.rendering.pace import duration_text, number_text
 from legroom.rendering.page import legend
-from legroom.rendering.thinning import Stretch, phase_stretches, thin
+from legroom.rendering.thinning import POINTS, STRETCHES, Stretch, is_near, phase_stretches, thin
 from legroom.units import format_size
 
-POINTS = 700
-NEAR = 3.0  # a limit up to this many times what is drawn is drawn too: a peak far below would be a flat line under it
-STRETCHES = 160  # with more changes of phase than this, shades would be stripes
 CHECKPOINTS = 40  # more marks than this would be a fence
 PHASE_COLOURS = {
     "start": "var(--k-runtime)", "collect": "var(--k-storage)", "update": "var(--k-update)",
@@ -65,7 +62,7 @@ def timeline(
     sums = [sum(values) for values in zip(*(layer.values for layer in layers), strict=True)]
     kept = _kept(times, sums)
     top = max(max(sums), predicted.high if predicted else 0, 1)
-    shown = limit if limit is not None and limit.nbytes <= NEAR * top else None
+    shown = limit if limit is not None and is_near(limit.nbytes, top) else None
     frame = Frame(times[0], times[-1], max(top, shown.nbytes if shown else 0), label=seconds_text)
     inside: list[str] = []
     names: dict[str, str] = {}
