@@ -27,9 +27,9 @@ from importlib import import_module
 from typing import Any
 
 from bench.results import write_section
-from legroom.profiling.asking import ask_child
+from legroom.profiling.ask_child import ask_child
 from legroom.profiling.loading import env_task, find_run
-from legroom.profiling.profile import profile
+from legroom.profiling.profile_env import profile
 
 COMMAND = "python -m bench.leaks"
 COLUMNS = ["figure", "required", "measured", "detail", "verdict"]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from legroom.backends.sb3.memory_callback import MemoryCallback as MemoryCallback
     from legroom.device.survive import survive as survive
     from legroom.machine import probe as probe
-    from legroom.profiling.profile import profile as profile
+    from legroom.profiling.profile_env import profile as profile
     from legroom.reading import read as read
     from legroom.sharing.shared import share as share
 
@@ -60,7 +60,7 @@ EXPORTS = {
     "predict": "legroom.api",
     "predict_model": "legroom.api",
     "probe": "legroom.machine",
-    "profile": "legroom.profiling.profile",
+    "profile": "legroom.profiling.profile_env",
     "read": "legroom.reading",
     "share": "legroom.sharing.shared",
     "survive": "legroom.device.survive",

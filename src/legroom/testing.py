@@ -14,7 +14,7 @@ from typing import Any
 
 from legroom.model.profile import Leak, LeakLine
 from legroom.profiling.loading import name_env
-from legroom.profiling.profile import SEED, as_leak, profile
+from legroom.profiling.profile_env import SEED, as_leak, profile
 from legroom.units import format_size
 
 FRAMES = 5_000

@@ -20,7 +20,7 @@ from legroom.cli.main import COMMANDS, _build, _params
 from legroom.errors import BadInput
 from legroom.model.progress import Progress
 from legroom.rendering.live import LiveDisplay
-from legroom.rendering.training import MemoryGauge, TrainingView
+from legroom.rendering.training_display import MemoryGauge, TrainingView
 
 LEGROOM = str(Path(sys.executable).parent / "legroom")
 HEAVY = ("torch", "numpy", "gymnasium", "jax", "rich", "matplotlib")

@@ -13,7 +13,7 @@ from explain_fixtures import EXPECTED, NAMES, TEXTS
 
 from legroom.explaining import explain_file
 from legroom.explaining.explain import TAIL_BYTES
-from legroom.rendering.explanation import explanation_text
+from legroom.rendering.explanation_text import explanation_text
 from legroom.rendering.layout import draw
 
 LEGROOM = str(Path(sys.executable).parent / "legroom")

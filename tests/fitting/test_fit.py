@@ -24,7 +24,7 @@ from legroom.named_runs import run_names
 from legroom.predicting.constraints import broken_rules
 from legroom.predicting.predict import predict
 from legroom.reading import read, run_from_dict
-from legroom.rendering.fitting import plan_data
+from legroom.rendering.plan_text import plan_data
 from legroom.rendering.run_file import plan_file, run_file
 from legroom.units import GIB, MIB
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from legroom.growth.verdict import Verdict, combine
-from legroom.growth.verdict import judge as judge_from
+from legroom.growth.leak_verdict import Verdict, combine
+from legroom.growth.leak_verdict import judge as judge_from
 from legroom.profiling.measuring import DROPPED_SHARE, FLOOR
 
 STEPS = np.arange(0, 5_000, 50)  # 100 samples

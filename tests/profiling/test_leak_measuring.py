@@ -10,12 +10,12 @@ import leak_test_envs as envs
 import pytest
 
 from legroom.errors import BadInput
-from legroom.profiling.asking import ask_child
-from legroom.profiling.frames import Frame, library_folders, own_frame
+from legroom.profiling.allocator_signals import Recorder, block_sizes, mean_block_nbytes
+from legroom.profiling.ask_child import ask_child
 from legroom.profiling.loading import env_task, find_run, name_env
 from legroom.profiling.measuring import measure
-from legroom.profiling.profile import profile
-from legroom.profiling.signals import Recorder, block_sizes, mean_block_nbytes
+from legroom.profiling.own_frames import Frame, library_folders, own_frame
+from legroom.profiling.profile_env import profile
 from legroom.profiling.stepping import Stepper
 from legroom.testing import assert_no_leak
 
@@ -55,7 +55,7 @@ def test_an_environment_that_keeps_nothing_is_ok_and_costs_no_second_process():
 
 def test_profiling_leaves_the_parent_light():
     code = (
-        "import sys; from legroom.profiling.profile import profile; p = profile('CartPole-v1', 300);"
+        "import sys; from legroom.profiling.profile_env import profile; p = profile('CartPole-v1', 300);"
         "assert p.leak.verdict == 'ok', p; print([m for m in ('numpy', 'gymnasium', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

@@ -9,9 +9,9 @@ import pytest
 from legroom.errors import BadInput
 from legroom.model.profile import Leak, Pace, Profile, Scaling
 from legroom.profiling.baseline import compare, read_baseline
-from legroom.profiling.pace import measure_pace
+from legroom.profiling.stepping_pace import measure_pace
 from legroom.rendering.layout import draw
-from legroom.rendering.profile import profile_json, profile_text
+from legroom.rendering.profile_text import profile_json, profile_text
 
 MIB = 1 << 20
 BEFORE = Profile(

@@ -6,8 +6,8 @@ import pytest
 from gymnasium.wrappers import FrameStackObservation
 
 from legroom.profiling.observation import observe
-from legroom.profiling.profile import profile
-from legroom.rendering.profile import observation_findings
+from legroom.profiling.profile_env import profile
+from legroom.rendering.profile_text import observation_findings
 
 
 def seen(env, steps=120, **built_from):

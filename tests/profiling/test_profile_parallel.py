@@ -4,7 +4,7 @@ import pytest
 
 from legroom.model.profile import ParallelRow
 from legroom.profiling.loading import env_task, find_run
-from legroom.profiling.profile import measure_parallel
+from legroom.profiling.profile_env import measure_parallel
 from legroom.profiling.scaling import _fits, _line
 
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from legroom.errors import BadInput
 from legroom.model.footprint import Peak, Phase
 from legroom.model.progress import MemorySample, Progress
 from legroom.rendering.charts import memory_chart, reward_chart
-from legroom.rendering.thinning import Stretch, highest, phase_stretches, thin
+from legroom.rendering.curve_points import Stretch, highest, phase_stretches, thin
 
 MIB = 1 << 20
 PREDICTED = Peak(700 * MIB, 650 * MIB, 750 * MIB, Phase.UPDATE)

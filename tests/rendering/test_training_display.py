@@ -10,7 +10,7 @@ import pytest
 from legroom.model.footprint import Peak, Phase
 from legroom.model.progress import MemorySample, Progress
 from legroom.rendering.live import LiveDisplay, picture, scale_of
-from legroom.rendering.training import MemoryGauge, PlainDisplay, TrainingView, display_for, progress_line
+from legroom.rendering.training_display import MemoryGauge, PlainDisplay, TrainingView, display_for, progress_line
 
 MIB, GIB = 1 << 20, 1 << 30
 PREDICTED = Peak(700 * MIB, 650 * MIB, 750 * MIB, Phase.UPDATE)
@@ -187,7 +187,7 @@ def test_memory_is_coloured_by_how_close_it_is():
 
 def test_lines_in_a_pipe_cost_no_import_of_rich_or_matplotlib():
     code = (
-        "import sys, legroom.rendering.training as t, legroom.rendering.outcome\n"
+        "import sys, legroom.rendering.training_display as t, legroom.rendering.outcome_text\n"
         "t.display_for(sys.stderr, 'x', 1, environ={}).say('hello')\n"
         "print(sorted({'rich', 'matplotlib', 'pydantic', 'numpy'} & set(sys.modules)))"
     )

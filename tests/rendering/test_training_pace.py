@@ -5,7 +5,7 @@ import math
 import pytest
 
 from legroom.model.progress import Progress
-from legroom.rendering.pace import Pace, TimeLeft, duration_text, number_text
+from legroom.rendering.time_left import Pace, TimeLeft, duration_text, number_text
 
 
 def said(pace, *messages, total=1000):

@@ -6,7 +6,7 @@ from pathlib import Path
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome
 from legroom.model.progress import Progress
 from legroom.rendering.layout import draw
-from legroom.rendering.outcome import outcome_text
+from legroom.rendering.outcome_text import outcome_text
 
 MIB = 1 << 20
 OUTCOME = Outcome(

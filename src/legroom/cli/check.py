@@ -16,8 +16,8 @@ from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.machine import probe
 from legroom.model.checked import Checked
 from legroom.reading.files import is_directory, is_file
-from legroom.rendering.checking import check_json, check_text, fixes_text, rule_text, rules_text
 from legroom.rendering.console import say
+from legroom.rendering.findings_text import check_json, check_text, fixes_text, rule_text, rules_text
 
 
 def run(

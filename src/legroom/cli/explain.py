@@ -12,7 +12,7 @@ from legroom.cli import options
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.explaining import explain_file, explain_stream
 from legroom.rendering.console import say
-from legroom.rendering.explanation import explanation_json, explanation_text
+from legroom.rendering.explanation_text import explanation_json, explanation_text
 
 
 def run(

@@ -29,7 +29,7 @@ from legroom.model.verdict import Budget
 from legroom.named_runs import find_workload
 from legroom.reading import read, read_all
 from legroom.rendering.console import say
-from legroom.rendering.fitting import plan_json, plan_text
+from legroom.rendering.plan_text import plan_json, plan_text
 from legroom.rendering.run_file import plan_file
 from legroom.rendering.tier_table import recommendation_json, recommendation_text, tiers_json, tiers_text
 
@@ -141,7 +141,7 @@ def _fit_one(
     _write(plan, answer)
 
     def page() -> str:
-        from legroom.rendering.pages.fitting import plan_page
+        from legroom.rendering.pages.plan_page import plan_page
 
         return plan_page(plan)
 
@@ -168,7 +168,7 @@ def _fit_tiers(
         rows = list(plan_tiers(sizes, budget, predictor, grow=grow, most_steps=most_steps))
 
     def page() -> str:
-        from legroom.rendering.pages.fitting import tiers_page
+        from legroom.rendering.pages.plan_page import tiers_page
 
         return tiers_page(run.name, rows)
 
@@ -184,7 +184,7 @@ def _recommend(workload: str, runs: Sequence[Run], default: str, budget: Budget,
     _write(found.shown, answer)
 
     def page() -> str:
-        from legroom.rendering.pages.fitting import recommendation_page
+        from legroom.rendering.pages.plan_page import recommendation_page
 
         return recommendation_page(workload, found)
 

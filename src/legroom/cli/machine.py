@@ -5,7 +5,7 @@ from __future__ import annotations
 from legroom.cli import options
 from legroom.machine import probe
 from legroom.rendering.console import say
-from legroom.rendering.machine import machine_json, machine_text
+from legroom.rendering.machine_text import machine_json, machine_text
 
 
 def run(json: options.Json = False) -> None:

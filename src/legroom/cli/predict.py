@@ -19,7 +19,7 @@ from legroom.machine import probe
 from legroom.model.prediction import Prediction
 from legroom.reading import read_all
 from legroom.rendering.console import say, status, told
-from legroom.rendering.prediction import comparison_text, prediction_json, prediction_text
+from legroom.rendering.prediction_text import comparison_text, prediction_json, prediction_text
 
 Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="mine:full, run.yaml, ppo.yml:atari, train.py")]
 ModeOption = Annotated[
@@ -92,7 +92,7 @@ def run(
 
 def _show(predictions: Sequence[Prediction], html: Path | None, *, json: bool, everything: bool) -> None:
     if html is not None:
-        from legroom.rendering.pages.prediction import prediction_page
+        from legroom.rendering.pages.prediction_page import prediction_page
 
         write_text("--html", html, prediction_page(predictions))
     if json:

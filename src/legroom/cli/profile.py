@@ -13,10 +13,10 @@ from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.model.profile import Comparison, Profile
 from legroom.profiling.baseline import compare, read_baseline
-from legroom.profiling.profile import FRAMES, MOST_ENVS, SEED, SNAPSHOT_INTERVAL, profile, write_cprofile
+from legroom.profiling.profile_env import FRAMES, MOST_ENVS, SEED, SNAPSHOT_INTERVAL, profile, write_cprofile
 from legroom.rendering.console import PLAIN_WIDTH, say, status
 from legroom.rendering.layout import draw
-from legroom.rendering.profile import profile_json, profile_text
+from legroom.rendering.profile_text import profile_json, profile_text
 
 NO_ENVS = ("0", "none")
 File = Path | None
@@ -105,6 +105,6 @@ def _write_files(
     if report is not None:
         write_text("--report", report, draw(profile_text(found, comparison), width=PLAIN_WIDTH, colour=False))
     if html is not None:
-        from legroom.rendering.pages.profile import profile_page
+        from legroom.rendering.pages.profile_page import profile_page
 
         write_text("--html", html, profile_page(found, comparison))

@@ -16,7 +16,7 @@ from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
 from legroom.extras import needs
 from legroom.rendering.console import say, status
-from legroom.rendering.sweep import SweepLine, sweep_text
+from legroom.rendering.sweep_text import SweepLine, sweep_text
 from legroom.sweeping.grid import parse_parameters
 from legroom.sweeping.sweep_folder import SweepFolder
 from legroom.sweeping.sweep_grid import SweepTask, sweep_grid

@@ -39,7 +39,7 @@ from legroom.predicting.constraints import broken_rules
 from legroom.predicting.predict import DeviceName, Mode, choose_device
 from legroom.reading import read, read_all
 from legroom.rendering.console import say, status
-from legroom.rendering.training import display_for
+from legroom.rendering.training_display import display_for
 from legroom.training.failing import Failure
 from legroom.training.folder import Predicted, RunFolder
 from legroom.training.train import RETRIES, NextKnob, Training, is_finished, train, turned_knobs

@@ -14,7 +14,7 @@ from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.progress import Progress
 from legroom.rendering.console import say
-from legroom.rendering.outcome import TrainingReport, outcome_text
+from legroom.rendering.outcome_text import TrainingReport, outcome_text
 from legroom.training.folder import LOG
 from legroom.training.progress_log import read_progress
 from legroom.training.train import Ended, Training

@@ -13,10 +13,10 @@ import typer
 from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_GOOD, BadInput
 from legroom.model.files import write_whole
-from legroom.rendering.watching import WatchDisplay, watched_json, watched_text
+from legroom.rendering.watch_text import WatchDisplay, watched_json, watched_text
 from legroom.units import parse_size
 from legroom.watching import Signals, attach, watch
-from legroom.watching.noting import Noting
+from legroom.watching.live_logging import LoggedDisplay
 from legroom.watching.relay import write_all
 
 JSON_FILE, PAGE_FILE = "watch.json", "watch.html"
@@ -57,7 +57,7 @@ def run(
     if out is not None:
         _make_folder(out)
     display = WatchDisplay(_to_stderr, live=_may_draw(), colour=_may_draw() and "NO_COLOR" not in os.environ)
-    shown = display if out is None else Noting(display, out)
+    shown = display if out is None else LoggedDisplay(display, out)
     with Signals() as signals:  # held until the result is written
         if command:
             found = watch(command, interval_s=interval, limit=nbytes, display=shown, signals=signals)
@@ -70,7 +70,7 @@ def run(
             pages.append(out / PAGE_FILE)
         if pages:
             # not before: the time of the import would count as the watching's
-            from legroom.rendering.pages.watching import watch_page
+            from legroom.rendering.pages.watch_page import watch_page
 
             _write(dict.fromkeys(pages, watch_page(found)))
         if json:

@@ -6,7 +6,7 @@ from legroom.cli import options
 from legroom.named_runs import workloads
 from legroom.reading import read_all
 from legroom.rendering.console import say
-from legroom.rendering.workloads import workloads_json, workloads_text
+from legroom.rendering.workloads_text import workloads_json, workloads_text
 
 
 def run(json: options.Json = False) -> None:

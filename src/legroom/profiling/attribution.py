@@ -11,7 +11,7 @@ from typing import Any
 
 from legroom.errors import LegroomError
 from legroom.model.profile import LeakLine
-from legroom.profiling.asking import BUILD_TIMEOUT_S, ask_child
+from legroom.profiling.ask_child import BUILD_TIMEOUT_S, ask_child
 
 TRACKED_STEPS, MOST_TRACKED_STEPS = 2_000, 20_000
 EPISODES = 6  # that many should be among the tracked steps, if that is affordable: some leak only as an episode ends

@@ -13,8 +13,8 @@ import sys
 from types import FrameType
 from typing import Any
 
-from legroom.profiling.frames import Frame, env_folders, library_folders, own_frame
-from legroom.profiling.signals import malloc_reader
+from legroom.profiling.allocator_signals import malloc_reader
+from legroom.profiling.own_frames import Frame, env_folders, library_folders, own_frame
 from legroom.profiling.stepping import SEED, Stepper
 
 MOST_LINES = 5

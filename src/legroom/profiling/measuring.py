@@ -17,9 +17,15 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from legroom.growth.verdict import Floor, Verdict, combine, judge
+from legroom.growth.leak_verdict import Floor, Verdict, combine, judge
 from legroom.model.profile import Curve
-from legroom.profiling.signals import MAPPED_EVERY, USUAL_BLOCK_NBYTES, Recorder, block_sizes, mean_block_nbytes
+from legroom.profiling.allocator_signals import (
+    MAPPED_EVERY,
+    USUAL_BLOCK_NBYTES,
+    Recorder,
+    block_sizes,
+    mean_block_nbytes,
+)
 from legroom.profiling.stepping import SEED, Stepper
 
 OWN_SHARE, OWN_SHARE_LATER = 0.015, 0.04  # the second once there is a suspicion

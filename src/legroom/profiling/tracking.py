@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from legroom.profiling.frames import Frame, env_folders, library_folders, own_frame
+from legroom.profiling.own_frames import Frame, env_folders, library_folders, own_frame
 from legroom.profiling.stepping import SEED, Stepper
 
 MOST_LINES = 10

@@ -4,7 +4,7 @@ matplotlib, because a training leaves PNG beside SVG, and only it writes both; w
 which need no package and follow the reader's light or dark. What of a curve is drawn is the same in both. The
 background is light and opaque, so that a picture reads the same on a light and on a dark page. SVG keeps text as text
 and carries no dates or random ids: the same training gives the same file. Curves are thinned before they are drawn,
-keeping every extreme (`rendering.thinning`), so that a week of samples is as small as a minute of them.
+keeping every extreme (`rendering.curve_points`), so that a week of samples is as small as a minute of them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from legroom.errors import BadInput
 from legroom.model.files import write_whole
 from legroom.model.footprint import Peak
 from legroom.model.progress import PHASES, MemorySample, Progress, finite
-from legroom.rendering.pace import number_text
-from legroom.rendering.thinning import POINTS, STRETCHES, Points, Stretch, highest, is_near, phase_stretches, thin
+from legroom.rendering.curve_points import POINTS, STRETCHES, Points, Stretch, highest, is_near, phase_stretches, thin
+from legroom.rendering.time_left import number_text
 from legroom.units import GIB, MIB, format_size
 
 INK, FAINT, PAPER, GRID = "#1f2933", "#616e7c", "#ffffff", "#e4e7eb"

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from legroom.model.cluster import ClusterPlan, Node
-from legroom.rendering.cluster import nodes_data, nodes_text
-from legroom.rendering.fitting import PRICE_STYLES
+from legroom.rendering.cluster_text import nodes_data, nodes_text
 from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.plan_text import PRICE_STYLES
 from legroom.rendering.run_file import run_file
 from legroom.units import format_size
 

@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.text import Text
 
 from legroom.model.progress import MemorySample, Progress, finite
-from legroom.rendering.pace import duration_text, number_text
-from legroom.rendering.training import MemoryGauge, TrainingView
+from legroom.rendering.time_left import duration_text, number_text
+from legroom.rendering.training_display import MemoryGauge, TrainingView
 from legroom.units import format_size
 
 LABEL = 7

@@ -8,9 +8,9 @@ from legroom.model.footprint import Footprint
 from legroom.model.plan import Plan
 from legroom.model.shown import ShownInNotebooks
 from legroom.model.trace import Trace
-from legroom.rendering.pages.fitting import plan_fragment
-from legroom.rendering.pages.prediction import footprint_fragment
-from legroom.rendering.pages.watching import trace_fragment
+from legroom.rendering.pages.plan_page import plan_fragment
+from legroom.rendering.pages.prediction_page import footprint_fragment
+from legroom.rendering.pages.watch_page import trace_fragment
 
 
 @singledispatch

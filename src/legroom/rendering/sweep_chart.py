@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 
 from legroom.model.progress import Progress, finite
 from legroom.rendering.charts import FAINT, GRID, ITEM_COLOURS, PREDICTED, REWARD, STYLE, new_figure, save
-from legroom.rendering.sweep import varied
-from legroom.rendering.thinning import POINTS, thin
+from legroom.rendering.curve_points import POINTS, thin
+from legroom.rendering.sweep_text import varied
 from legroom.units import MIB
 
 MOST_PARAMETERS = 4  # panels in a row

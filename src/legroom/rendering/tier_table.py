@@ -8,8 +8,8 @@ from typing import Any
 
 from legroom.fitting.recommend import Named, Recommendation
 from legroom.fitting.tiers import Tier
-from legroom.rendering.fitting import PRICE_STYLES, budget_text, peaks_data, plan_data, plan_text
 from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.plan_text import PRICE_STYLES, budget_text, peaks_data, plan_data, plan_text
 from legroom.units import GIB, format_size
 
 

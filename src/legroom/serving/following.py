@@ -23,8 +23,8 @@ from legroom.model.outcome import FILE_NAME as OUTCOME
 from legroom.model.outcome import Outcome
 from legroom.model.progress import Progress, finite
 from legroom.rendering.figures import Layer, Limit, curve, table, timeline
-from legroom.rendering.pace import duration_text
 from legroom.rendering.page import facts
+from legroom.rendering.time_left import duration_text
 from legroom.training.folder import PREDICTION, RUN, RunFolder
 from legroom.training.progress_log import read_progress
 from legroom.units import MIB, format_size

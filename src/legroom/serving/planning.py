@@ -19,9 +19,9 @@ from legroom.model.plan import PRICES
 from legroom.model.prediction import Prediction
 from legroom.model.run import Run
 from legroom.predicting.predict import gather
-from legroom.rendering.bill import peak_text
-from legroom.rendering.fitting import plan_data
-from legroom.rendering.prediction import prediction_json
+from legroom.rendering.item_text import peak_text
+from legroom.rendering.plan_text import plan_data
+from legroom.rendering.prediction_text import prediction_json
 from legroom.rendering.run_file import plan_file, run_file
 from legroom.serving import wording
 from legroom.serving.drawing import drawings

@@ -5,7 +5,7 @@ attach(1234)                         the same for a tree that runs already
 """
 
 from legroom.model.trace import Watched
-from legroom.watching.signals import Signals
+from legroom.watching.signal_queue import Signals
 from legroom.watching.watch import attach, watch
 
 __all__ = ["Signals", "Watched", "attach", "watch"]

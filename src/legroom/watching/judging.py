@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from legroom.growth.leak_verdict import Floor, Verdict
+from legroom.growth.leak_verdict import judge as judge_series
 from legroom.growth.trend import LEAST_POINTS, SETTLED, Fit, believable, envelopes, evenly, middle
-from legroom.growth.verdict import Floor, Verdict
-from legroom.growth.verdict import judge as judge_series
 from legroom.model.profile import LeakVerdict
 from legroom.model.trace import Forecast, GrowthPhase, MemoryLimit, Sample
 from legroom.units import MIB, format_size

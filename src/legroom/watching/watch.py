@@ -18,7 +18,7 @@ from legroom.machine.cgroup import oom_kills, read_cgroup
 from legroom.machine.gpu_meter import GpuMeter
 from legroom.model.explanation import Explanation
 from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Trace, Watched
-from legroom.watching import child
+from legroom.watching import command_child
 from legroom.watching.allowance import Allowance
 from legroom.watching.ceiling import Ceiling
 from legroom.watching.ending import Circumstances, explain_end
@@ -26,7 +26,7 @@ from legroom.watching.judging import forecast, judge, phases
 from legroom.watching.proc import status
 from legroom.watching.relay import Relay, write_all
 from legroom.watching.sampling import HIDDEN_PEAK_FROM, TreeSampler
-from legroom.watching.signals import PASSED_ON, Signals, from_terminal
+from legroom.watching.signal_queue import PASSED_ON, Signals, from_terminal
 
 INTERVAL_S = 0.25
 QUICK_START = 0.04  # of the time so far: a command of a second gets its samples too
@@ -92,7 +92,7 @@ def watch(
         relay = Relay(display.pass_on)
         began = time.time()
         try:
-            pid = child.start(command, relay, held.before)
+            pid = command_child.start(command, relay, held.before)
         except BaseException:
             relay.finish()
             raise
@@ -146,9 +146,9 @@ def attach(
         return watching.watched(command=(), began=began, end=None, explained=(None, None, ""), left_behind=())
 
 
-def _follow_child(watching: _Watching, relay: Relay, held: Signals) -> child.Ended:
+def _follow_child(watching: _Watching, relay: Relay, held: Signals) -> command_child.Ended:
     while True:
-        end = child.ended(watching.pid)
+        end = command_child.ended(watching.pid)
         if end is not None:
             return end
         watching.tick()
@@ -158,7 +158,7 @@ def _follow_child(watching: _Watching, relay: Relay, held: Signals) -> child.End
         if taken.si_signo in PASSED_ON:
             watching.stops.append((time.monotonic(), taken.si_signo))
             if not from_terminal(taken):
-                child.pass_signal(watching.pid, taken.si_signo)
+                command_child.pass_signal(watching.pid, taken.si_signo)
         elif taken.si_signo == signal.SIGWINCH:
             relay.resize()
 
@@ -278,7 +278,7 @@ class _Watching:
         *,
         command: tuple[str, ...],
         began: float,
-        end: child.Ended | None,
+        end: command_child.Ended | None,
         explained: tuple[Explanation | None, bool | None, str],
         left_behind: tuple[int, ...],
     ) -> Watched:
@@ -315,7 +315,7 @@ class _Watching:
             command_cpu_s=self._command_cpu_s(end),
         )
 
-    def _command_cpu_s(self, end: child.Ended | None) -> float:
+    def _command_cpu_s(self, end: command_child.Ended | None) -> float:
         if end is None:
             return self._allowance.command_cpu_s
         children = os.times()  # exact, but only what the command waited for

@@ -8,9 +8,9 @@ from legroom.model.machine import Machine
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import add_up, gather_all
 from legroom.reading import read
-from legroom.rendering.checking import check_text
+from legroom.rendering.findings_text import check_text
 from legroom.rendering.layout import draw
-from legroom.rendering.prediction import Prediction, prediction_text
+from legroom.rendering.prediction_text import Prediction, prediction_text
 from legroom.units import GIB
 
 MACHINE = Machine(32 * GIB, None, 32 * GIB, 0, GIB, cores=8, versions={"stable-baselines3": "2.9.2"})

@@ -14,8 +14,8 @@ from html import escape
 from typing import Literal
 
 from legroom.model.footprint import HOST_PLACES, Footprint, Peak, Place
-from legroom.rendering.bill import why_text
 from legroom.rendering.figures.frame import SIZES, short_size, text_at
+from legroom.rendering.item_text import why_text
 from legroom.rendering.kinds import KINDS, kind_colour, kind_name, kind_of
 from legroom.rendering.page import legend
 from legroom.units import format_size

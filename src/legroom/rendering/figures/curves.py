@@ -1,7 +1,7 @@
 """Curves: memory over time by role or phase against what was predicted and what there is, and reward over steps.
 
-Curves are thinned before they are drawn, keeping every extreme (`rendering.thinning`): a week of samples is as small a
-page as a minute of them.
+Curves are thinned before they are drawn, keeping every extreme (`rendering.curve_points`): a week of samples is as
+small a page as a minute of them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from html import escape
 
 from legroom.model.footprint import Peak
 from legroom.model.progress import Moment
+from legroom.rendering.curve_points import POINTS, STRETCHES, Stretch, is_near, phase_stretches, thin
 from legroom.rendering.figures.bars import Limit
 from legroom.rendering.figures.frame import DECIMALS, HEIGHT, WIDTH, Frame, text_at
-from legroom.rendering.pace import duration_text, number_text
 from legroom.rendering.page import legend
-from legroom.rendering.thinning import POINTS, STRETCHES, Stretch, is_near, phase_stretches, thin
+from legroom.rendering.time_left import duration_text, number_text
 from legroom.units import format_size
 
 CHECKPOINTS = 40  # more marks than this would be a fence

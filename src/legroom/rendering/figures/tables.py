@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from legroom.model.footprint import Footprint, Place
-from legroom.rendering.bill import PLACE_NAMES, error_text, when_text, why_text
+from legroom.rendering.item_text import PLACE_NAMES, error_text, when_text, why_text
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.units import format_size
 

@@ -17,11 +17,11 @@ from legroom.errors import BadInput
 from legroom.machine.child_process import close_and_leave, write_answer
 
 TASKS = {
-    "leak": "legroom.profiling.child:measure_leak",
+    "leak": "legroom.profiling.profiling_child:measure_leak",
     "lines": "legroom.profiling.tracking:find_lines",
     "c_lines": "legroom.profiling.line_deltas:find_c_lines",
     "observation": "legroom.profiling.observation:observe",
-    "pace": "legroom.profiling.pace:measure_pace",
+    "pace": "legroom.profiling.stepping_pace:measure_pace",
     "cprofile": "legroom.profiling.functions:write_cprofile",
     "parallel": "legroom.profiling.scaling:measure_scaling",
 }

@@ -25,7 +25,7 @@ from legroom.model.profile import (
     Scaling,
     SmallerDtype,
 )
-from legroom.profiling.asking import BUILD_TIMEOUT_S, ask_child
+from legroom.profiling.ask_child import BUILD_TIMEOUT_S, ask_child
 from legroom.profiling.attribution import attribute
 from legroom.profiling.loading import env_task, find_run, name_env
 

@@ -11,7 +11,7 @@ from legroom.model.footprint import Peak
 from legroom.model.outcome import MeasuredItem, MeasuredPeak, Outcome
 from legroom.model.progress import MemorySample, Moment, Progress, finite
 from legroom.rendering.layout import Part, Styled, Table
-from legroom.rendering.pace import duration_text, number_text
+from legroom.rendering.time_left import duration_text, number_text
 from legroom.units import format_size
 
 CLOSE, FAR = 0.10, 0.25  # differences shown as good, and as a miss

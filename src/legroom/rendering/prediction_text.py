@@ -13,8 +13,8 @@ from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak, Phase, P
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget
-from legroom.rendering.bill import PLACE_NAMES, error_text, peak_text, when_text, why_text
-from legroom.rendering.cluster import nodes_data, nodes_text
+from legroom.rendering.cluster_text import nodes_data, nodes_text
+from legroom.rendering.item_text import PLACE_NAMES, error_text, peak_text, when_text, why_text
 from legroom.rendering.layout import Part, Styled, Table, wrap
 from legroom.units import format_size
 

@@ -14,9 +14,9 @@ from legroom import __version__
 from legroom.model.explanation import Explanation
 from legroom.model.trace import ROLES, Trace, Watched
 from legroom.rendering.figures import Layer, Limit, table, timeline
-from legroom.rendering.pace import duration_text
 from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
-from legroom.rendering.watching import (
+from legroom.rendering.time_left import duration_text
+from legroom.rendering.watch_text import (
     LIMIT_NAMES,
     ROLE_NAMES,
     command_text,

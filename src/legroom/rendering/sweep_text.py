@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from legroom.rendering.layout import Part, Styled, Table
-from legroom.rendering.pace import duration_text, number_text
+from legroom.rendering.time_left import duration_text, number_text
 from legroom.units import format_size
 
 LINE_EVERY_S = 10.0

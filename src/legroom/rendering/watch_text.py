@@ -17,9 +17,9 @@ from shutil import get_terminal_size
 from typing import Any
 
 from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Watched
-from legroom.rendering.explanation import explanation_text
+from legroom.rendering.explanation_text import explanation_text
 from legroom.rendering.layout import Part, Styled, Table, draw, paint
-from legroom.rendering.pace import duration_text
+from legroom.rendering.time_left import duration_text
 from legroom.units import format_size
 
 JSON_VERSION = 1

@@ -15,7 +15,7 @@ from typing import Literal, Protocol, Self, TextIO
 
 from legroom.model.footprint import Peak
 from legroom.model.progress import MemorySample, Progress, finite
-from legroom.rendering.pace import Pace, duration_text, number_text
+from legroom.rendering.time_left import Pace, duration_text, number_text
 from legroom.units import format_size
 
 LINE_EVERY_S = 10.0

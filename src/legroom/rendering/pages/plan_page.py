@@ -12,10 +12,10 @@ from legroom.model.footprint import Footprint
 from legroom.model.plan import Plan
 from legroom.rendering.figures import item_table, stacked_bars, text_lines, text_table
 from legroom.rendering.figures.bars import Bar, Limit, bar_of
-from legroom.rendering.fitting import budget_text, peaks_text, turn_table, verdict_lines
 from legroom.rendering.layout import Part, Styled
 from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
-from legroom.rendering.pages.prediction import bars_by_place
+from legroom.rendering.pages.prediction_page import bars_by_place
+from legroom.rendering.plan_text import budget_text, peaks_text, turn_table, verdict_lines
 from legroom.rendering.tier_table import named_table, recommended_line, tiers_table
 from legroom.units import GIB, format_size
 

@@ -10,7 +10,7 @@ from legroom.model.outcome import MeasuredPeak, Outcome
 from legroom.model.progress import finite
 from legroom.rendering.figures import Bar, Layer, Limit, Segment, bar_of_items, curve, stacked_bars, table, timeline
 from legroom.rendering.figures.tables import text_lines, text_table
-from legroom.rendering.outcome import TrainingReport, attempt_lines, headline, item_table, peak_table, result_table
+from legroom.rendering.outcome_text import TrainingReport, attempt_lines, headline, item_table, peak_table, result_table
 from legroom.rendering.page import facts, footer, verdict, whole_page
 from legroom.units import format_size
 

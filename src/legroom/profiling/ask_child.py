@@ -19,7 +19,7 @@ from legroom.machine.child_process import how_it_ended, run_child
 from legroom.sharing.shared_folder import VARIABLE
 
 BUILD_TIMEOUT_S = 60.0
-CHILD = "legroom.profiling.child"
+CHILD = "legroom.profiling.profiling_child"
 
 
 def ask_child(

@@ -15,7 +15,7 @@ from legroom.model.profile import Comparison, Profile
 from legroom.rendering.figures import table
 from legroom.rendering.figures.frame import HEIGHT, Frame, short_size, text_at
 from legroom.rendering.page import facts, footer, legend, verdict, whole_page
-from legroom.rendering.profile import (
+from legroom.rendering.profile_text import (
     CHANGE_NAMES,
     change_text,
     change_value,
