@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from legroom.model.run import Run, Spaces
     from legroom.model.spaces import BoxSpace, DiscreteSpace
     from legroom.model.workload import Extractor, Workload, WorkloadOption
-    from legroom.reading.files import read_text
+    from legroom.reading.user_files import read_text
     from legroom.reading.yamls import Key, Lines, parse_yaml
     from legroom.sharing.shared import share, shares
 
@@ -36,7 +36,7 @@ _LAZY = {
     **dict.fromkeys(("Run", "Spaces"), "legroom.model.run"),
     **dict.fromkeys(("BoxSpace", "DiscreteSpace"), "legroom.model.spaces"),
     "cache_folder": "legroom.machine.cache",
-    "read_text": "legroom.reading.files",
+    "read_text": "legroom.reading.user_files",
     **dict.fromkeys(("Key", "Lines", "parse_yaml"), "legroom.reading.yamls"),
     **dict.fromkeys(("share", "shares"), "legroom.sharing.shared"),
 }

@@ -29,6 +29,11 @@ def format_size(nbytes: float) -> str:
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
 
 
+def format_fine_size(nbytes: float) -> str:
+    """Return a size with two decimals of GiB where they tell sizes of one machine apart: `4.22 GiB`."""
+    return f"{nbytes / GIB:.2f} GiB" if GIB <= nbytes < 100 * GIB else format_size(nbytes)
+
+
 def parse_size(text: str | int, *, what: str = "size") -> int:
     """Return the bytes that `text` names: `16GiB`, `16G`, `8 GB`, `1.5TiB`, `1048576`.
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from legroom.backends.base import backend_of, hyper
 from legroom.checking.counting import counts_known
-from legroom.checking.rule_helpers import plural, size
-from legroom.checking.shares import of_ram, of_vram, ram_limit
+from legroom.checking.limits import of_ram, of_vram, ram_limit
+from legroom.checking.rule_helpers import plural
 from legroom.errors import BadInput
 from legroom.model.facts import episode_limit
 from legroom.model.subject import Subject, SubjectRun
+from legroom.units import format_fine_size as size
 
 Sentence = tuple[str, str]
 

@@ -13,7 +13,6 @@ from legroom.errors import BadInput
 from legroom.model.rule import Found
 from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.reading.interpreter.script import Script
-from legroom.units import GIB, format_size
 
 N_ENVS: Key = ("env", "n_envs")
 N_STEPS: Key = ("hyperparams", "n_steps")
@@ -62,16 +61,6 @@ def per_script(look: Callable[[Script], Iterable[Found]]) -> Callable[[Subject],
 def callbacks_are_its_own(subject: Subject) -> bool:
     """Return whether callbacks of the file are its run's for certain; among several models, nobody knows whose."""
     return subject.kind != "script" or len(subject.runs) == 1
-
-
-def size(nbytes: float) -> str:
-    """Return a size with two decimals of GiB where they tell sizes of one machine apart: `4.22 GiB`."""
-    return f"{nbytes / GIB:.2f} GiB" if GIB <= nbytes < 100 * GIB else format_size(nbytes)
-
-
-def lean_way(subject: Subject, one: SubjectRun, buffer: str) -> str:
-    """Return how such a file gets lean storage: `memory: {rollout: lean}`, or `legroom.lean(PPO, ...)` in Python."""
-    return f"memory: {{{buffer}: lean}}" if subject.kind == "run" else f"legroom.lean({one.run.algo}, ...)"
 
 
 def plural(count: int, what: str) -> str:

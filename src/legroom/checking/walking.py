@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from legroom.errors import BadInput
-from legroom.reading.files import is_directory
+from legroom.reading.user_files import is_directory
 
 SUFFIXES = (".py", ".yml", ".yaml")
 SKIPPED = frozenset({

@@ -15,7 +15,7 @@ from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.machine import probe
 from legroom.model.checked import Checked
-from legroom.reading.files import is_directory, is_file
+from legroom.reading.user_files import is_directory, is_file
 from legroom.rendering.console import say
 from legroom.rendering.findings_text import check_json, check_text, fixes_text, rule_text, rules_text
 

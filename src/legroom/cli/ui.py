@@ -10,7 +10,7 @@ import typer
 from legroom.errors import BadInput
 from legroom.extras import needs
 from legroom.reading import read_all
-from legroom.reading.files import is_file
+from legroom.reading.user_files import is_file
 from legroom.rendering.console import say
 from legroom.serving.settings import DEFAULT_HOST, DEFAULT_PORT, Settings, Started, checked
 

@@ -21,7 +21,7 @@ from legroom.machine.import_path import import_path
 from legroom.model.run import EnvSpec, Run
 from legroom.named_runs import find_workload, run_files
 from legroom.reading import read, run_from_dict
-from legroom.reading.files import is_file
+from legroom.reading.user_files import is_file
 from legroom.reading.workload_options import split_overrides, with_options
 
 RUN_FILE_SUFFIXES = (".yaml", ".yml")

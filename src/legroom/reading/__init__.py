@@ -19,7 +19,7 @@ from legroom.model.run import Run
 from legroom.model.trusted import run_from_trusted
 from legroom.named_runs import find_workload, run_names, workloads
 from legroom.reading import native, yamls
-from legroom.reading.files import is_directory, is_file, read_text
+from legroom.reading.user_files import is_directory, is_file, read_text
 from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import Lines
 

@@ -16,19 +16,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from legroom import reading
+from legroom.backends.base import backends
 from legroom.errors import BadInput
 from legroom.model.draft import Draft, copied, get, merged, only_entry
 from legroom.reading import constants, native, yamls
 from legroom.reading.file_kinds import RUN_SIGNS, all_kinds, kind_in_python, kind_of, script_drafts
-from legroom.reading.files import is_directory, read_text
 from legroom.reading.source import parse_module
+from legroom.reading.user_files import is_directory, read_text
 from legroom.reading.validating import LenientRun, lenient_run
 from legroom.reading.workload_options import split_overrides, with_options
 
-# What a Python file imports that has to do with training; others are no subject of a check.
+# What a Python file imports that has to do with training, besides the backends' own packages; others are no subject of
+# a check.
 LIBRARIES = frozenset({
-    "stable_baselines3", "sb3_contrib", "gymnasium", "gym", "torch", "jax", "brax", "flax", "ray", "rl_zoo3",
-    "tianshou", "cleanrl", "pettingzoo", "supersuit", "sbx", "tensorflow", "keras", "mujoco", "pyboy", "envpool",
+    "gymnasium", "gym", "torch", "jax", "flax", "rl_zoo3", "tianshou", "cleanrl", "pettingzoo", "supersuit", "sbx",
+    "tensorflow", "keras", "mujoco", "pyboy", "envpool",
 })  # fmt: skip
 MOST_SIBLINGS = 60
 
@@ -101,10 +103,11 @@ def expanded(target: str) -> list[str]:
 
 def is_about_training(tree: ast.Module) -> bool:
     """Return whether the module imports one of the libraries of this trade."""
+    libraries = LIBRARIES.union(*(backend.script_packages for backend in backends()))
     for node in ast.walk(tree):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        if any(name.partition(".")[0] in LIBRARIES for name in names):
+        if any(name.partition(".")[0] in libraries for name in names):
             return True
     return False
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from legroom.errors import BadInput
-from legroom.reading.files import is_file
+from legroom.reading.user_files import is_file
 
 
 @lru_cache(maxsize=4)  # several readers look at one file in turn; none of them changes the tree

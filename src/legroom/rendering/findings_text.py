@@ -9,7 +9,7 @@ from legroom.model.checked import Checked, Totals
 from legroom.model.finding import Finding
 from legroom.model.verdict import Budget
 from legroom.rendering.layout import Part, Styled, Table
-from legroom.units import GIB, format_size
+from legroom.units import format_fine_size, format_size
 
 JSON_VERSION = 1
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
@@ -86,12 +86,12 @@ def _totals(totals: Totals, budget: Budget) -> Iterator[Part]:
     if totals.iterations is not None:
         table.add("  iterations", f"{totals.iterations:,}", f"{totals.steps:,} environment steps really run")
     if totals.stored is not None:
-        copy = f"{_size(totals.flattened)} {totals.flattened_when}" if totals.flattened else ""
-        table.add("  stored data", _size(totals.stored), copy)
+        copy = f"{format_fine_size(totals.flattened)} {totals.flattened_when}" if totals.flattened else ""
+        table.add("  stored data", format_fine_size(totals.stored), copy)
     if totals.host is not None:
-        table.add("  host peak", _size(totals.host), _against(totals.host, totals.host_high, budget, "ram"))
+        table.add("  host peak", format_fine_size(totals.host), _against(totals.host, totals.host_high, budget, "ram"))
     if totals.gpu is not None:
-        table.add("  GPU peak", _size(totals.gpu), _against(totals.gpu, totals.gpu_high, budget, "vram"))
+        table.add("  GPU peak", format_fine_size(totals.gpu), _against(totals.gpu, totals.gpu_high, budget, "vram"))
     if table.rows:
         yield table
     if totals.host is None:
@@ -100,7 +100,7 @@ def _totals(totals: Totals, budget: Budget) -> Iterator[Part]:
 
 def _against(nbytes: int, high: int | None, budget: Budget, which: str) -> str:
     limit: int | None = getattr(budget, which)
-    band = f"up to {_size(high)}" if high else ""
+    band = f"up to {format_fine_size(high)}" if high else ""
     if limit is None:
         return band
     origin = getattr(budget, f"{which}_origin")
@@ -187,9 +187,3 @@ def _diff_style(line: str) -> str:
 
 def _plural(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _size(nbytes: int | None) -> str:
-    if nbytes is None:
-        return "–"
-    return f"{nbytes / GIB:.2f} GiB" if GIB <= nbytes < 100 * GIB else format_size(nbytes)

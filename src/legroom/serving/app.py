@@ -19,7 +19,7 @@ from legroom.machine.gpu_table import GPUS
 from legroom.model.run import Run
 from legroom.named_runs import run_names, workloads
 from legroom.reading import read, read_given
-from legroom.reading.files import decode
+from legroom.reading.user_files import decode
 from legroom.rendering.page import STYLE
 from legroom.rendering.run_file import run_file
 from legroom.serving import planning

@@ -38,6 +38,7 @@ class BraxBackend(Backend):
     extra = "jax"
     packages = ("jax", "brax", "safetensors")
     libraries = ("jax", "jaxlib", "brax", "mujoco", "mujoco-mjx", "flax", "optax")
+    script_packages = ("brax",)
     own_spaces = SPACES
 
     @property

@@ -36,6 +36,7 @@ class RllibBackend(Backend):
     packages = ("ray", "stable_baselines3", "safetensors")
     libraries = ("ray", *SB3.libraries)
     spreads = True
+    script_packages = ("ray",)
 
     @property
     def algorithms(self) -> tuple[Algorithm, ...]:

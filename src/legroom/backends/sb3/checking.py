@@ -7,16 +7,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.stored import replay_rows, rollout_rows
 from legroom.checking.counting import counts_known
 from legroom.checking.rule_helpers import plural
-from legroom.checking.shares import shares
 from legroom.model.counts import Counts, StoredData
-from legroom.model.footprint import Footprint
+from legroom.model.footprint import Footprint, Phase
 from legroom.model.run import Run
-from legroom.model.subject import SubjectRun
+from legroom.model.subject import Subject, SubjectRun
+
+FLATTEN = "rollout.flatten copy"
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Bytes on the host while a run collects: the buffer, the copy of its flattening, everything else."""
+
+    buffer: int
+    flatten: int
+    rest: int
+
+
+def shares(footprint: Footprint, prefix: str) -> Shares:
+    """Return the shares; `prefix` names the buffer's items: "rollout." or "replay."."""
+    collect = footprint.at(Phase.COLLECT)
+    items = [item for item in footprint.items if item.name.startswith(prefix) and Phase.COLLECT in item.phases]
+    flatten = sum(item.total for item in items if item.name == FLATTEN)
+    buffer = sum(item.total for item in items) - flatten
+    return Shares(buffer, flatten, collect - buffer - flatten)
+
+
+def lean_way(subject: Subject, one: SubjectRun, buffer: str) -> str:
+    """Return how such a file gets lean storage: `memory: {rollout: lean}`, or `legroom.lean(PPO, ...)` in Python."""
+    return f"memory: {{{buffer}: lean}}" if subject.kind == "run" else f"legroom.lean({one.run.algo}, ...)"
 
 
 def counts(run: Run) -> Counts | None:

@@ -16,12 +16,12 @@ from legroom.backends.sb3.vocabulary import VOCABULARY
 from legroom.errors import BadInput
 from legroom.model.draft import Draft
 from legroom.model.file_kind import FileKind
-from legroom.reading.files import is_file, read_text
 from legroom.reading.hyperchecks import shown
 from legroom.reading.interpreter.evaluator import fold_text
 from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.known_spaces import find_spaces, is_atari
 from legroom.reading.naming import PARTS, did_you_mean
+from legroom.reading.user_files import is_file, read_text
 from legroom.reading.yamls import Key, Lines, parse_yaml
 
 # file stem -> algorithm; other stems are tried as the algorithm's own name

@@ -20,7 +20,6 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.reading.constants import argument_default
-from legroom.reading.files import read_text
 from legroom.reading.interpreter.evaluator import OPERATORS, Evaluator, binary
 from legroom.reading.interpreter.gym_calls import GYM_CALLS, Env, is_space, wrapped_by_library
 from legroom.reading.interpreter.scopes import is_main_guard
@@ -38,6 +37,7 @@ from legroom.reading.interpreter.values import (
     is_settled,
 )
 from legroom.reading.source import module_file, parse_module, unparsed
+from legroom.reading.user_files import read_text
 
 DEEPEST_CALL = 12
 MOST_CALLS = 5_000  # of functions of the script, in all

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from legroom.backends.base import backends
 from legroom.errors import BadInput
-from legroom.reading.files import read_text
 from legroom.reading.interpreter.scopes import Binding, Scopes
 from legroom.reading.source import module_file, parse_module
+from legroom.reading.user_files import read_text
 
 MOST_MODULES = 40  # beside the script that are followed
 MOST_NEIGHBOURS = 200  # files of the script's folder that are searched for a name

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper
-from legroom.checking.rule_helpers import N_ENVS, per_run, size
+from legroom.checking.rule_helpers import N_ENVS, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
+from legroom.units import format_fine_size as size
 
 DEFAULT = 128
 

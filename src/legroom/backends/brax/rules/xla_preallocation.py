@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.rule_helpers import per_run, size
+from legroom.checking.rule_helpers import per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.units import format_fine_size as size
 
 KEY: Key = ("memory", "xla_preallocate")
 SHARE = 0.75  # of the card's whole memory: XLA_PYTHON_CLIENT_MEM_FRACTION's default

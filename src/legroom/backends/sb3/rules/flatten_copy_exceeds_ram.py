@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.rule_helpers import ROLLOUT, lean_way, per_run, size
-from legroom.checking.shares import of_ram, ram_limit, shares
+from legroom.backends.sb3.checking import lean_way, shares
+from legroom.checking.limits import of_ram, ram_limit
+from legroom.checking.rule_helpers import ROLLOUT, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
+from legroom.units import format_fine_size as size
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:

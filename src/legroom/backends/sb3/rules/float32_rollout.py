@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from legroom.backends.sb3.stored import FLOAT32, keeps_float32, observation_leaves, rollout_rows, stores_leanly
 from legroom.checking.pins import find_pin
-from legroom.checking.rule_helpers import ROLLOUT, per_run, size
+from legroom.checking.rule_helpers import ROLLOUT, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.spaces import DTYPES
 from legroom.model.subject import Subject, SubjectRun
+from legroom.units import format_fine_size as size
 
 PACKAGE = "stable-baselines3"
 WORTH_A_WORD = 64 << 20  # of difference; a few kilobytes of flags are nobody's problem

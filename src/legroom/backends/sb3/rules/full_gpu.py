@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from legroom.backends.base import algorithm_of
-from legroom.checking.rule_helpers import per_run, size
+from legroom.checking.rule_helpers import per_run
 from legroom.checking.rules.runs import no_effect
 from legroom.model.rule import Found
 from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.units import format_fine_size as size
 
 # Words in the names of an environment's arguments that say how much it does in a step or has to draw from. An argument
 # of another name may change the observation, and so the networks.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.rule_helpers import N_ENVS, per_run, size
+from legroom.checking.rule_helpers import N_ENVS, per_run
 from legroom.model.facts import n_workers
 from legroom.model.footprint import Place
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
 from legroom.predicting.predict import add_up
+from legroom.units import format_fine_size as size
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.checking.counting import counts_known
+from legroom.checking.limits import too_big_for_ram
 from legroom.checking.rule_helpers import per_run
-from legroom.checking.shares import too_big_for_ram
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun
 

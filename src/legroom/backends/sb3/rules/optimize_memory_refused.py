@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.sb3.checking import lean_way
 from legroom.backends.sb3.constraints import replay_rules
 from legroom.backends.sb3.stored import stores_leanly
-from legroom.checking.rule_helpers import lean_way, per_run
+from legroom.checking.rule_helpers import per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
 

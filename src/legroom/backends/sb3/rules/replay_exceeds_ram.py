@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.sb3.checking import lean_way, shares
 from legroom.backends.sb3.stored import replay_rows, written_rows
-from legroom.checking.rule_helpers import N_ENVS, lean_way, per_run, size
-from legroom.checking.shares import of_ram, ram_limit, shares
+from legroom.checking.limits import of_ram, ram_limit
+from legroom.checking.rule_helpers import N_ENVS, per_run
 from legroom.model.footprint import Phase
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.units import format_fine_size as size
 
 BUFFER: Key = ("hyperparams", "buffer_size")
 

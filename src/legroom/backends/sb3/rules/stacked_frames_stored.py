@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of
+from legroom.backends.sb3.checking import lean_way, shares
 from legroom.backends.sb3.stored import may_store_leanly, stores_leanly
-from legroom.checking.rule_helpers import N_ENVS, lean_way, per_run, size
-from legroom.checking.shares import shares
+from legroom.checking.rule_helpers import N_ENVS, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
+from legroom.units import format_fine_size as size
 
 WORTH_A_WORD = 64 << 20
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
-from legroom.checking.rule_helpers import ROLLOUT, per_run, size
-from legroom.checking.shares import of_ram, ram_limit
+from legroom.checking.limits import of_ram, ram_limit
+from legroom.checking.rule_helpers import ROLLOUT, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
 from legroom.predicting.predict import add_up
+from legroom.units import format_fine_size as size
 
 LITTLE = 0.4  # of the RAM
 USED = 0.8  # of the RAM that is offered for more

@@ -13,11 +13,12 @@ from legroom.backends.sb3.stored import (
     stores_leanly,
     written_rows,
 )
-from legroom.checking.rule_helpers import N_ENVS, per_run, size
+from legroom.checking.rule_helpers import N_ENVS, per_run
 from legroom.model.facts import spaces_of
 from legroom.model.rule import Found, Rule
 from legroom.model.spaces import DTYPES, BoxSpace, leaves
 from legroom.model.subject import Subject, SubjectRun
+from legroom.units import format_fine_size as size
 
 WORTH_A_WORD = 16 << 20
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import backend_of
-from legroom.checking.rule_helpers import BATCH_SIZE, per_run, size
-from legroom.checking.shares import of_vram
+from legroom.checking.limits import of_vram
+from legroom.checking.rule_helpers import BATCH_SIZE, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
+from legroom.units import format_fine_size as size
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:

@@ -1,32 +1,9 @@
-"""The shares of a footprint that rules talk about: the stored buffer, its copy, and all the rest."""
+"""The memory that a run is checked against, and the words for it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from legroom.model.footprint import Footprint, Phase
 from legroom.model.subject import Subject, SubjectRun
 from legroom.units import format_size
-
-FLATTEN = "rollout.flatten copy"
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Bytes on the host while a run collects: the buffer, the copy of its flattening, everything else."""
-
-    buffer: int
-    flatten: int
-    rest: int
-
-
-def shares(footprint: Footprint, prefix: str) -> Shares:
-    """Return the shares; `prefix` names the buffer's items: "rollout." or "replay."."""
-    collect = footprint.at(Phase.COLLECT)
-    items = [item for item in footprint.items if item.name.startswith(prefix) and Phase.COLLECT in item.phases]
-    flatten = sum(item.total for item in items if item.name == FLATTEN)
-    buffer = sum(item.total for item in items) - flatten
-    return Shares(buffer, flatten, collect - buffer - flatten)
 
 
 def ram_limit(subject: Subject) -> int | None:
