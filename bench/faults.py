@@ -94,7 +94,7 @@ class Training:
         """Return the process of this kind, None where there is none at this moment."""
         if kind == "supervisor":
             return self.process.pid
-        children = [pid for pid in self.family() if b"sb3_train" in _command(pid)]
+        children = [pid for pid in self.family() if b"legroom.training.child" in _command(pid)]
         if kind == "child":
             return children[0] if children else None
         workers = [pid for child in children for pid in descendants(child) if pid != child]

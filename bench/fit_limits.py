@@ -25,10 +25,10 @@ from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.stored import rollout_samples
 from legroom.machine.probing import probe
 from legroom.model.run import Run
+from legroom.model.task import TrainTask
 from legroom.predicting.predict import predict
 from legroom.reading import run_from_dict
 from legroom.rendering.run_file import run_file
-from legroom.training.task import TrainTask
 from legroom.units import MIB, format_size
 
 CASES = 12
@@ -120,7 +120,7 @@ def trained(run: Run, budget: int, folder: Path) -> Limited:
         TrainTask(run, str(out), "cpu", run.total_timesteps, nowhere).write(folder / "task.json")
         with (folder / "log").open("wb") as log:
             return run_limited(
-                [sys.executable, "-m", "legroom.backends.sb3.training", str(folder / "task.json")],
+                [sys.executable, "-m", "legroom.training.child", str(folder / "task.json")],
                 budget,
                 longest_s=LONGEST_S,
                 pass_fds=(nowhere,),

@@ -26,9 +26,9 @@ from bench.kills_env import RUNS
 from bench.results import write_section
 from legroom.machine.tree import descendants
 from legroom.model.run import Run
+from legroom.model.task import TrainTask
 from legroom.training.checkpoint import Checkpoints, checkpoint_paths
 from legroom.training.events import EventLines
-from legroom.training.task import TrainTask
 
 KILLS = 100
 LONGEST_S = 300.0
@@ -55,7 +55,7 @@ def start(run: Run, out: Path, *, resume: bool) -> tuple[subprocess.Popen[bytes]
     assert run.total_timesteps is not None
     TrainTask(run, str(out), "cpu", run.total_timesteps, writing, resume=resume, checkpoint_every=1).write(task)
     child = subprocess.Popen(
-        [sys.executable, "-m", "legroom.backends.sb3.training", str(task)],
+        [sys.executable, "-m", "legroom.training.child", str(task)],
         pass_fds=(writing,),
         stdout=subprocess.DEVNULL,
         stderr=(out / "log").open("ab"),

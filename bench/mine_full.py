@@ -30,7 +30,7 @@ from legroom.model.progress import MemorySample, Progress
 from legroom.model.run import Run
 from legroom.predicting.predict import add_up, gather
 from legroom.reading import read
-from legroom.training.folder import Predicted, RunFolder
+from legroom.training.run_folder import Predicted, RunFolder
 from legroom.training.train import Training, train
 from legroom.units import format_size
 
@@ -87,12 +87,12 @@ def measure_tiny(run: Run, footprint: Footprint) -> tuple[int, str]:
         ended = train(Training(run, run, out, "cpu", Predicted.of(footprint)), Lines())
         seconds = time.monotonic() - began
         if ended.outcome.status != "finished":
-            raise SystemExit(f"the training failed: {ended.outcome.error}\n{ended.story.end.get('traceback', '')}")
+            raise SystemExit(f"the training failed: {ended.outcome.error}\n{ended.record.end.get('traceback', '')}")
         stored = next(item.measured for item in ended.outcome.items if item.name == "rollout.observations")
     done = (
         f"{ended.outcome.timesteps:,} steps and one epoch in {seconds / 60:.1f} min; rollout {format_size(stored or 0)}"
     )
-    return ended.story.host_peak_nbytes, done
+    return ended.record.host_peak_nbytes, done
 
 
 def measure_full(run: Run) -> tuple[int, str]:

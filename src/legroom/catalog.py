@@ -7,7 +7,6 @@ other module needs a local import or a try/except. Our own modules that most com
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from legroom.errors import MissingExtra
@@ -45,10 +44,6 @@ CATALOG: dict[str, tuple[str, str, str]] = {
     "storing.LeanReplayBuffer": ("legroom.backends.sb3.lean_replay:LeanReplayBuffer", "sb3", "stable-baselines3"),
     "storing.LeanDictReplayBuffer": ("legroom.backends.sb3.lean_replay:LeanDictReplayBuffer", "sb3", "stable-baselines3"),
     "sharing.LeanVecEnv": ("legroom.backends.sb3.lean_vec_env:LeanVecEnv", "sb3", "stable-baselines3"),
-    "sb3.export": ("legroom.backends.sb3.archives_zip:export_sb3", "sb3", "stable-baselines3"),
-    "sb3.import": ("legroom.backends.sb3.archives_zip:import_sb3", "sb3", "stable-baselines3"),
-    "rllib.export": ("legroom.backends.sb3.archives_zip:export_rllib", "sb3", "stable-baselines3"),
-    "brax.export": ("legroom.backends.brax.exporting:export_brax", "jax", "safetensors"),
     "sb3.guard": ("legroom.backends.sb3.guard:guard", "sb3", "stable-baselines3"),
     "torch.survive": ("legroom.device.survive:survive", "sb3", "torch"),
     "sb3.MemoryCallback": ("legroom.backends.sb3.memory_callback:MemoryCallback", "sb3", "stable-baselines3"),
@@ -75,23 +70,3 @@ def load(name: str) -> Any:
         if (missing.name or "").partition(".")[0] not in _EXTRA_PACKAGES:
             raise
         raise MissingExtra(extra, missing.name or package, what=f"legroom's {attribute}") from missing
-
-
-# What a child process of the command imports: asked for before one is started.
-BACKENDS = {
-    "sb3": ("sb3", ("stable_baselines3", "safetensors")),
-    "brax": ("jax", ("jax", "brax", "safetensors")),
-    "rllib": ("ray", ("ray", "stable_baselines3", "safetensors")),
-}
-
-
-def require_backend(backend: str) -> None:
-    """Refuse a backend whose packages are not installed, without importing them.
-
-    Raises:
-        MissingExtra: the first that is missing.
-    """
-    extra, packages = BACKENDS[backend]
-    for package in packages:
-        if find_spec(package) is None:
-            raise MissingExtra(extra, package, what=f"training with backend {backend}")

@@ -15,12 +15,12 @@ from legroom.backends.brax.arguments import train_arguments
 from legroom.backends.brax.envs import make_training_env
 from legroom.backends.brax.episodes import FINISHED, Episodes, counting_episodes
 from legroom.backends.brax.preparing import begin_envs
-from legroom.backends.brax.training import Trainer
-from legroom.errors import EXIT_GOOD, EXIT_INTERRUPTED, BadInput
+from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED
 from legroom.model.run import Run
+from legroom.model.task import TrainTask
 from legroom.training.arrays import parameters_sha256
+from legroom.training.child import TrainingLoop
 from legroom.training.progress_log import read_progress
-from legroom.training.task import TrainTask
 
 EACH = 8 * 5 * 4  # environment steps of one training step
 
@@ -61,7 +61,7 @@ def train(out, events, *, resume=False, trained=None, **task):
     )
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
     try:
-        return Trainer(told, events).train()
+        return TrainingLoop(told, events).train()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in handlers.items():
@@ -139,5 +139,7 @@ def test_episodes_are_counted_when_they_end():
 
 
 def test_another_algorithm_is_refused(tmp_path):
-    with pytest.raises(BadInput, match="SAC cannot be trained yet"):
-        train(tmp_path, Events(), trained=run().replace(algo="SAC", hyperparams={"episode_length": 20}))
+    events = Events()
+    refused = run().replace(algo="SAC", hyperparams={"episode_length": 20})
+    assert train(tmp_path, events, trained=refused) == EXIT_BAD_INPUT
+    assert "SAC cannot be trained yet" in events.of("refused")[0]["message"]

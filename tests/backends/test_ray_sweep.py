@@ -13,7 +13,7 @@ from legroom.reading import run_from_dict
 from legroom.sweeping.ray_sweep import MOST_RUNS, Book
 from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Trial
-from legroom.training.folder import Predicted
+from legroom.training.run_folder import Predicted
 
 MIB = 1 << 20
 MOST = 4096 * MIB

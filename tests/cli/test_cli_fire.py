@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from legroom.cli.train_choice import choose, in_order
+from legroom.cli.train import Terminal
 from legroom.errors import BadInput
 from legroom.fitting.predictor import Predictor
 from legroom.model.machine import Machine
 from legroom.model.verdict import Budget
 from legroom.reading import read, read_all
 from legroom.reading.workload_options import with_options
+from legroom.training.choosing import choose, in_order
 from legroom.units import GIB, MIB
 from legroom_workloads.fire.generator import main as generate
 
@@ -29,7 +30,7 @@ def chosen(budget, capsys):
         asked_for.append(run.name)
         return Predictor(run, MACHINE, mode="arithmetic", device="cuda", probe_env=False)
 
-    asked, fitted = choose(in_order("fire", read_all("fire")), look, budget, quiet=True)
+    asked, fitted = choose(in_order("fire", read_all("fire")), look, budget, Terminal(quiet=True))
     return asked.name, fitted, asked_for, capsys.readouterr().err
 
 

@@ -23,7 +23,8 @@ OUTCOME = Outcome(
 
 
 def report(outcome=OUTCOME, directory=Path("runs/a"), **rest):
-    return draw(outcome_text(outcome, directory, **rest), width=100, colour=False)
+    export = ("with SB3", "model.zip")
+    return draw(outcome_text(outcome, directory, export=export, **rest), width=100, colour=False)
 
 
 def test_the_whole_report():

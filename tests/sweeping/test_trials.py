@@ -16,7 +16,7 @@ from legroom.sweeping.grid import Point, parse_parameters
 from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Sweep, Trial, TrialResult
 from legroom.sweeping.trial_plan import make_trials
-from legroom.training.folder import Predicted
+from legroom.training.run_folder import Predicted
 
 MIB = 1 << 20
 CART = {

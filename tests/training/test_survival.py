@@ -82,7 +82,7 @@ class Training:
         raise TimeoutError
 
     def child(self) -> int:
-        return next(pid for pid in descendants(self.process.pid) if b"sb3_train" in _command(pid))
+        return next(pid for pid in descendants(self.process.pid) if b"legroom.training.child" in _command(pid))
 
     def worker(self) -> int:
         return next(pid for pid in descendants(self.child()) if pid != self.child() and b"worker" in _command(pid))

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_MISSING_EXTRA
+from legroom.model.task import TrainTask
 from legroom.reading import read
 from legroom.training.arrays import read_safetensors
-from legroom.training.folder import RunFolder
+from legroom.training.run_folder import RunFolder
 from legroom.training.supervise import child_environment
-from legroom.training.task import TrainTask
 from legroom.training.train import Training, train
 
 TESTS = Path(__file__).parent.parent / "backends"
@@ -76,7 +76,8 @@ class Silent:
 
 
 def child():
-    found = subprocess.run(["pgrep", "-P", str(os.getpid()), "-f", "backends.brax"], capture_output=True, text=True)
+    search = ["pgrep", "-P", str(os.getpid()), "-f", "legroom.training.child"]
+    found = subprocess.run(search, capture_output=True, text=True, check=False)
     return int(found.stdout.split()[0])
 
 

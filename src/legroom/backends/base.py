@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
-from legroom.errors import BadInput
+from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm
 from legroom.model.draft import Draft, Key
 from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
@@ -39,9 +39,11 @@ if TYPE_CHECKING:
     from legroom.model.cluster import Cluster, ClusterPlan, NodeBill
     from legroom.model.counts import Counts, StoredData
     from legroom.model.file_kind import FileKind
+    from legroom.model.learner import FailureCause, Learner, Loop
     from legroom.model.rule import Rule
     from legroom.model.spaces import KnownSpaces
     from legroom.model.subject import SubjectRun
+    from legroom.model.task import TrainTask
 
 GROUP = "legroom.backends"
 
@@ -307,6 +309,54 @@ class Backend(Protocol):
         """Return which keys of env, eval, checkpoint and memory do something for such a run, beside `n_envs`."""
         return ()
 
+    # ---- training
+
+    export_file: str = "model.zip"
+    """what `legroom export` writes of its runs"""
+    export_use: str = "elsewhere"
+    """where a policy can be used that was exported: `elsewhere`, `with SB3`"""
+
+    def refuse_training(self, run: Run, *, fit: bool, resume: bool, pictures: bool) -> None:
+        """Refuse at once what the library would only refuse minutes later.
+
+        Raises:
+            BadInput: with the way out.
+        """
+
+    def quick_prediction(self, run: Run) -> tuple[Run, Mode]:
+        """Return the run with its spaces, and how to predict it within seconds, before a training begins."""
+        return run, "auto"
+
+    def with_memory_requests(self, run: Run, seen: Run, evidence: Evidence) -> Run:
+        """Return the run with what its processes ask a cluster's scheduler for.
+
+        Args:
+            seen: the same run with its spaces, to which the evidence belongs.
+        """
+        return run
+
+    def child_environment(self, task: TrainTask) -> Mapping[str, str]:
+        """Return variables of the training child: allocators are told before a library loads, or they do not listen.
+
+        What the user has set counts more.
+        """
+        return {}
+
+    def learner(self, task: TrainTask, loop: Loop) -> Learner:
+        """Return what trains the run, in the training child; may be slow.
+
+        Raises:
+            BadInput: it cannot be trained.
+        """
+
+    def failure_cause(self, error: Exception) -> FailureCause:
+        """Return what an exception of the training means."""
+        from legroom.model.learner import FailureCause
+
+        if isinstance(error, LegroomError):
+            return FailureCause("refused")
+        return FailureCause("memory" if isinstance(error, MemoryError) else "error")
+
 
 @cache
 def _registered() -> Mapping[str, EntryPoint]:
@@ -352,6 +402,13 @@ def backend_of(run: Run) -> Backend:
 def spreading_backend() -> Backend | None:
     """Return the first installed backend that spreads one training over a cluster."""
     return next((backend for backend in backends() if backend.spreads), None)
+
+
+def no_cluster(why: str, path: str | None = None) -> BadInput:
+    """Return the refusal of `--cluster` for a backend that trains on one machine."""
+    able = [backend for backend in backends() if backend.spreads]
+    titles = " and ".join(backend.title for backend in able) or "other backends"
+    return BadInput(f"--cluster is for {titles}: {why}", path=path, hint=f"--backend {able[0].name}" if able else "")
 
 
 @cache

@@ -13,8 +13,7 @@ from legroom.backends.base import backend_of, spreading_backend
 from legroom.cli import cluster_options, options
 from legroom.cli.answering import Answer, Look
 from legroom.cli.fit_cluster import fit_cluster
-from legroom.cli.overrides import split_settings
-from legroom.cli.train_cluster import with_backend
+from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.fitting.grow import grown

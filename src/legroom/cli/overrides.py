@@ -6,11 +6,11 @@ command's own options to typer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from legroom.backends.base import backends
+from legroom.backends.base import backend_names, backends, find_backend, no_cluster
 from legroom.errors import BadInput
 from legroom.reading import override_names
 from legroom.reading.workload_options import declared_options
@@ -66,6 +66,25 @@ def split_settings(settings: Iterable[str]) -> list[tuple[str, str]]:
             raise BadInput(f"--set {setting!r} is not key=value", hint="--set hyperparams.n_steps=512")
         pairs.append((key, value))
     return pairs
+
+
+def with_backend(
+    overrides: Sequence[tuple[str, str]], backend: str | None, cluster: str | None
+) -> list[tuple[str, str]]:
+    """Return the settings that are laid over the run file, with the backend among them where it was given.
+
+    Raises:
+        BadInput: there is no such backend, or it does not train on a cluster.
+    """
+    if backend is None:
+        return [*overrides]
+    known = find_backend(backend)
+    if known is None:
+        *others, last = backend_names()
+        raise BadInput(f"--backend {backend!r} is none", hint=f"{', '.join(others)} or {last}")
+    if cluster is not None and not known.spreads:
+        raise no_cluster(f"backend {backend} trains on this machine")
+    return [*overrides, ("backend", backend)]
 
 
 def _known_name(option: str, own: Iterable[str]) -> str:

@@ -10,8 +10,7 @@ import typer
 
 from legroom.backends.base import spreading_backend
 from legroom.cli import cluster_options, options
-from legroom.cli.overrides import split_settings
-from legroom.cli.train_cluster import with_backend
+from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD
 from legroom.fitting.priced import predict_all

@@ -21,8 +21,8 @@ from legroom.sweeping.grid import parse_parameters
 from legroom.sweeping.sweep_folder import SweepFolder
 from legroom.sweeping.sweep_grid import SweepTask, sweep_grid
 from legroom.sweeping.trial import DEFAULT_METRIC, MEASURES, TooLarge
-from legroom.training.folder import RunFolder
 from legroom.training.progress_log import read_progress
+from legroom.training.run_folder import RunFolder
 from legroom.units import format_size, parse_size
 
 Target = Annotated[str, typer.Argument(metavar="RUN", help="mine:ultra_light, run.yaml, ppo.yml:CartPole-v1")]

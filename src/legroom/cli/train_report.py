@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 
+from legroom.backends.base import backend_of
 from legroom.catalog import load
-from legroom.cli.train_choice import tell
 from legroom.cli.writing import write_text
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.progress import Progress
 from legroom.rendering.console import say
 from legroom.rendering.outcome_text import TrainingReport, outcome_text
-from legroom.training.folder import LOG
 from legroom.training.progress_log import read_progress
+from legroom.training.run_folder import LOG
 from legroom.training.train import Ended, Training
 
 
@@ -46,9 +46,9 @@ def _for_page(ended: Ended, training: Training, machine: Machine) -> TrainingRep
     return TrainingReport(
         training.run.name,
         ended.outcome,
-        progress=_whole_progress(training.folder.path) or ended.story.progress,
-        samples=ended.story.samples,
-        moments=ended.story.moments,
+        progress=_whole_progress(training.folder.path) or ended.record.progress,
+        samples=ended.record.samples,
+        moments=ended.record.moments,
         host=predicted.host if predicted else None,
         gpu=predicted.gpu if predicted else None,
         at_host_peak=predicted.at_host_peak if predicted else (),
@@ -60,11 +60,11 @@ def _for_page(ended: Ended, training: Training, machine: Machine) -> TrainingRep
 def _draw(ended: Ended, training: Training, machine: Machine) -> None:
     """Draw memory and reward over time beside the logs."""
     predicted, path = training.predicted, training.folder.path
-    progress = _whole_progress(path) or ended.story.progress
+    progress = _whole_progress(path) or ended.record.progress
     for suffix in (".svg", ".png"):
-        if ended.story.samples:
+        if ended.record.samples:
             load("rendering.memory_chart")(
-                ended.story.samples,
+                ended.record.samples,
                 predicted.host if predicted else None,
                 machine.available,
                 path / f"memory{suffix}",
@@ -83,19 +83,20 @@ def _whole_progress(folder: Path) -> Sequence[Progress]:
 
 
 def _say_outcome(ended: Ended, training: Training, target: str, json: bool) -> None:
-    outcome, end, folder = ended.outcome, ended.story.end, training.folder.path
+    outcome, end, folder = ended.outcome, ended.record.end, training.folder.path
     if outcome.status == "failed":
         # without a last word there is only what Python wrote while it went down
         sys.stderr.write(end.get("traceback") or _log_tail(folder / LOG))
-        step = ended.story.checkpoint_step
+        step = ended.record.checkpoint_step
         way = f"resume from step {step:,} with --resume --out {folder}" if step else "there is no checkpoint yet"
         sys.stderr.write(f"legroom: {outcome.error} ({way}; log: {folder / 'train.log'})\n")
     if json:
         say(dumps(outcome.to_json(), indent=2))
     else:
         progress = _whole_progress(folder)
-        backend, reminder = training.run.backend, _reminder(training)
-        say(outcome_text(outcome, folder, run=target, progress=progress, reminder=reminder, backend=backend))
+        backend, reminder = backend_of(training.run), _reminder(training)
+        use = (backend.export_use, backend.export_file)
+        say(outcome_text(outcome, folder, run=target, progress=progress, reminder=reminder, export=use))
 
 
 def _log_tail(path: Path, lines: int = 15) -> str:
@@ -105,8 +106,9 @@ def _log_tail(path: Path, lines: int = 15) -> str:
 
 def _reminder(training: Training) -> str:
     """Return the options that a resume needs again."""
-    total = training.run.total_timesteps
-    options = [f"--timesteps {total}"] if total != training.written_timesteps else []
-    if training.run.backend == "rllib":
-        options += ["--backend rllib"] + (["--cluster " + training.cluster] if training.cluster != "local" else [])
-    return " ".join(options)
+    return " ".join(f"{name} {value}" for name, value in training.repeat.items() if value not in (None, "local"))
+
+
+def tell(line: str) -> None:
+    """Write a line for people, beside the result."""
+    sys.stderr.write(f"legroom: {line}\n")

@@ -20,12 +20,6 @@ _RESUME = {
     "exact": "to the bit as if it had never stopped",
     "approximate": "approximately, since the environment cannot give its state",
 }
-# Who can use what is exported, and the file's name.
-_EXPORTS = {
-    "sb3": ("with SB3", "model.zip"),
-    "brax": ("elsewhere", "policy.safetensors"),
-    "rllib": ("with SB3", "model.zip"),
-}
 _CONTENTS = (
     ("outcome.json", "this outcome"),
     ("progress.csv", "every figure over time"),
@@ -67,7 +61,7 @@ def outcome_text(
     run: str = "",
     progress: Sequence[Progress] = (),
     reminder: str = "",
-    backend: str = "sb3",
+    export: tuple[str, str] = ("elsewhere", "FILE"),
 ) -> Iterator[Part]:
     """Yield the report of a training.
 
@@ -76,6 +70,7 @@ def outcome_text(
         run: the name or the file of the run, as the user gave it.
         progress: all of it, those before a resume included, for the reward before and after.
         reminder: options to repeat in the command that goes on, as `--timesteps 5000`.
+        export: where the policy can be used, and the file that it is exported to.
     """
     yield Styled(headline(outcome, run or str(directory)), _STATUS[outcome.status])
     if outcome.error:
@@ -94,7 +89,7 @@ def outcome_text(
         yield ""
         yield results
     yield ""
-    yield from _closing_table(outcome, run, directory, reminder, backend)
+    yield from _closing_table(outcome, run, directory, reminder, export)
 
 
 def retreat_lines(outcome: Outcome) -> Iterator[Part]:
@@ -188,7 +183,9 @@ def _shown(value: object) -> str:
     return "–" if value is None else number_text(value) if isinstance(value, float) else str(value)
 
 
-def _closing_table(outcome: Outcome, run: str, directory: Path, reminder: str, backend: str) -> Iterator[Part]:
+def _closing_table(
+    outcome: Outcome, run: str, directory: Path, reminder: str, export: tuple[str, str]
+) -> Iterator[Part]:
     table = Table(["", ""], "vw")  # a path that is broken cannot be copied
     for name, what in _CONTENTS:
         if (directory / name).exists():
@@ -200,8 +197,8 @@ def _closing_table(outcome: Outcome, run: str, directory: Path, reminder: str, b
     if outcome.parameters_sha256:
         yield f"parameters (SHA-256) {outcome.parameters_sha256}"
     if outcome.status == "finished":
-        whose, name = _EXPORTS[backend]
-        yield f"to use the policy {whose}:"
+        use, name = export
+        yield f"to use the policy {use}:"
         yield Styled(f"  legroom export {where} {name}", "cyan")
     elif outcome.resume is None:
         yield Styled("there is no checkpoint to go on from", "yellow")

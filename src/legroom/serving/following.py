@@ -25,8 +25,8 @@ from legroom.model.progress import Progress, finite
 from legroom.rendering.figures import Layer, Limit, curve, table, timeline
 from legroom.rendering.page import facts
 from legroom.rendering.time_left import duration_text
-from legroom.training.folder import PREDICTION, RUN, RunFolder
 from legroom.training.progress_log import read_progress
+from legroom.training.run_folder import PREDICTION, RUN, RunFolder
 from legroom.units import MIB, format_size
 
 WATCH, PROGRESS = "watch.json", "progress.csv"

@@ -21,7 +21,7 @@ from legroom.errors import EXIT_BAD_INPUT, LegroomError
 from legroom.model.progress import MemorySample, Progress
 from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Trial
-from legroom.training.folder import RunFolder
+from legroom.training.run_folder import RunFolder
 from legroom.training.train import Ended, Training, train
 
 LIVE_EVERY_S = 0.5

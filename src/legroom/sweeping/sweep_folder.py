@@ -22,7 +22,7 @@ from legroom.model.files import write_whole
 from legroom.model.footprint import Peak
 from legroom.model.run import Run
 from legroom.sweeping.trial import Trial
-from legroom.training.folder import Predicted, RunFolder
+from legroom.training.run_folder import Predicted, RunFolder
 
 PLAN, STOP, RESULT, LIVE, TRIALS = "sweep.json", "stop", "result.json", "live.json", "trials"
 

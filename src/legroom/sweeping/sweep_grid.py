@@ -20,7 +20,7 @@ from legroom.sweeping.grid import Parameter, Point
 from legroom.sweeping.sweep_folder import RESULT, SweepFolder
 from legroom.sweeping.trial import SERVICES_NBYTES, Mode, Sweep, Trial
 from legroom.sweeping.trial_plan import make_trials
-from legroom.training.folder import RunFolder
+from legroom.training.run_folder import RunFolder
 from legroom.units import format_size
 
 if TYPE_CHECKING:

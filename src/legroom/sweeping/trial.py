@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from legroom.model.outcome import Outcome
 from legroom.model.run import Run
-from legroom.training.folder import Predicted
+from legroom.training.run_folder import Predicted
 
 Mode = Literal["max", "min"]
 Status = Literal["finished", "failed"]

@@ -19,7 +19,7 @@ from legroom.model.run import Run
 from legroom.predicting.predict import add_up, gather_all
 from legroom.sweeping.grid import Parameter, Point, points
 from legroom.sweeping.trial import WORKER_NBYTES, Trial
-from legroom.training.folder import Predicted
+from legroom.training.run_folder import Predicted
 
 # Hyperparameters that are only numbers in a formula: no array's size and no kept tensor depends on them. What is None
 # or not decides whether something is computed at all, so `clip_range_vf` and the like are not among them.

@@ -123,7 +123,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
         BadInput: it cannot be read or is no such file.
     """
     try:
-        found = safetensors.deserialize(path.read_bytes())
+        found = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
         return {
             name: np.frombuffer(bytearray(entry["data"]), _dtype_of_code(entry["dtype"])).reshape(entry["shape"])
             for name, entry in found
@@ -179,9 +179,10 @@ def _as_array(value: Any) -> np.ndarray:
         return np.asarray(value)
     tensor = value.detach().cpu().contiguous().reshape(-1)
     try:
-        return tensor.numpy()
+        array: np.ndarray = tensor.numpy()
     except TypeError:  # a dtype that NumPy does not have: only its bytes matter here
-        return tensor.view(tensor.new_empty(0).byte().dtype).numpy()
+        array = tensor.view(tensor.new_empty(0).byte().dtype).numpy()
+    return array
 
 
 def _dtype_of_code(code: str) -> np.dtype:

@@ -35,6 +35,7 @@ from legroom.training.arrays import (
     write_raw,
     write_safetensors,
 )
+from legroom.training.checkpoint_pace import Pace
 from legroom.training.durable import (
     clear_left_over,
     delete,
@@ -43,7 +44,6 @@ from legroom.training.durable import (
     sync_all,
     sync_directory,
 )
-from legroom.training.pace import Pace
 
 __all__ = ["Checkpoint", "Checkpoints", "Pace", "checkpoint_paths", "newest_checkpoint", "parameters_sha256"]
 
@@ -74,7 +74,8 @@ class Checkpoint:
     @property
     def data(self) -> dict[str, Any]:
         """Everything that is no array."""
-        return self._read_state()["data"]
+        data: dict[str, Any] = self._read_state()["data"]
+        return data
 
     def tensors(self, group: str) -> dict[str, np.ndarray]:
         """Return the arrays whose names begin with `group/`, by the rest of their names."""
@@ -181,6 +182,11 @@ class Checkpoints:
     def latest(self) -> Checkpoint | None:
         """Return the last good checkpoint, every byte of it verified; `damaged` lists those passed over."""
         self._newest, self.damaged = _newest_good(self.directory)
+        return self._newest
+
+    @property
+    def newest(self) -> Checkpoint | None:
+        """The last one that this object has written or verified."""
         return self._newest
 
     def newest_path(self) -> Path | None:
@@ -313,7 +319,8 @@ def _verified(path: Path, *, contents: bool = True) -> tuple[Checkpoint | None, 
 def _manifest(path: Path) -> dict[str, dict[str, Any]]:
     try:
         content = json.loads((path / MANIFEST).read_bytes())
-        files, step = content["files"], content["step"]
+        files: dict[str, dict[str, Any]] = content["files"]
+        step = content["step"]
         plain = all(
             Path(name).name == name and isinstance(entry["bytes"], int) and isinstance(entry["sha256"], str)
             for name, entry in files.items()

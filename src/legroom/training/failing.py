@@ -11,7 +11,7 @@ import signal
 from dataclasses import dataclass
 from typing import Literal
 
-from legroom.training.supervise import Story
+from legroom.training.supervise import ChildRecord
 from legroom.units import format_size
 
 NEAR = 0.9  # of the limit: a process that is killed there was killed for its memory
@@ -33,37 +33,37 @@ class Failure:
     place: Place | None
 
 
-def failure_of(story: Story, limit: int | None) -> Failure | None:
+def failure_of(record: ChildRecord, limit: int | None) -> Failure | None:
     """Return why the child ended, None where going on would be of no use: it is done, was stopped, or is wrong.
 
     Args:
         limit: bytes of host memory that the training may use, None where nobody knows.
     """
-    end = story.end
-    near = limit is not None and story.host_peak_nbytes >= NEAR * limit
-    room = f"{format_size(story.host_peak_nbytes)} in use" + (f" of {format_size(limit)}" if limit else "")
+    end = record.end
+    near = limit is not None and record.host_peak_nbytes >= NEAR * limit
+    room = f"{format_size(record.host_peak_nbytes)} in use" + (f" of {format_size(limit)}" if limit else "")
     match end.get("event"):
         case "retreated":
-            return Failure(f"memory was about to run out ({room})", story.step, "host")
+            return Failure(f"memory was about to run out ({room})", record.step, "host")
         case "failed" if end.get("cause") == "memory":
             place: Place = "gpu" if end.get("on_gpu") else "host"
-            return Failure(f"out of memory: {_first_line(end['message'])}", story.step, place)
+            return Failure(f"out of memory: {_first_line(end['message'])}", record.step, place)
         case "failed" if end.get("cause") == "worker-died":
             place_or_none: Place | None = "host" if end.get("oom_killed") or near else None
-            return Failure(f"{_first_line(end['message'])} ({room})", story.step, place_or_none)
-        case None if story.exit_code == -signal.SIGKILL and not story.interrupted:
-            by_kernel = story.oom_kills > 0
+            return Failure(f"{_first_line(end['message'])} ({room})", record.step, place_or_none)
+        case None if record.exit_code == -signal.SIGKILL and not record.interrupted:
+            by_kernel = record.oom_kills > 0
             killer = "the kernel killed it for its memory" if by_kernel else "it was killed by SIGKILL"
-            return Failure(f"{killer} ({room})", story.step, "host" if by_kernel or near else None)
+            return Failure(f"{killer} ({room})", record.step, "host" if by_kernel or near else None)
     return None
 
 
-def lacks_expandable_segments(story: Story) -> bool:
+def lacks_expandable_segments(record: ChildRecord) -> bool:
     """Return whether the child ended because the CUDA driver lacks what torch's growing segments call.
 
     torch asks before it uses them, but not on every platform, and then fails at the first tensor on the card.
     """
-    return story.end.get("event") == "failed" and "driver_api.cpp" in str(story.end.get("message"))
+    return record.end.get("event") == "failed" and "driver_api.cpp" in str(record.end.get("message"))
 
 
 def _first_line(text: str) -> str:

@@ -16,40 +16,35 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from legroom.backends.base import backend_of
 from legroom.machine.cgroup import oom_kills, read_left
 from legroom.machine.gpu_meter import GpuMeter
 from legroom.machine.pressure import read_pressure
 from legroom.machine.tree import tree_memory
 from legroom.model.progress import MemorySample, Moment, Progress, TrainingPhase
+from legroom.model.task import TrainTask
 from legroom.training.events import EventLines
-from legroom.training.folder import LOG
 from legroom.training.lookout import Lookout
-from legroom.training.task import TrainTask
+from legroom.training.run_folder import LOG
 
 SAMPLE_EVERY_S = 0.2
 SURROUNDINGS_EVERY_S = 1.0  # the container, its pressure, the card
 SAMPLING_SHARE = 0.05  # reading the memory of many processes takes long; never more than this share of the time
 MOST_SAMPLES = 20_000
 LET_GO_S = 3.0  # after a second Ctrl-C
-ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
-XLA_PREALLOCATE, JAX_PLATFORMS, XLA_LOG_LEVEL = "XLA_PYTHON_CLIENT_PREALLOCATE", "JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL"
-CHILDREN = {
-    "sb3": "legroom.backends.sb3.training",
-    "brax": "legroom.backends.brax.training",
-    "rllib": "legroom.backends.rllib.training",
-}
 
 # -P and the path as an argument: a json.py in the working directory must not be the child's json.
 _BOOTSTRAP = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1));"
     "from legroom.training.orphan import end_with; end_with(int(sys.argv.pop(1)));"
-    "from importlib import import_module; import_module(sys.argv.pop(1)).main()"
+    "from legroom.training.child import main; main()"
 )
 
 
@@ -62,7 +57,7 @@ class Display(Protocol):
 
 
 @dataclass
-class Story:
+class ChildRecord:
     """What one start of the child told, and what was measured meanwhile."""
 
     exit_code: int | None = None
@@ -81,6 +76,14 @@ class Story:
     interrupted: bool = False  # by Ctrl-C or SIGTERM
     oom_kills: int = 0  # by the kernel, in this cgroup, meanwhile
 
+    def add(self, sample: MemorySample) -> None:
+        """Keep a sample; after days of training, the higher of each pair."""
+        samples = self.samples
+        samples.append(sample)
+        if len(samples) > MOST_SAMPLES:
+            self.samples = [max(samples[i : i + 2], key=_host) for i in range(0, len(samples), 2)]
+        self.host_peak_nbytes = max(self.host_peak_nbytes, sample.host_nbytes)
+
 
 def supervise(
     task: TrainTask,
@@ -89,15 +92,15 @@ def supervise(
     import_path: list[str],
     lookout: Lookout | None = None,
     on_retreat: Callable[[dict[str, Any]], None] = lambda event: None,
-) -> Story:
-    """Run the child to its end, forwarding Ctrl-C, and return its story.
+) -> ChildRecord:
+    """Run the child to its end, forwarding Ctrl-C, and return what it told.
 
     Args:
         lookout: sees when memory is about to run out; the child is then asked to write a checkpoint and end.
         on_retreat: told at once when an update was redone in smaller pieces.
     """
     reading, writing = os.pipe()
-    story, kills_before = Story(), oom_kills()
+    record, kills_before = ChildRecord(), oom_kills()
     with (
         _terminated_is_interrupted(),  # from here on: the log is what others see first of a training
         tempfile.TemporaryDirectory(prefix="legroom-train-") as folder,
@@ -105,7 +108,7 @@ def supervise(
     ):
         task_file = Path(folder, "task.json")
         replace(task, events_fd=writing).write(task_file)
-        about = [json.dumps(import_path), str(os.getpid()), CHILDREN[task.run.backend], str(task_file)]
+        about = [json.dumps(import_path), str(os.getpid()), str(task_file)]
         child = subprocess.Popen(
             [sys.executable, "-P", "-c", _BOOTSTRAP, *about],
             stdin=subprocess.DEVNULL,
@@ -117,126 +120,123 @@ def supervise(
         )
         os.close(writing)
         try:
-            gpu_meter = None if task.device == "cpu" else GpuMeter()
-            _follow(child, reading, story, display, lookout or Lookout(None), on_retreat, gpu_meter)
+            meter = _Meter(child.pid, record, display, None if task.device == "cpu" else GpuMeter())
+            _follow(child, reading, _Listener(record, display, meter, on_retreat), lookout or Lookout(None))
         finally:
             os.close(reading)
             _end(child)
-    story.exit_code, story.oom_kills = child.returncode, oom_kills() - kills_before
-    return story
+    record.exit_code, record.oom_kills = child.returncode, oom_kills() - kills_before
+    return record
 
 
 def child_environment(task: TrainTask) -> dict[str, str]:
-    """Return the child's environment: allocators are told before torch or jax loads, or they do not listen."""
-    memory = task.run.memory
-    if task.run.backend == "brax":
-        return _jax_settings(task) | dict(os.environ)  # the user's own word counts
-    settings = []
-    if memory.expandable_segments is not False:
-        settings.append("expandable_segments:True")
-    if memory.max_split_size_mb is not None:
-        settings.append(f"max_split_size_mb:{memory.max_split_size_mb}")
-    environment = dict(os.environ)
-    if settings and ALLOCATOR not in environment:  # the user's own word counts
-        environment[ALLOCATOR] = ",".join(settings)
-    return environment
+    """Return the environment of the child: what the backend sets, and what the user has set over that."""
+    return {**backend_of(task.run).child_environment(task), **os.environ}
 
 
-def _jax_settings(task: TrainTask) -> dict[str, str]:
-    settings = {XLA_LOG_LEVEL: "2"}  # XLA remarks on every program that it finds in its cache
-    if task.run.memory.xla_preallocate is not None:
-        settings[XLA_PREALLOCATE] = str(task.run.memory.xla_preallocate).lower()
-    if task.device == "cpu":
-        settings[JAX_PLATFORMS] = "cpu"
-    return settings
-
-
-def _follow(
-    child: subprocess.Popen[bytes],
-    reading: int,
-    story: Story,
-    display: Display,
-    lookout: Lookout,
-    on_retreat: Callable[[dict[str, Any]], None],
-    gpu_meter: GpuMeter | None,
-) -> None:
-    lines, meter, interrupts = EventLines(), _Meter(child.pid, story, display, gpu_meter), 0
-    killing_at: float | None = None
+def _follow(child: subprocess.Popen[bytes], reading: int, listener: _Listener, lookout: Lookout) -> None:
+    """Hear the child to its end, sample its memory meanwhile, and forward what it is asked for."""
+    record, meter, display = listener.record, listener.meter, listener.display
+    interrupts, killing_at = 0, None
     owed = False  # a signal that may have been lost: a child that is importing may swallow it
     with _terminated_is_interrupted():
         while True:
             try:
                 ready, _, _ = select.select([reading], [], [], meter.wait_s())
                 meter.sample()
-                if story.began and story.samples and lookout.sees(story.samples[-1]):
+                if record.began and record.samples and lookout.sees(record.samples[-1]):
                     display.say(f"memory is about to run out ({lookout.why}): a checkpoint, then on with less")
-                    with suppress(ProcessLookupError):
-                        child.send_signal(signal.SIGUSR1)
+                    _signal(child, signal.SIGUSR1)
                 if killing_at is not None and time.monotonic() > killing_at:
                     _end(child)
                 if not ready:
                     continue
                 data = os.read(reading, 1 << 16)
-                for event in lines.feed(data):
-                    _hear(event, story, display, meter)
-                    if event["event"] == "retreat":
-                        story.retreats.append(event)
-                        what = f"step {event['step']:,}: {event['why']}; redone with {event['what']}"
-                        story.moments.append(Moment(meter.seconds(), "retreat", what))
-                        display.say(f"{event['why']}: update {event['update']:,} redone with {event['what']}")
-                        on_retreat(event)
-                if owed and story.began:
+                listener.feed(data)
+                if owed and record.began:
                     owed = False
-                    with suppress(ProcessLookupError):
-                        child.send_signal(signal.SIGINT)
+                    _signal(child, signal.SIGINT)
                 if not data:  # it has closed its end: it is over
                     child.wait()
                     return
             except KeyboardInterrupt:
                 interrupts += 1
-                story.interrupted, owed = True, not story.began
+                record.interrupted, owed = True, not record.began
                 if interrupts > 1:  # it ends at once: what does not let go in a moment is made to
                     killing_at = time.monotonic() + (LET_GO_S if interrupts == 2 else 0.0)
-                with suppress(ProcessLookupError):
-                    child.send_signal(signal.SIGINT)
+                _signal(child, signal.SIGINT)
 
 
-def _hear(event: dict[str, Any], story: Story, display: Display, meter: _Meter) -> None:
-    match event["event"]:
-        case "progress":
-            gpu = event.pop("gpu_nbytes", None)
-            meter.gpu_nbytes = gpu if gpu is not None else meter.gpu_nbytes
-            progress = Progress.from_json(event)
-            story.progress.append(progress)
-            if len(story.progress) > MOST_SAMPLES:
-                del story.progress[:-1:2]
-            story.step = progress.timesteps
-            display.progress(progress)
-        case "phase":
-            meter.phase = event["phase"]
-            if story.progress:
-                display.progress(replace(story.progress[-1], phase=event["phase"]))
-        case "say":
-            story.said.append(event["text"])
-            display.say(event["text"])
-        case "checkpoint":
-            story.checkpoint_step = event["step"]
-            story.moments.append(Moment(meter.seconds(), "checkpoint", f"checkpoint at step {event['step']:,}"))
-            if len(story.moments) > MOST_SAMPLES:
-                del story.moments[:-1:2]
-        case "started":
-            story.began, story.started_step = True, event["step"]
-            story.step = event["step"]
-            if event["resumed_from"]:
-                story.checkpoint_step = event["resumed_from"]
-        case "stopping":
-            display.say("stopping after this iteration, with a checkpoint; Ctrl-C again stops at once, without one")
-        case "evaluated":
-            display.say(f"evaluated at step {event['step']:,}: reward {event['mean']:.4g} ± {event['spread']:.2g}")
-        case "ended" | "failed" | "refused" | "stopped" | "retreated":
-            story.end = event
-            story.step = event.get("step", story.step)
-            story.gpu_peak_nbytes = event.get("gpu_peak_nbytes")
+def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        child.send_signal(number)
+
+
+class _Listener:
+    """Takes in what the child says: into the record, and onto the display."""
+
+    def __init__(
+        self, record: ChildRecord, display: Display, meter: _Meter, on_retreat: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self.record, self.display, self.meter, self._on_retreat = record, display, meter, on_retreat
+        self._lines, self._pending = EventLines(), deque[dict[str, Any]]()
+
+    def feed(self, data: bytes) -> None:
+        """Hear what has arrived, and what is left of earlier: an interrupt may come between two events."""
+        self._pending.extend(self._lines.feed(data))
+        while self._pending:
+            self._hear(self._pending.popleft())
+
+    def _hear(self, event: dict[str, Any]) -> None:
+        record, display = self.record, self.display
+        match event["event"]:
+            case "progress":
+                self._progress(event)
+            case "phase":
+                if record.progress:
+                    display.progress(replace(record.progress[-1], phase=event["phase"]))
+                self.meter.enter(event["phase"])
+            case "say":
+                record.said.append(event["text"])
+                display.say(event["text"])
+            case "checkpoint":
+                record.checkpoint_step = event["step"]
+                self._mark("checkpoint", f"checkpoint at step {event['step']:,}")
+            case "retreat":
+                record.retreats.append(event)
+                self._mark("retreat", f"step {event['step']:,}: {event['why']}; redone with {event['what']}")
+                display.say(f"{event['why']}: update {event['update']:,} redone with {event['what']}")
+                self._on_retreat(event)
+            case "started":
+                record.began, record.started_step = True, event["step"]
+                record.step = event["step"]
+                if event["resumed_from"]:
+                    record.checkpoint_step = event["resumed_from"]
+            case "stopping":
+                display.say("stopping after this iteration, with a checkpoint; Ctrl-C again stops at once, without one")
+            case "evaluated":
+                display.say(f"evaluated at step {event['step']:,}: reward {event['mean']:.4g} ± {event['spread']:.2g}")
+            case "ended" | "failed" | "refused" | "stopped" | "retreated":
+                record.end = event
+                record.step = event.get("step", record.step)
+                record.gpu_peak_nbytes = event.get("gpu_peak_nbytes")
+
+    def _progress(self, event: dict[str, Any]) -> None:
+        gpu = event.pop("gpu_nbytes", None)
+        self.meter.gpu_nbytes = gpu if gpu is not None else self.meter.gpu_nbytes
+        progress, record = Progress.from_json(event), self.record
+        record.progress.append(progress)
+        if len(record.progress) > MOST_SAMPLES:
+            del record.progress[:-1:2]
+        record.step = progress.timesteps
+        self.display.progress(progress)
+        self.meter.enter(progress.phase)
+
+    def _mark(self, kind: Literal["checkpoint", "retreat"], text: str) -> None:
+        moments = self.record.moments
+        moments.append(Moment(self.meter.seconds(), kind, text))
+        if len(moments) > MOST_SAMPLES:
+            del moments[:-1:2]
 
 
 class _Meter:
@@ -245,14 +245,15 @@ class _Meter:
     On a card, what the driver counts is the higher figure: torch knows its own tensors and cache, not the CUDA context.
     """
 
-    def __init__(self, pid: int, story: Story, display: Display, gpu_meter: GpuMeter | None) -> None:
-        self.phase: TrainingPhase = "start"
+    def __init__(self, pid: int, record: ChildRecord, display: Display, gpu_meter: GpuMeter | None) -> None:
+        self._phase: TrainingPhase = "start"
+        self._sampled: set[TrainingPhase] = set()
         self.gpu_nbytes: int | None = None  # as the child knows it
         self._gpu_meter, self._driver_nbytes = gpu_meter, 0
         self._left: int | None = None
         self._pressure: float | None = None
         self._surroundings_due = 0.0
-        self._pid, self._story, self._display = pid, story, display
+        self._pid, self._record, self._display = pid, record, display
         self._began = self._next = time.monotonic()
         self._rss_peak = 0
 
@@ -261,9 +262,18 @@ class _Meter:
         return time.monotonic() - self._began
 
     def wait_s(self) -> float:
+        """Return how long there is until the next sample."""
         return max(self._next - time.monotonic(), 0.0)
 
+    def enter(self, phase: TrainingPhase) -> None:
+        """Count samples to this phase from now on, and take its first at once: a short one may end before the next."""
+        self._phase = phase
+        if phase not in self._sampled:
+            self._next = 0.0
+            self.sample()
+
     def sample(self) -> None:
+        """Take a sample where one is due."""
         now, spent_before = time.monotonic(), time.thread_time()
         if now < self._next:
             return
@@ -278,12 +288,9 @@ class _Meter:
                 self._surroundings_due = now + SURROUNDINGS_EVERY_S
                 self._look_around(set(tree.processes))
             gpu = max(self.gpu_nbytes or 0, self._driver_nbytes) or self.gpu_nbytes
-            sample = MemorySample(now - self._began, nbytes, gpu, self.phase, self._left, self._pressure)
-            self._story.samples.append(sample)
-            if len(self._story.samples) > MOST_SAMPLES:  # days of training; the higher of each pair is kept
-                samples = self._story.samples
-                self._story.samples = [max(samples[i : i + 2], key=_host) for i in range(0, len(samples), 2)]
-            self._story.host_peak_nbytes = max(self._story.host_peak_nbytes, nbytes)
+            self._sampled.add(self._phase)
+            sample = MemorySample(now - self._began, nbytes, gpu, self._phase, self._left, self._pressure)
+            self._record.add(sample)
             self._display.memory(sample)
         # Processor time: on a busy machine a sample mostly waits for its turn, and by the clock one slow sample would
         # be followed by half a minute without any, in which a peak comes and goes.

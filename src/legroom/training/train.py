@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from legroom.errors import (
@@ -23,12 +23,12 @@ from legroom.machine.import_path import import_path
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome, Retreat
 from legroom.model.progress import Moment
 from legroom.model.run import Run
+from legroom.model.task import TrainTask
 from legroom.training.failing import Failure, failure_of, lacks_expandable_segments
-from legroom.training.folder import OUTCOME, Predicted, RunFolder
+from legroom.training.logging_display import LoggingDisplay
 from legroom.training.lookout import Lookout
-from legroom.training.noting import Noting
-from legroom.training.supervise import Display, Story, supervise
-from legroom.training.task import TrainTask
+from legroom.training.run_folder import OUTCOME, Predicted, RunFolder
+from legroom.training.supervise import ChildRecord, Display, supervise
 
 PICTURES_EVERY = 10  # iterations
 WAIT_FOR_ROOM_S, ROOM_EVERY_S = 60.0, 5.0
@@ -41,9 +41,9 @@ class Training:
     Args:
         asked: as the file says it; the knobs of the outcome are what differs in `run`.
         run: with the savings in it, the seed and the total.
-        written_timesteps: the total that the run file says, where the command line said another.
+        repeat: options of the command that a resume needs again, with what was given.
         host_limit: bytes that it may use; None: nobody knows.
-        cluster: of RLlib runs: local, auto, or the address of a Ray cluster.
+        cluster: local, auto, or the address of a cluster, for backends that train on one.
     """
 
     asked: Run
@@ -51,7 +51,7 @@ class Training:
     folder: RunFolder
     device: str
     predicted: Predicted | None = None
-    written_timesteps: int | None = None
+    repeat: Mapping[str, str | int | None] = field(default_factory=dict)
     resume: bool = False
     checkpoint_every: int | None = None
     pictures: bool = False
@@ -66,7 +66,7 @@ class Ended:
 
     outcome: Outcome
     exit_code: int
-    story: Story
+    record: ChildRecord
 
 
 NextKnob = Callable[[Run, Failure], "tuple[Run, Predicted | None] | None"]
@@ -91,32 +91,32 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
         raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
     with folder.locked():
         before = folder.outcome() if training.resume else None
-        tale, display = Tale(training, before), Noting(display, folder.path)
+        history, display = TrainingHistory(training, before), LoggingDisplay(display, folder.path)
         while True:
-            folder.keep(tale.run, tale.predicted)
-            story = supervise(
-                _task(training, tale.run, resume=tale.resume),
+            folder.keep(history.run, history.predicted)
+            record = supervise(
+                _task(training, history.run, resume=history.resume),
                 display,
                 import_path=import_path(run),
-                lookout=Lookout(training.host_limit, tale.predicted.host.high if tale.predicted else None),
-                on_retreat=lambda event: tale.retreat_in_update(event, folder),
+                lookout=Lookout(training.host_limit, history.predicted.host.high if history.predicted else None),
+                on_retreat=lambda event: history.retreat_in_update(event, folder),
             )
-            tale.add(story)
-            if story.end.get("event") == "refused":
-                if not training.resume and not tale.retreats:
+            history.add(record)
+            if record.end.get("event") == "refused":
+                if not training.resume and not history.retreats:
                     folder.forget()
-                raise BadInput(story.end["message"])
-            if lacks_expandable_segments(story) and tale.run.memory.expandable_segments is not False:
-                tale.without_expandable_segments()
+                raise BadInput(record.end["message"])
+            if lacks_expandable_segments(record) and history.run.memory.expandable_segments is not False:
+                history.without_expandable_segments()
                 display.say("this CUDA driver cannot grow segments (expandable_segments): on without that")
                 continue
-            failure = failure_of(story, training.host_limit)
-            if failure is None or not tale.goes_on(failure, next_knob, retries):
+            failure = failure_of(record, training.host_limit)
+            if failure is None or not history.goes_on(failure, next_knob, retries):
                 break
-            display.say(tale.last_word)
-        outcome = _outcome(training, tale, before)
+            display.say(history.last_word)
+        outcome = _outcome(training, history, before)
         _write_patiently(outcome, folder, display)
-    return Ended(outcome, _exit_code(tale.story), tale.story)
+    return Ended(outcome, _exit_code(history.record), history.record)
 
 
 def _write_patiently(outcome: Outcome, folder: RunFolder, display: Display) -> None:
@@ -152,7 +152,7 @@ def _task(training: Training, run: Run, *, resume: bool) -> TrainTask:
     )
 
 
-class Tale:
+class TrainingHistory:
     """All starts of one training together: the run as it is by now, what happened, and what was measured."""
 
     def __init__(self, training: Training, before: Outcome | None) -> None:
@@ -160,26 +160,26 @@ class Tale:
         self.asked = training.asked
         self.attempts = list(before.attempts if before else ())
         self.retreats = list(before.retreats if before else ())
-        self.story = Story()
+        self.record = ChildRecord()
         self.last_word = ""
         self._goings_on = 0
         self._reason = "start"
 
-    def add(self, story: Story) -> None:
+    def add(self, record: ChildRecord) -> None:
         """Take in what one start told; samples and progress go on where the last start ended."""
         if not self._goings_on:
-            self._reason = "resume" if self.resume and story.started_step else "start"
+            self._reason = "resume" if self.resume and record.started_step else "start"
         self.attempts.append(Attempt(self._reason, turned_knobs(self.asked, self.run)))
-        earlier, self.story = self.story, story
+        earlier, self.record = self.record, record
         offset = earlier.samples[-1].seconds if earlier.samples else 0.0
-        story.samples = earlier.samples + [replace(each, seconds=each.seconds + offset) for each in story.samples]
-        story.progress = earlier.progress + story.progress
-        story.moments = earlier.moments + [replace(each, seconds=each.seconds + offset) for each in story.moments]
-        story.host_peak_nbytes = max(story.host_peak_nbytes, earlier.host_peak_nbytes)
-        peaks = [each for each in (story.gpu_peak_nbytes, earlier.gpu_peak_nbytes) if each is not None]
-        story.gpu_peak_nbytes = max(peaks) if peaks else None
-        if story.checkpoint_step is None:
-            story.checkpoint_step = earlier.checkpoint_step
+        record.samples = earlier.samples + [replace(each, seconds=each.seconds + offset) for each in record.samples]
+        record.progress = earlier.progress + record.progress
+        record.moments = earlier.moments + [replace(each, seconds=each.seconds + offset) for each in record.moments]
+        record.host_peak_nbytes = max(record.host_peak_nbytes, earlier.host_peak_nbytes)
+        peaks = [each for each in (record.gpu_peak_nbytes, earlier.gpu_peak_nbytes) if each is not None]
+        record.gpu_peak_nbytes = max(peaks) if peaks else None
+        if record.checkpoint_step is None:
+            record.checkpoint_step = earlier.checkpoint_step
 
     def retreat_in_update(self, event: dict[str, Any], folder: RunFolder) -> None:
         """Write down that an update was redone in smaller pieces, at once: a resume has to know."""
@@ -213,8 +213,8 @@ class Tale:
             what = "resumed with " + ", ".join(f"{name}={value}" for name, value in knobs.items())
         self._reason = f"{failure.why}; {what}"
         self.retreats.append(Retreat(failure.step, failure.why, what))
-        at = self.story.samples[-1].seconds if self.story.samples else 0.0
-        self.story.moments.append(Moment(at, "retreat", f"step {failure.step:,}: {failure.why}; {what}"))
+        at = self.record.samples[-1].seconds if self.record.samples else 0.0
+        self.record.moments.append(Moment(at, "retreat", f"step {failure.step:,}: {failure.why}; {what}"))
         self.last_word = f"at step {failure.step:,}: {failure.why}; {what} (time {self._goings_on} of {retries})"
         self.resume = True
         return True
@@ -244,27 +244,27 @@ def _settings(part: Any) -> dict[str, Any]:
     return part if isinstance(part, dict) else part.model_dump()
 
 
-def _outcome(training: Training, tale: Tale, before: Outcome | None) -> Outcome:
-    story, predicted = tale.story, tale.predicted
-    end = story.end
-    host = MeasuredPeak(predicted.host.nbytes if predicted else None, story.host_peak_nbytes)
+def _outcome(training: Training, history: TrainingHistory, before: Outcome | None) -> Outcome:
+    record, predicted = history.record, history.predicted
+    end = record.end
+    host = MeasuredPeak(predicted.host.nbytes if predicted else None, record.host_peak_nbytes)
     gpu = None
-    if story.gpu_peak_nbytes is not None:
-        gpu = MeasuredPeak(predicted.gpu.nbytes if predicted and predicted.gpu else None, story.gpu_peak_nbytes)
+    if record.gpu_peak_nbytes is not None:
+        gpu = MeasuredPeak(predicted.gpu.nbytes if predicted and predicted.gpu else None, record.gpu_peak_nbytes)
     exact = end.get("exact")
-    schedule = tale.run.memory.micro_batch
+    schedule = history.run.memory.micro_batch
     return Outcome(
-        status=_status(story),
-        timesteps=story.step,
+        status=_status(record),
+        timesteps=record.step,
         parameters_sha256=end.get("parameters_sha256"),
-        attempts=tuple(tale.attempts),
+        attempts=tuple(history.attempts),
         peaks=MeasuredPeaks(_higher(host, before.peaks.host if before else None), gpu),
         resume=None if exact is None else "exact" if exact else "approximate",
         score=end.get("score") or {},
-        seconds=round((before.seconds if before else 0.0) + (story.samples[-1].seconds if story.samples else 0.0), 1),
+        seconds=round((before.seconds if before else 0.0) + (record.samples[-1].seconds if record.samples else 0.0), 1),
         items=_items(predicted, end.get("items") or {}),
-        error=_error(story),
-        retreats=tuple(tale.retreats),
+        error=_error(record),
+        retreats=tuple(history.retreats),
         micro_batch=schedule if isinstance(schedule, tuple) else None,
         versions=dict(training.versions or {}),
     )
@@ -283,22 +283,22 @@ def _items(predicted: Predicted | None, measured: Mapping[str, int]) -> tuple[Me
     return tuple(items)
 
 
-def _status(story: Story) -> Any:
-    match story.end.get("event"):
+def _status(record: ChildRecord) -> Any:
+    match record.end.get("event"):
         case "ended":
-            return story.end["status"]
+            return record.end["status"]
         case "stopped":
             return "stopped"
-        case None if story.interrupted:  # before it could listen, or a second time: it died of the signal
+        case None if record.interrupted:  # before it could listen, or a second time: it died of the signal
             return "stopped"
     return "failed"
 
 
-def _error(story: Story) -> str | None:
-    if story.end.get("event") == "failed":
-        return f"at step {story.step:,}: {story.end['message']}"
-    if not story.end and not story.interrupted:
-        return f"at step {story.step:,}: the training process {_death(story.exit_code)}"
+def _error(record: ChildRecord) -> str | None:
+    if record.end.get("event") == "failed":
+        return f"at step {record.step:,}: {record.end['message']}"
+    if not record.end and not record.interrupted:
+        return f"at step {record.step:,}: the training process {_death(record.exit_code)}"
     return None
 
 
@@ -308,10 +308,10 @@ def _death(code: int | None) -> str:
     return f"ended with exit code {code} and without a word"
 
 
-def _exit_code(story: Story) -> int:
-    match _status(story):
+def _exit_code(record: ChildRecord) -> int:
+    match _status(record):
         case "finished":
             return EXIT_GOOD
         case "stopped":
             return EXIT_INTERRUPTED
-    return EXIT_BAD_INPUT if story.end.get("event") == "refused" else EXIT_TRAINING_FAILED
+    return EXIT_BAD_INPUT if record.end.get("event") == "refused" else EXIT_TRAINING_FAILED

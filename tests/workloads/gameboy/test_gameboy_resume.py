@@ -9,8 +9,8 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from legroom.model.task import TrainTask
 from legroom.reading import read
-from legroom.training.task import TrainTask
 
 SMALL = {
     "env.n_envs": "2",
@@ -30,7 +30,7 @@ PROCESSES.set_forkserver_preload(["legroom.backends.sb3.training", "pyboy"])  # 
 
 def train_in_child(folder: Path, pipe: Connection, resume: bool) -> None:
     """Train as the process does that `legroom train` starts; what it has to say goes through the pipe."""
-    from legroom.backends.sb3 import training as sb3_train
+    from legroom.training.child import main
     from legroom_workloads.gameboy.env import GameBoyEnv
 
     GameBoyEnv.score = None  # a hundred rounds of a policy that has learned nothing would be most of the time
@@ -39,7 +39,7 @@ def train_in_child(folder: Path, pipe: Connection, resume: bool) -> None:
     events = os.dup(pipe.fileno())
     TrainTask(run, str(folder), "cpu", STEPS, events, resume=resume, checkpoint_every=1).write(folder / "task.json")
     sys.argv[1:] = [str(folder / "task.json")]
-    sb3_train.main()
+    main()
 
 
 def train(folder: Path, *, resume: bool = False, stop_at: int | None = None) -> tuple[int | None, list[dict]]:

@@ -10,6 +10,7 @@ from legroom.backends.brax import constraints
 from legroom.backends.brax.facts import LAYERS, is_ppo
 from legroom.backends.brax.signatures import BRAX_ALGORITHMS
 from legroom.backends.brax.vocabulary import SPACES, VOCABULARY
+from legroom.errors import BadInput
 from legroom.extras import needs
 from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
     from legroom.model.archive import Exported
     from legroom.model.counts import Counts
     from legroom.model.file_kind import FileKind
+    from legroom.model.learner import FailureCause, Learner, Loop
     from legroom.model.rule import Rule
     from legroom.model.subject import SubjectRun
+    from legroom.model.task import TrainTask
     from legroom.model.vocabulary import Vocabulary
+
+PREALLOCATE, PLATFORMS, LOG_LEVEL = "XLA_PYTHON_CLIENT_PREALLOCATE", "JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL"
 
 
 class BraxBackend(Backend):
@@ -165,6 +170,38 @@ class BraxBackend(Backend):
     def settings(self, run: Run) -> tuple[str, ...]:
         names = ("activation_checkpointing", "shared_data", "xla_preallocate", "env_chunk")
         return tuple(f"memory.{name}" for name in names)
+
+    # ---- training
+
+    export_file = "policy.safetensors"
+
+    def refuse_training(self, run: Run, *, fit: bool, resume: bool, pictures: bool) -> None:
+        """Say before a minute of compiling what brax would only assert, without a word."""
+        for finding in () if fit or resume else self.constraints(run):
+            if finding.severity == "error":
+                raise BadInput(finding.message, path=run.source, hint=f"{finding.hint}; --fit repairs it")
+
+    def quick_prediction(self, run: Run) -> tuple[Run, Mode]:
+        """Leave the compiler alone, which takes minutes."""
+        from legroom.backends.brax.items import with_traced_spaces
+
+        return with_traced_spaces(run), "arithmetic"
+
+    def child_environment(self, task: TrainTask) -> dict[str, str]:
+        settings = {LOG_LEVEL: "2"}  # XLA remarks on every program that it finds in its cache
+        if task.run.memory.xla_preallocate is not None:
+            settings[PREALLOCATE] = str(task.run.memory.xla_preallocate).lower()
+        return settings | ({PLATFORMS: "cpu"} if task.device == "cpu" else {})
+
+    def learner(self, task: TrainTask, loop: Loop) -> Learner:
+        from legroom.backends.brax.training import BraxLearner
+
+        return BraxLearner(task, loop)
+
+    def failure_cause(self, error: Exception) -> FailureCause:
+        from legroom.backends.brax.training import failure_cause
+
+        return failure_cause(error)
 
 
 BACKEND = BraxBackend()

@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from legroom.errors import BadInput
+from legroom.model.learner import SavedState
 from legroom.training.arrays import dtype_name, is_raw, raw_bytes
-from legroom.training.checkpoint import Checkpoint
 
 BACKEND = "brax"
 VERSIONS = {name: version(name) for name in ("jax", "jaxlib", "brax", "numpy")}
@@ -89,7 +89,7 @@ def capture(carry: Carry, device: str) -> tuple[dict[str, np.ndarray], dict[str,
     return arrays, {"backend": BACKEND, "versions": VERSIONS, "device": device, "trees": trees}
 
 
-def restore(checkpoint: Checkpoint, like: Carry, device: str) -> Restored:
+def restore(checkpoint: SavedState, like: Carry, device: str) -> Restored:
     """Return the carry that a checkpoint holds.
 
     Args:
@@ -213,7 +213,7 @@ def _unlike(data: Mapping[str, Any], device: str) -> str:
     return "" if there == device else f"it ran on {there}, now on {device}"
 
 
-def _misfit(checkpoint: Checkpoint, what: str) -> BadInput:
+def _misfit(checkpoint: SavedState, what: str) -> BadInput:
     return BadInput(
         f"does not fit this run: {what}",
         path=checkpoint.path,

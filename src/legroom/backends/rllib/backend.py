@@ -10,6 +10,7 @@ from legroom.backends.rllib.ray_base import RayFigures, ray_figures
 from legroom.backends.sb3 import constraints, stored
 from legroom.backends.sb3.backend import BACKEND as SB3
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
+from legroom.errors import BadInput
 from legroom.extras import needs
 from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
     from legroom.model.archive import Exported
     from legroom.model.cluster import Cluster, ClusterPlan, NodeBill
+    from legroom.model.learner import FailureCause, Learner, Loop
     from legroom.model.rule import Rule
+    from legroom.model.task import TrainTask
     from legroom.model.vocabulary import Vocabulary
 
 
@@ -135,9 +138,41 @@ class RllibBackend(Backend):
 
     def export(self, directory: Path, archive: Path, *, force: bool) -> Exported:
         with needs("sb3", what="an export"):
-            from legroom.backends.sb3.archives_zip import export_rllib
+            from legroom.backends.rllib.exporting import export_rllib
 
         return export_rllib(directory, archive, force=force)
+
+    # ---- training
+
+    export_use = SB3.export_use
+    child_environment = SB3.child_environment
+
+    def refuse_training(self, run: Run, *, fit: bool, resume: bool, pictures: bool) -> None:
+        from legroom.backends.rllib.translation import rllib_plan
+
+        rllib_plan(run)
+        if fit:
+            raise BadInput("--fit is for one machine; legroom fit --cluster plans per node", hint="leave --fit out")
+        if pictures:
+            raise BadInput("--visualization draws what SB3 and brax train, not RLlib", hint="leave it out")
+
+    def with_memory_requests(self, run: Run, seen: Run, evidence: Evidence) -> Run:
+        from legroom.backends.rllib.nodes import runner_request
+
+        if run.memory.runner_bytes is not None:
+            return run
+        memory = run.memory.model_copy(update={"runner_bytes": runner_request(seen, evidence)})
+        return run.replace(memory=memory)
+
+    def learner(self, task: TrainTask, loop: Loop) -> Learner:
+        from legroom.backends.rllib.training import RllibLearner
+
+        return RllibLearner(task, loop)
+
+    def failure_cause(self, error: Exception) -> FailureCause:
+        from legroom.backends.rllib.training import failure_cause
+
+        return failure_cause(error)
 
 
 BACKEND = RllibBackend()

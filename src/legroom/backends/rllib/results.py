@@ -48,14 +48,10 @@ class Result:
     def length_mean(self) -> float | None:
         return sum(length for _, length in self.last) / len(self.last) if self.last else None
 
-    def row(self, iteration: int, elapsed_s: float) -> dict[str, float | int | None]:
-        """Return the figures as SB3 would log them."""
+    def row(self) -> dict[str, float | int | None]:
+        """Return the figures as SB3 would log them; the loop adds those of time and of episodes."""
         return {
-            "time/iterations": iteration,
-            "time/time_elapsed": elapsed_s,
             "time/fps": self.steps_per_s,
-            "rollout/ep_rew_mean": self.reward_mean,
-            "rollout/ep_len_mean": self.length_mean,
             "rollout/episodes": self.episodes,
             "rollout/healthy_runners": self.healthy,
             **{f"train/{name}": value for name, value in self.train.items()},

@@ -15,7 +15,8 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from legroom.backends.rllib.modules import unmasked_space
 from legroom.backends.sb3.state_spaces import describe_space
 from legroom.errors import BadInput
-from legroom.training.checkpoint import Checkpoint, parameters_sha256
+from legroom.model.learner import SavedState
+from legroom.training.checkpoint import parameters_sha256
 from legroom.training.trees import NotPlain, put_together, take_apart
 
 WHY_NOT_EXACT = "environments on Ray's runners begin new episodes, with new random numbers"
@@ -46,7 +47,7 @@ def capture(algorithm: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return arrays, data
 
 
-def restore(algorithm: Any, checkpoint: Checkpoint) -> None:
+def restore(algorithm: Any, checkpoint: SavedState) -> None:
     """Put the algorithm where the checkpoint was captured, on all its runners and learners.
 
     Raises:

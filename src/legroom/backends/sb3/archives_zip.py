@@ -22,12 +22,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from legroom.backends.base import algorithm_names, find_algorithm
-from legroom.backends.rllib.translation import rllib_plan
 from legroom.backends.sb3.building import class_of, importable
 from legroom.backends.sb3.constructor_calls import run_from_model
 from legroom.backends.sb3.hollow_buffers import StubVecEnv
@@ -72,43 +70,15 @@ def export_sb3(directory: Path, archive: Path, *, force: bool = False) -> Export
     checkpoint = newest_checkpoint(directory)
     if checkpoint is None:
         raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
-    run = _run_of(checkpoint.path.parent.parent)
+    run = run_of_folder(checkpoint.path.parent.parent)
     seen = saved_spaces(checkpoint)
-    model = _build(run, seen["observation"], seen["action"], checkpoint.data["n_envs"])
+    model = build_model(run, seen["observation"], seen["action"], checkpoint.data["n_envs"])
     restore_learned(model, checkpoint)
-    _save(model, archive)
+    save_archive(model, archive)
     notes = []
     if any(each["class"] == "VecNormalize" for each in (checkpoint.data["envs"] or {}).get("wrappers", ())):
         notes.append("the policy was trained on normalized observations; an archive does not hold their statistics")
     return Exported(archive, run.algo, checkpoint.step, archive.stat().st_size, tuple(notes))
-
-
-def export_rllib(directory: Path, archive: Path, *, force: bool = False) -> Exported:
-    """Write SB3's archive of what RLlib has learned: its networks are SB3's, and so are their parameters' names.
-
-    Raises:
-        BadInput: as `export_sb3`.
-    """
-    directory, archive = Path(directory), Path(archive)
-    check_export(directory, archive, force=force)
-    checkpoint = newest_checkpoint(directory)
-    if checkpoint is None:
-        raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
-    run = _run_of(checkpoint.path.parent.parent)
-    algorithm = find_algorithm("sb3", run.algo)
-    hyperparams = {k: v for k, v in run.hyperparams.items() if algorithm is not None and k in algorithm.keys}
-    seen = saved_spaces(checkpoint)
-    plain = run.replace(backend="sb3", hyperparams=hyperparams, policy=rllib_plan(run).policy)
-    model = _build(plain, seen["observation"], seen["action"], run.env.n_envs)
-    learned = {name: torch.from_numpy(array) for name, array in checkpoint.tensors("policy").items()}
-    try:
-        model.policy.load_state_dict(learned)
-    except RuntimeError as error:
-        raise BadInput(f"is not of this run's policy: {error}", path=checkpoint.path) from error
-    model.num_timesteps = checkpoint.step
-    _save(model, archive)
-    notes = ("optimizers start anew: RLlib's are not SB3's",)
-    return Exported(archive, run.algo, checkpoint.step, archive.stat().st_size, notes)
 
 
 def import_sb3(
@@ -147,7 +117,7 @@ def import_sb3(
     return Imported(directory, found.name, step, parameters_sha256(policy_arrays(model)))
 
 
-def _run_of(folder: Path) -> Run:
+def run_of_folder(folder: Path) -> Run:
     """Return the run that was trained in a folder, or that an archive imported there described."""
     path = folder / RUN if (folder / RUN).exists() else folder / IMPORTED
     try:
@@ -158,7 +128,7 @@ def _run_of(folder: Path) -> Run:
         raise BadInput(f"is no run: {error}", path=path) from error
 
 
-def _build(run: Run, observation: spaces.Space[Any], action: spaces.Space[Any], n_envs: int) -> BaseAlgorithm:
+def build_model(run: Run, observation: spaces.Space[Any], action: spaces.Space[Any], n_envs: int) -> BaseAlgorithm:
     """Return the run's algorithm on environments that are not there, with its real settings and next to no buffers."""
     algorithm = find_algorithm("sb3", run.algo)
     if algorithm is None or run.backend != "sb3":
@@ -199,7 +169,7 @@ def _nbytes(space: spaces.Space[Any]) -> int:
     return prod(space.shape or (1,)) * (space.dtype.itemsize if space.dtype is not None else 8)
 
 
-def _save(model: BaseAlgorithm, archive: Path) -> None:
+def save_archive(model: BaseAlgorithm, archive: Path) -> None:
     """Write the archive whole or not at all."""
     new = archive.with_name(f".{archive.name}.{os.getpid()}.new")
     try:

@@ -29,9 +29,13 @@ if TYPE_CHECKING:
     from legroom.model.draft import Draft, Key
     from legroom.model.file_kind import FileKind
     from legroom.model.footprint import Footprint
+    from legroom.model.learner import FailureCause, Learner, Loop
     from legroom.model.rule import Rule
     from legroom.model.subject import SubjectRun
+    from legroom.model.task import TrainTask
     from legroom.model.vocabulary import Vocabulary
+
+ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 
 
 class Sb3Backend(Backend):
@@ -224,6 +228,27 @@ class Sb3Backend(Backend):
         )  # fmt: skip
         around = ("env.workers", "env.envs_per_worker", "env.frame_stack", "eval.workers", "checkpoint.replay_buffer")
         return (*around, *(f"memory.{name}" for name in (storage, *others)))
+
+    # ---- training
+
+    export_use = "with SB3"
+
+    def child_environment(self, task: TrainTask) -> dict[str, str]:
+        memory = task.run.memory
+        settings = [] if memory.expandable_segments is False else ["expandable_segments:True"]
+        if memory.max_split_size_mb is not None:
+            settings.append(f"max_split_size_mb:{memory.max_split_size_mb}")
+        return {ALLOCATOR: ",".join(settings)} if settings else {}
+
+    def learner(self, task: TrainTask, loop: Loop) -> Learner:
+        from legroom.backends.sb3.training import Sb3Learner
+
+        return Sb3Learner(task, loop)
+
+    def failure_cause(self, error: Exception) -> FailureCause:
+        from legroom.backends.sb3.training import failure_cause
+
+        return failure_cause(error)
 
 
 BACKEND = Sb3Backend()

@@ -1,4 +1,4 @@
-"""Evaluation beside training, on environments of its own, at iteration boundaries.
+"""Evaluation beside training, on environments of its own.
 
 SB3's EvalCallback keeps the state of its environments from one evaluation to the next, so a resumed run would evaluate
 on other episodes than the uninterrupted one. Here every evaluation begins with the same seeds: nothing has to be kept,
@@ -22,35 +22,20 @@ from stable_baselines3.common.vec_env import VecEnv, sync_envs_normalization
 
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.making import make_vec_env
+from legroom.model.learner import Evaluation
 from legroom.model.run import Run
-from legroom.training.events import EventPipe
 
 SEED_AWAY = 1_000_003  # from the training's seed, so that no training episode is repeated
 
 
 class Evaluator:
-    """Evaluates the policy every `run.eval.every` environment steps."""
+    """Evaluates the policy when asked, and records what it finds for the next row of the log."""
 
-    def __init__(self, run: Run, model: BaseAlgorithm, events: EventPipe) -> None:
-        assert run.eval is not None
-        self._run, self._model, self._events = run, model, events
-        self._every = run.eval.every or max((run.total_timesteps or 100_000) // 10, 1)
-        self._round = model.num_timesteps // self._every
+    def __init__(self, run: Run, model: BaseAlgorithm) -> None:
+        self._run, self._model = run, model
         self._env: VecEnv | None = None
 
-    def at_boundary(self) -> None:
-        """Evaluate when a multiple of the interval was passed since the last time."""
-        now = self._model.num_timesteps // self._every
-        if now == self._round:
-            return
-        self._round = now
-        self._events.send("phase", phase="evaluate", step=self._model.num_timesteps)
-        mean, spread = self.evaluate()
-        self._model.logger.record("eval/mean_reward", mean)
-        self._model.logger.record("eval/std_reward", spread)
-        self._events.send("evaluated", step=self._model.num_timesteps, mean=mean, spread=spread)
-
-    def evaluate(self) -> tuple[float, float]:
+    def evaluate(self) -> Evaluation:
         """Return mean and standard deviation of the episodes' returns."""
         spec = self._run.eval
         assert spec is not None
@@ -65,7 +50,9 @@ class Evaluator:
             masked = algorithm_of(self._run).masked and is_masking_supported(self._env)
             judge: Any = evaluate_masked if masked else evaluate_policy
             mean, spread = judge(self._model, self._env, n_eval_episodes=spec.episodes, warn=False)
-        return float(mean), float(spread)
+        self._model.logger.record("eval/mean_reward", float(mean))
+        self._model.logger.record("eval/std_reward", float(spread))
+        return Evaluation(float(mean), float(spread))
 
     def close(self) -> None:
         if self._env is not None:

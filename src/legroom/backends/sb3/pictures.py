@@ -7,13 +7,13 @@ attribute `last_episode` holds and the path to write. The drawing happens here a
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from stable_baselines3.common.vec_env import VecEnv
 
 from legroom.environments.objects import resolve_object
-from legroom.training.events import EventPipe
 
 PAUSE_S = 15.0  # between two pictures: an iteration of DQN is a few steps, and nobody looks at a thousand pictures
 
@@ -21,13 +21,13 @@ PAUSE_S = 15.0  # between two pictures: an iteration of DQN is a few steps, and 
 class Pictures:
     """Draws the first environment's last episode every so many iterations, but not all the time."""
 
-    def __init__(self, env: VecEnv, out: Path, every: int, events: EventPipe) -> None:
-        self._env, self._folder, self._every, self._events = env, out / "pictures", every, events
+    def __init__(self, env: VecEnv, out: Path, every: int, say: Callable[[str], None]) -> None:
+        self._env, self._folder, self._every, self._say = env, out / "pictures", every, say
         name = first_attribute(env, "picture")
         self._draw = resolve_object(name) if name else None
         self._drawn: float | None = None
         if self._draw is None:
-            events.send("say", text="--visualization: this environment has no `picture`; nothing will be drawn")
+            say("--visualization: this environment has no `picture`; nothing will be drawn")
 
     def at_boundary(self, iteration: int) -> None:
         due = self._drawn is None or time.monotonic() - self._drawn >= PAUSE_S
@@ -44,7 +44,7 @@ class Pictures:
         try:
             self._draw(episode, self._folder / name)
         except Exception as failed:  # somebody else's drawing must not end a training
-            self._events.send("say", text=f"--visualization: {type(failed).__name__}: {failed}")
+            self._say(f"--visualization: {type(failed).__name__}: {failed}")
 
 
 def first_attribute(env: VecEnv, name: str) -> Any:

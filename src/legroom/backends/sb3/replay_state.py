@@ -26,10 +26,10 @@ from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from legroom.backends.sb3.lean_replay import LeanDictReplayBuffer, LeanReplayBuffer
 from legroom.backends.sb3.state_torch import misfit
 from legroom.errors import BadInput
+from legroom.model.learner import SavedState
 from legroom.storing.ring import Ring, Segment
 from legroom.storing.small_arrays import Flags
 from legroom.training.arrays import raw_bytes
-from legroom.training.checkpoint import Checkpoint
 
 KNOWN = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, LeanReplayBuffer, LeanDictReplayBuffer)
 # A row segment smaller than this is written again together with the new rows: checkpoints that are taken often would
@@ -48,7 +48,7 @@ class Replay:
     why_not_exact: str = ""
 
 
-def capture_replay(model: BaseAlgorithm, previous: Checkpoint | None, arrays: dict[str, np.ndarray]) -> Replay:
+def capture_replay(model: BaseAlgorithm, previous: SavedState | None, arrays: dict[str, np.ndarray]) -> Replay:
     """Return what a checkpoint needs of the model's replay buffer, if it has one.
 
     Args:
@@ -99,7 +99,7 @@ def capture_replay(model: BaseAlgorithm, previous: Checkpoint | None, arrays: di
     return Replay(data, link, files, unknown)
 
 
-def prepare_replay(model: BaseAlgorithm, checkpoint: Checkpoint) -> tuple[Callable[[], None], str]:
+def prepare_replay(model: BaseAlgorithm, checkpoint: SavedState) -> tuple[Callable[[], None], str]:
     """Check that a checkpoint's replay is of this model's buffer; return what takes it over, and what is lost.
 
     Raises:
@@ -143,7 +143,7 @@ def prepare_replay(model: BaseAlgorithm, checkpoint: Checkpoint) -> tuple[Callab
     return take_over, lost
 
 
-def _prepare_priorities(model: Any, checkpoint: Checkpoint) -> tuple[Callable[[], None], str]:
+def _prepare_priorities(model: Any, checkpoint: SavedState) -> tuple[Callable[[], None], str]:
     """Return what gives prioritized replay the saved priorities, and what is lost; sums of them are made anew.
 
     Raises:
@@ -216,7 +216,7 @@ def _layout(buffer: Any, rows: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _same_rows(
-    buffer: Any, num_timesteps: int, previous: Checkpoint | None, layout: dict[str, Any]
+    buffer: Any, num_timesteps: int, previous: SavedState | None, layout: dict[str, Any]
 ) -> dict[str, Any] | None:
     """Return the previous checkpoint's replay if some of its rows are still this buffer's; else all is written anew.
 
@@ -291,7 +291,7 @@ def _store_entries(
     key: str,
     ring: Ring,
     before: dict[str, Any] | None,
-    previous: Checkpoint | None,
+    previous: SavedState | None,
     link: dict[str, Path],
     files: dict[str, Callable[[Path], None]],
 ) -> Iterator[dict[str, Any]]:
@@ -338,7 +338,7 @@ def _store_writer(segment: Segment) -> Callable[[Path], None]:
     return write
 
 
-def _dumps(checkpoint: Checkpoint, entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _dumps(checkpoint: SavedState, entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the stores as `Ring.prepare` takes them, one in memory at a time."""
     for entry in entries:
         path = checkpoint.file(entry["file"])

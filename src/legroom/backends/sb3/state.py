@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from legroom.backends.sb3.state_envs import capture_envs, prepare_envs
 from legroom.backends.sb3.state_random import capture_random, restore_random
 from legroom.backends.sb3.state_spaces import describe_space, make_space
 from legroom.backends.sb3.state_torch import capture_learned, misfit, policy_arrays, prepare_learned
+from legroom.model.learner import SavedState, State
 from legroom.training.checkpoint import Checkpoint
 from legroom.training.trees import NotPlain, put_together, take_apart
 
@@ -53,29 +53,11 @@ COUNTERS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class State:
-    """A model's state, as `Checkpoints.write` takes it.
-
-    Args:
-        exact: going on from it gives the bits of an uninterrupted run.
-        why_not_exact: in a few words; "" where it is exact.
-        link, files: further files, of the replay buffer.
-    """
-
-    tensors: dict[str, np.ndarray]
-    data: dict[str, Any]
-    exact: bool
-    why_not_exact: str
-    link: dict[str, Path] = field(default_factory=dict)
-    files: dict[str, Callable[[Path], None]] = field(default_factory=dict)
-
-
 def capture(
     model: BaseAlgorithm,
     callbacks_state: Mapping[str, Any] | None = None,
     *,
-    previous: Checkpoint | Path | None = None,
+    previous: SavedState | Path | None = None,
 ) -> State:
     """Return the state of a model between two iterations; arrays share its memory, so write them before it goes on.
 
@@ -119,10 +101,10 @@ def capture(
     }
     for name, tree in trees.items():
         data[name] = take_apart(tree, name, arrays)
-    return State(arrays, data, not why, why, replay.link, replay.files)
+    return State(arrays, data, why, replay.link, replay.files)
 
 
-def restore(model: BaseAlgorithm, checkpoint: Checkpoint) -> str:
+def restore(model: BaseAlgorithm, checkpoint: SavedState) -> str:
     """Bring a freshly made model, with its environments, to where the checkpoint was taken.
 
     Returns why going on is not exact, "" where it is; then `continue_learning` ends with the bits of a run that was
@@ -146,7 +128,7 @@ def restore(model: BaseAlgorithm, checkpoint: Checkpoint) -> str:
     return why or lost or unlike
 
 
-def restore_learned(model: BaseAlgorithm, checkpoint: Checkpoint) -> None:
+def restore_learned(model: BaseAlgorithm, checkpoint: SavedState) -> None:
     """Give a model what was learned and how far it was: networks, optimizers and counters, and nothing else.
 
     Raises:
@@ -155,7 +137,7 @@ def restore_learned(model: BaseAlgorithm, checkpoint: Checkpoint) -> None:
     _prepare(model, checkpoint)()
 
 
-def saved_spaces(checkpoint: Checkpoint) -> dict[str, spaces.Space[Any]]:
+def saved_spaces(checkpoint: SavedState) -> dict[str, spaces.Space[Any]]:
     """Return the observation space and the action space that the policy was made for."""
     return {kind: make_space(tree) for kind, tree in _section(checkpoint, "spaces").items()}
 
@@ -171,7 +153,7 @@ def continue_learning(model: BaseAlgorithm, total_timesteps: int, callback: Any 
         model.learn(rest, callback=callback, reset_num_timesteps=model.num_timesteps == 0, **arguments)
 
 
-def restore_log(model: BaseAlgorithm, checkpoint: Checkpoint) -> None:
+def restore_log(model: BaseAlgorithm, checkpoint: SavedState) -> None:
     """Give the logger what an update had recorded and the next iteration will write; call it once there is a logger."""
     for name, (value, excluded) in _section(checkpoint, "log").items():
         model.logger.record(name, value, exclude=excluded)
@@ -185,7 +167,7 @@ def algorithm_name(model: BaseAlgorithm) -> str:
     return type(model).__name__
 
 
-def _prepare(model: BaseAlgorithm, checkpoint: Checkpoint) -> Callable[[], None]:
+def _prepare(model: BaseAlgorithm, checkpoint: SavedState) -> Callable[[], None]:
     data = checkpoint.data
     if data["algorithm"] != algorithm_name(model):
         raise misfit(checkpoint, f"it is of {data['algorithm']}, and this is {algorithm_name(model)}")
@@ -203,7 +185,7 @@ def _prepare(model: BaseAlgorithm, checkpoint: Checkpoint) -> Callable[[], None]
     return take_over
 
 
-def _section(checkpoint: Checkpoint, name: str) -> Any:
+def _section(checkpoint: SavedState, name: str) -> Any:
     return put_together(
         checkpoint.data[name], {f"{name}/{key}": array for key, array in checkpoint.tensors(name).items()}
     )

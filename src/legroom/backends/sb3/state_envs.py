@@ -33,8 +33,8 @@ from stable_baselines3.common.vec_env import (
 from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
 
 from legroom.backends.sb3.state_torch import misfit
+from legroom.model.learner import SavedState
 from legroom.sharing import env_state
-from legroom.training.checkpoint import Checkpoint
 from legroom.training.trees import NotPlain, take_apart
 
 _STATELESS = (VecTransposeImage, VecCheckNan, VecExtractDictObs)
@@ -69,7 +69,7 @@ def capture_envs(model: BaseAlgorithm) -> tuple[dict[str, Any] | None, str]:
 
 
 def prepare_envs(
-    model: BaseAlgorithm, saved: Mapping[str, Any] | None, checkpoint: Checkpoint
+    model: BaseAlgorithm, saved: Mapping[str, Any] | None, checkpoint: SavedState
 ) -> tuple[Callable[[], None], str]:
     """Check that the wrappers are this model's; return what restores the environments, and why not exactly so.
 

@@ -17,8 +17,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.distributions import StateDependentNoiseDistribution
 
 from legroom.errors import BadInput
+from legroom.model.learner import SavedState
 from legroom.training.arrays import dtype_of
-from legroom.training.checkpoint import Checkpoint
 from legroom.training.trees import put_together, take_apart
 
 # How a step is computed, not what is computed: a resumed run may choose otherwise.
@@ -69,7 +69,7 @@ def capture_learned(model: BaseAlgorithm, arrays: dict[str, np.ndarray]) -> dict
     return {"optimizers": optimizers}
 
 
-def prepare_learned(model: BaseAlgorithm, checkpoint: Checkpoint) -> Callable[[], None]:
+def prepare_learned(model: BaseAlgorithm, checkpoint: SavedState) -> Callable[[], None]:
     """Check that a checkpoint's networks and optimizers are this model's, and return what takes them over.
 
     Raises:
@@ -105,7 +105,7 @@ def prepare_learned(model: BaseAlgorithm, checkpoint: Checkpoint) -> Callable[[]
     return take_over
 
 
-def misfit(checkpoint: Checkpoint, difference: str) -> BadInput:
+def misfit(checkpoint: SavedState, difference: str) -> BadInput:
     """Return the error for a checkpoint of something else."""
     hint = "resume with the run that wrote it, or train anew in another --out"
     return BadInput(f"is not of this run: {difference}", path=checkpoint.path, hint=hint)
@@ -116,7 +116,7 @@ def _state_dict(module: Any) -> dict[str, torch.Tensor]:
     return {name: value for name, value in module.state_dict().items() if isinstance(value, torch.Tensor)}
 
 
-def _prepare_module(name: str, module: Any, checkpoint: Checkpoint) -> Callable[[], None]:
+def _prepare_module(name: str, module: Any, checkpoint: SavedState) -> Callable[[], None]:
     own, saved = _state_dict(module), checkpoint.tensors(name)
     for key in own:
         if key not in saved:
@@ -134,7 +134,7 @@ def _prepare_module(name: str, module: Any, checkpoint: Checkpoint) -> Callable[
     return take_over
 
 
-def _same(checkpoint: Checkpoint, name: str, saved: np.ndarray, own: np.ndarray) -> None:
+def _same(checkpoint: SavedState, name: str, saved: np.ndarray, own: np.ndarray) -> None:
     if saved.shape != own.shape or saved.dtype != own.dtype:
         raise misfit(checkpoint, f"{name} is {_form(saved)} in it, and {_form(own)} here")
 
@@ -165,7 +165,7 @@ def _optimizer_state(name: str, optimizer: torch.optim.Optimizer, arrays: dict[s
     return {"class": type(optimizer).__name__, "sizes": sizes, "groups": groups, "states": states}
 
 
-def _prepare_optimizer(name: str, optimizer: torch.optim.Optimizer, checkpoint: Checkpoint) -> Callable[[], None]:
+def _prepare_optimizer(name: str, optimizer: torch.optim.Optimizer, checkpoint: SavedState) -> Callable[[], None]:
     saved = checkpoint.data["optimizers"].get(name)
     if saved is None:
         raise misfit(checkpoint, f"{name} is missing in it")

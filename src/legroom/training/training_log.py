@@ -1,7 +1,7 @@
-"""The log of a brax training: `progress.csv` and TensorBoard's events, under the names that SB3's runs have.
+"""The log of a training whose library has none: `progress.csv` and TensorBoard's events, under the names of SB3's log.
 
-brax's own figures keep brax's names (`training/…`, `eval/…`). A log that cannot be written, on a full disk as a rule,
-is said once and is no reason to stop.
+Figures that SB3 does not have keep the library's names (`training/…`, `eval/…`). A log that cannot be written, on a
+full disk as a rule, is said once and is no reason to stop.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ class TrainingLog:
     """
 
     def __init__(self, out: Path, *, resumed_from: int, say: Callable[[str], None]) -> None:
-        self._rows = ProgressLog(out / "progress.csv", resumed_from=resumed_from)
-        self._board = Board(out / "tensorboard")
+        self._out, self._resumed_from = out, resumed_from
+        self._rows: ProgressLog | None = None  # files are made with the first row: a library may have a log of its own
+        self._board: Board | None = None
         self._say, self._failing = say, False
 
     def write(self, step: int, figures: Mapping[str, float | int | None]) -> None:
         try:
+            self._rows = self._rows or ProgressLog(self._out / "progress.csv", resumed_from=self._resumed_from)
             self._rows.append({STEP: step, **figures})
+            self._board = self._board or Board(self._out / "tensorboard")
             self._board.write(step, {name: value for name, value in figures.items() if value is not None})
             self._failing = False
         except OSError as error:
@@ -38,6 +41,7 @@ class TrainingLog:
             self._failing = True
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._rows.close()
-            self._board.close()
+        for file in (self._rows, self._board):
+            if file is not None:
+                with suppress(OSError):
+                    file.close()

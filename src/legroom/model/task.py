@@ -21,7 +21,7 @@ class TrainTask:
         checkpoint_every: environment steps; None: after every iteration, thinned by time.
         pictures_every: iterations between two pictures of the workload; None: no pictures.
         events_fd: the descriptor the child writes its events to.
-        cluster: of RLlib runs: local, auto, or the address of a Ray cluster.
+        cluster: local, auto, or the address of a cluster, for backends that train on one.
     """
 
     run: Run

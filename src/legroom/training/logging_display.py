@@ -9,7 +9,7 @@ from legroom.model.progress import MemorySample, Progress
 from legroom.training.supervise import Display
 
 
-class Noting:
+class LoggingDisplay:
     """Shows on `display`, and keeps memory and words in the folder's live log."""
 
     def __init__(self, display: Display, folder: Path) -> None:

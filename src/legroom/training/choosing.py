@@ -7,9 +7,9 @@ Only where no knob of that kind is left, the next smaller run is better than the
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from legroom.fitting.free import with_free_savings
 from legroom.fitting.predictor import Predictor
@@ -19,11 +19,29 @@ from legroom.model.plan import PRICES
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.named_runs import find_workload
-from legroom.rendering.console import status
 from legroom.training.train import turned_knobs
 from legroom.units import format_size
 
 SAME_LEARNING = PRICES[:2]
+
+
+class Console(Protocol):
+    """Where a command that prepares a training talks to its user.
+
+    Attributes:
+        command: as it was given.
+    """
+
+    command: str
+
+    def tell(self, line: str) -> None:
+        """Write a line for people, beside the result."""
+
+    def busy(self, text: str) -> AbstractContextManager[Any]:
+        """Show what is being worked on."""
+
+    def agrees(self, question: str) -> bool:
+        """Ask, where there is somebody to answer."""
 
 
 def in_order(workload: str, runs: Sequence[Run]) -> list[Run]:
@@ -35,7 +53,7 @@ def in_order(workload: str, runs: Sequence[Run]) -> list[Run]:
 
 
 def choose(
-    runs: Sequence[Run], look: Callable[[Run], Predictor], budget: Budget, *, quiet: bool
+    runs: Sequence[Run], look: Callable[[Run], Predictor], budget: Budget, console: Console
 ) -> tuple[Run, tuple[Run, Footprint] | None]:
     """Return the run to train as it is written, and as it fits with its footprint; say which and why.
 
@@ -45,21 +63,21 @@ def choose(
         look: predicts a run; not asked for those after the one that is chosen.
     """
     for asked in runs:
-        with status(f"predicting {asked.name}", show=not quiet):
+        with console.busy(f"predicting {asked.name}"):
             predictor = look(asked)
             chosen = with_free_savings(predictor.run, predictor.evidence(predictor.run))
             footprint = predictor.footprint(chosen)
         if fits(footprint, budget) is not False:
-            tell(f"{asked.name} fits: {needs(footprint)}; training it as it is")
+            console.tell(f"{asked.name} fits: {needs(footprint)}; training it as it is")
             return asked, (chosen, footprint)
-        with status(f"{asked.name} does not fit; looking for a way", show=not quiet):
+        with console.busy(f"{asked.name} does not fit; looking for a way"):
             plan = fit(chosen, budget, predictor, allow=SAME_LEARNING)
         head = shortage(asked, footprint, budget)
         if plan.fits:
             knobs = words(turned_knobs(chosen, plan.run))
-            tell(f"{head}; with {knobs} it learns the same in {needs(plan.after)}; training that")
+            console.tell(f"{head}; with {knobs} it learns the same in {needs(plan.after)}; training that")
             return asked, (plan.run, plan.after)
-        tell(f"{head}; no way that learns the same makes it fit")
+        console.tell(f"{head}; no way that learns the same makes it fit")
     return runs[0], None
 
 
@@ -80,8 +98,3 @@ def needs(footprint: Footprint) -> str:
 def words(knobs: dict[str, Any]) -> str:
     """Return knobs and their settings as text."""
     return ", ".join(f"{name}={value}" for name, value in knobs.items() if value is not None)
-
-
-def tell(line: str) -> None:
-    """Write a line for people, beside the result."""
-    sys.stderr.write(f"legroom: {line}\n")

@@ -1,0 +1,44 @@
+"""What RLlib has learned as SB3's archive: its networks are SB3's, and so are their parameters' names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from legroom.backends.base import find_algorithm
+from legroom.backends.rllib.translation import rllib_plan
+from legroom.backends.sb3.archives_zip import build_model, run_of_folder, save_archive
+from legroom.backends.sb3.state import saved_spaces
+from legroom.errors import BadInput
+from legroom.model.archive import Exported
+from legroom.training.archives import check_export
+from legroom.training.checkpoint import newest_checkpoint
+
+
+def export_rllib(directory: Path, archive: Path, *, force: bool = False) -> Exported:
+    """Write SB3's archive of a run's last good checkpoint, or of the one checkpoint that `directory` is.
+
+    Raises:
+        BadInput: as `export_sb3`.
+    """
+    directory, archive = Path(directory), Path(archive)
+    check_export(directory, archive, force=force)
+    checkpoint = newest_checkpoint(directory)
+    if checkpoint is None:
+        raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
+    run = run_of_folder(checkpoint.path.parent.parent)
+    algorithm = find_algorithm("sb3", run.algo)
+    hyperparams = {k: v for k, v in run.hyperparams.items() if algorithm is not None and k in algorithm.keys}
+    seen = saved_spaces(checkpoint)
+    plain = run.replace(backend="sb3", hyperparams=hyperparams, policy=rllib_plan(run).policy)
+    model = build_model(plain, seen["observation"], seen["action"], run.env.n_envs)
+    learned = {name: torch.from_numpy(array) for name, array in checkpoint.tensors("policy").items()}
+    try:
+        model.policy.load_state_dict(learned)
+    except RuntimeError as error:
+        raise BadInput(f"is not of this run's policy: {error}", path=checkpoint.path) from error
+    model.num_timesteps = checkpoint.step
+    save_archive(model, archive)
+    notes = ("optimizers start anew: RLlib's are not SB3's",)
+    return Exported(archive, run.algo, checkpoint.step, archive.stat().st_size, notes)

@@ -1,0 +1,209 @@
+"""What a training library plugs into the one training loop (`training.child`), and what that loop offers it.
+
+A backend makes a `Learner`. The loop asks it for one iteration after another and does everything that is the same for
+all libraries between them: signals, checkpoints, resuming, pacing, a disk that is full, the events that the parent
+hears. A small backend states `step`, `capture`, `restore` and `learned`; everything else has a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from legroom.model.progress import TrainingPhase
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Result = TypeVar("Result")
+Figures = Mapping[str, float | int | None]
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a later iteration reads: what a checkpoint holds.
+
+    Args:
+        tensors: arrays by `group/name`; they may share the learner's memory.
+        data: all else, as JSON. What the learner keeps beside the library's own state stands under `legroom`.
+        why_not_exact: why going on does not give the bits of an uninterrupted run; "" where it does.
+        link: further files that an earlier checkpoint has already: their names and paths.
+        files: further files: their names, and what writes each to a path.
+    """
+
+    tensors: Mapping[str, np.ndarray[Any, Any]]
+    data: Mapping[str, Any]
+    why_not_exact: str = ""
+    link: Mapping[str, Path] = field(default_factory=dict)
+    files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
+
+    @property
+    def exact(self) -> bool:
+        return not self.why_not_exact
+
+
+class SavedState(Protocol):
+    """A state as it was read back: `training.checkpoint.Checkpoint`."""
+
+    path: Path
+    files: dict[str, dict[str, Any]]
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def data(self) -> dict[str, Any]: ...
+    def tensors(self, group: str) -> dict[str, np.ndarray[Any, Any]]: ...
+    def file(self, name: str) -> Path: ...
+
+
+@dataclass(frozen=True)
+class Status:
+    """How training goes: means of the last episodes, None where none has ended, and memory of the card in use."""
+
+    reward_mean: float | None = None
+    length_mean: float | None = None
+    gpu_nbytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Returns of the episodes of one evaluation.
+
+    Args:
+        figures: further ones for the log, by name.
+    """
+
+    mean: float
+    spread: float
+    length: float | None = None
+    figures: Figures = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is known when a training ends.
+
+    Args:
+        items: measured bytes by the names that items of a bill have.
+        score: numbers by name, for the report.
+    """
+
+    parameters_sha256: str
+    items: Mapping[str, int] = field(default_factory=dict)
+    gpu_peak_nbytes: int | None = None
+    score: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FailureCause:
+    """What an exception of a training means.
+
+    Args:
+        kind: `refused`: what was asked for cannot be trained; `memory`: an allocation failed; `worker-died`: going on
+            from the last checkpoint may help; `error`: it would happen again.
+        on_gpu: the memory that ran out is the card's.
+        oom_killed: a process was killed for its memory.
+        message, traceback: where the exception's own are not the ones to show.
+    """
+
+    kind: Literal["refused", "memory", "worker-died", "error"]
+    on_gpu: bool = False
+    oom_killed: bool = False
+    message: str = ""
+    traceback: str = ""
+
+
+class Loop(Protocol):
+    """What the training loop offers a learner."""
+
+    @property
+    def iteration(self) -> int:
+        """Iterations completed so far, those before a resume included."""
+
+    def boundary(self) -> bool:
+        """Do what is done between two iterations, and return whether to stop; the learner's state is complete now."""
+
+    def completed(self, figures: Figures | None = None) -> None:
+        """Count an iteration; log its figures unless the library has a log of its own."""
+
+    def progress(self, *, every_s: float = 0.0) -> None:
+        """Tell the parent how far training is, at most once in so many seconds."""
+
+    def say(self, text: str) -> None:
+        """Show a line to the user."""
+
+    def phase(self, phase: TrainingPhase) -> None:
+        """Tell the parent what begins now."""
+
+    def send(self, event: str, **fields: Any) -> None:
+        """Send the parent an event."""
+
+    def in_background(self, function: Callable[[], Result], *, needed: bool, within_s: float | None = None) -> Result:
+        """Compute in a thread of its own, so that signals are heard (`training.background.BackgroundThread.run`)."""
+
+
+class Learner(Protocol):
+    """One training of one library, from the beginning or from a checkpoint.
+
+    Attributes:
+        timesteps: environment steps made so far.
+        total_timesteps: where it ends; libraries may round up what the task says.
+        checkpoint_every: environment steps between two checkpoints where the user says nothing; None: by time.
+    """
+
+    timesteps: int
+    total_timesteps: int
+    checkpoint_every: int | None = None
+
+    def begin(self) -> None:
+        """Get ready to learn from the beginning."""
+
+    def restore(self, checkpoint: SavedState) -> str:
+        """Get ready to go on from a checkpoint; called instead of `begin`.
+
+        Returns why going on is not exact, "" where it is.
+
+        Raises:
+            BadInput: the checkpoint is of something else.
+        """
+
+    def step(self) -> Figures:
+        """Do one iteration, collecting and learning, and return its figures for the log."""
+
+    def run(self, loop: Loop) -> None:
+        """Iterate until the total is reached or a boundary says stop.
+
+        A library that drives its own loop overrides this, and calls the three methods where they belong.
+        """
+        while self.timesteps < self.total_timesteps and not loop.boundary():
+            loop.progress()
+            loop.completed(self.step())
+
+    def between_iterations(self) -> None:
+        """Do what the library needs at a boundary, after a checkpoint and an evaluation."""
+
+    def capture(self, previous: SavedState | None) -> State:
+        """Return the state at a boundary.
+
+        Args:
+            previous: the last checkpoint; what has not changed since may be linked.
+        """
+
+    def status(self) -> Status:
+        return Status()
+
+    def evaluation_due(self, *, finished: bool) -> bool | None:
+        """Return whether to evaluate now; None: as the run's `eval.every` says, and not in the end."""
+        return None
+
+    def evaluate(self) -> Evaluation | None:
+        """Evaluate what is learned so far; None where the library cannot."""
+        return None
+
+    def learned(self, *, finished: bool) -> Learned:
+        """Return what is known in the end; a workload judges only what was finished."""
+
+    def close(self) -> None:
+        """Let go of environments and other processes."""

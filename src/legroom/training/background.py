@@ -1,0 +1,72 @@
+"""Long computations in a thread of their own, so that the main thread hears signals.
+
+Python handles a signal between two bytecodes of the main thread, and a compilation, a training step of XLA or an
+iteration of RLlib is one call that may take minutes. Nothing can interrupt such a call; what can be done is not to wait
+for it. A computation whose result nobody needs to go on (a compilation, an evaluation) is abandoned at the first
+Ctrl-C; a training step, whose inputs may be gone by then, is waited for as long as a stop may take.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from legroom.training.stop_signals import StopSignals
+
+LOOK_EVERY_S = 0.1
+
+Result = TypeVar("Result")
+Answers = queue.SimpleQueue[tuple[bool, Any]]
+
+
+class Abandoned(Exception):
+    """Somebody asked to stop, and what was being computed is not needed for that."""
+
+
+class BackgroundThread:
+    """One thread that computes while the main thread listens; it ends with the process, whatever it is doing."""
+
+    def __init__(self, signals: StopSignals) -> None:
+        self._signals = signals
+        self._work: queue.SimpleQueue[tuple[Callable[[], Any], Answers]] = queue.SimpleQueue()
+        threading.Thread(target=self._compute, name="background", daemon=True).start()
+
+    def run(self, function: Callable[[], Result], *, needed: bool, within_s: float | None = None) -> Result:
+        """Return what the function returns, or raise what it raises.
+
+        Args:
+            needed: the state of the training is in it: wait for it even when a stop is asked for.
+            within_s: how long to wait for it at most.
+
+        Raises:
+            TimeoutError: it took longer; the thread may still be computing it.
+            Abandoned: it is not needed and a stop was asked for; the thread may still be computing it.
+        """
+        answers: Answers = queue.SimpleQueue()
+        self._work.put((function, answers))
+        until = None if within_s is None else time.monotonic() + within_s
+        while True:
+            try:
+                good, value = answers.get(timeout=LOOK_EVERY_S)
+                break
+            except queue.Empty:
+                if not needed and self._signals:
+                    raise Abandoned from None
+                if until is not None and time.monotonic() > until:
+                    raise TimeoutError from None
+        if not good:
+            raise value
+        result: Result = value
+        return result
+
+    def _compute(self) -> None:
+        while True:
+            function, answers = self._work.get()
+            try:
+                answers.put((True, function()))
+            except BaseException as failed:
+                answers.put((False, failed))
+            del function, answers  # what a failed computation held must not wait for the next one

@@ -1,0 +1,352 @@
+"""The training child: one loop for every library, in a process of its own.
+
+Everything heavy or foreign happens here: the libraries, the user's environment. The parent (`training.supervise`) gets
+one JSON line per event through a pipe; what the environment prints goes to the log. A backend's `Learner` does the
+iterations; whatever is the same for all libraries is done here, at *iteration boundaries*: the moments at which a
+learner's state is complete, without a half-filled rollout.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from legroom.backends.base import backend_of
+from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
+from legroom.model.learner import Figures, Learner
+from legroom.model.progress import TrainingPhase
+from legroom.model.task import TrainTask
+from legroom.training.background import Abandoned, BackgroundThread
+from legroom.training.checkpoint import Checkpoint, Checkpoints, Pace
+from legroom.training.events import EventPipe
+from legroom.training.stop_signals import StopSignals
+from legroom.training.training_log import TrainingLog
+
+WAIT_FOR_ROOM_S = 600.0  # at the end of a training, for a disk that is full
+ROOM_AFTER_S, ROOM_EVERY_S = 1.0, 30.0  # how often to look, seldom in the end
+LONG_ITERATION_S, LONG_ITERATION_SHARE = 5.0, 0.05
+
+Result = TypeVar("Result")
+
+
+def main() -> None:
+    """Carry out the task file named on the command line; exit with the code that says how it ended."""
+    task = TrainTask.read(Path(sys.argv[1]))
+    with EventPipe(task.events_fd) as events:
+        loop = TrainingLoop(task, events)
+        code = loop.train()
+    if loop.computed_in_background:  # its thread may be within XLA or wait for an actor: no orderly end survives that
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+class TrainingLoop:
+    """One training from start or checkpoint to its end; offers its learner what `model.learner.Loop` says."""
+
+    def __init__(self, task: TrainTask, events: EventPipe) -> None:
+        self._task, self._events, self._run = task, events, task.run
+        self.send = events.send
+        self.iteration = 0
+        self._backend = backend_of(task.run)
+        self._signals = StopSignals(lambda: self.send("stopping", step=self._timesteps))
+        self._checkpoints = Checkpoints(Path(task.out), keep=task.keep)
+        self._pace = Pace()
+        self._learner: Learner | None = None
+        self._background: BackgroundThread | None = None
+        self._log: TrainingLog | None = None
+        self._why_not_exact = ""
+        self._resumed_from = self._evaluated_at = 0
+        self._began = self._told = self._iteration_began = time.monotonic()
+        self._began_at = self._iteration_began_at = 0
+        self._elapsed_before_s = 0.0
+
+    @property
+    def computed_in_background(self) -> bool:
+        return self._background is not None
+
+    def train(self) -> int:
+        """Learn until the total is reached or somebody asks to stop; return the exit code."""
+        try:
+            return self._train()
+        except KeyboardInterrupt:
+            self.send("stopped", step=self._timesteps, exact=self._goes_on_exactly)
+            return EXIT_INTERRUPTED
+        except Exception as failed:  # of the environment, a network, the library: whatever it is ends the run
+            return self._failed(failed)
+        finally:
+            self._close()
+
+    def _train(self) -> int:
+        task = self._task
+        learner = self._learner = self._backend.learner(task, self)
+        if self._signals:  # an import may swallow what a signal's handler raises
+            raise KeyboardInterrupt
+        self._signals.graceful = True
+        checkpoint = self._last_checkpoint() if task.resume else None
+        self._resumed_from = checkpoint.step if checkpoint else 0
+        self._log = TrainingLog(Path(task.out), resumed_from=self._resumed_from, say=self.say)
+        self.send(
+            "started",
+            step=self._resumed_from,
+            total=task.total_timesteps,
+            seed=self._run.seed,
+            resumed_from=self._resumed_from,
+        )
+        try:
+            self._get_ready(learner, checkpoint)
+        except Abandoned:  # before there was anything to keep
+            if self._signals.retreating:
+                return self._retreated()
+            raise KeyboardInterrupt from None
+        with suppress(Abandoned):
+            learner.run(self)
+            if learner.timesteps >= learner.total_timesteps and learner.evaluation_due(finished=True):
+                self._checkpoint(learner)  # what is learned comes before what it is worth
+                self._evaluate(learner)
+        return self._end(learner)
+
+    # -- beginning and end --------------------------------------------------------------------------------------------
+
+    def _last_checkpoint(self) -> Checkpoint | None:
+        checkpoint = self._checkpoints.latest()
+        for path, reason in self._checkpoints.damaged:
+            self.say(f"checkpoint {path.name} cannot be used: {reason}")
+        if checkpoint is None:
+            self.say(f"no good checkpoint in {self._task.out}: starting over")
+        return checkpoint
+
+    def _get_ready(self, learner: Learner, checkpoint: Checkpoint | None) -> None:
+        if checkpoint is None:
+            learner.begin()
+        else:
+            kept = checkpoint.data.get("legroom", {})
+            unlike = learner.restore(checkpoint)
+            self.iteration = int(kept.get("iteration", 0))
+            self._elapsed_before_s = float(kept.get("elapsed_s", 0.0))
+            self._why_not_exact = str(kept.get("why_not_exact", "")) or unlike
+            self._pace.written_at_step = checkpoint.step
+            how = f"approximate: {self._why_not_exact}" if self._why_not_exact else "exact"
+            self.say(f"resuming from step {checkpoint.step:,} ({how})")
+        self._evaluated_at = learner.timesteps
+        self._began = time.monotonic()  # compiling and building would spoil the steps per second
+        self._began_at = learner.timesteps
+
+    def _end(self, learner: Learner) -> int:
+        finished = learner.timesteps >= learner.total_timesteps
+        if learner.timesteps and not self._checkpoint_patiently(learner) and finished:
+            message = f"what was learned after step {self._pace.written_at_step or 0:,} could not be written"
+            self.send("failed", message=message, step=self._timesteps, cause="disk")
+            return EXIT_TRAINING_FAILED
+        self._signals.in_time()
+        if self._signals.retreating and not finished:
+            return self._retreated()
+        learned = learner.learned(finished=finished)
+        self._signals.in_time()
+        self.send(
+            "ended",
+            status="finished" if finished else "stopped",
+            step=learner.timesteps,
+            parameters_sha256=learned.parameters_sha256,
+            exact=self._goes_on_exactly,
+            why_not_exact=self._why_not_exact,
+            seconds=time.monotonic() - self._began,
+            items=dict(learned.items),
+            gpu_peak_nbytes=learned.gpu_peak_nbytes,
+            score=dict(learned.score),
+        )
+        return EXIT_GOOD if finished else EXIT_INTERRUPTED
+
+    def _retreated(self) -> int:
+        self.send("retreated", step=self._timesteps)
+        return EXIT_TRAINING_FAILED
+
+    def _failed(self, failed: Exception) -> int:
+        cause = self._backend.failure_cause(failed)
+        if cause.kind == "refused":
+            self.send("refused", message=cause.message or str(failed))
+            return EXIT_BAD_INPUT
+        text = traceback.format_exc()
+        sys.stderr.write(text)
+        self.send(
+            "failed",
+            message=cause.message or f"{type(failed).__name__}: {failed}",
+            traceback=cause.traceback or text,
+            step=self._timesteps,
+            cause=cause.kind,
+            on_gpu=cause.on_gpu,
+            oom_killed=cause.oom_killed,
+        )
+        return EXIT_TRAINING_FAILED
+
+    def _close(self) -> None:
+        """Let go of everything; nothing of it may hide how the training ended."""
+        for each in (self._log, self._learner):
+            if each is not None:
+                with suppress(Exception):
+                    each.close()
+
+    @property
+    def _timesteps(self) -> int:
+        return max(self._resumed_from, self._learner.timesteps if self._learner is not None else 0)
+
+    @property
+    def _goes_on_exactly(self) -> bool | None:
+        """Whether a resume repeats the uninterrupted training to the bit; None where there is nothing to resume."""
+        return None if self._pace.written_at_step is None else not self._why_not_exact
+
+    # -- between iterations -------------------------------------------------------------------------------------------
+
+    def boundary(self) -> bool:
+        """Write a checkpoint and evaluate where that is due; return whether to stop."""
+        if self._signals:
+            return True
+        learner = self._learner
+        assert learner is not None
+        if self.iteration and self._checkpoint_is_due(learner):
+            self._checkpoint(learner)
+        if self._evaluation_is_due(learner):
+            self._evaluate(learner)
+        learner.between_iterations()
+        self._iteration_began, self._iteration_began_at = time.monotonic(), learner.timesteps
+        return False
+
+    def _checkpoint_is_due(self, learner: Learner) -> bool:
+        every, took = self._task.checkpoint_every, time.monotonic() - self._iteration_began
+        if every is None and took >= LONG_ITERATION_S and self._pace.last_seconds <= LONG_ITERATION_SHARE * took:
+            return self._pace.written_at_step != learner.timesteps  # so that a stop in the middle loses nothing before
+        return self._pace.is_due(learner.timesteps, every=every or learner.checkpoint_every)
+
+    def _checkpoint(self, learner: Learner) -> bool:
+        """Write a checkpoint and return whether it is there; a disk that is full is said, and no reason to stop."""
+        step = learner.timesteps
+        if self._pace.written_at_step == step:
+            return True
+        self.phase("checkpoint")
+        self._signals.writing = True
+        try:
+            with self._pace.writing(step):
+                path = self._write(learner)
+        except BadInput as error:
+            self.say(f"warning: {error}; training goes on")
+            self._pace.put_off()
+            return False
+        finally:
+            self._signals.writing = False
+        self.send("checkpoint", step=step, path=str(path), seconds=self._pace.last_seconds)
+        return True
+
+    def _write(self, learner: Learner) -> Path:
+        state = learner.capture(self._checkpoints.newest)
+        self._why_not_exact = state.why_not_exact
+        kept = {**state.data.get("legroom", {}), "iteration": self.iteration, "why_not_exact": state.why_not_exact}
+        data = {**state.data, "legroom": kept | {"elapsed_s": self._elapsed_s}}
+        return self._checkpoints.write(learner.timesteps, state.tensors, data, link=state.link, files=state.files)
+
+    def _checkpoint_patiently(self, learner: Learner) -> bool:
+        """Write the end of the training, and wait for room where the disk is full; False where that was in vain."""
+        until, pause_s = time.monotonic() + WAIT_FOR_ROOM_S, ROOM_AFTER_S
+        while not self._checkpoint(learner):
+            if self._signals or time.monotonic() > until:
+                return False
+            self.say(f"waiting for room, {max(until - time.monotonic(), 0):.0f} s at most; Ctrl-C gives it up")
+            self._checkpoints.make_room()
+            looking_at = time.monotonic() + pause_s
+            while time.monotonic() < looking_at and not self._signals:
+                time.sleep(0.1)
+            pause_s = min(2 * pause_s, ROOM_EVERY_S)
+        return True
+
+    def _evaluation_is_due(self, learner: Learner) -> bool:
+        if self._resumed_from and learner.timesteps == self._resumed_from:  # it was evaluated before, if at all
+            return False
+        due, spec = learner.evaluation_due(finished=False), self._run.eval
+        if due is not None or spec is None:
+            return bool(due)
+        every = spec.every or max((self._run.total_timesteps or 100_000) // 10, 1)
+        return learner.timesteps // every != self._evaluated_at // every
+
+    def _evaluate(self, learner: Learner) -> None:
+        step = self._evaluated_at = learner.timesteps
+        self.phase("evaluate")
+        try:
+            found = learner.evaluate()
+        except Abandoned:
+            raise
+        except Exception:  # it has changed nothing of what is learned
+            with suppress(Exception):
+                self._checkpoint(learner)
+            raise
+        if found is None:
+            return
+        if found.figures:
+            self._write_row(found.figures)
+        self.send("evaluated", step=step, mean=found.mean, spread=found.spread, length=found.length)
+
+    # -- what a learner is offered ------------------------------------------------------------------------------------
+
+    def completed(self, figures: Figures | None = None) -> None:
+        """Count an iteration; log its figures and tell how far it is, unless the library does that by itself."""
+        self.iteration += 1
+        learner = self._learner
+        if figures is None or learner is None:
+            return
+        took, made = time.monotonic() - self._iteration_began, learner.timesteps - self._iteration_began_at
+        status = learner.status()
+        means = {"rollout/ep_rew_mean": status.reward_mean, "rollout/ep_len_mean": status.length_mean}
+        self._write_row({"time/fps": made / max(took, 1e-9), **means, **figures})
+        self.progress()
+
+    def progress(self, *, every_s: float = 0.0) -> None:
+        """Tell the parent how far training is, at most once in so many seconds."""
+        now, learner = time.monotonic(), self._learner
+        if learner is None or now - self._told < every_s:
+            return
+        self._told = now
+        seconds, status = max(now - self._began, 1e-9), learner.status()
+        self.send(
+            "progress",
+            timesteps=learner.timesteps,
+            total=self._task.total_timesteps,
+            iteration=self.iteration,
+            phase="collect",
+            steps_per_s=(learner.timesteps - self._began_at) / seconds,
+            reward_mean=status.reward_mean,
+            episode_length_mean=status.length_mean,
+            seconds=seconds,
+            gpu_nbytes=status.gpu_nbytes,
+        )
+
+    def say(self, text: str) -> None:
+        """Show a line to the user."""
+        self.send("say", text=text)
+
+    def phase(self, phase: TrainingPhase) -> None:
+        """Tell the parent what begins now."""
+        self.send("phase", phase=phase, step=self._timesteps)
+
+    def in_background(self, function: Callable[[], Result], *, needed: bool, within_s: float | None = None) -> Result:
+        """Compute in a thread of its own, as `BackgroundThread.run` says."""
+        if self._background is None:
+            self._background = BackgroundThread(self._signals)
+        return self._background.run(function, needed=needed, within_s=within_s)
+
+    @property
+    def _elapsed_s(self) -> float:
+        return self._elapsed_before_s + time.monotonic() - self._began
+
+    def _write_row(self, figures: Figures) -> None:
+        times = {"time/iterations": self.iteration, "time/time_elapsed": self._elapsed_s}
+        if self._log is not None:
+            self._log.write(self._timesteps, {**times, **figures})
+
+
+if __name__ == "__main__":
+    main()

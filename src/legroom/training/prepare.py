@@ -1,0 +1,248 @@
+"""prepare(request) -> Training: everything between what was asked for and the first start of the child.
+
+Predicts the run, gives it every saving that costs nothing, makes it fit where that was asked for, takes up what a
+folder holds, and refuses what would only be refused after minutes. The command says what it is told through a
+`Console`; nothing here writes to a terminal.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from legroom.backends.base import backend_of, no_cluster
+from legroom.errors import BadInput
+from legroom.extras import require
+from legroom.fitting.free import with_free_savings
+from legroom.fitting.predictor import Predictor
+from legroom.fitting.retreat import retreat
+from legroom.fitting.search import fit
+from legroom.model.footprint import Footprint
+from legroom.model.machine import Machine
+from legroom.model.plan import PRICES, Plan, Price
+from legroom.model.run import Run
+from legroom.model.verdict import Budget, fits
+from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
+from legroom.training.choosing import SAME_LEARNING, Console, choose, shortage, words
+from legroom.training.failing import Failure
+from legroom.training.run_folder import Predicted, RunFolder
+from legroom.training.train import NextKnob, Training, turned_knobs
+from legroom.units import format_size
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for.
+
+    Args:
+        asked: the run, with what the options say laid over it.
+        sizes: runs of the same workload to choose from, the preferred one first; `asked` alone where it was named.
+        out: the folder to train in; None: one of its own.
+        plain: as the library does it, without savings.
+        fit: with knobs turned until it fits, those that change what is learned too.
+        cluster: local, auto, or the address of a cluster; None: nothing was said.
+        repeat: options that a resume needs again, with what was given.
+    """
+
+    asked: Run
+    sizes: Sequence[Run] = ()
+    out: Path | None = None
+    resume: bool = False
+    plain: bool = False
+    fit: bool = False
+    cluster: str | None = None
+    pictures: bool = False
+    checkpoint_every: int | None = None
+    repeat: Mapping[str, str | int | None] = field(default_factory=dict)
+
+    def folder(self, run: Run) -> RunFolder:
+        return RunFolder(self.out) if self.out is not None else RunFolder.default(run)
+
+    def checked(self) -> Request:
+        """Return the request for the size that its folder was begun with; nothing is predicted or built for that.
+
+        Raises:
+            BadInput: it contradicts itself, or what it asks for cannot be trained.
+            MissingExtra: a package that it needs is not installed.
+        """
+        if self.fit and self.plain:
+            raise BadInput("--plain trains as the library does it, --fit does not", hint="give one of them")
+        if self.resume and self.out is None:
+            raise BadInput("--resume goes on in a folder", hint="--out DIR says which")
+        kept = self.folder(self.asked).run() if self.resume else None
+        asked = next((one for one in self.sizes if kept is not None and one.name == kept.name), self.asked)
+        backend = backend_of(asked)
+        require(backend.extra, backend.packages, what=f"training with backend {backend.name}")
+        if self.cluster is not None and not backend.spreads:
+            raise no_cluster(f"{asked.name} is of backend {backend.name}", asked.source)
+        backend.refuse_training(asked, fit=self.fit, resume=self.resume, pictures=self.pictures)
+        self.folder(asked).check(resume=self.resume)
+        return replace(self, asked=asked)
+
+    def training(self, asked: Run, run: Run, device: str, predicted: Predicted | None) -> Training:
+        """Return the training of the run that came of what was asked for."""
+        return Training(
+            asked,
+            run,
+            self.folder(asked),
+            device,
+            predicted,
+            repeat=self.repeat,
+            resume=self.resume,
+            checkpoint_every=self.checkpoint_every,
+            pictures=self.pictures,
+            cluster=self.cluster or "local",
+        )
+
+
+def prepare(request: Request, machine: Machine, budget: Budget, console: Console) -> Training | None:
+    """Return the training, as it will be started; None when it does not fit and no change was agreed to, which is said.
+
+    Raises:
+        BadInput: it cannot be trained, or the folder holds another training.
+    """
+    training = _resumed(request) if request.resume else None
+    if training is None:
+        begin = _on_cluster if backend_of(request.asked).spreads else _on_this_machine
+        training = begin(request, machine, budget, console)
+        if training is None:
+            return None
+        training = replace(training, versions=machine.versions)
+    return replace(training, host_limit=budget.usable(budget.ram) if budget.ram is not None else None)
+
+
+def _on_this_machine(request: Request, machine: Machine, budget: Budget, console: Console) -> Training | None:
+    asked, fitted = request.asked, None
+    if len(request.sizes) > 1:
+        asked, fitted = choose(request.sizes, partial(_predictor, machine=machine), budget, console)
+    fitted = fitted or _fitted(replace(request, asked=asked), machine, budget, console)
+    if fitted is None:
+        return None
+    run, footprint = fitted
+    return request.training(asked, _seeded(run), footprint.device, Predicted.of(footprint))
+
+
+def knob_after_failure(training: Training, machine: Machine, allow: Sequence[Price]) -> NextKnob | None:
+    """Return what finds the run with less memory where memory ran out; None where knobs are turned per node."""
+    backend = backend_of(training.run)
+    if backend.spreads:
+        return None
+    device: DeviceName = "cuda" if training.device == "cuda" else "cpu"
+
+    def next_knob(run: Run, failure: Failure) -> tuple[Run, Predicted | None] | None:
+        assert failure.place is not None
+        known, mode = backend.quick_prediction(run)  # made only now, since most trainings never fail
+        predictor = Predictor(known, machine, mode=mode, device=device, probe_env=False)
+        found = retreat(predictor.run, failure.place, predictor, allow)
+        return None if found is None else (found[0], Predicted.of(found[1]))
+
+    return next_knob
+
+
+def _resumed(request: Request) -> Training | None:
+    """Return the training that the folder holds, to go on with; None where there is none yet."""
+    asked, folder = request.asked, request.folder(request.asked)
+    kept = folder.run()
+    if kept is None:
+        return None
+    predicted = folder.predicted()
+    run = kept.replace(total_timesteps=asked.total_timesteps, checkpoint=asked.checkpoint or kept.checkpoint)
+    for part in ("backend", "algo", "policy", "hyperparams"):
+        if getattr(asked, part) != getattr(kept, part):
+            raise BadInput(
+                f"was begun with another {part}: {getattr(kept, part)}",
+                path=folder.path,
+                hint="resume with the run it was begun with, or start anew in another --out",
+            )
+    if asked.seed is not None and asked.seed != kept.seed:
+        raise BadInput(f"was begun with seed {kept.seed}, not {asked.seed}", path=folder.path, hint="leave --seed out")
+    device = "cuda" if predicted is not None and predicted.gpu is not None else "cpu"
+    return request.training(asked, run, device, predicted)
+
+
+def _on_cluster(request: Request, machine: Machine, budget: Budget, console: Console) -> Training | None:
+    """Return the training of a run whose processes may be on several machines; without savings, which are per process.
+
+    On a cluster every process asks for the memory that it is predicted to need, so that it is placed where that is; the
+    cluster's own nodes are not looked at from here.
+    """
+    asked, device = request.asked, choose_device(request.asked, machine)
+    with console.busy(f"predicting {asked.name}"):
+        seen, evidence = gather(asked, machine, device=device)
+        footprint = add_up(seen, evidence)
+    run = _seeded(asked)
+    if request.cluster not in (None, "local"):
+        return request.training(asked, backend_of(run).with_memory_requests(run, seen, evidence), device, None)
+    if fits(footprint, budget) is False:
+        ways = "fewer environments, or more machines: --cluster ADDRESS"
+        console.tell(f"{shortage(asked, footprint, budget)}; {ways}")
+        return None
+    return request.training(asked, run, device, Predicted.of(footprint))
+
+
+def _seeded(run: Run) -> Run:
+    return run if run.seed is not None else run.replace(seed=secrets.randbelow(2**31))
+
+
+def _predictor(run: Run, machine: Machine, *, probe_env: bool = True) -> Predictor:
+    return Predictor(run, machine, mode="auto", device=choose_device(run, machine), probe_env=probe_env)
+
+
+def _quick_predictor(run: Run, machine: Machine, *, probe_env: bool) -> Predictor:
+    """Return predictions that take seconds: a compiler, which takes minutes, is asked only to make a run fit."""
+    known, mode = backend_of(run).quick_prediction(run)
+    probing = probe_env and mode != "arithmetic"
+    return Predictor(known, machine, mode=mode, device=choose_device(known, machine), probe_env=probing)
+
+
+def _fitted(request: Request, machine: Machine, budget: Budget, console: Console) -> tuple[Run, Footprint] | None:
+    """Return the run as it will be trained and its footprint; None when it does not fit and no change was agreed to."""
+    asked, plain = request.asked, request.plain
+    if asked.device == "cuda" and not machine.gpus:
+        raise BadInput("--device cuda: this machine shows no GPU", path=asked.source, hint="--device cpu")
+    with console.busy(f"predicting {asked.name}"):
+        predictor = (_predictor if request.fit else _quick_predictor)(asked, machine, probe_env=not plain)
+        chosen = predictor.run if plain else with_free_savings(predictor.run, predictor.evidence(predictor.run))
+        footprint = predictor.footprint(chosen)
+    if fits(footprint, budget) is not False:
+        return chosen, footprint
+    head = shortage(asked, footprint, budget)
+    if not request.fit and fits(footprint, replace(budget, vram=None)) is not False:
+        # Nothing is lost when a card is full: the update is redone. A host that is full kills.
+        console.tell(f"{head}; an update that does not fit is redone in smaller pieces")
+        return chosen, footprint
+    with console.busy(f"{asked.name} does not fit; looking for a way"):
+        plan = fit(chosen, budget, predictor, allow=PRICES if request.fit else SAME_LEARNING)
+    agreed = _say_fitted(head, chosen, plan, console) if request.fit else _offer(head, chosen, plan, console)
+    return (plan.run, plan.after) if agreed else None
+
+
+def _say_fitted(head: str, chosen: Run, plan: Plan, console: Console) -> bool:
+    """Say what was done to make the run fit; return whether it does."""
+    if not plan.fits:
+        least = " and ".join(f"{format_size(n)} on the {place}" for place, n in plan.needed.items())
+        console.tell(f"{head}; with every knob turned it still needs {least}")
+        return False
+    knobs = words(turned_knobs(chosen, plan.run))
+    console.tell(f"{head}; fitted with {knobs}: {format_size(plan.after.host.high)}")
+    for turn in plan.turns:
+        if turn.price == "changes-learning":
+            console.tell(f"changes what is learned: {turn.name} {turn.changes[0].before} -> {turn.changes[0].after}")
+    return True
+
+
+def _offer(head: str, chosen: Run, plan: Plan, console: Console) -> bool:
+    """Ask whether to train what fits and learns the same; return whether that was agreed to."""
+    if not plan.fits:
+        console.tell(f"{head}; no way that learns the same makes it fit")
+        console.tell(f"{console.command} --fit trains what does fit, and says what changes")
+        return False
+    knobs = words(turned_knobs(chosen, plan.run))
+    console.tell(f"{head}; with {knobs} it needs {format_size(plan.after.host.high)}, same learning")
+    if console.agrees("Train so?"):
+        return True
+    console.tell(f"{console.command} --fit")
+    return False
