@@ -15,6 +15,7 @@ from legroom.fitting.predictor import Predictor
 from legroom.model.files import write_whole
 from legroom.model.machine import Machine
 from legroom.model.run import Run
+from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName, Mode
 from legroom.rendering.console import say, status, told
 from legroom.rendering.layout import Part
@@ -25,6 +26,7 @@ class Look:
     """How runs are looked at: the same for every run of one command."""
 
     machine: Machine
+    budget: Budget
     mode: Mode
     device: DeviceName | None
     quiet: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,10 +25,10 @@ from legroom.fitting.tiers import tiers as plan_tiers
 from legroom.machine import probe
 from legroom.model.plan import Plan
 from legroom.model.run import Run
-from legroom.model.verdict import Budget
 from legroom.named_runs import find_workload
 from legroom.reading import read, read_all
 from legroom.rendering.console import say
+from legroom.rendering.pages.plan_page import plan_page, recommendation_page, tiers_page
 from legroom.rendering.plan_text import plan_json, plan_text
 from legroom.rendering.run_file import plan_file
 from legroom.rendering.tier_table import recommendation_json, recommendation_text, tiers_json, tiers_text
@@ -75,13 +76,12 @@ def run(
     band inside the budget. Exit code 1: nothing fits (and it says what would be needed).
 
     \b
-    legroom fit mine:full --ram 8GiB -o fitted.yaml
+    legroom fit mine:full --ram 8GiB -o fitted.yaml --html plan.html
     legroom fit fire:original --gpu "RTX 3050" --ram 16GiB
     legroom fit train.py --vram 6GiB --reserve 10%
     legroom fit run.yaml --ram 32GiB --grow
     legroom fit robot:default --tiers 8,12,16,24,48,80
     legroom fit mine --ram 8GiB
-    legroom fit mine:full --ram 8GiB --html plan.html
     legroom fit ninja:parallel --nodes 8 --node-ram 64GiB -o fitted.yaml
     legroom fit run.yaml --node 2x64GiB --node 6x32GiB --node-cpus 16
     """
@@ -92,19 +92,19 @@ def run(
     machine = options.with_gpu(probe(), gpu or node_gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or node_gpu or tiers))
-    look, answer = Look(machine, mode.value, where, quiet=json), Answer(output, html, json)
+    look, answer = Look(machine, budget, mode.value, where, quiet=json), Answer(output, html, json)
     overrides = with_backend(split_settings(settings or []), backend, cluster)
     workload = None if tiers or described or Path(target).exists() else find_workload(target)
     if workload is not None:
         runs = read_all(target, overrides=overrides, like=like)
-        return _recommend(target, runs, f"{workload.name}:{workload.default}", budget, look, answer)
+        return _recommend(target, runs, f"{workload.name}:{workload.default}", look, answer)
     wanted = read(target, overrides=overrides, like=like)
     if described is not None:
-        return fit_cluster(wanted, described, look, answer, reserve=budget.reserve)
+        return fit_cluster(wanted, described, look, answer)
     if tiers is not None:
-        return _fit_tiers(wanted, _sizes(tiers), budget, look, answer, grow=grow, most_steps=most_steps)
+        return _fit_tiers(wanted, _sizes(tiers), look, answer, grow=grow, most_steps=most_steps)
     given = () if grow else (("--ram", ram), ("--vram", vram), ("--reserve", reserve if budget.reserve else None))
-    return _fit_one(target, wanted, budget, look, answer, grow=grow, given=given)
+    return _fit_one(target, wanted, look, answer, grow=grow, given=given)
 
 
 def _backend_for_nodes(backend: str | None, *, one_machine: bool) -> str | None:
@@ -123,28 +123,15 @@ def _predictor(run: Run, look: Look) -> Predictor:
 
 
 def _fit_one(
-    target: str,
-    run: Run,
-    budget: Budget,
-    look: Look,
-    answer: Answer,
-    *,
-    grow: bool,
-    given: Iterable[tuple[str, str | None]],
+    target: str, run: Run, look: Look, answer: Answer, *, grow: bool, given: Iterable[tuple[str, str | None]]
 ) -> int:
     """Fit one run to one budget; `given` are the options that gave it, to be repeated."""
     predictor = _predictor(run, look)
     with look.showing(f"fitting {run.name}"):
-        plan = fit(predictor.run, budget, predictor)
+        plan = fit(predictor.run, look.budget, predictor)
         plan = grown(plan, predictor) if grow else plan
-    _write(plan, answer)
-
-    def page() -> str:
-        from legroom.rendering.pages.plan_page import plan_page
-
-        return plan_page(plan)
-
-    answer.say(lambda: plan_json(plan), lambda: plan_text(plan), page)
+    answer.write_run(plan.fits, partial(plan_file, plan))
+    answer.say(partial(plan_json, plan), partial(plan_text, plan), partial(plan_page, plan))
     if not answer.json and plan.fits:
         repeated = [part for name, text in given if text for part in (name, text)]
         say(_next_step(target, plan, answer.output, None if grow else repeated))
@@ -152,47 +139,26 @@ def _fit_one(
 
 
 def _fit_tiers(
-    run: Run,
-    sizes: Sequence[float],
-    budget: Budget,
-    look: Look,
-    answer: Answer,
-    *,
-    grow: bool,
-    most_steps: int | None,
+    run: Run, sizes: Sequence[float], look: Look, answer: Answer, *, grow: bool, most_steps: int | None
 ) -> int:
     """Fit one run to cards of several sizes."""
     predictor = _predictor(run, look)
     with look.showing(f"fitting {run.name} to {len(sizes)} sizes of GPU"):
-        rows = list(plan_tiers(sizes, budget, predictor, grow=grow, most_steps=most_steps))
-
-    def page() -> str:
-        from legroom.rendering.pages.plan_page import tiers_page
-
-        return tiers_page(run.name, rows)
-
-    answer.say(lambda: tiers_json(rows), lambda: tiers_text(run.name, rows), page)
+        rows = list(plan_tiers(sizes, look.budget, predictor, grow=grow, most_steps=most_steps))
+    page = partial(tiers_page, run.name, rows)
+    answer.say(partial(tiers_json, rows), partial(tiers_text, run.name, rows), page)
     return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
 
 
-def _recommend(workload: str, runs: Sequence[Run], default: str, budget: Budget, look: Look, answer: Answer) -> int:
+def _recommend(workload: str, runs: Sequence[Run], default: str, look: Look, answer: Answer) -> int:
     """Say which of the workload's named runs fits, and what the knobs would make of the default one."""
     predictors = {one.name: look.at(one) for one in runs}
     with look.showing(f"fitting {default}"):
-        found = recommend(predictors, default, budget)
-    _write(found.shown, answer)
-
-    def page() -> str:
-        from legroom.rendering.pages.plan_page import recommendation_page
-
-        return recommendation_page(workload, found)
-
-    answer.say(lambda: recommendation_json(found), lambda: recommendation_text(workload, found), page)
+        found = recommend(predictors, default, look.budget)
+    answer.write_run(found.shown.fits, partial(plan_file, found.shown))
+    page = partial(recommendation_page, workload, found)
+    answer.say(partial(recommendation_json, found), partial(recommendation_text, workload, found), page)
     return EXIT_GOOD if found.shown.fits else EXIT_FINDINGS
-
-
-def _write(plan: Plan, answer: Answer) -> None:
-    answer.write_run(plan.fits, lambda command: plan_file(plan, command))
 
 
 def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[str] | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 
 from legroom.backends.base import backend_of, spreading_backend
 from legroom.cli.answering import Answer, Look
@@ -14,7 +15,7 @@ from legroom.rendering.cluster_plan import cluster_plan_file, cluster_plan_json,
 from legroom.rendering.console import say
 
 
-def fit_cluster(run: Run, cluster: Cluster, look: Look, answer: Answer, *, reserve: float) -> int:
+def fit_cluster(run: Run, cluster: Cluster, look: Look, answer: Answer) -> int:
     """Fit, print the plan, write the run; 0 where it fits.
 
     Raises:
@@ -27,8 +28,8 @@ def fit_cluster(run: Run, cluster: Cluster, look: Look, answer: Answer, *, reser
         raise BadInput(f"{what}{run.name} is of backend {run.backend}", path=run.source)
     with look.showing(f"fitting {run.name} to {len(cluster.nodes):,} nodes"):
         seen, evidence = gather(run, look.machine, mode=look.mode, device=look.device)
-        plan = backend.fit_to_cluster(seen, cluster, evidence, reserve=reserve)
-    answer.write_run(plan.fits, lambda command: cluster_plan_file(plan, command))
+        plan = backend.fit_to_cluster(seen, cluster, evidence, reserve=look.budget.reserve)
+    answer.write_run(plan.fits, partial(cluster_plan_file, plan))
     say(cluster_plan_json(plan) if answer.json else cluster_plan_text(plan))
     if plan.fits and not answer.json:
         what, train = "keep it with -o FILE, and train that", ""
