@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legroom.errors import BadInput
+from legroom.reading import read
+from legroom_workloads.ninja.env import NinjaEnv
 from legroom_workloads.ninja.game import Game
 from legroom_workloads.ninja.generator import SIZES, generate
 from legroom_workloads.ninja.level import Level, centre
@@ -232,3 +234,16 @@ def test_levels_are_read_only():
     for array in (level.tiles, level.mines, level.gold):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
+
+
+def test_a_level_of_ones_own_is_seen_in_the_spaces_that_the_run_declares(tmp_path):
+    write_map(generate(1, "small", 0.3), tmp_path / "own.map")
+    run = read("ninja:default", overrides=[("--data", str(tmp_path / "own.map"))])
+    env = NinjaEnv(**run.env.kwargs)
+    assert run.env.kwargs["data"] == str(tmp_path / "own.map")
+    declared = run.env.spaces.observation.spaces
+    assert {key: box.shape for key, box in env.observation_space.items()} == {
+        key: box.shape for key, box in declared.items()
+    }
+    with pytest.raises(BadInput, match="cannot be read"):
+        read("ninja:default", overrides=[("--data", str(tmp_path / "none.map"))])
