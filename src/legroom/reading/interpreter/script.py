@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from legroom.backends.base import backends
 from legroom.errors import BadInput
@@ -27,6 +28,13 @@ MOST_NEIGHBOURS = 200  # files of the script's folder that are searched for a na
 DEEPEST_ALIAS = 8  # a = b, b = c, ...
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class _Meaning(NamedTuple):
+    """What a name stands for: a qualified name, and the definition where one of the folder's own modules has it."""
+
+    name: str | None = None
+    definition: tuple[Script, Definition] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,20 +80,17 @@ class Script:
 
     # -- names -------------------------------------------------------------------------------------------------------
 
-    def qualified(self, node: ast.expr | None, depth: int = 0) -> str | None:
+    def qualified(self, node: ast.expr | None) -> str | None:
         """Return the dotted name that `node` stands for with aliases resolved; None for what is no fixed object."""
-        if depth > DEEPEST_ALIAS:
-            return None
-        if isinstance(node, ast.Attribute):
-            base = self.qualified(node.value, depth + 1)
-            return None if base is None else self._through_modules(f"{base}.{node.attr}", depth)
-        if not isinstance(node, ast.Name):
-            return None
-        bindings = self.scopes.reaching(node)
-        if not bindings:
-            return self._from_star(node.id, depth)
-        names = {self._bound_name(binding, depth) for binding in bindings}
-        return names.pop() if len(names) == 1 else None
+        return self._meant(node, 0).name
+
+    def definition(self, node: ast.expr | None) -> tuple[Script, Definition] | None:
+        """Return the class or function of this folder that `node` names, and the script that defines it."""
+        return self._meant(node, 0).definition
+
+    def defined_as(self, name: str) -> tuple[Script, Definition] | None:
+        """Return what the module-level `name` of this script defines."""
+        return self._exported(name, "", 0).definition
 
     def calls_of(self, *names: str) -> Iterator[ast.Call]:
         """Yield the calls of any of these qualified names, in order."""
@@ -108,27 +113,6 @@ class Script:
                 found.append((self.scopes._module(node), node))
         return tuple(found)
 
-    def definition(self, node: ast.expr | None, depth: int = 0) -> tuple[Script, Definition] | None:
-        """Return the class or function of this folder that `node` names, and the script that defines it."""
-        if depth > DEEPEST_ALIAS:
-            return None
-        if isinstance(node, ast.Attribute):
-            base = self.qualified(node.value)
-            module = self.modules.get(base) if base else None
-            return module.defined_as(node.attr, depth + 1) if module is not None else None
-        if not isinstance(node, ast.Name):
-            return None
-        bindings = self.scopes.reaching(node)
-        if not bindings:
-            return next((d for d in (self.modules[s].defined_as(node.id, depth + 1)
-                                     for s in self.scopes.root.stars if s in self.modules) if d), None)  # fmt: skip
-        return self._bound_definition(bindings[0], depth) if len(bindings) == 1 else None
-
-    def defined_as(self, name: str, depth: int = 0) -> tuple[Script, Definition] | None:
-        """Return what the module-level `name` of this script defines."""
-        bindings = self.scopes.root.bindings.get(name, [])
-        return self._bound_definition(bindings[0], depth) if len(bindings) == 1 else None
-
     def bases(self, cls: ast.ClassDef, depth: int = 0) -> set[str]:
         """Return the qualified names of all library classes that `cls` derives from, through classes of the folder."""
         found: set[str] = set()
@@ -141,47 +125,54 @@ class Script:
                 found.add(name)
         return found
 
-    def _bound_name(self, binding: Binding, depth: int) -> str | None:
+    def _meant(self, node: ast.expr | None, depth: int) -> _Meaning:
+        if isinstance(node, ast.Attribute) and depth <= DEEPEST_ALIAS:
+            base = self._meant(node.value, depth + 1).name
+            return _Meaning() if base is None else self._member(f"{base}.{node.attr}", depth)
+        if not isinstance(node, ast.Name) or depth > DEEPEST_ALIAS:
+            return _Meaning()
+        bindings = self.scopes.reaching(node)
+        if not bindings:
+            return self._from_star(node.id, depth + 1)
+        meanings = [self._bound(binding, depth) for binding in bindings]
+        if len(meanings) == 1:
+            return meanings[0]
+        return _Meaning(meanings[0].name if len({meaning.name for meaning in meanings}) == 1 else None)
+
+    def _bound(self, binding: Binding, depth: int) -> _Meaning:
+        """Return what one binding means."""
+        if binding.kind == "definition" and isinstance(binding.node, Definition):
+            return _Meaning(None, (self, binding.node))
         if binding.kind == "import":
-            return self._through_modules(binding.target, depth)
+            return self._member(binding.target, depth)
         if binding.kind == "assign" and isinstance(binding.value, ast.Name | ast.Attribute):
-            return self.qualified(binding.value, depth + 1)
-        return None
+            return self._meant(binding.value, depth + 1)
+        return _Meaning()
 
-    def _through_modules(self, name: str, depth: int) -> str | None:
-        """Follow a name of a module beside the script to what that module imported it from."""
+    def _member(self, name: str, depth: int) -> _Meaning:
+        """Follow the name of something in a module beside the script to where that module has it from."""
         module, _, last = name.rpartition(".")
-        if module not in self.modules or depth > DEEPEST_ALIAS:
-            return name
-        other = self.modules[module]
-        bindings = other.scopes.root.bindings.get(last, [])
-        if len(bindings) == 1 and bindings[0].kind in ("import", "assign"):
-            return other._bound_name(bindings[0], depth + 1) or name
-        return name
+        beside = self.modules.get(module) if depth <= DEEPEST_ALIAS else None
+        return _Meaning(name) if beside is None else beside._exported(last, name, depth)
 
-    def _from_star(self, name: str, depth: int) -> str | None:
+    def _exported(self, name: str, full: str, depth: int) -> _Meaning:
+        """Return what a module-level name of this script means; `full` is what others call it."""
+        bindings = self.scopes.root.bindings.get(name, [])
+        meaning = self._bound(bindings[0], depth + 1) if len(bindings) == 1 else _Meaning()
+        return _Meaning(meaning.name or full, meaning.definition)
+
+    def _from_star(self, name: str, depth: int) -> _Meaning:
         stars = self.scopes.root.stars
         for module in stars:
             if module in self.modules and name in self.modules[module].scopes.root.bindings:
-                return self._through_modules(f"{module}.{name}", depth + 1)
+                return self._member(f"{module}.{name}", depth)
         outside = [module for module in stars if module not in self.modules]
         if not outside or hasattr(builtins, name):
-            return name
+            return _Meaning(name)
         # only who exports a name can tell; of several, a training library is what the rules ask about
         known = {package for backend in backends() for package in backend.script_packages}
         training = [module for module in outside if module.partition(".")[0] in known]
-        return f"{(training or outside)[0]}.{name}"
-
-    def _bound_definition(self, binding: Binding, depth: int) -> tuple[Script, Definition] | None:
-        if binding.kind == "definition" and isinstance(binding.node, Definition):
-            return self, binding.node
-        if binding.kind == "import":
-            module, _, last = binding.target.rpartition(".")
-            other = self.modules.get(module)
-            return other.defined_as(last, depth + 1) if other is not None and depth < DEEPEST_ALIAS else None
-        if binding.kind == "assign" and isinstance(binding.value, ast.Name | ast.Attribute):
-            return self.definition(binding.value, depth + 1)
-        return None
+        return _Meaning(f"{(training or outside)[0]}.{name}")
 
     # -- places ------------------------------------------------------------------------------------------------------
 
