@@ -16,7 +16,7 @@ from legroom.backends.base import DEFAULT_BACKEND, find_algorithm
 from legroom.errors import BadInput
 from legroom.model.draft import Draft, get
 from legroom.reading.interpreter.evaluator import fold
-from legroom.reading.interpreter.values import Symbol, Unfoldable, plain
+from legroom.reading.interpreter.values import NotKnown, Symbol, Unfoldable, plain
 from legroom.reading.source import parse_module, unparsed
 from legroom.reading.yamls import Key
 
@@ -70,18 +70,11 @@ def drafts(text: str, path: str) -> list[Draft]:
         BadInput: it is not Python, or has no constant that a run file has a place for.
     """
     draft = Draft(Path(path).stem, path, settle=settle, finish=finish)
-    values: dict[str, Any] = {}
-    for name, node, line in _assignments(parse_module(text, path)):
+    for name, value, line in _evaluated(text, path):
         place = NAMES.get(name.lower())
-        try:
-            values[name] = _folded(name, node, values)
-        except Unfoldable:
-            values.pop(name, None)
-            if place is not None:
-                draft.unknown[place] = (line, unparsed(node))
-            continue
-        value = plain(values[name])
-        if place is not None and _fits(place, value):
+        if place is not None and isinstance(value, NotKnown):
+            draft.unknown[place] = (line, value.text)
+        elif place is not None and _fits(place, value):
             draft.put(place, value, line)
     if not draft.data and not draft.unknown:
         hint = "it needs an SB3 constructor call, or constants such as NUM_ENVS, N_STEPS, BATCH_SIZE"
@@ -91,19 +84,24 @@ def drafts(text: str, path: str) -> list[Draft]:
 
 
 def named_values(text: str, path: str) -> Iterator[tuple[str, Any, int]]:
-    """Yield (name, value, line) of every constant of a module whose value can be known.
+    """Return (name, value, line) of every constant of a module whose value can be known.
 
     Raises:
         BadInput: it is not Python.
     """
+    return ((name, value, line) for name, value, line in _evaluated(text, path) if not isinstance(value, NotKnown))
+
+
+def _evaluated(text: str, path: str) -> Iterator[tuple[str, Any, int]]:
+    """Yield (name, value or NotKnown, line) of every constant, each in the light of those before it."""
     values: dict[str, Any] = {}
     for name, node, line in _assignments(parse_module(text, path)):
         try:
             values[name] = _folded(name, node, values)
+            yield name, plain(values[name]), line
         except Unfoldable:
             values.pop(name, None)
-        else:
-            yield name, plain(values[name]), line
+            yield name, NotKnown(unparsed(node)), line
 
 
 def zoo_entries(text: str, path: str) -> dict[str, Any] | None:

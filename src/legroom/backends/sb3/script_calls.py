@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from legroom.backends.base import find_algorithm
 from legroom.backends.sb3.script_envs import library_class, n_envs_of
+from legroom.backends.sb3.script_models import algorithm_named
 from legroom.reading.interpreter.script import Script, argument
 
 CALLBACKS = frozenset({
@@ -30,8 +30,7 @@ class ModelCall:
 def is_algorithm(script: Script, node: ast.expr | None) -> str | None:
     """Return the SB3 algorithm that `node` names; None when it is something else."""
     name = library_class(script, node)
-    found = find_algorithm("sb3", name) if name else None
-    return name if found is not None and found.name == name else None
+    return algorithm_named(name) if name else None
 
 
 def model_calls(script: Script) -> Iterator[ModelCall]:

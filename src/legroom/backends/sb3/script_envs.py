@@ -19,6 +19,7 @@ from legroom.reading.interpreter.asker import (
     Asker,
     attribute_stores,
     integer_of,
+    length_of,
     range_of,
     text_of,
 )
@@ -176,33 +177,16 @@ def _made_by_library(script: Script, call: ast.Call, name: str | None) -> EnvFac
     return EnvFact(call, count, workers, (maker,) if maker is not None else (), script)
 
 
-def len_of(script: Script, node: ast.expr | None, depth: int = 0) -> int | None:
-    """Return how many items a list of environment makers has: `[f] * 4`, `[f(i) for i in range(4)]`."""
-    if depth > DEEPEST:
-        return None
-    match node:
-        case ast.List() | ast.Tuple() if not any(isinstance(e, ast.Starred) for e in node.elts):
-            return len(node.elts)
-        case ast.BinOp(op=ast.Mult()):
-            for items, times in ((node.left, node.right), (node.right, node.left)):
-                length, count = len_of(script, items, depth + 1), integer_of(script, times)
-                if length is not None and count is not None:
-                    return length * count
-        case ast.ListComp(generators=[one]) if not one.ifs:
-            numbers = range_of(script, one.iter)
-            return None if numbers is None else len(numbers)
-        case ast.Name():
-            bindings = script.scopes.reaching(node)
-            home = script.scopes.home(node.id, script.scopes.scope_of(node))
-            uses = home.uses.get(node.id, ()) if home is not None else ()
-            changes = [p for use in uses if isinstance(p := script.scopes.parents.get(id(use)), ast.Attribute)]
-            if len(bindings) == 1 and bindings[0].kind == "assign":
-                length = len_of(script, bindings[0].value, depth + 1)
-                if not changes:
-                    return length
-                if length == 0 and len(changes) == 1:
-                    return _appended(script, changes[0])
-    return None
+def len_of(script: Script, node: ast.expr | None) -> int | None:
+    """Return how many items a list of environment makers has, also one that a loop appends to."""
+    length = length_of(script, node)
+    if length is not None or not isinstance(node, ast.Name):
+        return length
+    bindings = script.scopes.reaching(node)
+    uses = script.scopes.uses_of(bindings[0].value) if len(bindings) == 1 and bindings[0].value is not None else []
+    changes = [p for use in uses if isinstance(p := script.scopes.parents.get(id(use)), ast.Attribute)]
+    empty = len(changes) == 1 and length_of(script, bindings[0].value) == 0
+    return _appended(script, changes[0]) if empty else None
 
 
 def _appended(script: Script, append: ast.Attribute) -> int | None:

@@ -15,6 +15,7 @@ from typing import Any
 from legroom.backends.sb3.script_vec_envs import VEC_ENV_CALLS
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.model.draft import Draft
+from legroom.model.spaces import KnownSpaces
 from legroom.reading.interpreter.follower import Follower
 from legroom.reading.interpreter.gym_calls import Env
 from legroom.reading.interpreter.values import (
@@ -29,7 +30,7 @@ from legroom.reading.interpreter.values import (
     is_plain,
     plain,
 )
-from legroom.reading.known_spaces import Known, wrapped
+from legroom.reading.known_spaces import wrapped
 from legroom.reading.source import parse_module
 from legroom.reading.yamls import Key
 
@@ -249,7 +250,7 @@ def _describe_env(draft: Draft, env: Env, line: int) -> None:
         if value is not None and value is not False:
             place(draft, ("env", name), value, line)
     if env.observation is not None and env.action is not None:
-        known = wrapped(Known(env.observation, env.action), env.wrappers)
+        known = wrapped(KnownSpaces(env.observation, env.action), env.wrappers)
         if known is not None:
             draft.put(("env", "spaces"), {"observation": known.observation, "action": known.action}, line)
 

@@ -15,7 +15,7 @@ from legroom.reading.constants import argument_default
 from legroom.reading.interpreter.evaluator import ARRANGING, FUNCTIONS, Evaluator, complete
 from legroom.reading.interpreter.scopes import Binding, FunctionNode
 from legroom.reading.interpreter.script import Definition, Script, dotted, each_function
-from legroom.reading.interpreter.values import NotKnown, Symbol, Unfoldable
+from legroom.reading.interpreter.values import LONGEST, NotKnown, Symbol, Unfoldable
 
 DEEPEST = 12  # names and attributes that lead from one to the next
 _PARSED = ("parse_args", "parse_known_args")
@@ -80,6 +80,12 @@ def text_of(script: Script, node: ast.expr | None) -> str | None:
     except Unfoldable:
         return None
     return value if isinstance(value, str) and not isinstance(value, Symbol) else None
+
+
+def length_of(script: Script, node: ast.expr | None) -> int | None:
+    """Return how many items a list has, whatever they are: `[f] * 4`; None where it is none or not known."""
+    value = _asked(script, node)
+    return len(value) if isinstance(value, list) else None
 
 
 def range_of(script: Script, node: ast.expr) -> range | None:
@@ -198,6 +204,13 @@ class Asker(Evaluator[int]):
             return self.value(node.args[0], at + 1)
         own = self.script.definition(node.func)
         return self.unknown(node) if own is None or at > DEEPEST else self.own_call(*own, node, at + 1)
+
+    def on_listcomp(self, node: ast.ListComp, at: int) -> Any:
+        """Return as many unknown items as there are numbers in the range that the comprehension runs over."""
+        numbers = range_of(self.script, node.generators[0].iter)
+        if numbers is None or len(numbers) > LONGEST or len(node.generators) > 1 or node.generators[0].ifs:
+            return self.unknown(node)
+        return [self.unknown(node.elt)] * len(numbers)
 
     def own_call(self, other: Script, definition: Definition, node: ast.Call, at: int) -> Any:
         """Return the settings that a class or function of the folder makes."""

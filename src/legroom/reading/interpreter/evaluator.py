@@ -102,7 +102,7 @@ class Evaluator(Generic[At]):
 
     def arguments(self, node: ast.Call, at: At) -> tuple[list[Any], dict[str, Any]]:
         """Return the values of a call's arguments; what an unknown `**` may give is under the name "**"."""
-        args = self._items(node.args, at)
+        args, _ = self._items(node.args, at)
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self.value(keyword.value, at)
@@ -130,19 +130,23 @@ class Evaluator(Generic[At]):
         return node.value
 
     def on_list(self, node: ast.List | ast.Tuple | ast.Set, at: At) -> Any:
-        return self._items(node.elts, at)
+        items, counted = self._items(node.elts, at)
+        return items if counted else self.unknown(node)
 
     on_tuple = on_set = on_list
 
-    def _items(self, nodes: list[ast.expr], at: At) -> list[Any]:
+    def _items(self, nodes: list[ast.expr], at: At) -> tuple[list[Any], bool]:
+        """Return the values, and whether they are certainly all: an unknown `*items` may be any number of them."""
         found: list[Any] = []
+        counted = True
         for node in nodes:
             value = self.value(node, at)
             if isinstance(node, ast.Starred) and isinstance(value, list):
                 found += value
             else:
-                found.append(value if not isinstance(node, ast.Starred) else self.unknown(node))
-        return found
+                found.append(value)
+                counted = counted and not isinstance(node, ast.Starred)
+        return found, counted
 
     def on_starred(self, node: ast.Starred, at: At) -> Any:
         return self.value(node.value, at)
