@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent / "src" / "legroom"
 
 # room -> rooms it may import; everyone may import the common ground
-COMMON = {"model", "units", "errors", "extras", "catalog", "lazily"}
+COMMON = {"model", "units", "errors", "extras", "lazily"}
 ALLOWED: dict[str, set[str]] = {}  # being rebuilt with the seam
 HEAVY = {
     "torch",
@@ -27,7 +27,7 @@ HEAVY = {
     "scipy",
     "matplotlib",
 }
-# A module of a light room, reached through the catalogue: what it draws is rendering, what it draws with is not.
+# A module of a light room, imported inside functions: what it draws is rendering, what it draws with is not.
 HEAVY_MODULES = {"rendering/charts.py": {"matplotlib"}, "rendering/sweep_chart.py": {"matplotlib"}}
 MAY_BE_HEAVY = {"backends", "device", "environments", "cluster", "storing", "sharing", "sweeping"}
 

@@ -8,9 +8,9 @@ from json import dumps
 from pathlib import Path
 
 from legroom.backends.base import backend_of
-from legroom.catalog import load
 from legroom.cli.writing import write_text
 from legroom.errors import BadInput
+from legroom.extras import needs
 from legroom.model.machine import Machine
 from legroom.model.progress import Progress
 from legroom.rendering.console import say
@@ -33,8 +33,10 @@ def report(
         tell(f"the charts cannot be written: {error.strerror or error}")
     _say_outcome(ended, training, target, json)
     if html is not None:
+        from legroom.rendering.pages.training_page import training_page
+
         try:
-            write_text("--html", html, load("rendering.training_page")(_for_page(ended, training, machine)))
+            write_text("--html", html, training_page(_for_page(ended, training, machine)))
         except BadInput as error:
             tell(str(error))
         else:
@@ -59,11 +61,13 @@ def _for_page(ended: Ended, training: Training, machine: Machine) -> TrainingRep
 
 def _draw(ended: Ended, training: Training, machine: Machine) -> None:
     """Draw memory and reward over time beside the logs."""
+    with needs("sb3", what="a chart"):
+        from legroom.rendering.charts import memory_chart, reward_chart
     predicted, path = training.predicted, training.folder.path
     progress = _whole_progress(path) or ended.record.progress
     for suffix in (".svg", ".png"):
         if ended.record.samples:
-            load("rendering.memory_chart")(
+            memory_chart(
                 ended.record.samples,
                 predicted.host if predicted else None,
                 machine.available,
@@ -74,7 +78,7 @@ def _draw(ended: Ended, training: Training, machine: Machine) -> None:
                 title=training.run.name,
             )
         if progress:
-            load("rendering.reward_chart")(progress, path / f"reward{suffix}", title=training.run.name)
+            reward_chart(progress, path / f"reward{suffix}", title=training.run.name)
 
 
 def _whole_progress(folder: Path) -> Sequence[Progress]:
