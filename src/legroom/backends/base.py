@@ -368,11 +368,15 @@ def backend_names() -> tuple[str, ...]:
     return tuple(sorted(_registered(), key=lambda name: (name != DEFAULT_BACKEND, name)))
 
 
-@cache
 def find_backend(name: str) -> Backend | None:
     """Return the backend of that name, None where none is installed."""
-    point = _registered().get(name)
-    return None if point is None else point.load()
+    return _loaded(name) if name in _registered() else None
+
+
+@cache  # of installed names alone: what people ask for may be anything
+def _loaded(name: str) -> Backend:
+    backend: Backend = _registered()[name].load()
+    return backend
 
 
 def backend_named(name: str) -> Backend:

@@ -52,7 +52,9 @@ def find_loaded(text: str) -> Any:
         number = text.removeprefix(LIVE)
         return _live[int(number)] if number.isdecimal() and int(number) < len(_live) else None
     module, _, qualname = text.partition(":")
-    return _walk(sys.modules.get(module), qualname) if qualname else None
+    first, _, rest = qualname.partition(".")
+    found = getattr(sys.modules.get(module), "__dict__", {}).get(first)  # a package may import what it is asked for
+    return _walk(found, rest) if rest else found
 
 
 def resolve_object(text: str) -> Any:
