@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from legroom.backends.base import Backend, algorithm_of
@@ -14,12 +14,10 @@ from legroom.errors import BadInput
 from legroom.extras import needs
 from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
-from legroom.model.finding import Finding
 from legroom.model.footprint import Footprint
 from legroom.model.knob import Knob
 from legroom.model.machine import Machine
 from legroom.model.run import Run
-from legroom.model.spaces import Space
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,11 +53,8 @@ class RllibBackend(Backend):
 
     # ---- facts
 
-    def stored_observation(self, run: Run) -> Space:
-        return stored.stored_observation(run)
-
-    def constraints(self, run: Run) -> Iterable[Finding]:
-        return constraints.constraints(run)
+    stored_observation = SB3.stored_observation
+    constraints = SB3.constraints
 
     def hyperparameters(self, run: Run) -> Collection[str]:
         return frozenset(run.hyperparams)  # SB3's words and RLlib's; the translation refuses others

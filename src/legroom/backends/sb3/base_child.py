@@ -1,4 +1,4 @@
-"""Measured process of `machine.base`: a small SB3 script that reports its own memory. Run it, do not import it.
+"""Measured process of `base_figures`: a small SB3 script that reports its own memory. Run it, do not import it.
 
     python base_child.py trainer|forkserver|fork|light
 
