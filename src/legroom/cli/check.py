@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json as json_format
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -15,9 +17,12 @@ from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.machine import probe
 from legroom.model.checked import Checked
+from legroom.model.rule import Fix
 from legroom.reading.user_files import is_directory, is_file
 from legroom.rendering.console import say
 from legroom.rendering.findings_text import check_json, check_text, fixes_text, rule_text, rules_text
+
+FixedFile = tuple[str, list[Fix], str]  # path, fixes made, the change as a diff
 
 
 def run(
@@ -67,26 +72,28 @@ def run(
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     if cpu_only:
         budget = replace(budget, vram=None, vram_origin="")
-    arguments: dict[str, Any] = {
-        "machine": machine, "budget": budget, "select": _split(select), "ignore": _split(ignore), "like": like,
-        "overrides": split_settings(settings or []), "device": "cpu" if where == "cpu" else None,
-    }  # fmt: skip
-    checked = check(paths, **arguments)
-    made: list[tuple[str, list[Any], str]] = []
-    if fix:
-        _refuse_named_runs(paths)
-        made = [(each.path, *fix_file(each.path, each.fixes, dry_run=dry_run)) for each in checked if each.fixes]
-        if not dry_run and any(fixes for _, fixes, _ in made):
-            checked = check(paths, **arguments)
+    look = partial(
+        check, paths, machine=machine, budget=budget, select=_split(select), ignore=_split(ignore), like=like,
+        overrides=split_settings(settings or []), device="cpu" if where == "cpu" else None,
+    )  # fmt: skip
+    checked, made = _fixed(look, paths, dry_run=dry_run) if fix else (look(), [])
     if json:
         say(json_format.dumps(check_json(checked) | _made_json(made, dry_run), indent=2))
     else:
         say([*fixes_text(made, dry_run=dry_run), *check_text(checked, budget)])
-    return EXIT_FINDINGS if _bad(checked) else EXIT_GOOD
+    return EXIT_FINDINGS if any(each.bad for each in checked) else EXIT_GOOD
 
 
-def _bad(checked: list[Checked]) -> bool:
-    return any(each.bad for each in checked)
+def _fixed(
+    look: Callable[[], list[Checked]], paths: list[str], *, dry_run: bool
+) -> tuple[list[Checked], list[FixedFile]]:
+    """Make the fixes of all files; return what a check says afterwards, and what was changed in each file."""
+    _refuse_named_runs(paths)
+    checked = look()
+    made = [(each.path, *fix_file(each.path, each.fixes, dry_run=dry_run)) for each in checked if each.fixes]
+    if not dry_run and any(fixes for _, fixes, _ in made):
+        checked = look()
+    return checked, made
 
 
 def _split(texts: list[str] | None) -> list[str]:
@@ -100,7 +107,7 @@ def _refuse_named_runs(paths: list[str]) -> None:
             raise BadInput(f"{path} is a run of legroom's own, which --fix does not change", hint=hint)
 
 
-def _made_json(made: list[tuple[str, list[Any], str]], dry_run: bool) -> dict[str, Any]:
+def _made_json(made: list[FixedFile], dry_run: bool) -> dict[str, Any]:
     if not made:
         return {}
     fixes = [{"path": path, **asdict(fix)} for path, all_made, _ in made for fix in all_made]

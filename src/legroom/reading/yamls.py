@@ -50,7 +50,7 @@ class _Resolver(yaml.resolver.Resolver):
 _Resolver.add_implicit_resolver(
     f"{_TAG}float", re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
 )
-_resolver = _Resolver()
+_resolver: Any = _Resolver()  # its methods have no types
 _constructor: Any = yaml.constructor.SafeConstructor()
 
 
