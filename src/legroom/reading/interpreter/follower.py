@@ -161,7 +161,11 @@ class Follower(Evaluator[Frame]):
         if is_main_guard(node):
             self.block(node.body, frame)
         elif is_settled(test):
-            self.block(node.body if test else node.orelse, frame)
+            taken, other = (node.body, node.orelse) if test else (node.orelse, node.body)
+            if _is_choice(node.test):
+                with suppress(_Return):
+                    self.block(other, frame)
+            self.block(taken, frame)
         else:  # either may happen; names that both bind keep what the first branch says
             returned: _Return | None = None
             for branch in (node.orelse, node.body):
@@ -405,6 +409,12 @@ class Follower(Evaluator[Frame]):
             found.append(base.node.name if isinstance(base, Class) else base)
             todo += base.bases if isinstance(base, Class) else ()
         return found
+
+
+def _is_choice(test: ast.expr) -> bool:
+    """Return whether it is like `args.algo == "sac"`: a command line may say otherwise, and either way may train."""
+    parts = [part for part in ast.walk(test) if isinstance(part, ast.Attribute)]
+    return bool(parts) and not isinstance(test, ast.Attribute)
 
 
 def _numbers(bounds: list[int]) -> list[int]:
