@@ -19,23 +19,24 @@ Importing legroom imports none of the heavy libraries; the names above are resol
 
 from typing import TYPE_CHECKING
 
+from legroom.backends.exports import EXPORTS as BACKENDS_EXPORTS
 from legroom.lazily import lazy_exports
 from legroom.model.shown import ShownInNotebooks, draw_with
 
 if TYPE_CHECKING:
     from legroom.api import predict as predict
     from legroom.api import predict_model as predict_model
-    from legroom.backends.sb3.algorithms.double_dqn import DoubleDQN as DoubleDQN
-    from legroom.backends.sb3.guard import guard as guard
-    from legroom.backends.sb3.lean_maskable import LeanMaskableDictRolloutBuffer as LeanMaskableDictRolloutBuffer
-    from legroom.backends.sb3.lean_maskable import LeanMaskableRolloutBuffer as LeanMaskableRolloutBuffer
-    from legroom.backends.sb3.lean_replay import LeanDictReplayBuffer as LeanDictReplayBuffer
-    from legroom.backends.sb3.lean_replay import LeanReplayBuffer as LeanReplayBuffer
-    from legroom.backends.sb3.lean_rollout import LeanDictRolloutBuffer as LeanDictRolloutBuffer
-    from legroom.backends.sb3.lean_rollout import LeanRolloutBuffer as LeanRolloutBuffer
-    from legroom.backends.sb3.lean_storage import lean as lean
-    from legroom.backends.sb3.lean_vec_env import LeanVecEnv as LeanVecEnv
-    from legroom.backends.sb3.memory_callback import MemoryCallback as MemoryCallback
+    from legroom.backends.exports import DoubleDQN as DoubleDQN
+    from legroom.backends.exports import LeanDictReplayBuffer as LeanDictReplayBuffer
+    from legroom.backends.exports import LeanDictRolloutBuffer as LeanDictRolloutBuffer
+    from legroom.backends.exports import LeanMaskableDictRolloutBuffer as LeanMaskableDictRolloutBuffer
+    from legroom.backends.exports import LeanMaskableRolloutBuffer as LeanMaskableRolloutBuffer
+    from legroom.backends.exports import LeanReplayBuffer as LeanReplayBuffer
+    from legroom.backends.exports import LeanRolloutBuffer as LeanRolloutBuffer
+    from legroom.backends.exports import LeanVecEnv as LeanVecEnv
+    from legroom.backends.exports import MemoryCallback as MemoryCallback
+    from legroom.backends.exports import guard as guard
+    from legroom.backends.exports import lean as lean
     from legroom.device.survive import survive as survive
     from legroom.machine import probe as probe
     from legroom.profiling.profile_env import profile as profile
@@ -45,18 +46,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # The public names and where they are. Type checkers read the imports above; a test compares the two.
-EXPORTS = {
-    "DoubleDQN": "legroom.backends.sb3.algorithms.double_dqn",
-    "LeanDictReplayBuffer": "legroom.backends.sb3.lean_replay",
-    "LeanDictRolloutBuffer": "legroom.backends.sb3.lean_rollout",
-    "LeanMaskableDictRolloutBuffer": "legroom.backends.sb3.lean_maskable",
-    "LeanMaskableRolloutBuffer": "legroom.backends.sb3.lean_maskable",
-    "LeanReplayBuffer": "legroom.backends.sb3.lean_replay",
-    "LeanRolloutBuffer": "legroom.backends.sb3.lean_rollout",
-    "LeanVecEnv": "legroom.backends.sb3.lean_vec_env",
-    "MemoryCallback": "legroom.backends.sb3.memory_callback",
-    "guard": "legroom.backends.sb3.guard",
-    "lean": "legroom.backends.sb3.lean_storage",
+EXPORTS = BACKENDS_EXPORTS | {
     "predict": "legroom.api",
     "predict_model": "legroom.api",
     "probe": "legroom.machine",
@@ -65,7 +55,7 @@ EXPORTS = {
     "share": "legroom.sharing.shared",
     "survive": "legroom.device.survive",
 }
-__all__ = list(EXPORTS)
+__all__ = sorted(EXPORTS)
 __getattr__ = lazy_exports(__name__, EXPORTS, extra="sb3")
 
 
