@@ -30,7 +30,7 @@ lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python tests/imports_direction.py
+	$(BIN)/python tests/house_rules.py
 
 test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with every allocation failing in turn
 	sh tests/native.sh $(BIN)/python

@@ -30,7 +30,6 @@ def test_type_checkers_and_the_interpreter_find_public_names_in_the_same_modules
     import inspect
 
     import legroom
-
     from legroom.backends import exports
 
     def typed(module):

@@ -20,6 +20,7 @@ Importing legroom imports none of the heavy libraries; the names above are resol
 from typing import TYPE_CHECKING
 
 from legroom.backends.exports import EXPORTS as BACKENDS_EXPORTS
+from legroom.backends.exports import EXTRA
 from legroom.lazily import lazy_exports
 from legroom.model.shown import ShownInNotebooks, draw_with
 
@@ -56,7 +57,7 @@ EXPORTS = BACKENDS_EXPORTS | {
     "survive": "legroom.device.survive",
 }
 __all__ = sorted(EXPORTS)
-__getattr__ = lazy_exports(__name__, EXPORTS, extra="sb3")
+__getattr__ = lazy_exports(__name__, EXPORTS, extra=EXTRA)
 
 
 @draw_with

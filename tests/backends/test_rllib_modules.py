@@ -10,6 +10,7 @@ from ray.rllib.algorithms.sac.sac_learner import QF_PREDS, QF_TWIN_PREDS
 from ray.rllib.core.columns import Columns
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecTransposeImage
 
+from legroom.backends.rllib.capacity import Room, refuse_what_cannot_be_placed
 from legroom.backends.rllib.config import make_config
 from legroom.backends.rllib.deaths import RunnerRaised, reason_of
 from legroom.backends.rllib.envs import MASK, OBSERVATION, WithAxes, make_runner_env
@@ -17,7 +18,6 @@ from legroom.backends.rllib.episodes import EPISODES, episodes_of
 from legroom.backends.rllib.modules import ActorCriticModule, QModule
 from legroom.backends.rllib.modules_sac import SacModule
 from legroom.backends.rllib.translation import rllib_plan
-from legroom.cluster.capacity import Room, refuse_what_cannot_be_placed
 from legroom.errors import BadInput
 from legroom.model.run import Run
 

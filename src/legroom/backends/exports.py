@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from legroom.backends.sb3.lean_vec_env import LeanVecEnv as LeanVecEnv
     from legroom.backends.sb3.memory_callback import MemoryCallback as MemoryCallback
 
+EXTRA = "sb3"  # what they need
 EXPORTS = {
     "DoubleDQN": "legroom.backends.sb3.algorithms.double_dqn",
     "guard": "legroom.backends.sb3.guard",

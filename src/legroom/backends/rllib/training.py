@@ -16,14 +16,14 @@ from typing import Any
 
 from ray.exceptions import RayError
 
+from legroom.backends.rllib.capacity import local_cpus, refuse_what_cannot_be_placed, rooms_of_cluster
 from legroom.backends.rllib.config import building, make_config
 from legroom.backends.rllib.deaths import DeathNotices, RunnerRaised, reason_of
+from legroom.backends.rllib.import_path import importable_by_workers
 from legroom.backends.rllib.results import Result, result_of
 from legroom.backends.rllib.score import judge
 from legroom.backends.rllib.state import WHY_NOT_EXACT, WHY_NOT_EXACT_REPLAY, capture, parameters_hash, restore
 from legroom.backends.rllib.translation import rllib_plan
-from legroom.cluster.capacity import local_cpus, refuse_what_cannot_be_placed, rooms_of_cluster
-from legroom.cluster.import_path import importable_by_workers
 from legroom.cluster.session import ray_session
 from legroom.device.out_of_memory import is_out_of_memory
 from legroom.environments.env_make import EnvError
