@@ -77,10 +77,10 @@ class TrainingLoop:
         try:
             return self._train()
         except KeyboardInterrupt:
-            self.send("stopped", step=self._timesteps, exact=self._goes_on_exactly)
-            return EXIT_INTERRUPTED
+            return self._stopped()
         except Exception as failed:  # of the environment, a network, the library: whatever it is ends the run
-            return self._failed(failed)
+            # an interrupted import may raise something else than the interrupt
+            return self._failed(failed) if self._signals.graceful or not self._signals else self._stopped()
         finally:
             self._close()
 
@@ -163,6 +163,10 @@ class TrainingLoop:
             score=dict(learned.score),
         )
         return EXIT_GOOD if finished else EXIT_INTERRUPTED
+
+    def _stopped(self) -> int:
+        self.send("stopped", step=self._timesteps, exact=self._goes_on_exactly)
+        return EXIT_INTERRUPTED
 
     def _retreated(self) -> int:
         self.send("retreated", step=self._timesteps)
