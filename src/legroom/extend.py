@@ -1,6 +1,7 @@
-"""What packages of workloads build on: the declaration of a workload, errors, and a few tools.
+"""What packages of workloads and of backends build on: the nouns of the seam, errors, and a few tools.
 
     from legroom.extend import BadInput, Workload, share
+    from legroom.extend import Algorithm, Backend, Item, Knob, Learner, State
 
 Everything here is part of legroom's public interface. The reference workloads (`legroom_workloads`) import nothing else
 of legroom, which `make lint` checks. Importing this module imports nothing heavy: errors are here at once, since every
@@ -15,27 +16,58 @@ from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, BadInput, LegroomError, Mi
 from legroom.lazily import lazy_exports
 
 if TYPE_CHECKING:
+    from legroom.backends.base import Backend, algorithm_of, hyper
+    from legroom.fitting.changes import with_settings
     from legroom.machine.cache import cache_folder
+    from legroom.model.algorithms import Algorithm
+    from legroom.model.evidence import Evidence
+    from legroom.model.facts import spaces_of
+    from legroom.model.finding import Finding
+    from legroom.model.footprint import Footprint, Item, Phase, Place
+    from legroom.model.knob import Growth, Knob
     from legroom.model.layers import Net, Recomputed, convolutions, linear, mlp
+    from legroom.model.learner import Evaluation, Learned, Learner, Loop, SavedState, State, Status
+    from legroom.model.rule import Found, Rule
     from legroom.model.run import Run, Spaces
     from legroom.model.spaces import BoxSpace, DiscreteSpace
+    from legroom.model.task import TrainTask
     from legroom.model.workload import Extractor, Workload, WorkloadOption
+    from legroom.predicting.bill import footprint_of
     from legroom.reading.user_files import read_text
     from legroom.reading.yamls import Key, Lines, parse_yaml
     from legroom.sharing.shared import share, shares
 
 __all__ = [
-    "EXIT_BAD_INPUT", "EXIT_GOOD", "BadInput", "BoxSpace", "DiscreteSpace", "Extractor", "Key", "LegroomError", "Lines",
-    "MissingExtra", "Net", "Recomputed", "Run", "Spaces", "Workload", "WorkloadOption", "cache_folder", "convolutions",
-    "lazy_exports", "linear", "mlp", "parse_yaml", "read_text", "share", "shares",
+    "EXIT_BAD_INPUT", "EXIT_GOOD", "Algorithm", "Backend", "BadInput", "BoxSpace", "DiscreteSpace", "Evaluation",
+    "Evidence", "Extractor", "Finding", "Footprint", "Found", "Growth", "Item", "Key", "Knob", "Learned", "Learner",
+    "LegroomError", "Lines", "Loop", "MissingExtra", "Net", "Phase", "Place", "Recomputed", "Rule", "Run", "SavedState",
+    "Spaces", "State", "Status", "TrainTask", "Workload", "WorkloadOption", "algorithm_of", "cache_folder",
+    "convolutions", "footprint_of", "hyper", "lazy_exports", "linear", "mlp", "parse_yaml", "read_text", "share",
+    "shares", "spaces_of", "with_settings",
 ]  # fmt: skip
 
 _LAZY = {
-    **dict.fromkeys(("Extractor", "Workload", "WorkloadOption"), "legroom.model.workload"),
+    **dict.fromkeys(("BadInput", "Workload", "share"), "legroom.extend"),
+    **dict.fromkeys(("Algorithm", "Backend", "Item", "Knob", "Learner", "State"), "legroom.extend"),
+    **dict.fromkeys(("Backend", "algorithm_of", "hyper"), "legroom.backends.base"),
+    "with_settings": "legroom.fitting.changes",
+    "cache_folder": "legroom.machine.cache",
+    "Algorithm": "legroom.model.algorithms",
+    "Evidence": "legroom.model.evidence",
+    "spaces_of": "legroom.model.facts",
+    "Finding": "legroom.model.finding",
+    **dict.fromkeys(("Footprint", "Item", "Phase", "Place"), "legroom.model.footprint"),
+    **dict.fromkeys(("Growth", "Knob"), "legroom.model.knob"),
     **dict.fromkeys(("Net", "Recomputed", "convolutions", "linear", "mlp"), "legroom.model.layers"),
+    **dict.fromkeys(
+        ("Evaluation", "Learned", "Learner", "Loop", "SavedState", "State", "Status"), "legroom.model.learner"
+    ),
+    **dict.fromkeys(("Found", "Rule"), "legroom.model.rule"),
     **dict.fromkeys(("Run", "Spaces"), "legroom.model.run"),
     **dict.fromkeys(("BoxSpace", "DiscreteSpace"), "legroom.model.spaces"),
-    "cache_folder": "legroom.machine.cache",
+    **dict.fromkeys(("Extractor", "Workload", "WorkloadOption"), "legroom.model.workload"),
+    "TrainTask": "legroom.model.task",
+    "footprint_of": "legroom.predicting.bill",
     "read_text": "legroom.reading.user_files",
     **dict.fromkeys(("Key", "Lines", "parse_yaml"), "legroom.reading.yamls"),
     **dict.fromkeys(("share", "shares"), "legroom.sharing.shared"),

@@ -311,8 +311,8 @@ class Backend(Protocol):
 
     # ---- training
 
-    export_file: str = "model.zip"
-    """what `legroom export` writes of its runs"""
+    export_file: str = ""
+    """what `legroom export` writes of its runs; empty where it cannot"""
     export_use: str = "elsewhere"
     """where a policy can be used that was exported: `elsewhere`, `with SB3`"""
 

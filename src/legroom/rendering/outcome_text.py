@@ -70,7 +70,7 @@ def outcome_text(
         run: the name or the file of the run, as the user gave it.
         progress: all of it, those before a resume included, for the reward before and after.
         reminder: options to repeat in the command that goes on, as `--timesteps 5000`.
-        export: where the policy can be used, and the file that it is exported to.
+        export: where the policy can be used, and the file that it is exported to; no file: it cannot be exported.
     """
     yield Styled(headline(outcome, run or str(directory)), _STATUS[outcome.status])
     if outcome.error:
@@ -198,8 +198,9 @@ def _closing_table(
         yield f"parameters (SHA-256) {outcome.parameters_sha256}"
     if outcome.status == "finished":
         use, name = export
-        yield f"to use the policy {use}:"
-        yield Styled(f"  legroom export {where} {name}", "cyan")
+        if name:
+            yield f"to use the policy {use}:"
+            yield Styled(f"  legroom export {where} {name}", "cyan")
     elif outcome.resume is None:
         yield Styled("there is no checkpoint to go on from", "yellow")
     else:

@@ -166,10 +166,10 @@ def headline(p: Prediction) -> str:
     """Return what a run is, in a line."""
     run, backend = p.run, backend_of(p.run)
     envs = f"{run.env.n_envs:,} env{'s' if run.env.n_envs > 1 else ''}"
-    return (
-        f"{p.footprint.name}: {run.algo} on {p.footprint.device}, {envs}, {backend.storage(run)}, "
-        f"observation {describe(backend.stored_observation(run))}"
-    )
+    storage = backend.storage(run)
+    kept = f", {storage}" if storage.steps else ""
+    observation = describe(backend.stored_observation(run))
+    return f"{p.footprint.name}: {run.algo} on {p.footprint.device}, {envs}{kept}, observation {observation}"
 
 
 def phase_table(footprint: Footprint) -> Table:

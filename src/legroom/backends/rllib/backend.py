@@ -139,7 +139,7 @@ class RllibBackend(Backend):
 
     # ---- training
 
-    export_use = SB3.export_use
+    export_file, export_use = SB3.export_file, SB3.export_use
     child_environment = SB3.child_environment
 
     def refuse_training(self, run: Run, *, fit: bool, resume: bool, pictures: bool) -> None:

@@ -231,7 +231,7 @@ class Sb3Backend(Backend):
 
     # ---- training
 
-    export_use = "with SB3"
+    export_file, export_use = "model.zip", "with SB3"
 
     def child_environment(self, task: TrainTask) -> dict[str, str]:
         memory = task.run.memory
