@@ -322,6 +322,7 @@ class Backend(Protocol):
         Raises:
             BadInput: with the way out.
         """
+        return
 
     def quick_prediction(self, run: Run) -> tuple[Run, Mode]:
         """Return the run with its spaces, and how to predict it within seconds, before a training begins."""

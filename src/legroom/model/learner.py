@@ -159,6 +159,7 @@ class Learner(Protocol):
 
     def begin(self) -> None:
         """Get ready to learn from the beginning."""
+        return
 
     def restore(self, checkpoint: SavedState) -> str:
         """Get ready to go on from a checkpoint; called instead of `begin`.
@@ -170,7 +171,8 @@ class Learner(Protocol):
         """
 
     def step(self) -> Figures:
-        """Do one iteration, collecting and learning, and return its figures for the log."""
+        """Do one iteration, collecting and learning, and return its figures for the log; unless `run` does it all."""
+        return {}
 
     def run(self, loop: Loop) -> None:
         """Iterate until the total is reached or a boundary says stop.
@@ -183,6 +185,7 @@ class Learner(Protocol):
 
     def between_iterations(self) -> None:
         """Do what the library needs at a boundary, after a checkpoint and an evaluation."""
+        return
 
     def capture(self, previous: SavedState | None) -> State:
         """Return the state at a boundary.
@@ -207,3 +210,4 @@ class Learner(Protocol):
 
     def close(self) -> None:
         """Let go of environments and other processes."""
+        return

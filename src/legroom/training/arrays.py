@@ -123,7 +123,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
         BadInput: it cannot be read or is no such file.
     """
     try:
-        found = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+        found = safetensors.deserialize(path.read_bytes())
         return {
             name: np.frombuffer(bytearray(entry["data"]), _dtype_of_code(entry["dtype"])).reshape(entry["shape"])
             for name, entry in found

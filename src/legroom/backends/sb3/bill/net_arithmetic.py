@@ -233,7 +233,7 @@ def _actor_critics(run: Run, extractor: Net) -> Networks:
     """Return SAC's, TD3's and their relatives' networks: an actor, n critics, and targets of some or all."""
     _, action = spaces_of(run)
     name, kwargs = algorithm_of(run).name, run.policy.kwargs
-    arch = kwargs.get("net_arch")
+    arch: Any = kwargs.get("net_arch")
     if arch is None:
         arch = {"TD3": [400, 300], "DDPG": [400, 300], "CrossQ": {"pi": [256, 256], "qf": [1024, 1024]}}.get(
             name, [256, 256]
