@@ -286,7 +286,7 @@ def resumed(path: Path, scratch: str | Path) -> dict[str, Any]:
 
 def train(name: str, where: str | Path, *options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "legroom.cli.main", "train", f"{name}.yaml", "--out", name, *map(str, options)]
-    path = os.pathsep.join([*filter(None, [os.environ.get("LEGROOM_OLD")]), str(ROOT / "tests/backends")])
+    path = os.pathsep.join([*filter(None, [os.environ.get("LEGROOM_OLD")]), str(ROOT / "tests/backends/brax")])
     env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     return subprocess.run(command, cwd=where, env=env, text=True, capture_output=True, check=False, timeout=600)
 

@@ -8,7 +8,7 @@ Mirrors c10/cuda/CUDACachingAllocator.cpp of torch 2.13-2.14 for one device and 
 Stable-Baselines3 uses. Not modelled: several streams, CUDA graphs' private pools, garbage_collection_threshold and
 roundup_power2_divisions (off by default). Expandable segments follow the source but could not be held against a real
 run here (2026-11); everything else reproduces recorded runs of the real allocator to the byte (`bench/vram.py`,
-tests/predicting/fixtures).
+tests/device/fixtures).
 """
 
 from __future__ import annotations

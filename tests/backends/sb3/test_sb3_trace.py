@@ -24,7 +24,7 @@ from legroom.model.run import Run, Spaces  # noqa: E402
 from legroom.predicting.gpu import gpu_items  # noqa: E402
 from legroom.units import MIB  # noqa: E402
 
-TRUTH = Path(__file__).parents[2] / "bench" / "data" / "vram_truth.json"
+TRUTH = Path(__file__).parents[3] / "bench" / "data" / "vram_truth.json"
 ROWS = {row["name"]: row for row in json.loads(TRUTH.read_text())}
 CHECKED = ["ppo-vec-rest", "ppo-sde", "ppo-hwc", "a2c-dict", "dqn-vec-wide", "sac-small", "td3-wide", "mppo-dict"]
 MACHINE = Machine(ram=0, limit=None, available=0, swap=0, shm=0)

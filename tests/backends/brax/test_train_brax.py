@@ -19,7 +19,7 @@ from legroom.training.run_folder import RunFolder
 from legroom.training.supervise import child_environment
 from legroom.training.train import Training, train
 
-TESTS = Path(__file__).parent.parent / "backends"
+TESTS = Path(__file__).parent
 EACH = 8 * 5 * 4
 SCRATCH = 4_000_000  # floats per environment and step: 256 MB for 16 of them at once, twice
 RUN = """
