@@ -67,22 +67,25 @@ def stride_of(script: Script, name: str, at: ast.AST) -> Stride | None:
     body: ast.AST = script.scopes.function_of(at) or script.tree
     if name.startswith("self."):  # set in one method, moved in another
         body = script.scopes.class_of(at) or body
-    loops, additions, starts = [], [], []
-    for node in ast.walk(body):
-        if isinstance(node, ast.For) and dotted(node.target) == name:
-            loops.append(node)
-        elif isinstance(node, ast.AugAssign) and dotted(node.target) == name:
-            additions.append(node)
-        elif isinstance(node, ast.Assign) and any(dotted(t) == name for t in node.targets):
-            starts.append(node)
-    if len(loops) == 1 and not additions and not starts:
-        return _range_stride(script, loops[0].iter)
-    if len(additions) == 1 and not loops and isinstance(additions[0].op, ast.Add) and len(starts) == 1:
-        first, by = integer_of(script, starts[0].value), integer_of(script, additions[0].value)
-        turns = _turns_between(script, additions[0], at)
-        if first is not None and by is not None and by > 0 and turns is not None:
-            return Stride(first, by * turns)
+    changes = [node for node in ast.walk(body) if _changes(node, name)]
+    match sorted(changes, key=lambda node: isinstance(node, ast.AugAssign)):
+        case [ast.For(iter=numbers)]:
+            return _range_stride(script, numbers)
+        case [ast.Assign(value=start), ast.AugAssign(op=ast.Add(), value=step) as addition]:
+            first, by = integer_of(script, start), integer_of(script, step)
+            turns = _turns_between(script, addition, at)
+            if first is not None and by is not None and by > 0 and turns is not None:
+                return Stride(first, by * turns)
     return None
+
+
+def _changes(node: ast.AST, name: str) -> bool:
+    match node:
+        case ast.For(target=target) | ast.AugAssign(target=target):
+            return dotted(target) == name
+        case ast.Assign(targets=targets):
+            return any(dotted(target) == name for target in targets)
+    return False
 
 
 def firing(conditions: list[tuple[int, int]], stride: Stride) -> Firing | None:

@@ -13,45 +13,47 @@ from legroom.reading.interpreter.script import Script, argument, dotted
 
 _WARM_UP = ("learning_starts", "learning_start", "learn_start", "start_training", "warmup_steps", "warm_up_steps",
             "start_steps", "min_replay_size", "replay_start_size", "learning_starts_at")  # fmt: skip
+_LINEAR = ("linear_schedule", "linear_decay", "linear_epsilon")
 _SCHEDULE = re.compile(r"decay|anneal|explor|eps|warm_?up", re.I)
 MARGIN = 1.02  # a schedule that ends with the training may end a step late
 
 
 def look(script: Script) -> Iterable[Found]:
-    for loop, counter, total in _training_loops(script):
-        yield from _warm_up(script, loop, counter, total)
-        yield from _schedules(script, loop, counter, total)
-        yield from _quotients(script, loop, counter, total)
+    for loop in script.nodes:
+        steps = _steps(script, loop)
+        # the counter of an inner loop starts again each time
+        if steps and not any(isinstance(around, ast.For | ast.While) for around in script.scopes.ancestors(loop)):
+            for find in (_warm_up, _schedules, _quotients):
+                yield from find(script, loop, *steps)
 
 
-def _training_loops(script: Script) -> Iterator[tuple[ast.For | ast.While, str, int]]:
-    """Yield (loop, step counter, steps in all) of `for step in range(total)` and `while step < total`."""
-    for node in script.nodes:
-        if isinstance(node, ast.For):
-            call = node.iter
-            if isinstance(call, ast.Call) and call.args and (script.qualified(call.func) or "").endswith("tqdm"):
-                call = call.args[0]
-            counter = dotted(node.target)
-            if isinstance(call, ast.Call) and script.qualified(call.func) == "range" and counter and call.args:
-                stop = call.args[1] if len(call.args) > 1 else call.args[0]
-                total = integer_of(script, stop)
-                name = (dotted(stop) or "").lower()
-                if total is not None and ("step" in counter or "step" in name or "frame" in name):
-                    yield node, counter, total
-        elif isinstance(node, ast.While) and isinstance(node.test, ast.Compare) and len(node.test.ops) == 1:
-            counter, total = dotted(node.test.left), integer_of(script, node.test.comparators[0])
-            if isinstance(node.test.ops[0], ast.Lt | ast.LtE) and counter and total is not None and "step" in counter:
-                yield node, counter, total
+def _steps(script: Script, loop: ast.AST) -> tuple[str, int] | None:
+    """Return (step counter, steps in all) of `for step in range(total)` and `while step < total`."""
+    match loop:
+        case ast.For(target=target, iter=numbers):
+            stop = _stop(script, numbers)
+            stop_name = (dotted(stop) or "").lower() if stop else ""
+        case ast.While(test=ast.Compare(left=target, ops=[ast.Lt() | ast.LtE()], comparators=[stop])):
+            stop_name = ""
+        case _:
+            return None
+    counter, total = dotted(target), integer_of(script, stop)
+    if counter and total is not None and ("step" in counter or "step" in stop_name or "frame" in stop_name):
+        return counter, total
+    return None
 
 
-def _is_whole_training(script: Script, loop: ast.For | ast.While) -> bool:
-    """Return whether the loop is the outermost one: an inner loop's counter starts again each time."""
-    return not any(isinstance(a, ast.For | ast.While) for a in script.scopes.ancestors(loop))
+def _stop(script: Script, numbers: ast.expr) -> ast.expr | None:
+    """Return `total` of `range(total)`, `range(0, total)` and `tqdm(range(total))`."""
+    match numbers:
+        case ast.Call(func=bar, args=[inner, *_]) if (script.qualified(bar) or "").endswith("tqdm"):
+            return _stop(script, inner)
+        case ast.Call(func=function, args=[stop] | [_, stop, *_]) if script.qualified(function) == "range":
+            return stop
+    return None
 
 
-def _warm_up(script: Script, loop: ast.For | ast.While, counter: str, total: int) -> Iterator[Found]:
-    if not _is_whole_training(script, loop):
-        return
+def _warm_up(script: Script, loop: ast.AST, counter: str, total: int) -> Iterator[Found]:
     for node in ast.walk(loop):
         if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and dotted(node.left) == counter):
             continue
@@ -75,28 +77,9 @@ def _guards(script: Script, node: ast.Compare) -> bool:
     return isinstance(node.ops[0], ast.Lt | ast.LtE) and skips
 
 
-def _schedules(script: Script, loop: ast.For | ast.While, counter: str, total: int) -> Iterator[Found]:
-    """`linear_schedule(start, end, duration, step)` and `np.interp(step, [0, duration], [start, end])`."""
-    if not _is_whole_training(script, loop):
-        return
-    for call in ast.walk(loop):
-        if not isinstance(call, ast.Call):
-            continue
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        first = last = duration = None
-        if name in ("linear_schedule", "linear_decay", "linear_epsilon") and _is_linear_of_four(script, call):
-            at = argument(call, "t", 3)
-            if at is None or dotted(at) != counter:
-                continue
-            first, last = number_of(script, argument(call, "start_e", 0)), number_of(script, argument(call, "end_e", 1))
-            duration = number_of(script, argument(call, "duration", 2))
-        elif script.qualified(call.func) == "numpy.interp" and len(call.args) == 3 and dotted(call.args[0]) == counter:
-            ends, values = call.args[1], call.args[2]
-            if not (isinstance(ends, ast.List | ast.Tuple) and isinstance(values, ast.List | ast.Tuple)):
-                continue
-            if len(ends.elts) == len(values.elts) == 2 and integer_of(script, ends.elts[0]) == 0:
-                duration = number_of(script, ends.elts[1])
-                first, last = number_of(script, values.elts[0]), number_of(script, values.elts[1])
+def _schedules(script: Script, loop: ast.AST, counter: str, total: int) -> Iterator[Found]:
+    for call, *numbers in _linear(script, loop, counter):
+        first, last, duration = (number_of(script, number) for number in numbers)
         if first is None or last is None or duration is None or duration <= total * MARGIN or first == last:
             continue
         reached = first + (last - first) * total / duration
@@ -107,10 +90,33 @@ def _schedules(script: Script, loop: ast.For | ast.While, counter: str, total: i
         )  # fmt: skip
 
 
-def _quotients(script: Script, loop: ast.For | ast.While, counter: str, total: int) -> Iterator[Found]:
+def _linear(
+    script: Script, loop: ast.AST, counter: str
+) -> Iterator[tuple[ast.Call, ast.expr | None, ast.expr | None, ast.expr | None]]:
+    """Yield (call, start, end, duration) of the schedules that depend on the counter.
+
+    `linear_schedule(start, end, duration, step)` and `np.interp(step, [0, duration], [start, end])`.
+    """
+    for call in ast.walk(loop):
+        match call:
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if name in _LINEAR:
+                at = argument(call, "t", 3)
+                if at is not None and dotted(at) == counter and _is_linear_of_four(script, call):
+                    yield call, argument(call, "start_e", 0), argument(call, "end_e", 1), argument(call, "duration", 2)
+            case ast.Call(
+                func=function,
+                args=[
+                    at,
+                    ast.List(elts=[begin, duration]) | ast.Tuple(elts=[begin, duration]),
+                    ast.List(elts=[first, last]) | ast.Tuple(elts=[first, last]),
+                ],
+            ) if script.qualified(function) == "numpy.interp" and dotted(at) == counter:
+                if integer_of(script, begin) == 0:
+                    yield call, first, last, duration
+
+
+def _quotients(script: Script, loop: ast.AST, counter: str, total: int) -> Iterator[Found]:
     """`step / EPS_DECAY_STEPS` in a linear formula; under exp() there is no end to reach."""
-    if not _is_whole_training(script, loop):
-        return
     for node in ast.walk(loop):
         if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
             continue

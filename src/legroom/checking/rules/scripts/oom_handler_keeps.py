@@ -3,43 +3,43 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from legroom.checking.rule_helpers import per_script
 from legroom.checking.rules.scripts.oom_handler_misses import memory_handlers
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.script import Script, dotted
 
+_NO_ATTEMPT = ("print", "str", "len", "range", "int")  # called in the try block and again, and no second attempt
+
 
 def look(script: Script) -> Iterable[Found]:
     for attempt, handler in memory_handlers(script):
-        inside = [n for statement in handler.body for n in ast.walk(statement)]
-        emptied = [
-            n for n in inside if isinstance(n, ast.Call) and script.qualified(n.func) == "torch.cuda.empty_cache"
-        ]
-        emptied = [call for call in emptied if not _then_raises(script, call)]
-        if not emptied:
+        calls = list(_calls(handler.body))
+        empties = (call for call in calls if script.qualified(call.func) == "torch.cuda.empty_cache")
+        emptied = next((call for call in empties if not _then_raises(script, call)), None)
+        if emptied is None:
             continue
-        tried = {dotted(n.func) for s in attempt.body for n in ast.walk(s) if isinstance(n, ast.Call)}
-        again = [
-            n for n in inside
-            if isinstance(n, ast.Call) and dotted(n.func) in tried and dotted(n.func) and n.lineno > emptied[0].lineno
-        ]  # fmt: skip
-        known = {"print", "str", "len", "range", "int"}
-        again = [n for n in again if dotted(n.func) not in known and "zero_grad" not in str(dotted(n.func))]
+        tried = {dotted(call.func) for call in _calls(attempt.body)}.difference(_NO_ATTEMPT)
+        after = (dotted(call.func) for call in calls if call.lineno > emptied.lineno)
+        again = next((name for name in after if name and name in tried and "zero_grad" not in name), None)
         if again:
             yield Found(
-                f"{dotted(again[0].func)}() is tried again inside the except block, where the traceback still holds "
+                f"{again}() is tried again inside the except block, where the traceback still holds "
                 "the tensors of the failed attempt: empty_cache() cannot free them",
                 "set a flag in the handler; empty the cache and retry after the try statement",
-                emptied[0].lineno,
+                emptied.lineno,
             )
         else:
             yield Found(
                 "empty_cache() inside the except block frees nothing that the traceback's frames still hold",
                 "leave the handler first (set a flag), then empty the cache",
-                emptied[0].lineno, severity="info",
+                emptied.lineno, severity="info",
             )  # fmt: skip
+
+
+def _calls(block: list[ast.stmt]) -> Iterator[ast.Call]:
+    return (node for statement in block for node in ast.walk(statement) if isinstance(node, ast.Call))
 
 
 def _then_raises(script: Script, call: ast.Call) -> bool:

@@ -104,42 +104,31 @@ def _from_elsewhere(script: Script, node: ast.expr | None, depth: int = 0) -> st
     """Return where a file that the script did not make comes from; None where nothing says so."""
     if node is None or depth > DEEPEST:
         return None
-    if isinstance(node, ast.Constant):
-        return "a URL" if isinstance(node.value, str) and node.value.startswith(("http://", "https://")) else None
-    if isinstance(node, ast.Call):
-        name = script.qualified(node.func)
-        if name in _DOWNLOADS:
+    match node:
+        case ast.Constant(value=str(text)) if text.startswith(("http://", "https://")):
+            return "a URL"
+        case ast.Call(func=function) if (name := script.qualified(function)) in _DOWNLOADS:
             return f"a download ({str(name).rpartition('.')[2]})"
-        if name == "input":
+        case ast.Call(func=function) if script.qualified(function) == "input":
             return "input()"
-        definition = script.definition(node.func)
-        if definition is not None and isinstance(definition[1], ast.FunctionDef):
-            other, function = definition
-            for part in ast.walk(function):
-                if isinstance(part, ast.Return) and (found := _from_elsewhere(other, part.value, depth + 1)):
-                    return found
-            return None
-    if isinstance(node, ast.Name):
-        return _named(script, node, depth)
-    if isinstance(node, ast.Attribute):
-        if script.qualified(node) == "sys.argv":
+        case ast.Attribute() if script.qualified(node) == "sys.argv":
             return "the command line"
-        option = _option(script, node)
-        if option is not None:
+        case ast.Attribute() if (option := _option(script, node)) is not None:
             return option
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr) and (found := _from_elsewhere(script, child, depth + 1)):
-            return found
-    return None
+    found = (_from_elsewhere(other, part, depth + 1) for other, part in _made_of(script, node))
+    return next(filter(None, found), None)
 
 
-def _named(script: Script, name: ast.Name, depth: int) -> str | None:
-    for binding in script.scopes.reaching(name):
-        if binding.kind in ("assign", "with", "augmented") and binding.value is not None:
-            found = _from_elsewhere(script, binding.value, depth + 1)
-            if found is not None:
-                return found
-    return None
+def _made_of(script: Script, node: ast.expr) -> Iterator[tuple[Script, ast.expr | None]]:
+    """Yield the expressions that a value is made of: what a name is bound to, what a function returns, or the parts."""
+    definition = script.definition(node.func) if isinstance(node, ast.Call) else None
+    if isinstance(node, ast.Name):
+        bindings = script.scopes.reaching(node)
+        yield from ((script, b.value) for b in bindings if b.kind in ("assign", "with", "augmented"))
+    elif definition is not None and isinstance(definition[1], ast.FunctionDef):
+        yield from ((definition[0], part.value) for part in ast.walk(definition[1]) if isinstance(part, ast.Return))
+    else:
+        yield from ((script, child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 
 
 def _option(script: Script, node: ast.Attribute) -> str | None:

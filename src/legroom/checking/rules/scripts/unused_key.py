@@ -154,37 +154,40 @@ def _reads(text: str, name: str) -> bool:
 
 def _only_attributes(script: Script) -> bool:
     """Return whether parsed arguments are only read by attribute, or handed to functions that the folder shows."""
-    parsed = 0
-    names: set[str] = set()
-    for call in script.calls:
-        cli = script.qualified(call.func) == "tyro.cli"
-        if cli or (isinstance(call.func, ast.Attribute) and call.func.attr in ("parse_args", "parse_known_args")):
-            parsed += 1
-            if not cli and isinstance(call.func, ast.Attribute) and call.func.attr == "parse_known_args":
-                return False
-            parent = script.scopes.parents.get(id(call))
-            if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
-                names.add(parent.targets[0].id)
-            elif not (isinstance(parent, ast.Return | ast.Attribute) or _goes_to_own(script, call)):
-                return False
-    if not parsed:
+    parsing = [call for call in script.calls if _parser(script, call)]
+    if not parsing or any(_parser(script, call) == "parse_known_args" for call in parsing):
         return False
-    names |= {"args"}
-    for node in script.nodes:
-        whole = (isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)) or (
-            isinstance(node, ast.Attribute) and node.attr in names and isinstance(node.ctx, ast.Load)
-        )
-        if not whole:
-            continue
-        parent = script.scopes.parents.get(id(node))
-        shown = _is_written_down(script, node)
-        stored = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name | ast.Attribute)
-        if isinstance(parent, ast.Assign) and stored:
-            target = parent.targets[0]
-            stored = (target.id if isinstance(target, ast.Name) else target.attr) in names  # type: ignore[attr-defined]
-        if not (isinstance(parent, ast.Attribute | ast.Return) or shown or stored or _goes_to_own(script, node)):
-            return False
-    return True
+    names = {"args"}
+    for call in parsing:
+        match script.scopes.parents.get(id(call)):
+            case ast.Assign(targets=[ast.Name(id=name), *_]):
+                names.add(name)
+            case ast.Return() | ast.Attribute():
+                pass
+            case _ if not _goes_to_own(script, call):
+                return False
+    return all(_stays_in_sight(script, node, names) for node in script.nodes)
+
+
+def _parser(script: Script, call: ast.Call) -> str | None:
+    """Return the function with which a call parses the command line; None for other calls."""
+    name = "tyro.cli" if script.qualified(call.func) == "tyro.cli" else getattr(call.func, "attr", None)
+    return name if name in ("tyro.cli", "parse_args", "parse_known_args") else None
+
+
+def _stays_in_sight(script: Script, node: ast.AST, names: set[str]) -> bool:
+    """Return whether `node`, if it is one of the parsed arguments as a whole, goes only where reading it is seen."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()) if name in names:
+            pass
+        case _:
+            return True
+    match script.scopes.parents.get(id(node)):
+        case ast.Attribute() | ast.Return():
+            return True
+        case ast.Assign(targets=[ast.Name(id=name) | ast.Attribute(attr=name), *_]) if name in names:
+            return True
+    return _is_written_down(script, node) or _goes_to_own(script, node)
 
 
 def _is_written_down(script: Script, node: ast.AST) -> bool:
