@@ -29,27 +29,28 @@ class RllibSettings:
 
 def rllib_settings(script: Script) -> Iterator[RllibSettings]:
     """Yield the PPO configurations whose sizes are known."""
-    if not script.imports("ray"):
-        return
-    for root in script.calls:
-        if (script.qualified(root.func) or "").rpartition(".")[2] != "PPOConfig":
-            continue
-        if not (script.qualified(root.func) or "").startswith("ray."):
-            continue
-        calls = list(_trainings(script, root))
-        if any(k.arg is None for call in calls for k in call.keywords):
-            continue  # **settings may hold any of them
-        given: dict[str | None, ast.expr] = {k.arg: k.value for call in calls for k in call.keywords}
-        given |= _assigned(script, root)
-        batch_name = next((name for name in _BATCH if name in given), "train_batch_size")
-        small_name = next((name for name in _MINIBATCH if name in given), "minibatch_size")
-        batch = integer_of(script, given[batch_name]) if batch_name in given else DEFAULT_BATCH
-        small = integer_of(script, given[small_name]) if small_name in given else DEFAULT_MINIBATCH
-        if batch is None or small is None or not given or _has_learners(script, root, batch_name):
-            continue
-        place = given.get(small_name, given.get(batch_name))
-        if place is not None:
-            yield RllibSettings(batch, small, batch_name in given, small_name in given, place.lineno, batch_name)
+    for root in script.calls if script.imports("ray") else ():
+        name = script.qualified(root.func) or ""
+        if name.startswith("ray.") and name.endswith(".PPOConfig"):
+            settings = _settings(script, root)
+            if settings is not None:
+                yield settings
+
+
+def _settings(script: Script, root: ast.Call) -> RllibSettings | None:
+    keywords = (keyword for call in _trainings(script, root) for keyword in call.keywords)
+    given = {keyword.arg: keyword.value for keyword in keywords} | _assigned(script, root)
+    batch_name = next((name for name in _BATCH if name in given), "train_batch_size")
+    # **settings, a keyword without a name, may hold any of them
+    if None in given or _has_learners(script, root, batch_name):
+        return None
+    batch_node, small_node = given.get(batch_name), next((given[name] for name in _MINIBATCH if name in given), None)
+    batch = DEFAULT_BATCH if batch_node is None else integer_of(script, batch_node)
+    small = DEFAULT_MINIBATCH if small_node is None else integer_of(script, small_node)
+    place = small_node or batch_node
+    if batch is None or small is None or place is None:
+        return None
+    return RllibSettings(batch, small, batch_node is not None, small_node is not None, place.lineno, batch_name)
 
 
 def _chain(script: Script, root: ast.Call) -> Iterator[ast.Call]:

@@ -19,6 +19,7 @@ _JAX = ("jax", "brax", "flax", "mujoco.mjx")
 # calls that start JAX's GPU backend, which reads the environment then and only then
 _STARTS = re.compile(r"jax\.(devices|local_devices|device_count|local_device_count|device_put|default_backend"
                      r"|random\.(PRNGKey|key)|numpy\.(zeros|ones|array|arange|asarray|full))$")  # fmt: skip
+_POOL_METHODS = ("map", "starmap", "imap", "imap_unordered", "apply_async", "submit")
 _HINT = 'os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false" before JAX is first used'
 
 
@@ -53,19 +54,8 @@ def _too_late(script: Script) -> Iterator[Found]:
 def _processes(script: Script) -> Iterator[ast.Call]:
     """Yield calls that start processes whose code uses JAX."""
     for call in script.calls:
-        name = script.qualified(call.func) or ""
-        attribute = call.func.attr if isinstance(call.func, ast.Attribute) else name.rpartition(".")[2]
-        work: ast.expr | None = None
-        if attribute == "Process" and (script.imports("multiprocessing") or script.imports("torch.multiprocessing")):
-            work = argument(call, "target", 1)
-            if work is not None and not _repeated(script, call):
-                work = None
-        elif attribute in ("map", "starmap", "imap", "imap_unordered", "apply_async", "submit") and _is_pool(
-            script, call
-        ):
-            work = call.args[0] if call.args else None
-        definition = script.definition(work) if work is not None else None
-        if definition is not None and _uses_jax(definition[0], definition[1]):
+        definition = script.definition(_work(script, call))
+        if definition is not None and _uses_jax(*definition):
             yield call
     for call, other, cls in worker_classes(script):
         if _uses_jax(other, cls):
@@ -73,6 +63,17 @@ def _processes(script: Script) -> Iterator[ast.Call]:
     for node in script.nodes:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and _uses_jax(script, node):
             yield from (d for d in node.decorator_list if isinstance(d, ast.Call) and _shares_gpu(script, d))
+
+
+def _work(script: Script, call: ast.Call) -> ast.expr | None:
+    """Return the function that the call has several processes run; None where it starts no processes."""
+    function = call.func
+    name = (
+        function.attr if isinstance(function, ast.Attribute) else (script.qualified(function) or "").rpartition(".")[2]
+    )
+    if name == "Process" and (script.imports("multiprocessing") or script.imports("torch.multiprocessing")):
+        return argument(call, "target", 1) if _repeated(script, call) else None
+    return call.args[0] if name in _POOL_METHODS and call.args and _is_pool(script, call) else None
 
 
 def _shares_gpu(script: Script, decorator: ast.Call) -> bool:

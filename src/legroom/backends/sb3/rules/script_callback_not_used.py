@@ -120,36 +120,36 @@ def _fix(script: Script, scope: Scope, binding: Binding, names: list[str]) -> Fi
     made_at = getattr(binding.node, "lineno", 0)
     if len(learns) != 1 or has_hidden_arguments(learns[0]) or learns[0].lineno <= made_at:
         return None
+    added = ", ".join(names)
     given = argument(learns[0], "callback", 1)
-    target = given
+    if given is None:
+        arguments = [*learns[0].args, *(k.value for k in learns[0].keywords)]
+        text = f", callback={added if len(names) == 1 else f'[{added}]'}"
+        return _insert(script, max(arguments, key=_end), text, added) if arguments else None
+    listed: ast.expr | None = given
     if isinstance(given, ast.Name):
         bindings = script.scopes.reaching(given)
-        if len(bindings) != 1 or bindings[0].kind != "assign":
-            return None
-        target = bindings[0].value
-        if isinstance(target, ast.Call) and callback_name(script, target.func) == "CallbackList":
-            target = argument(target, "callbacks", 0)
-        elif isinstance(target, ast.Call):
-            target = given
-    added = ", ".join(names)
-    if isinstance(target, ast.List) and target.elts and target.lineno > made_at:
-        last = target.elts[-1]
-        return _insert(script, last.end_lineno or last.lineno, last.end_col_offset or 0, f", {added}", added)
-    if isinstance(target, ast.Name) and target is given and _callback(script, bindings[0].value):
-        line, column = target.lineno, script.column(target.lineno, target.col_offset)
-        end = script.column(target.end_lineno or line, target.end_col_offset or 0)
-        return Fix(f"hand {added} to learn()", line, column, line, end, f"[{target.id}, {added}]")
-    arguments = [*learns[0].args, *(k.value for k in learns[0].keywords)]
-    if given is None and arguments:
-        last_argument = max(arguments, key=lambda a: (a.end_lineno or 0, a.end_col_offset or 0))
-        text = f", callback={added if len(names) == 1 else f'[{added}]'}"
-        return _insert(script, last_argument.end_lineno or 0, last_argument.end_col_offset or 0, text, added)
+        listed = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+        what = _callback(script, listed)
+        if isinstance(listed, ast.Call) and what == "CallbackList":
+            listed = argument(listed, "callbacks", 0)
+        elif what:
+            line, column = given.lineno, script.column(given.lineno, given.col_offset)
+            end = script.column(*_end(given))
+            return Fix(f"hand {added} to learn()", line, column, line, end, f"[{given.id}, {added}]")
+    if isinstance(listed, ast.List) and listed.elts and listed.lineno > made_at:
+        return _insert(script, listed.elts[-1], f", {added}", added)
     return None
 
 
-def _insert(script: Script, line: int, byte_column: int, text: str, added: str) -> Fix:
+def _insert(script: Script, after: ast.expr, text: str, added: str) -> Fix:
+    line, byte_column = _end(after)
     column = script.column(line, byte_column)
     return Fix(f"hand {added} to learn()", line, column, line, column, text)
+
+
+def _end(node: ast.expr) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or 0
 
 
 RULE = Rule(

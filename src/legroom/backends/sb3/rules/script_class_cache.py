@@ -79,20 +79,24 @@ def _assigns_own(method: ast.FunctionDef | ast.AsyncFunctionDef, attribute: str)
 def _fills(method: ast.FunctionDef | ast.AsyncFunctionDef, cls_name: str, attribute: str, own: bool) -> bool:
     class_method = any(isinstance(d, ast.Name) and d.id == "classmethod" for d in method.decorator_list)
     first = method.args.args[0].arg if method.args.args else ""
-    for node in ast.walk(method):
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        for target in targets:
-            item = isinstance(target, ast.Subscript)
-            owner = target.value if isinstance(target, ast.Subscript) else target
-            if not (isinstance(owner, ast.Attribute) and owner.attr == attribute):
-                continue
-            base = owner.value
-            on_class = isinstance(base, ast.Name) and (base.id == cls_name or (class_method and base.id == first))
-            on_type = isinstance(base, ast.Call) or (isinstance(base, ast.Attribute) and base.attr == "__class__")
-            # self.cache[key] = ... fills the class's dict unless the object has one of its own
-            on_self = item and isinstance(base, ast.Name) and base.id == first and not class_method and not own
-            if on_class or on_type or on_self:
-                return True
+    classes = (cls_name, first) if class_method else (cls_name,)
+    # self.cache[key] = ... fills the class's dict unless the object has one of its own
+    holders = classes if class_method or own else (cls_name, first)
+    targets = (t for node in ast.walk(method) if isinstance(node, ast.Assign) for t in node.targets)
+    return any(
+        _is_attribute_of(target, attribute, classes)
+        or (isinstance(target, ast.Subscript) and _is_attribute_of(target.value, attribute, holders))
+        for target in targets
+    )
+
+
+def _is_attribute_of(node: ast.expr, attribute: str, owners: tuple[str, ...]) -> bool:
+    """Return whether `node` is the attribute of one of these names, of `type(...)` or of `....__class__`."""
+    match node:
+        case ast.Attribute(attr=name, value=ast.Name(id=owner)):
+            return name == attribute and owner in owners
+        case ast.Attribute(attr=name, value=ast.Call() | ast.Attribute(attr="__class__")):
+            return name == attribute
     return False
 
 
