@@ -62,6 +62,12 @@ bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-stor
   bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns bench-robot bench-robot-learns bench-ui bench-rllib \
   bench-sweep  ## everything that takes longer; writes bench/RESULTS.md
 
+.PHONY: bench-house
+bench-house: $(STAMP)  ## size, seams, types and complexity of the package; radon in an environment of its own
+	$(PYTHON) -m venv .venv-house
+	.venv-house/bin/pip install --quiet --disable-pip-version-check radon
+	$(BIN)/python -m bench.house .venv-house/bin/radon
+
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
 
