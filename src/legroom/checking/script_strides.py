@@ -101,13 +101,15 @@ def firing(conditions: list[tuple[int, int]], stride: Stride) -> Firing | None:
 
 
 def _range_stride(script: Script, node: ast.expr) -> Stride | None:
-    if isinstance(node, ast.Call) and node.args and (script.qualified(node.func) or "").rpartition(".")[2] in (
-        "tqdm", "trange",
-    ):  # fmt: skip
-        if (script.qualified(node.func) or "").endswith("trange"):
+    if not isinstance(node, ast.Call) or not node.args:
+        return None
+    name = script.qualified(node.func) or ""
+    match name.rpartition(".")[2]:
+        case "trange":
             return Stride(0, 1)
-        return _range_stride(script, node.args[0])
-    if not (isinstance(node, ast.Call) and script.qualified(node.func) == "range" and node.args):
+        case "tqdm":
+            return _range_stride(script, node.args[0])
+    if name != "range":
         return None
     first = integer_of(script, node.args[0]) if len(node.args) > 1 else 0
     by = integer_of(script, node.args[2]) if len(node.args) > 2 else 1

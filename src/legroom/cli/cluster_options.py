@@ -45,37 +45,39 @@ def chosen_cluster(
     Raises:
         BadInput: they contradict each other, something is missing, or a size is silly.
     """
-    on_paper = [name for name, given in (("--nodes", nodes), ("--node", kinds)) if given]
     if address is not None:
-        if on_paper or node_ram:
+        if nodes or kinds or node_ram:
             raise BadInput("--cluster asks the nodes themselves", hint="leave --nodes, --node and --node-ram out")
         with needs("ray", what="reading a cluster"):
             from legroom.cluster.nodes import read_cluster
         return read_cluster(address)
-    if not on_paper:
-        alone = [n for n, v in (("--node-ram", node_ram), ("--node-cpus", node_cpus), ("--node-gpu", node_gpu)) if v]
+    if not nodes and not kinds:
         if nodes is not None:
             raise BadInput(f"--nodes {nodes} are none", hint="--nodes 8 --node-ram 64GiB")
-        if alone:
-            raise BadInput(f"{alone[0]} describes nodes, and there are none", hint="--nodes 8 says how many")
+        of_nodes = {"--node-ram": node_ram, "--node-cpus": node_cpus, "--node-gpu": node_gpu}
+        if alone := next((option for option, value in of_nodes.items() if value), None):
+            raise BadInput(f"{alone} describes nodes, and there are none", hint="--nodes 8 says how many")
         return None
-    if len(on_paper) > 1:
+    if nodes and kinds:
         raise BadInput("--nodes is for equal nodes, --node for different ones", hint="give one of them")
     if node_cpus is not None and not 0 < node_cpus < 1e6:
         raise BadInput(f"--node-cpus {node_cpus:g} are none", hint="--node-cpus 16")
     card = _card(node_gpu) if node_gpu else None
-    if kinds:
-        if node_ram is not None:
-            raise BadInput("--node says the RAM of its nodes itself", hint="leave --node-ram out")
-        sizes = [one for text in kinds for one in _kind(text)]
-    else:
+    sizes = enumerate(_sizes(nodes, node_ram, kinds), 1)
+    return Cluster(tuple(Node(f"node {n}", ram, node_cpus, gpu=card) for n, ram in sizes), "given")
+
+
+def _sizes(nodes: int | None, node_ram: str | None, kinds: list[str] | None) -> list[int]:
+    """Return the RAM of each node."""
+    if not kinds:
         if node_ram is None:
             raise BadInput(f"--nodes {nodes} says nothing about their memory", hint="--node-ram 64GiB")
-        assert nodes is not None
-        sizes = [_ram(node_ram, "--node-ram")] * _count(nodes, "--nodes")
+        return [_ram(node_ram, "--node-ram")] * _count(nodes or 0, "--nodes")
+    if node_ram is not None:
+        raise BadInput("--node says the RAM of its nodes itself", hint="leave --node-ram out")
+    sizes = [one for text in kinds for one in _kind(text)]
     _count(len(sizes), "--node")
-    made = (Node(f"node {n}", ram, node_cpus, gpu=card) for n, ram in enumerate(sizes, 1))
-    return Cluster(tuple(made), "given")
+    return sizes
 
 
 def _card(name: str) -> Gpu:

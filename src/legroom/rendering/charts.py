@@ -121,48 +121,63 @@ def _draw_memory(axes: Axes, moments: Sequence[Moment], predicted: Peak | None, 
     curve = thin([(seconds, nbytes) for seconds, nbytes, _ in moments], POINTS)
     at, peak = max(curve, key=lambda point: point[1], default=(0.0, 0.0))
     top = max(peak, predicted.high if predicted else 0, 1)
-    limit_shown = is_near(limit, top)
+    near = limit if is_near(limit, top) else None
     unit = GIB if top >= GIB else MIB
     seconds_per_unit, time_unit = _time_unit(curve[-1][0] - curve[0][0] if curve else 0)
-    xs, ys = [x / seconds_per_unit for x, _ in curve], [y / unit for _, y in curve]
-    stretches = phase_stretches([(seconds, phase) for seconds, _, phase in moments])
-    if len(stretches) <= STRETCHES:
-        for phase, colour in PHASE_COLOURS.items():
-            _shade(axes, [s for s in stretches if s.phase == phase], colour, seconds_per_unit)
-        axes.plot(xs, ys, color=MEMORY, linewidth=1.3)
-    else:
-        for phase, colour in PHASE_LINES.items():
-            points = [(seconds, nbytes) for seconds, nbytes, here in moments if here == phase]
-            tops = highest(points, POINTS // 4, begin=curve[0][0], end=curve[-1][0])
-            axes.plot([x / seconds_per_unit for x, _ in tops], [y / unit for _, y in tops], color=colour, linewidth=1.3)
-    left = bool(curve) and (at / seconds_per_unit - xs[0]) < 0.45 * (xs[-1] - xs[0])  # where the peak is
+    time_unit += _draw_curve(axes, moments, curve, (seconds_per_unit, unit))
+    left = False  # where the peak is
+    if curve:
+        begin, end = curve[0][0] / seconds_per_unit, curve[-1][0] / seconds_per_unit
+        axes.set_xlim(begin, end if end > begin else begin + 1)
+        left = at / seconds_per_unit - begin < 0.45 * (end - begin)
     if predicted is not None:
         axes.axhspan(predicted.low / unit, predicted.high / unit, color=BAND, alpha=0.4, linewidth=0)
         axes.axhline(predicted.nbytes / unit, color=PREDICTED, linewidth=1.2, linestyle=(0, (5, 3)))
         _label_line(axes, predicted.high / unit, f"predicted {format_size(predicted.nbytes)}", PREDICTED, right=left)
-    if limit is not None and limit_shown:
-        axes.axhline(limit / unit, color=LIMIT, linewidth=1.4)
-        _label_line(axes, limit / unit, f"limit {format_size(limit)}", LIMIT, right=left)
+    if near is not None:
+        axes.axhline(near / unit, color=LIMIT, linewidth=1.4)
+        _label_line(axes, near / unit, f"limit {format_size(near)}", LIMIT, right=left)
     if curve:
-        axes.plot([at / seconds_per_unit], [peak / unit], "o", color=MEMORY, markersize=4.5)
-        axes.annotate(
-            f"peak {format_size(peak)}",
-            (at / seconds_per_unit, peak / unit),
-            xytext=(6 if left else -6, 7),
-            textcoords="offset points",
-            ha="left" if left else "right",
-            color=MEMORY,
-            fontweight="bold",
-            bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
-        )
-        axes.set_xlim(xs[0], xs[-1] if xs[-1] > xs[0] else xs[0] + 1)
-    axes.set_ylim(0, max(top, limit if limit is not None and limit_shown else 0) / unit * 1.13)
-    far = "" if limit is None or limit_shown else f"; the limit of {format_size(limit)} is far above"
-    how = "" if len(stretches) <= STRETCHES else " (the highest in each phase)"
-    axes.set_xlabel(f"{time_unit}{how}{far}")
+        _mark_peak(axes, (at / seconds_per_unit, peak / unit), f"peak {format_size(peak)}", right=left)
+    axes.set_ylim(0, max(top, near or 0) / unit * 1.13)
+    far = "" if limit is None or near is not None else f"; the limit of {format_size(limit)} is far above"
+    axes.set_xlabel(time_unit + far)
     axes.set_ylabel("GiB" if unit == GIB else "MiB")
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     return unit
+
+
+def _draw_curve(axes: Axes, moments: Sequence[Moment], curve: Points, units: tuple[float, int]) -> str:
+    """Draw a curve over its phases, or one per phase where they alternate too fast; return what the axis says of it."""
+    seconds_per_unit, unit = units
+
+    def plot(points: Points, colour: str) -> None:
+        axes.plot([x / seconds_per_unit for x, _ in points], [y / unit for _, y in points], color=colour, linewidth=1.3)
+
+    stretches = phase_stretches([(seconds, phase) for seconds, _, phase in moments])
+    if len(stretches) <= STRETCHES:
+        for phase, colour in PHASE_COLOURS.items():
+            _shade(axes, [s for s in stretches if s.phase == phase], colour, seconds_per_unit)
+        plot(curve, MEMORY)
+        return ""
+    for phase, colour in PHASE_LINES.items():
+        points = [(seconds, nbytes) for seconds, nbytes, here in moments if here == phase]
+        plot(highest(points, POINTS // 4, begin=curve[0][0], end=curve[-1][0]), colour)
+    return " (the highest in each phase)"
+
+
+def _mark_peak(axes: Axes, at: tuple[float, float], text: str, *, right: bool) -> None:
+    axes.plot([at[0]], [at[1]], "o", color=MEMORY, markersize=4.5)
+    axes.annotate(
+        text,
+        at,
+        xytext=(6 if right else -6, 7),
+        textcoords="offset points",
+        ha="left" if right else "right",
+        color=MEMORY,
+        fontweight="bold",
+        bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
+    )
 
 
 def _label_line(axes: Axes, height: float, text: str, colour: str, *, right: bool) -> None:

@@ -8,6 +8,7 @@ integers of any size and floats (repr) come back as they were.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,39 +60,34 @@ def put_together(node: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def _apart(tree: Any, prefix: str, arrays: dict[str, np.ndarray], where: str) -> Any:
-    if isinstance(tree, np.generic):  # before float: NumPy's float64 is one
-        if tree.dtype.kind in "biuf" and tree.dtype.itemsize <= 8:
-            return {"$scalar": [tree.dtype.str, tree.item()]}
-        return {"$item": _add(np.asarray(tree), prefix, arrays)}
-    if tree is None or isinstance(tree, bool | int | float | str):
-        return tree
-    if isinstance(tree, np.ndarray):
-        if not is_raw(tree):
+    part = partial(_apart, prefix=prefix, arrays=arrays)
+    match tree:
+        case np.generic():  # before float: NumPy's float64 is one
+            if tree.dtype.kind in "biuf" and tree.dtype.itemsize <= 8:
+                return {"$scalar": [tree.dtype.str, tree.item()]}
+            return {"$item": _add(np.asarray(tree), prefix, arrays)}
+        case None | bool() | int() | float() | str():
+            return tree
+        case np.ndarray() if is_raw(tree):
+            return {"$array": _add(tree, prefix, arrays)}
+        case np.ndarray():
             raise NotPlain(f"{where or 'it'} is an array of {tree.dtype}")
-        return {"$array": _add(tree, prefix, arrays)}
-    if isinstance(tree, bytes | bytearray):
-        return {"$bytes": _add(np.frombuffer(tree, np.uint8), prefix, arrays)}
-    if isinstance(tree, list | tuple):
-        entries = [_apart(entry, prefix, arrays, f"{where}[{i}]") for i, entry in enumerate(tree)]
-        return entries if isinstance(tree, list) else {"$tuple": entries}
-    if isinstance(tree, Mapping):
-        if all(isinstance(key, str) for key in tree):
-            return {
-                (MARK + key if key.startswith(MARK) else key): _apart(
-                    entry, prefix, arrays, f"{where}.{key}".strip(".")
-                )
-                for key, entry in tree.items()
-            }
-        return {
-            "$pairs": [
-                [
-                    _apart(key, prefix, arrays, f"a key of {where or 'it'}"),
-                    _apart(entry, prefix, arrays, f"{where}[{key!r}]"),
-                ]
-                for key, entry in tree.items()
-            ]
-        }
+        case bytes() | bytearray():
+            return {"$bytes": _add(np.frombuffer(tree, np.uint8), prefix, arrays)}
+        case list():
+            return [part(entry, where=f"{where}[{i}]") for i, entry in enumerate(tree)]
+        case tuple():
+            return {"$tuple": part(list(tree), where=where)}
+        case Mapping() if all(isinstance(key, str) for key in tree):
+            return {_marked(key): part(entry, where=f"{where}.{key}".strip(".")) for key, entry in tree.items()}
+        case Mapping():
+            key_where = f"a key of {where or 'it'}"
+            return {"$pairs": [[part(k, where=key_where), part(v, where=f"{where}[{k!r}]")] for k, v in tree.items()]}
     raise NotPlain(f"{where or 'it'} is a {type(tree).__name__}")
+
+
+def _marked(key: str) -> str:
+    return MARK + key if key.startswith(MARK) else key
 
 
 def _add(array: np.ndarray, prefix: str, arrays: dict[str, np.ndarray]) -> str:

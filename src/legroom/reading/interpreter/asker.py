@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Self
 
 from legroom.reading.constants import argument_default
 from legroom.reading.interpreter.evaluator import ARRANGING, FUNCTIONS, Evaluator, complete
-from legroom.reading.interpreter.scopes import Binding, FunctionNode
-from legroom.reading.interpreter.script import Definition, Script, dotted, each_function
+from legroom.reading.interpreter.scopes import Binding
+from legroom.reading.interpreter.script import Definition, Script, argument, dotted, each_function, has_hidden_arguments
 from legroom.reading.interpreter.values import LONGEST, NotKnown, Symbol, Unfoldable
 
 DEEPEST = 12  # names and attributes that lead from one to the next
@@ -239,38 +239,34 @@ def _is_filled_later(script: Script, name: ast.Name, binding: Binding) -> bool:
     return False
 
 
-def passed_arguments(script: Script, function: FunctionNode, name: str) -> Iterator[ast.expr | None]:
+def passed_arguments(
+    script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str
+) -> Iterator[ast.expr | None]:
     """Yield per call of `function` in its script what it passes as `name`; None where it leaves the default.
 
     Raises:
         Unfoldable: the function is also used otherwise than called, or called with * or **.
     """
-    if isinstance(function, ast.Lambda):
-        raise Unfoldable("a lambda")
+    order = [p.arg for p in (*function.args.posonlyargs, *function.args.args)]
+    called: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef = function
     parent = script.scopes.parents.get(id(function))
-    cls = parent if isinstance(parent, ast.ClassDef) else None
-    called = function.name if cls is None or function.name != "__init__" else cls.name
-    order = [p.arg for p in (*function.args.posonlyargs, *function.args.args)][1 if cls is not None else 0 :]
-    scope = script.scopes.scope_of(function if cls is None or function.name != "__init__" else cls)
-    if cls is not None and function.name != "__init__":
-        raise Unfoldable("a method")
+    if isinstance(parent, ast.ClassDef):
+        if function.name != "__init__":
+            raise Unfoldable("a method")
+        called, order = parent, order[1:]
     if function.decorator_list:
         raise Unfoldable("decorated")
-    for use in scope.uses.get(called, ()):
-        call = script.scopes.parents.get(id(use))
-        if not isinstance(call, ast.Call) or call.func is not use:
-            if isinstance(call, ast.ClassDef) or _is_annotation(script, use):
-                continue
-            raise Unfoldable(called)
-        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
-            raise Unfoldable(called)
-        by_name = {k.arg: k.value for k in call.keywords}
-        if name in by_name:
-            yield by_name[name]
-        elif name in order and order.index(name) < len(call.args):
-            yield call.args[order.index(name)]
-        else:
-            yield None
+    position = order.index(name) if name in order else None
+    for use in script.scopes.scope_of(called).uses.get(called.name, ()):
+        match script.scopes.parents.get(id(use)):
+            case ast.Call(func=callee) as call if callee is use:
+                if has_hidden_arguments(call):
+                    raise Unfoldable(called.name)
+                yield argument(call, name, position)
+            case ast.ClassDef():
+                pass
+            case _ if not _is_annotation(script, use):
+                raise Unfoldable(called.name)
 
 
 def _is_annotation(script: Script, use: ast.AST) -> bool:

@@ -90,17 +90,13 @@ def _repeated(script: Script, call: ast.Call) -> bool:
 def _is_pool(script: Script, call: ast.Call) -> bool:
     """Return whether the method is called on a pool of processes that the script makes by name."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if not isinstance(owner, ast.Name):
-        return False
-    for binding in script.scopes.reaching(owner):
-        value = binding.value
-        if isinstance(value, ast.Call):
-            made = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
-            qualified = script.qualified(value.func) or ""
-            if made == "ProcessPoolExecutor" or (
-                made == "Pool" and "thread" not in qualified and "dummy" not in qualified
-            ):
+    for binding in script.scopes.reaching(owner) if isinstance(owner, ast.Name) else ():
+        match binding.value:
+            case ast.Call(func=ast.Attribute(attr="ProcessPoolExecutor") | ast.Name(id="ProcessPoolExecutor")):
                 return True
+            case ast.Call(func=(ast.Attribute(attr="Pool") | ast.Name(id="Pool")) as pool):
+                if not re.search("thread|dummy", script.qualified(pool) or ""):
+                    return True
     return False
 
 
