@@ -7,7 +7,7 @@ also when a reward is not a number yet. JSON has no NaN, so a figure that is not
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from legroom.errors import BadInput
@@ -25,7 +25,6 @@ class Progress:
         total: the steps it is to make in all.
         iteration: rounds of collecting and updating begun so far; a new number means that the one before is complete.
         seconds: since the training began; a resume may count on or begin at 0, only differences are used.
-        extra: further figures for the log, as `train/loss`.
     """
 
     timesteps: int
@@ -36,12 +35,6 @@ class Progress:
     reward_mean: float | None
     episode_length_mean: float | None
     seconds: float
-    extra: dict[str, float] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data that `json.dumps` takes with `allow_nan=False`."""
-        data = {key: _or_none(value) for key, value in asdict(self).items()}
-        return {"kind": "progress"} | data | {"extra": {key: _or_none(value) for key, value in self.extra.items()}}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Progress:
@@ -50,7 +43,6 @@ class Progress:
         Raises:
             BadInput: a figure is missing or is none.
         """
-        extra = _get(data, "extra", dict, {})
         return cls(
             timesteps=_get(data, "timesteps", int),
             total=_get(data, "total", int),
@@ -60,7 +52,6 @@ class Progress:
             reward_mean=_number_or_none(data, "reward_mean"),
             episode_length_mean=_number_or_none(data, "episode_length_mean"),
             seconds=_number(data, "seconds"),
-            extra={str(key): _number(extra, key) for key in extra},
         )
 
 
@@ -81,22 +72,6 @@ class MemorySample:
     left_nbytes: int | None = None
     pressure: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data that `json.dumps` takes with `allow_nan=False`."""
-        return {"kind": "memory"} | {key: _or_none(value) for key, value in asdict(self).items()}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> MemorySample:
-        """Return the sample that plain data describes.
-
-        Raises:
-            BadInput: a figure is missing or is none.
-        """
-        gpu = None if data.get("gpu_nbytes") is None else _get(data, "gpu_nbytes", int)
-        left = None if data.get("left_nbytes") is None else _get(data, "left_nbytes", int)
-        pressure = _number_or_none(data, "pressure")
-        return cls(_number(data, "seconds"), _get(data, "host_nbytes", int), gpu, _phase(data), left, pressure)
-
 
 @dataclass(frozen=True)
 class Moment:
@@ -110,12 +85,6 @@ class Moment:
 def finite(value: float | None) -> float | None:
     """Return the number, None where there is none: NaN and infinity say as little as nothing does."""
     return value if value is not None and math.isfinite(value) else None
-
-
-def _or_none(value: Any) -> Any:
-    if hasattr(value, "item"):  # NumPy's numbers know themselves as plain ones
-        value = value.item()
-    return finite(value) if isinstance(value, float) else value
 
 
 def _get(data: dict[str, Any], key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
