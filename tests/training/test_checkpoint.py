@@ -227,8 +227,8 @@ step = found.step if found else 0
 while True:
     step += 1
     values = np.full(50_000, step, np.float32)
-    previous = checkpoints.newest_path()
-    link = {"seg": previous / "seg"} if previous and step % 10 else {}
+    previous = checkpoints.newest
+    link = {"seg": previous.path / "seg"} if previous and step % 10 else {}
     files = {} if link else {"seg": lambda path: path.write_bytes(bytes(10_000)) and None}
     checkpoints.write(step, {"policy/w": values, "a/b": values}, {"step": step}, link=link, files=files)
     print(step, flush=True)

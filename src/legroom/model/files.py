@@ -7,7 +7,10 @@ itself is forced to the disk too. A reader therefore finds the old content or th
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
@@ -16,25 +19,37 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     Raises:
         OSError: it cannot be written; what was there is still there.
     """
+    with whole_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Yield a file to write to, which is at `path` once the block is left without an exception.
+
+    Raises:
+        OSError: it cannot be written; what was there is still there.
+    """
     path = Path(path)
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with new.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
     except BaseException:
         new.unlink(missing_ok=True)
         raise
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Force a directory's names to the disk; some network file systems refuse, and do without."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
-    except OSError:  # some network file systems refuse it; the rename has happened all the same
+    except OSError:
         pass
     finally:
         os.close(handle)

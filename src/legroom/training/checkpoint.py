@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from legroom.errors import BadInput
+from legroom.model.files import sync_directory
 from legroom.training.arrays import (
     HashedFile,
     parameters_sha256,
@@ -36,14 +37,7 @@ from legroom.training.arrays import (
     write_safetensors,
 )
 from legroom.training.checkpoint_pace import Pace
-from legroom.training.durable import (
-    clear_left_over,
-    delete,
-    new_temporary,
-    put_in_place,
-    sync_all,
-    sync_directory,
-)
+from legroom.training.durable import clear_left_over, delete, new_temporary, put_in_place, sync_all
 
 __all__ = ["Checkpoint", "Checkpoints", "Pace", "checkpoint_paths", "newest_checkpoint", "parameters_sha256"]
 
@@ -188,10 +182,6 @@ class Checkpoints:
     def newest(self) -> Checkpoint | None:
         """The last one that this object has written or verified."""
         return self._newest
-
-    def newest_path(self) -> Path | None:
-        """Return the path of the last one that this object has written or verified."""
-        return self._newest.path if self._newest else None
 
     def all(self) -> list[Checkpoint]:
         """Return all good checkpoints, oldest first, every byte verified."""

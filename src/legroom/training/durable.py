@@ -16,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 
+from legroom.model.files import sync_directory
+
 PREFIX = ".tmp-"
 _TEMPORARY = re.compile(r"\.tmp-(\d+)-(\d+)-\d+")
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -84,17 +86,6 @@ def _sync_file(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_directory(path: Path) -> None:
-    """Force a directory's names to the disk; some network file systems refuse, and do without."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
     finally:
         os.close(descriptor)
 

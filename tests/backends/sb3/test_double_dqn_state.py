@@ -28,7 +28,7 @@ def written(model, folder, at=CUT):
     collect, checkpoints = model.collect_rollouts, Checkpoints(folder)
 
     def collect_rollouts(*args, **kwargs):
-        if model.num_timesteps >= at and checkpoints.newest_path() is None:
+        if model.num_timesteps >= at and checkpoints.newest is None:
             state = capture(model)
             assert (state.exact, state.why_not_exact) == (True, "")
             assert state.data["algorithm"] == "DoubleDQN"

@@ -51,7 +51,7 @@ def at_boundary(model: Any, what: Any) -> None:
 
 
 def write(model: Any, checkpoints: Checkpoints) -> Path:
-    state = capture(model, {"seen": model.num_timesteps}, previous=checkpoints.newest_path())
+    state = capture(model, {"seen": model.num_timesteps}, previous=checkpoints.newest)
     assert state.exact, state.why_not_exact
     return checkpoints.write(model.num_timesteps, state.tensors, state.data, link=state.link, files=state.files)
 

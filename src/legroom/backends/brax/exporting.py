@@ -6,15 +6,14 @@ the running statistics of observations. brax's inference function takes (normali
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 from legroom.errors import BadInput
 from legroom.model.archive import Exported
+from legroom.model.files import whole_file
 from legroom.training.archives import check_export
 from legroom.training.checkpoint import newest_checkpoint
-from legroom.training.durable import sync_directory
 
 POLICY = "policy.safetensors"
 NOTES = ("policy, value and the statistics that normalise observations, as brax names them",)
@@ -32,12 +31,9 @@ def export_brax(directory: Path, archive: Path, *, force: bool = False) -> Expor
         raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
     if archive.suffix != ".safetensors":
         raise BadInput("a brax policy is exported as safetensors", path=archive, hint="name it POLICY.safetensors")
-    temporary = archive.with_name(f".{archive.name}.{os.getpid()}.tmp")
     try:
-        shutil.copyfile(checkpoint.file(POLICY), temporary)
-        temporary.replace(archive)
-        sync_directory(archive.absolute().parent)
+        with whole_file(archive) as file, checkpoint.file(POLICY).open("rb") as policy:
+            shutil.copyfileobj(policy, file)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise BadInput(f"cannot be written: {error.strerror or error}", path=archive) from error
     return Exported(archive, checkpoint.data["algorithm"], checkpoint.step, archive.stat().st_size, NOTES)

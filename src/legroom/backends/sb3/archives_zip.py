@@ -12,7 +12,6 @@ what becomes of it can be gone on with by `legroom train RUN --resume`, RUN sayi
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import warnings
 import zipfile
@@ -36,10 +35,11 @@ from legroom.backends.sb3.state import capture, policy_arrays, restore_learned, 
 from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm
 from legroom.model.archive import Exported, Imported
+from legroom.model.files import whole_file
 from legroom.model.run import MemorySpec, Run
 from legroom.training.archives import IMPORTED, RUN, check_export, check_import
 from legroom.training.checkpoint import Checkpoints, newest_checkpoint, parameters_sha256
-from legroom.training.durable import new_temporary, put_in_place, sync_directory
+from legroom.training.durable import new_temporary, put_in_place
 
 LARGEST_PLAIN_BUFFER = 4 << 30  # bytes; PPO.load allocates it, whatever the model is loaded for
 _BUFFER_ARGUMENTS = ("_buffer_class", "_buffer_kwargs")
@@ -171,18 +171,11 @@ def _nbytes(space: spaces.Space[Any]) -> int:
 
 def save_archive(model: BaseAlgorithm, archive: Path) -> None:
     """Write the archive whole or not at all."""
-    new = archive.with_name(f".{archive.name}.{os.getpid()}.new")
     try:
-        with new.open("wb") as file:
+        with whole_file(archive) as file:
             model.save(file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(archive)
     except OSError as error:
         raise BadInput(f"cannot be written: {error.strerror}", path=archive) from error
-    finally:
-        new.unlink(missing_ok=True)
-    sync_directory(archive.absolute().parent)
 
 
 def _describe(archive: Path) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,6 @@ from legroom.backends.sb3.state_random import capture_random, restore_random
 from legroom.backends.sb3.state_spaces import describe_space, make_space
 from legroom.backends.sb3.state_torch import capture_learned, misfit, policy_arrays, prepare_learned
 from legroom.model.learner import SavedState, State
-from legroom.training.checkpoint import Checkpoint
 from legroom.training.trees import NotPlain, put_together, take_apart
 
 __all__ = [
@@ -57,7 +55,7 @@ def capture(
     model: BaseAlgorithm,
     callbacks_state: Mapping[str, Any] | None = None,
     *,
-    previous: SavedState | Path | None = None,
+    previous: SavedState | None = None,
 ) -> State:
     """Return the state of a model between two iterations; arrays share its memory, so write them before it goes on.
 
@@ -72,8 +70,7 @@ def capture(
     algorithm = algorithm_name(model)
     if algorithm not in EXACT:
         why = why or f"{algorithm}'s state is not known to legroom"
-    earlier = Checkpoint(previous) if isinstance(previous, Path) else previous
-    replay = capture_replay(model, earlier, arrays)
+    replay = capture_replay(model, previous, arrays)
     why = why or replay.why_not_exact
     data: dict[str, Any] = {
         "algorithm": algorithm,

@@ -107,9 +107,6 @@ class Frame:
             f'<svg class="labels" aria-hidden="true" pointer-events="none">{labels}{heights}{below}</svg></div>'
         )
 
-    def _place_text(self, share: float) -> str:
-        return self._label(self.begin + (self.end - self.begin) * share)
-
 
 def text_at(
     x: float, y: float, text: str, *, dx: float = 0, dy: float = 4, kind: str = "", anchor: str = "middle"
