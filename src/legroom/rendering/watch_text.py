@@ -21,6 +21,7 @@ from legroom.rendering.explanation_text import explanation_text
 from legroom.rendering.layout import Part, Styled, Table, draw, paint
 from legroom.rendering.time_left import duration_text
 from legroom.units import format_size
+from legroom.watching.watch import Display
 
 JSON_VERSION = 1
 PREFIX = "legroom watch: "  # what the relay knows our own lines by
@@ -36,7 +37,7 @@ _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 
             15: "SIGTERM"}  # fmt: skip
 
 
-class WatchDisplay:
+class WatchDisplay(Display):
     """Shows a watching on standard error; `write` puts bytes there whole."""
 
     def __init__(self, write: Callable[[bytes], None], *, live: bool, colour: bool = False) -> None:

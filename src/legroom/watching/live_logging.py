@@ -9,7 +9,7 @@ from legroom.model.trace import Forecast, MemoryLimit, Sample
 from legroom.watching.watch import Display
 
 
-class LoggedDisplay:
+class LoggedDisplay(Display):
     """Shows on `display`, and keeps memory in the folder's live log."""
 
     def __init__(self, display: Display, folder: Path) -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Protocol
 
 from legroom.errors import BadInput
 from legroom.growth.thinning import thinned
@@ -39,29 +38,16 @@ GRACE_S = 1.0  # for workers to notice that their trainer ended
 STOPPED_BY_S = 30.0  # an end so soon after a signal that we passed on is its doing
 
 
-class Display(Protocol):
-    """What shows a watching while it goes on; `pass_on` writes what the command wrote to standard error."""
+class Display:
+    """What shows a watching while it goes on; by itself it shows nothing, and passes on what the command wrote."""
 
-    def pass_on(self, chunk: bytes) -> None: ...
+    def pass_on(self, chunk: bytes) -> None:
+        """Write what the command wrote to standard error."""
+        write_all(2, chunk)
+
     def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None: ...
     def exceeded(self, sample: Sample, limit: MemoryLimit) -> None: ...
     def forecast(self, coming: Forecast, limit: MemoryLimit) -> None: ...
-
-
-class Silent:
-    """Shows nothing, and passes on."""
-
-    def pass_on(self, chunk: bytes) -> None:
-        write_all(2, chunk)
-
-    def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None:
-        pass
-
-    def exceeded(self, sample: Sample, limit: MemoryLimit) -> None:
-        pass
-
-    def forecast(self, coming: Forecast, limit: MemoryLimit) -> None:
-        pass
 
 
 def watch(
@@ -86,7 +72,7 @@ def watch(
     _demand_linux()
     if not command:
         raise BadInput("watch: there is no command", hint="legroom watch -- python train.py")
-    display = display or Silent()
+    display = display or Display()
     with nullcontext(signals) if signals is not None else Signals() as held:
         kills_before = oom_kills()
         relay = Relay(display.pass_on)
@@ -136,7 +122,7 @@ def attach(
     if about is None or about.zombie:
         raise BadInput(f"there is no process {pid}", hint="legroom watch --pid PID, of a process that runs")
     with nullcontext(signals) if signals is not None else Signals() as held:
-        watching = _Watching(pid, interval_s, limit, display or Silent())
+        watching = _Watching(pid, interval_s, limit, display or Display())
         began = time.time()
         while (now := status(pid)) is not None and now.began == about.began and not now.zombie:
             watching.tick()
