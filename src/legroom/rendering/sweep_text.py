@@ -5,26 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.rendering.time_left import duration_text, number_text
+from legroom.sweeping.trial import SweepView
 from legroom.units import format_size
 
 LINE_EVERY_S = 10.0
-
-
-class Glance(Protocol):
-    """What is shown of a sweep while it runs."""
-
-    running: int
-    finished: int
-    failed: int
-    waiting: int
-    nbytes: int
-    requested: int
-    declared: int
-    is_stopping: bool
 
 
 class SweepLine:
@@ -33,7 +21,7 @@ class SweepLine:
     def __init__(self) -> None:
         self._moves, self._due, self._last, self._drawn = sys.stderr.isatty(), 0.0, "", False
 
-    def __call__(self, view: Any) -> None:
+    def __call__(self, view: SweepView) -> None:
         text = glance_text(view)
         if self._moves:
             self._write(f"\r\x1b[2K{text}")
@@ -59,7 +47,7 @@ class SweepLine:
             self._moves = False
 
 
-def glance_text(view: Glance) -> str:
+def glance_text(view: SweepView) -> str:
     """Return a sweep at one moment as one line."""
     counts = f"{view.running} running, {view.finished} finished, {view.failed} failed, {view.waiting} waiting"
     memory = f"{format_size(view.nbytes)} in use, {format_size(view.requested)} requested"

@@ -28,7 +28,7 @@ from ray.tune.search import Searcher
 from legroom.cluster.session import RaySession, cluster_of, ray_session
 from legroom.sweeping.ray_trial import SweepTrial
 from legroom.sweeping.sweep_folder import Live, SweepFolder
-from legroom.sweeping.trial import WORKER_NBYTES, TooLarge, Trial, TrialResult
+from legroom.sweeping.trial import WORKER_NBYTES, SweepView, TooLarge, Trial, TrialResult
 from legroom.training.train import is_finished
 
 CPUS_PER_TRIAL = 0.25  # memory decides how many run at once; this only keeps hundreds of tiny ones off two cores
@@ -36,20 +36,6 @@ OBJECT_STORE_NBYTES = 80 << 20  # nothing but settings goes through it; the leas
 MOST_RUNS = 4
 MARGIN = 1.1  # on what was measured: a trial that was stopped at its limit would have gone higher
 SHOW_EVERY_S = 1.0
-
-
-@dataclass(frozen=True)
-class SweepView:
-    """A sweep at one moment: how many trials are in which state, and memory in bytes."""
-
-    running: int
-    finished: int
-    failed: int
-    waiting: int
-    nbytes: int
-    requested: int
-    declared: int
-    is_stopping: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput
@@ -18,13 +18,10 @@ from legroom.model.run import Run
 from legroom.reading import read
 from legroom.sweeping.grid import Parameter, Point
 from legroom.sweeping.sweep_folder import RESULT, SweepFolder
-from legroom.sweeping.trial import SERVICES_NBYTES, Mode, Sweep, Trial
+from legroom.sweeping.trial import SERVICES_NBYTES, Mode, Sweep, SweepView, Trial
 from legroom.sweeping.trial_plan import make_trials
 from legroom.training.run_folder import RunFolder
 from legroom.units import format_size
-
-if TYPE_CHECKING:
-    from legroom.sweeping.ray_sweep import SweepView
 
 
 @dataclass(frozen=True)

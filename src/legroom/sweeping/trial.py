@@ -131,3 +131,17 @@ class Sweep:
             "reason": result.reason or None,
             "folder": f"trials/{result.trial.number:03d}",
         }
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """A sweep at one moment: how many trials are in which state, and memory in bytes."""
+
+    running: int
+    finished: int
+    failed: int
+    waiting: int
+    nbytes: int
+    requested: int
+    declared: int
+    is_stopping: bool = False
