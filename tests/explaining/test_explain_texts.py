@@ -4,7 +4,7 @@ import pytest
 from explain_fixtures import EXPECTED, KEYS, NAMES, TEXTS, facts, text_of
 
 from legroom.explaining import explain
-from legroom.explaining.registry import RECOGNISERS
+from legroom.explaining.explain import RECOGNISERS
 from legroom.explaining.sizes import array_bytes, parse_shape, to_bytes
 from legroom.model.explanation import KINDS
 

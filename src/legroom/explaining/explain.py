@@ -15,14 +15,26 @@ from pathlib import Path
 from typing import BinaryIO
 
 from legroom.errors import BadInput
+from legroom.explaining import (
+    checkpoint_texts,
+    jax_texts,
+    killed_texts,
+    mps_texts,
+    numpy_texts,
+    ray_texts,
+    scheduler_texts,
+    system_texts,
+    torch_cuda,
+    torch_host,
+    worker_texts,
+)
 from legroom.explaining.advice import advise
 from legroom.explaining.causes import BY_SHAPE, cause_text, likely_cause
 from legroom.explaining.dimensions import name_dimensions, smaller
 from legroom.explaining.frames import frames_before, script_of
 from legroom.explaining.killed_texts import SIGKILL_CODES, by_signal
 from legroom.explaining.log import Log, decode
-from legroom.explaining.reading import Reading
-from legroom.explaining.registry import RECOGNISERS
+from legroom.explaining.reading import Reading, Recogniser
 from legroom.model.explanation import Explanation
 
 HEAD_BYTES = 1 << 20
@@ -37,6 +49,14 @@ _ALLOCATIONS = {"host-array", "host-allocator", "cuda", "cublas", "mps", "jax"} 
 UNKNOWN = Explanation(
     "unknown", False, "Nothing in this text is a failure for want of memory that legroom knows."
 )  # fmt: skip
+
+# One entry per family of texts. The order does not matter: what wins is the rank of a reading and, among equals, its
+# place in the log.
+FAMILIES = (
+    numpy_texts, torch_cuda, torch_host, mps_texts, jax_texts, killed_texts, scheduler_texts, ray_texts, worker_texts,
+    system_texts, checkpoint_texts,
+)  # fmt: skip
+RECOGNISERS: tuple[Recogniser, ...] = tuple(one for family in FAMILIES for one in family.RECOGNISERS)
 
 
 def explain(text: str, exit_code: int | None = None) -> Explanation:
