@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from legroom.errors import (
@@ -20,12 +21,12 @@ from legroom.errors import (
     BadInput,
 )
 from legroom.machine.import_path import import_path
+from legroom.machine.live_log import LiveLog
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome, Retreat
-from legroom.model.progress import Moment
+from legroom.model.progress import MemorySample, Moment, Progress
 from legroom.model.run import Run
 from legroom.model.task import TrainTask
 from legroom.training.failing import Failure, failure_of, lacks_expandable_segments
-from legroom.training.logging_display import LoggingDisplay
 from legroom.training.lookout import Lookout
 from legroom.training.run_folder import OUTCOME, Predicted, RunFolder
 from legroom.training.supervise import ChildRecord, Display, supervise
@@ -117,6 +118,24 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
         outcome = _outcome(training, history, before)
         _write_patiently(outcome, folder, display)
     return Ended(outcome, _exit_code(history.record), history.record)
+
+
+class LoggingDisplay:
+    """Shows on `display`, and writes memory and words down for whoever follows it from outside (`legroom ui`)."""
+
+    def __init__(self, display: Display, folder: Path) -> None:
+        self._display, self._log = display, LiveLog(folder)
+
+    def progress(self, progress: Progress) -> None:
+        self._display.progress(progress)
+
+    def memory(self, sample: MemorySample) -> None:
+        self._log.memory(sample.host_nbytes, sample.gpu_nbytes, phase=sample.phase)
+        self._display.memory(sample)
+
+    def say(self, line: str) -> None:
+        self._log.say(line)
+        self._display.say(line)
 
 
 def _write_patiently(outcome: Outcome, folder: RunFolder, display: Display) -> None:
