@@ -6,12 +6,14 @@ read again a moment later; everything becomes slow, and this figure rises before
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from legroom.machine.cgroup import own_cgroups
 
 OF_MACHINE = "proc/pressure/memory"
 OF_CGROUP = "memory.pressure"  # v2 only
+_AVG10 = re.compile(r"^full\b.*\bavg10=(\d+\.?\d*)(?!\S)", re.MULTILINE)
 
 
 def read_pressure(root: Path = Path("/")) -> float | None:
@@ -29,13 +31,7 @@ def read_pressure(root: Path = Path("/")) -> float | None:
 def _full(path: Path) -> float | None:
     """Return `avg10` of the line `full avg10=1.53 avg60=...`, in percent there."""
     try:
-        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
+        found = _AVG10.search(path.read_text(encoding="ascii", errors="replace"))
     except OSError:  # a kernel without it, or with psi=0
         return None
-    for line in lines:
-        figures = line.split()
-        for figure in figures if figures[:1] == ["full"] else ():
-            name, _, value = figure.partition("=")
-            if name == "avg10" and value.replace(".", "", 1).isdecimal():
-                return float(value) / 100
-    return None
+    return None if found is None else float(found[1]) / 100
