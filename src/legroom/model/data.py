@@ -35,25 +35,26 @@ class Data:
 
     def model_dump(self, *, exclude_defaults: bool = False) -> dict[str, Any]:
         """Return plain data (lists, dicts, numbers, text) that `model_validate` takes back."""
-        plain: dict[str, Any] = _plain(self, exclude_defaults)
-        return plain
+        dumped: dict[str, Any] = plain(self, exclude_defaults=exclude_defaults)
+        return dumped
 
     def model_copy(self, *, update: dict[str, Any]) -> Self:
         """Return a copy with these fields replaced by values that are already of the right type."""
         return replace(self, **update)  # type: ignore[type-var]
 
 
-def _plain(value: Any, exclude_defaults: bool) -> Any:
+def plain(value: Any, *, exclude_defaults: bool = False) -> Any:
+    """Return a value with lists and dicts in place of tuples and of our dataclasses."""
     if isinstance(value, Data):
         return {
-            f.name: _plain(getattr(value, f.name), exclude_defaults)
+            f.name: plain(getattr(value, f.name), exclude_defaults=exclude_defaults)
             for f in fields(value)  # type: ignore[arg-type]
             if f.name == TAG or not (exclude_defaults and getattr(value, f.name) == _default(f))
         }
     if isinstance(value, dict):
-        return {key: _plain(entry, exclude_defaults) for key, entry in value.items()}
+        return {key: plain(entry, exclude_defaults=exclude_defaults) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry, exclude_defaults) for entry in value]
+        return [plain(entry, exclude_defaults=exclude_defaults) for entry in value]
     return value
 
 

@@ -7,7 +7,7 @@ Sizes are bytes as the text states them; what the text does not state is None, n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from legroom.model.plan import Price
 
@@ -26,9 +26,6 @@ class Advice:
     price: Price
     say: str
     command: str
-
-    def as_json(self) -> dict[str, Any]:
-        return {"knob": self.knob, "price": self.price, "say": self.say, "command": self.command}
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from legroom.model.explanation import Explanation
 from legroom.rendering.layout import Part, Styled, Table
@@ -15,30 +16,16 @@ _FACTS = (
     ("asked", "requested"), ("capacity", "capacity"), ("free", "free"), ("in use", "allocated"),
     ("reserved but unused", "reserved_unallocated"), ("other processes", "others"),
 )  # fmt: skip
+_KEYS = (
+    "kind", "requested", "capacity", "free", "allocated", "reserved_unallocated", "shape", "dtype", "certain", "others",
+    "summary", "cause", "dimensions", "notes", "command", "advice",
+)  # fmt: skip
 _PRICE_STYLE = {"free": "green", "slower": "yellow", "changes-learning": "red"}
 
 
 def explanation_json(found: Explanation) -> str:
-    document = {
-        "legroom": JSON_VERSION,
-        "kind": found.kind,
-        "requested": found.requested,
-        "capacity": found.capacity,
-        "free": found.free,
-        "allocated": found.allocated,
-        "reserved_unallocated": found.reserved_unallocated,
-        "shape": list(found.shape) if found.shape is not None else None,
-        "dtype": found.dtype,
-        "certain": found.certain,
-        "others": found.others,
-        "summary": found.summary,
-        "cause": found.cause or None,
-        "dimensions": [{"name": d.name, "sizes": list(d.sizes)} for d in found.dimensions],
-        "notes": list(found.notes),
-        "command": found.command or None,
-        "advice": [one.as_json() for one in found.advice],
-    }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    plain = asdict(found) | {"cause": found.cause or None, "command": found.command or None}
+    return json.dumps({"legroom": JSON_VERSION, **{key: plain[key] for key in _KEYS}}, indent=2, ensure_ascii=False)
 
 
 def explanation_text(found: Explanation) -> Iterator[Part]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from legroom.model.footprint import ALWAYS, Item, Known, Peak, Place
 from legroom.units import format_size
 
@@ -10,6 +12,11 @@ PLACE_NAMES = {
     Place.DISK: "disk",
 }  # fmt: skip
 _KNOWN = {Known.ARITHMETIC: "", Known.TRACED: "traced", Known.MEASURED: "measured", Known.DEFAULT: "default"}
+
+
+def peak_data(peak: Peak) -> dict[str, Any]:
+    """Return a peak as plain data."""
+    return {"peak": peak.nbytes, "band": [peak.low, peak.high], "phase": peak.phase.value}
 
 
 def error_text(item: Item) -> str:

@@ -13,20 +13,9 @@ JSON_VERSION = 1
 
 
 def machine_json(machine: Machine) -> str:
-    return json.dumps(
-        {
-            "legroom": JSON_VERSION,
-            "ram": machine.ram,
-            "limit": machine.limit,
-            "available": machine.available,
-            "swap": machine.swap,
-            "shm": machine.shm,
-            "cores": machine.cores,
-            "gpus": [{"name": g.name, "total": g.total, "free": g.free} for g in machine.gpus],
-            "versions": machine.versions,
-        },
-        indent=2,
-    )
+    known = {key: getattr(machine, key) for key in ("ram", "limit", "available", "swap", "shm", "cores")}
+    gpus = [{"name": g.name, "total": g.total, "free": g.free} for g in machine.gpus]
+    return json.dumps({"legroom": JSON_VERSION, **known, "gpus": gpus, "versions": machine.versions}, indent=2)
 
 
 def machine_text(machine: Machine) -> Iterator[Part]:

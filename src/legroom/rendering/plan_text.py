@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from json import dumps
 from typing import Any
 
+from legroom.model.data import plain
 from legroom.model.footprint import Footprint, Peak, Phase, Place
 from legroom.model.plan import Change, Plan, Turn
 from legroom.model.verdict import Budget
+from legroom.rendering.item_text import peak_data
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.units import format_size
 
@@ -39,33 +41,23 @@ def peaks_data(footprint: Footprint) -> dict[str, Any]:
     """Return the peaks of host and GPU with their bands."""
     gpu = footprint.gpu
     return {
-        "host": _peak_data(footprint.host),
-        "gpu": None if gpu is None else _peak_data(gpu),
+        "host": peak_data(footprint.host),
+        "gpu": None if gpu is None else peak_data(gpu),
         "disk": max(footprint.band(phase, (Place.DISK,)).nbytes for phase in Phase),
     }
-
-
-def _peak_data(peak: Peak) -> dict[str, Any]:
-    return {"peak": peak.nbytes, "band": [peak.low, peak.high], "phase": peak.phase.value}
 
 
 def _turn_data(turn: Turn) -> dict[str, Any]:
     first, *others = turn.changes
     return {
         "name": turn.name,
-        "from": _plain(first.before),
-        "to": _plain(first.after),
+        "from": plain(first.before),
+        "to": plain(first.after),
         "price": turn.price,
         "saved": turn.saved,
         "say": turn.say,
-        "with": {each.key: {"from": _plain(each.before), "to": _plain(each.after)} for each in others},
+        "with": {each.key: {"from": plain(each.before), "to": plain(each.after)} for each in others},
     }
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "model_dump"):
-        return value.model_dump()
-    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
 
 
 def plan_text(plan: Plan) -> Iterator[Part]:

@@ -9,16 +9,17 @@ from typing import Any
 
 from legroom.backends.base import backend_of
 from legroom.model.cluster import NodeBill
-from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak, Phase, Place
+from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget
 from legroom.rendering.cluster_text import nodes_data, nodes_text
-from legroom.rendering.item_text import PLACE_NAMES, error_text, peak_text, when_text, why_text
+from legroom.rendering.item_text import PLACE_NAMES, error_text, peak_data, peak_text, when_text, why_text
 from legroom.rendering.layout import Part, Styled, Table, wrap
 from legroom.units import format_size
 
 JSON_VERSION = 1
+ITEM_KEYS = ("name", "place", "phases", "count", "nbytes", "error", "known", "why")
 SCREEN_LINES, SCREEN_WIDTH = 40, 100  # a bill shall be seen as a whole; --all shows what that leaves out
 # items below this share of their place are shown as one line: the first share that leaves a screen
 SMALL_SHARES = (0.002, 0.005, 0.01, 0.02, 0.05)
@@ -37,47 +38,25 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
         "name": footprint.name,
         "fits": prediction.fits,
         "device": footprint.device,
-        "host": _peak_json(footprint.host),
+        "host": peak_data(footprint.host),
         "gpu": None
         if gpu is None
-        else _peak_json(gpu)
-        | {
-            "allocator": None
-            if allocator is None
-            else {"peak_allocated": allocator.peak_allocated, "peak_reserved": allocator.peak_reserved}
-        },
+        else peak_data(gpu) | {"allocator": None if allocator is None else asdict(allocator)},
         "with_free_savings": {
-            "host": _peak_json(prediction.free.host),
+            "host": peak_data(prediction.free.host),
             "lean_storage": prediction.lean is not None and prediction.lean.price == "free",
         },
         "with_lean_storage": None if prediction.lean is None else _lean_json(prediction.lean),
         "probe": None if prediction.probe is None else asdict(prediction.probe),
         "findings": [finding.as_json() for finding in footprint.findings],
         "notes": list(footprint.notes),
-        "items": [_item_json(item) for item in footprint.items],
+        "items": [{key: getattr(item, key) for key in ITEM_KEYS} for item in footprint.items],
         **({} if prediction.cluster is None else {"nodes": nodes_data(prediction.cluster, prediction.bills)}),
     }
 
 
 def _lean_json(lean: LeanOption) -> dict[str, Any]:
-    return {"host": _peak_json(lean.footprint.host), "price": lean.price, "slowdown": lean.slowdown}
-
-
-def _peak_json(peak: Peak) -> dict[str, Any]:
-    return {"peak": peak.nbytes, "band": [peak.low, peak.high], "phase": peak.phase.value}
-
-
-def _item_json(item: Item) -> dict[str, Any]:
-    return {
-        "name": item.name,
-        "place": item.place.value,
-        "phases": [phase.value for phase in item.phases],
-        "count": item.count,
-        "nbytes": item.nbytes,
-        "error": item.error,
-        "known": item.known.value,
-        "why": item.why,
-    }
+    return {"host": peak_data(lean.footprint.host), "price": lean.price, "slowdown": lean.slowdown}
 
 
 def prediction_text(prediction: Prediction, *, everything: bool = False) -> Iterator[Part]:

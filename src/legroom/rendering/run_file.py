@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from legroom.model.data import plain
 from legroom.model.plan import Plan, Turn
 from legroom.model.run import Run
 from legroom.units import format_size
@@ -65,14 +66,8 @@ def _comments(turns: Iterable[Turn]) -> dict[str, str]:
     comments = {}
     for turn in turns:
         for change in turn.changes:
-            was = "left out" if change.before is None else _flow(_plain(change.before))
+            was = "left out" if change.before is None else _flow(plain(change.before))
             told = f"; {turn.say}" if change.key == turn.name else ""
             comments[change.key] = f"{turn.price}: was {was}{told}" if len(was) < 60 else f"{turn.price}{told}"
     comments.pop("env.spaces", None)
     return comments
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "model_dump"):
-        return value.model_dump()
-    return list(value) if isinstance(value, tuple) else value
