@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from legroom.cli.train import Terminal
+from legroom.cli.train_steps import Terminal
 from legroom.errors import BadInput
 from legroom.fitting.predictor import Predictor
 from legroom.model.machine import Machine

@@ -26,6 +26,7 @@ from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredP
 from legroom.model.progress import MemorySample, Moment, Progress
 from legroom.model.run import Run
 from legroom.model.task import TrainTask
+from legroom.training import RETRIES
 from legroom.training.failing import Failure, failure_of, lacks_expandable_segments
 from legroom.training.lookout import Lookout
 from legroom.training.run_folder import OUTCOME, Predicted, RunFolder
@@ -71,7 +72,6 @@ class Ended:
 
 
 NextKnob = Callable[[Run, Failure], "tuple[Run, Predicted | None] | None"]
-RETRIES = 8
 
 
 def train(training: Training, display: Display, *, next_knob: NextKnob | None = None, retries: int = RETRIES) -> Ended:

@@ -1,0 +1,165 @@
+"""What `legroom train` does, step by step: read, prepare, train, report."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from json import dumps
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from legroom.cli import options
+from legroom.cli.overrides import split_settings, with_backend
+from legroom.cli.train_report import report, tell
+from legroom.cli.writing import check_writable
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from legroom.machine import probe
+from legroom.machine.gpus_by_torch import with_gpus_by_torch
+from legroom.machine.tree import process_memory
+from legroom.model.machine import Machine
+from legroom.model.plan import PRICES
+from legroom.model.run import Run
+from legroom.model.verdict import Budget
+from legroom.named_runs import find_workload
+from legroom.reading import read, read_all
+from legroom.rendering.console import say, status
+from legroom.rendering.training_display import display_for
+from legroom.training.choosing import in_order, words
+from legroom.training.prepare import Request, knob_after_failure, prepare
+from legroom.training.run_folder import RunFolder
+from legroom.training.train import Ended, NextKnob, Training, is_finished, train, turned_knobs
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of the command, as they were given."""
+
+    target: str
+    timesteps: int | None
+    device: str
+    seed: int | None
+    out: Path | None
+    pictures: bool
+    resume: bool
+    plain: bool
+    checkpoint_every: int | None
+    fit: bool
+    retries: int
+    allow_changes: bool
+    backend: str | None
+    cluster: str | None
+    ram: str | None
+    vram: str | None
+    reserve: str
+    like: str | None
+    settings: list[str]
+    html: Path | None
+    json: bool
+
+    def laid_over(self, run: Run) -> Run:
+        """Return the run with what the options say.
+
+        Raises:
+            BadInput: an option cannot be, or nothing says how long it trains.
+        """
+        if self.timesteps is not None:
+            run = run.replace(total_timesteps=self.timesteps)
+        if run.total_timesteps is None:
+            raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
+        if self.device not in ("", "cpu", "cuda", "auto"):
+            raise BadInput(f"--device {self.device!r} is none", hint="cpu, cuda or auto")
+        if self.device:
+            run = run.replace(device=self.device)
+        return run if self.seed is None else run.replace(seed=self.seed)
+
+
+def carry_out(given: Asked) -> int:
+    """Train, and return the exit code."""
+    check_writable("--html", given.html)
+    overrides = with_backend(split_settings(given.settings), given.backend, given.cluster)
+    asked = given.laid_over(read(given.target, overrides=overrides, like=given.like))
+    others = _sizes(given.target, overrides, given.like) if given.fit else ()
+    request = Request(
+        asked, [given.laid_over(one) for one in others], given.out, resume=given.resume, plain=given.plain,
+        fit=given.fit, cluster=given.cluster, pictures=given.pictures, checkpoint_every=given.checkpoint_every,
+        repeat={"--timesteps": given.timesteps, "--backend": given.backend, "--cluster": given.cluster},
+    ).checked()  # fmt: skip
+    folder = request.folder(request.asked)
+    if given.resume and is_finished(folder, request.asked.total_timesteps):
+        return _already(folder, given.json)
+    machine, budget = _machine_and_budget(asked, given.ram, given.vram, given.reserve)
+    training = prepare(request, machine, budget, Terminal(quiet=given.json))
+    if training is None:
+        return EXIT_FINDINGS
+    next_knob = knob_after_failure(training, machine, PRICES if given.allow_changes else PRICES[:2])
+    ended = _train(training, machine, next_knob, given.retries)
+    report(ended, training, machine, given.target, json=given.json, html=given.html)
+    return ended.exit_code
+
+
+class Terminal:
+    """Standard error, and whoever sits before it."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self.command = shlex.join(["legroom", *sys.argv[1:]])
+
+    def tell(self, line: str) -> None:
+        tell(line)
+
+    def busy(self, text: str) -> AbstractContextManager[Any]:
+        return status(text, show=not self._quiet)
+
+    def agrees(self, question: str) -> bool:
+        answers = sys.stdin.isatty() and sys.stderr.isatty() and not self._quiet
+        return answers and typer.confirm(question, default=True, err=True)
+
+
+def _sizes(target: str, overrides: Sequence[tuple[str, str]], like: str | None) -> Sequence[Run]:
+    """Return the runs of a workload to choose from, none where one of them or a file was named."""
+    if find_workload(target) is None or Path(target).exists():
+        return ()
+    return in_order(target, read_all(target, overrides=overrides, like=like))
+
+
+def _machine_and_budget(run: Run, ram: str | None, vram: str | None, reserve: str) -> tuple[Machine, Budget]:
+    machine = probe()
+    if run.device != "cpu":
+        machine = with_gpus_by_torch(machine)
+    budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
+    if ram is not None and budget.ram is not None:  # this process, which supervises, lives in the same memory
+        own = process_memory("self")
+        budget = replace(budget, ram=max(budget.ram - (own.pss if own else 0), 1))
+    return machine, budget
+
+
+def _train(training: Training, machine: Machine, next_knob: NextKnob | None, retries: int) -> Ended:
+    run, predicted, folder = training.run, training.predicted, training.folder
+    display = display_for(
+        sys.stderr,
+        run.name,
+        run.total_timesteps or 0,
+        host_predicted=predicted.host if predicted else None,
+        host_limit=machine.available,
+        gpu_predicted=predicted.gpu if predicted else None,
+        gpu_limit=machine.gpus[0].free if machine.gpus else None,
+    )
+    with display:
+        knobs = turned_knobs(training.asked, run)
+        display.say(f"training {run.name} in {folder.path}" + (f", with {words(knobs)}" if knobs else ""))
+        return train(training, display, next_knob=next_knob, retries=retries)
+
+
+def _already(folder: RunFolder, json: bool) -> int:
+    outcome = folder.outcome()
+    assert outcome is not None
+    if json:
+        say(dumps(outcome.to_json(), indent=2))
+    else:
+        say(f"{folder.path} is finished ({outcome.timesteps:,} steps); a larger --timesteps goes on")
+    return EXIT_GOOD
