@@ -15,6 +15,8 @@ from legroom.training import child
 from legroom.training.arrays import parameters_sha256
 from legroom.training.checkpoint import Checkpoints
 from legroom.training.progress_log import read_progress
+from legroom.training.supervise import ChildRecord
+from legroom.training.train import _resume
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1)
 
@@ -141,7 +143,20 @@ def test_a_failure_says_what_it_was_and_leaves_the_last_checkpoint(toy, tmp_path
     assert train(tmp_path / "run", events) == EXIT_TRAINING_FAILED
     (failed,) = events.of("failed")
     assert (failed["message"], failed["cause"], failed["step"]) == ("MemoryError: no more", "memory", 70)
+    assert failed["exact"] is True
     assert Checkpoints(tmp_path / "run").latest().step == 60
+
+
+def test_the_last_good_checkpoint_says_how_to_go_on_after_a_child_that_could_not(tmp_path):
+    assert _resume(ChildRecord(), tmp_path) is None
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.write(10, {}, {"legroom": {"why_not_exact": "the environment cannot give its state"}})
+    assert _resume(ChildRecord(), tmp_path) == "approximate"
+    newest = checkpoints.write(20, {}, {"legroom": {"why_not_exact": ""}})
+    assert _resume(ChildRecord(), tmp_path) == "exact"
+    assert _resume(ChildRecord(end={"exact": False}), tmp_path) == "approximate"
+    (newest / "state.json").unlink()
+    assert _resume(ChildRecord(), tmp_path) == "approximate"
 
 
 def test_what_cannot_be_trained_is_refused_in_its_own_words(toy, tmp_path):

@@ -128,7 +128,9 @@ def test_an_environment_that_raises_says_where_and_how_to_go_on(tmp_path):
     assert "Traceback" in done.stderr and "RuntimeError: the pump has run dry" in done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert "at step 98" in last and "resume from step 64" in last  # the second env's hundredth: 49 whole steps before
-    assert json.loads((tmp_path / "out/outcome.json").read_text())["status"] == "failed"
+    outcome = json.loads((tmp_path / "out/outcome.json").read_text())
+    assert (outcome["status"], outcome["resume"]) == ("failed", "exact")
+    assert f"--out {tmp_path / 'out'} --resume" in " ".join(done.stdout.split())  # however it is wrapped
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ class TrainingLoop:
         finished = learner.timesteps >= learner.total_timesteps
         if learner.timesteps and not self._checkpoint_patiently(learner) and finished:
             message = f"what was learned after step {self._pace.written_at_step or 0:,} could not be written"
-            self.send("failed", message=message, step=self._timesteps, cause="disk")
+            self.send("failed", message=message, step=self._timesteps, exact=self._goes_on_exactly, cause="disk")
             return EXIT_TRAINING_FAILED
         self._signals.in_time()
         if self._signals.retreating and not finished:
@@ -184,6 +184,7 @@ class TrainingLoop:
             message=cause.message or f"{type(failed).__name__}: {failed}",
             traceback=cause.traceback or text,
             step=self._timesteps,
+            exact=self._goes_on_exactly,
             cause=cause.kind,
             on_gpu=cause.on_gpu,
             oom_killed=cause.oom_killed,

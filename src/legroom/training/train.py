@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from legroom.errors import (
     EXIT_BAD_INPUT,
@@ -27,6 +27,7 @@ from legroom.model.progress import MemorySample, Moment, Progress
 from legroom.model.run import Run
 from legroom.model.task import TrainTask
 from legroom.training import RETRIES
+from legroom.training.checkpoint import Checkpoint, checkpoint_paths
 from legroom.training.failing import Failure, failure_of, lacks_expandable_segments
 from legroom.training.lookout import Lookout
 from legroom.training.run_folder import OUTCOME, Predicted, RunFolder
@@ -270,7 +271,6 @@ def _outcome(training: Training, history: TrainingHistory, before: Outcome | Non
     gpu = None
     if record.gpu_peak_nbytes is not None:
         gpu = MeasuredPeak(predicted.gpu.nbytes if predicted and predicted.gpu else None, record.gpu_peak_nbytes)
-    exact = end.get("exact")
     schedule = history.run.memory.micro_batch
     return Outcome(
         status=_status(record),
@@ -278,7 +278,7 @@ def _outcome(training: Training, history: TrainingHistory, before: Outcome | Non
         parameters_sha256=end.get("parameters_sha256"),
         attempts=tuple(history.attempts),
         peaks=MeasuredPeaks(_higher(host, before.peaks.host if before else None), gpu),
-        resume=None if exact is None else "exact" if exact else "approximate",
+        resume=_resume(record, training.folder.path),
         score=end.get("score") or {},
         seconds=round((before.seconds if before else 0.0) + (record.samples[-1].seconds if record.samples else 0.0), 1),
         items=_items(predicted, end.get("items") or {}),
@@ -300,6 +300,18 @@ def _items(predicted: Predicted | None, measured: Mapping[str, int]) -> tuple[Me
         return ()
     items = [MeasuredItem(name, nbytes, measured.get(name)) for name, nbytes in predicted.items]
     return tuple(items)
+
+
+def _resume(record: ChildRecord, directory: Path) -> Literal["exact", "approximate"] | None:
+    """Return how a resume would go on: as the child said, or its last checkpoint where it was killed before."""
+    exact = record.end.get("exact")
+    for path in reversed(checkpoint_paths(directory)) if exact is None else ():
+        with suppress(BadInput):
+            checkpoint = Checkpoint(path)
+            checkpoint.verify(contents=False)  # hashing gigabytes is for the resume
+            exact = not checkpoint.data.get("legroom", {}).get("why_not_exact")
+            break
+    return None if exact is None else "exact" if exact else "approximate"
 
 
 def _status(record: ChildRecord) -> Any:
