@@ -25,7 +25,7 @@ NodeKinds = Annotated[
 RayCluster = Annotated[
     str | None, typer.Option("--cluster", metavar="auto|ADDRESS", help="The nodes of a Ray cluster that runs.")
 ]
-Backend = Annotated[str | None, typer.Option(metavar="sb3|brax|rllib", help="Predict it as if it were written so.")]
+Backend = Annotated[str | None, typer.Option(metavar="NAME", help="Predict as if the run used this backend.")]
 
 _KIND = re.compile(r"(?:(\d+)\s*[x×*]\s*)?(.+)")
 MOST_NODES = 100_000

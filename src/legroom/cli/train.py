@@ -36,9 +36,7 @@ Retries = Annotated[
 AllowChanges = Annotated[
     bool, typer.Option("--allow-changes", help="Going on may turn knobs that change what is learned.")
 ]
-Backend = Annotated[
-    str | None, typer.Option(metavar="sb3|brax|rllib", help="Default: the run's own; rllib translates an SB3 run.")
-]
+Backend = Annotated[str | None, typer.Option(metavar="NAME", help="Train with this backend, not the run's own.")]
 Where = Annotated[
     str | None, typer.Option(metavar="local|auto|ADDRESS", help="Where Ray is, for rllib; default: local.")
 ]

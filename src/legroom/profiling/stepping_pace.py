@@ -35,14 +35,14 @@ def measure_pace(
         EnvError: the environment raised.
     """
     stepper, now = Stepper(env, seed=seed), _clock()
-    began = time.perf_counter()
-    while time.perf_counter() - began < WARM_UP_SHARE * seconds:
+    began = now()  # on a busy machine, seconds by the wall would be too few turns to tell noise
+    while now() - began < WARM_UP_SHARE * seconds:
         stepper.advance(1)
         _reference()
-    per_turn, references = _per_turn(lambda: stepper.advance(1)), _per_turn(_reference)
+    per_turn, references = _per_turn(lambda: stepper.advance(1), now), _per_turn(_reference, now)
     relative: list[float] = []
     paces: list[float] = []
-    while not paces or time.perf_counter() - began < seconds:
+    while not paces or now() - began < seconds:
         times = [now()]
         for _ in range(references):
             _reference()
@@ -61,12 +61,12 @@ def measure_pace(
     return {"steps_per_s": _middle(paces), "relative": middle, "interval": interval}
 
 
-def _per_turn(work: Callable[[], None]) -> int:
+def _per_turn(work: Callable[[], None], now: Callable[[], float]) -> int:
     """Return how often something can be done in a turn, at least once."""
-    wall = time.perf_counter()
+    began = now()
     for _ in range(3):
         work()
-    return max(1, round(3 * TURN_S / max(time.perf_counter() - wall, 1e-9)))
+    return max(1, round(3 * TURN_S / max(now() - began, 1e-9)))
 
 
 def _clock() -> Callable[[], float]:

@@ -10,7 +10,9 @@ import pytest
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-@pytest.mark.parametrize(("name", "megabytes"), [("guard_sb3.py", 300), ("survive_loop.py", 40)])
+@pytest.mark.parametrize(
+    ("name", "megabytes"), [pytest.param("guard_sb3.py", 300, marks=pytest.mark.slow), ("survive_loop.py", 40)]
+)
 def test_an_example_runs_out_of_memory_and_goes_on(name: str, megabytes: int) -> None:
     command = [sys.executable, str(EXAMPLES / name), str(megabytes)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -9,6 +9,8 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import pytest
+
 from legroom.model.task import TrainTask
 from legroom.reading import read
 
@@ -60,6 +62,7 @@ def train(folder: Path, *, resume: bool = False, stop_at: int | None = None) -> 
     return child.exitcode, said
 
 
+@pytest.mark.slow
 def test_a_training_that_was_stopped_and_resumed_has_the_weights_of_one_that_was_not(tmp_path):
     code, whole = train(tmp_path / "whole")
     assert code == 0
