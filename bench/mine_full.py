@@ -22,7 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.results import write_section
-from legroom.fitting.free import with_free_savings, with_lean_storage
+from legroom.backends.base import backend_of
+from legroom.backends.sb3.ladders import lean_storage
 from legroom.machine import probe
 from legroom.machine.tree import PeakSampler
 from legroom.model.footprint import Footprint
@@ -74,7 +75,8 @@ def the_run(size: str) -> Run:
 def predicted(run: Run) -> tuple[Run, Footprint, Footprint]:
     """Return the run with its savings, its footprint, and that of the run as plain SB3 would do it."""
     known, evidence = gather(run, probe(), device="cpu", probe_env=True)
-    lean = with_lean_storage(with_free_savings(known, evidence))
+    free = backend_of(known).with_free_savings(known, evidence)
+    lean = next(lean_storage(free, evidence), free)
     plain = replace(known, memory=replace(known.memory, micro_batch=None))
     return lean, add_up(lean, evidence), add_up(plain, evidence)
 

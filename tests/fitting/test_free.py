@@ -6,7 +6,6 @@ import pytest
 
 from legroom.backends.base import backend_of
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.fitting.free import with_free_savings
 from legroom.model.evidence import Evidence, LeanProbe, LeanTimes
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
@@ -27,6 +26,10 @@ def make(algo="PPO", backend="sb3", **memory):
               "action": {"type": "discrete", "n": 4}}  # fmt: skip
     env = {"spaces": spaces, "n_envs": 4, "workers": "subproc"}
     return Run.model_validate({"algo": algo, "backend": backend, "env": env, "memory": memory})
+
+
+def with_free_savings(run, evidence):
+    return backend_of(run).with_free_savings(run, evidence)
 
 
 def lean_price(run, evidence):

@@ -63,6 +63,10 @@ class Predictor:
         self.prepare([run])
         return self._by_net[self._backend.evidence_key(run)]
 
+    def freely(self) -> Run:
+        """Return the run with every free saving: bit-equal results and no slower, so there is no reason not to."""
+        return self._backend.with_free_savings(self.run, self.evidence(self.run))
+
     def prepare(self, runs: Iterable[Run]) -> None:
         """Trace what of these runs is not traced yet, in one go."""
         if self.mode == "arithmetic":

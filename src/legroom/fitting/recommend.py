@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from legroom.backends.base import backend_of
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.search import fit
 from legroom.model.footprint import Footprint
@@ -60,6 +59,5 @@ def recommend(predictors: Mapping[str, Predictor], default: str, budget: Budget)
 
 def _beside(predictor: Predictor, budget: Budget) -> Named:
     run = predictor.run
-    free = backend_of(run).with_free_savings(run, predictor.evidence(run))
-    footprint, freely = predictor.footprint(run), predictor.footprint(free)
+    footprint, freely = predictor.footprint(run), predictor.footprint(predictor.freely())
     return Named(run, footprint, fits(footprint, budget) is True, freely, fits(freely, budget) is True)

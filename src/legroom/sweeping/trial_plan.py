@@ -10,8 +10,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from legroom.backends.base import backend_of
 from legroom.errors import BadInput
-from legroom.fitting.free import with_free_savings
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
@@ -55,7 +55,7 @@ def make_trials(parameters: Sequence[Parameter], read_point: Reader, machine: Ma
     trials = []
     for number, (point, run) in enumerate(asked):
         leader, evidence, footprint, gpu_share = known[shares[number]]
-        built = with_free_savings(run.replace(env=leader.env), evidence)
+        built = backend_of(run).with_free_savings(run.replace(env=leader.env), evidence)
         trials.append(
             Trial(
                 number=number,
@@ -73,7 +73,7 @@ def make_trials(parameters: Sequence[Parameter], read_point: Reader, machine: Ma
 
 
 def _priced(run: Run, evidence: Evidence, machine: Machine) -> tuple[Run, Evidence, Footprint, float]:
-    footprint = add_up(with_free_savings(run, evidence), evidence)
+    footprint = add_up(backend_of(run).with_free_savings(run, evidence), evidence)
     share = 0.0
     if footprint.gpu is not None:
         share = min(footprint.gpu.high / machine.gpus[0].free, 1.0) if machine.gpus and machine.gpus[0].free else 1.0

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from legroom.fitting.free import with_free_savings
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.search import fit
 from legroom.model.footprint import Footprint
@@ -65,7 +64,7 @@ def choose(
     for asked in runs:
         with console.busy(f"predicting {asked.name}"):
             predictor = look(asked)
-            chosen = with_free_savings(predictor.run, predictor.evidence(predictor.run))
+            chosen = predictor.freely()
             footprint = predictor.footprint(chosen)
         if fits(footprint, budget) is not False:
             console.tell(f"{asked.name} fits: {needs(footprint)}; training it as it is")

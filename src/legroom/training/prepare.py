@@ -16,7 +16,6 @@ from pathlib import Path
 from legroom.backends.base import backend_of, no_cluster
 from legroom.errors import BadInput
 from legroom.extras import require
-from legroom.fitting.free import with_free_savings
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.retreat import retreat
 from legroom.fitting.search import fit
@@ -205,7 +204,7 @@ def _fitted(request: Request, machine: Machine, budget: Budget, console: Console
         raise BadInput("--device cuda: this machine shows no GPU", path=asked.source, hint="--device cpu")
     with console.busy(f"predicting {asked.name}"):
         predictor = (_predictor if request.fit else _quick_predictor)(asked, machine, probe_env=not plain)
-        chosen = predictor.run if plain else with_free_savings(predictor.run, predictor.evidence(predictor.run))
+        chosen = predictor.run if plain else predictor.freely()
         footprint = predictor.footprint(chosen)
     if fits(footprint, budget) is not False:
         return chosen, footprint
