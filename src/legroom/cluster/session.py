@@ -107,7 +107,7 @@ def ray_session(
         settings: dict[str, str | None] = {TOKEN: token, watchdog.MARK: _marks(folder)} | dict.fromkeys(SET_BY_RAY)
         if not memory_monitor:
             settings["RAY_memory_monitor_refresh_ms"] = "0"
-        with _environment(settings), _loopback(), _own_signals():
+        with environment(settings), _loopback(), _own_signals():
             _start(
                 address="local",
                 num_cpus=num_cpus,
@@ -184,7 +184,7 @@ def _found() -> str:
 def _start(**arguments: Any) -> None:
     """Call `ray.init`, quietly, and put into one line what it raises."""
     try:
-        with _environment({"RAY_USAGE_STATS_ENABLED": "0"}):
+        with environment({"RAY_USAGE_STATS_ENABLED": "0"}):
             given = {name: value for name, value in arguments.items() if value is not None}
             if arguments["address"] == "local":
                 given["include_dashboard"] = False
@@ -253,7 +253,7 @@ def _release(dog: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 @contextmanager
-def _environment(settings: Mapping[str, str | None]) -> Iterator[None]:
+def environment(settings: Mapping[str, str | None]) -> Iterator[None]:
     """Set variables for a while; None leaves one as it is, and undoes what somebody sets meanwhile."""
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update({name: value for name, value in settings.items() if value is not None})
@@ -276,7 +276,7 @@ def _loopback(*, really: bool = True) -> Iterator[None]:
     before = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
     try:
-        with _environment({NO_CLUSTERS: "0"}):
+        with environment({NO_CLUSTERS: "0"}):
             yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before

@@ -11,7 +11,6 @@ that is nearly full, whoever filled it, which would end a trial that keeps to wh
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import signal
 import time
@@ -25,7 +24,7 @@ from typing import Any
 from ray import tune
 from ray.tune.search import Searcher
 
-from legroom.cluster.session import RaySession, cluster_of, ray_session
+from legroom.cluster.session import RaySession, cluster_of, environment, ray_session
 from legroom.sweeping.ray_trial import SweepTrial
 from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, SweepView, TooLarge, Trial, TrialResult
@@ -320,19 +319,13 @@ def _quiet_tune() -> Iterator[None]:
         "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
         "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
     }
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
     loggers = [logging.getLogger(name) for name in ("ray.tune", "ray.train", "ray.air")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with environment(settings):
+            yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

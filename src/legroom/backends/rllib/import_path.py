@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from legroom.cluster.session import environment
+
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
@@ -22,12 +24,5 @@ def importable_by_workers(cluster: str) -> Iterator[None]:
     name, value = "PYTHONPATH", path
     if cluster != "local":
         name, value = JOB_CONFIG, json.dumps({"runtime_env": {"env_vars": {"PYTHONPATH": path}}})
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
+    with environment({name: value}):
         yield
-    finally:
-        if before is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = before
