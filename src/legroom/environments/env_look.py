@@ -55,7 +55,7 @@ def look_at_env(
     together = run.env.n_envs if run.env.workers == "dummy" else min(run.env.envs_per_worker, run.env.n_envs)
     task: dict[str, Any] = {
         "id": run.env.id,
-        "kwargs": run.env.kwargs if run.env.grid is None else {"grid": run.env.grid} | run.env.kwargs,
+        "kwargs": run.env.arguments,
         "wrappers": run.env.wrappers,
         "instances": min(together, 2),
         "preload": [],

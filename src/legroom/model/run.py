@@ -52,6 +52,11 @@ class EnvSpec(Data):
     grid: Literal["data"] | tuple[Count, ...] | None = None
     """size the workload's data is aggregated to; 'data' keeps the data's own"""
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the environment is made with: a grid is an argument like any other."""
+        return self.kwargs if self.grid is None else {"grid": self.grid} | self.kwargs
+
     def __post_init__(self) -> None:
         if isinstance(self.id, str):
             object.__setattr__(self, "id", current_name(self.id))

@@ -62,7 +62,7 @@ def env_task(run: Run) -> dict[str, Any]:
     collects = run.source is not None and storage.kind == "rollout"  # a bare environment has no training to it
     return {
         "id": run.env.id,
-        "kwargs": run.env.kwargs if run.env.grid is None else {"grid": run.env.grid} | run.env.kwargs,
+        "kwargs": run.env.arguments,
         "wrappers": list(run.env.wrappers),
         "path": import_path(run),
         "frame_stack": run.env.frame_stack or 1,

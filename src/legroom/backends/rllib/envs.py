@@ -32,8 +32,7 @@ def make_runner_env(config: Mapping[str, Any]) -> gym.Env[Any, Any]:
     spec = run.env
     if spec.id is None:
         raise BadInput("the run names no environment", path=run.source, hint="set env.id")
-    kwargs = spec.kwargs if spec.grid is None else {"grid": spec.grid} | spec.kwargs
-    env = build(spec.id, kwargs, spec.wrappers)
+    env = build(spec.id, spec.arguments, spec.wrappers)
     masked = find_masks(env) if config["masked"] else None
     if config["masked"] and masked is None:
         raise BadInput(

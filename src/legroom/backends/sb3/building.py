@@ -162,10 +162,15 @@ def _schedule(key: str, value: Any) -> Any:
 
 def _stub_env(run: Run, on_step: Callable[[], None]) -> VecEnv:
     observation, action = spaces_of(run)
-    env: VecEnv = StubVecEnv(run.env.n_envs, to_gymnasium(observation), to_gymnasium(action), on_step)
+    return wrapped(run, StubVecEnv(run.env.n_envs, to_gymnasium(observation), to_gymnasium(action), on_step))
+
+
+def wrapped(run: Run, env: VecEnv, **normalizing: Any) -> VecEnv:
+    """Return the environments with what the run wraps around all of them; `normalizing` goes to VecNormalize."""
     if run.env.normalize:
-        kwargs = dict(run.env.normalize) if isinstance(run.env.normalize, dict) else {}
-        env = VecNormalize(env, **kwargs)
+        settings = run.env.normalize if isinstance(run.env.normalize, dict) else {}
+        # returns are discounted as the algorithm's, as the zoo does it
+        env = VecNormalize(env, **{"gamma": run.hyperparams.get("gamma", 0.99), **settings, **normalizing})
     if run.env.frame_stack and run.env.frame_stack > 1:
         env = VecFrameStack(env, run.env.frame_stack)
     return env

@@ -17,11 +17,11 @@ from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.utils import LinearSchedule
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.applied_knobs import with_knobs
-from legroom.backends.sb3.building import class_of, find_object, policy_arguments
+from legroom.backends.sb3.building import class_of, find_object, policy_arguments, wrapped
 from legroom.backends.sb3.lean_storage import lean
 from legroom.backends.sb3.lean_vec_env import LeanVecEnv
 from legroom.backends.sb3.microbatch import can_survive, surviving, with_micro_batch
@@ -48,8 +48,8 @@ def make_vec_env(run: Run, *, n_envs: int | None = None, workers: str | None = N
     if spec.id is None:
         raise BadInput("the run names no environment", path=run.source, hint="set env.id")
     begin_sharing(shared=run.memory.shared_data is not False)  # before any process is started
-    kwargs = spec.kwargs if spec.grid is None else {"grid": spec.grid} | spec.kwargs
-    env_fns: list[Callable[[], Any]] = [partial(make_env, spec.id, kwargs, spec.wrappers)] * (n_envs or spec.n_envs)
+    make = partial(make_env, spec.id, spec.arguments, spec.wrappers)
+    env_fns: list[Callable[[], Any]] = [make] * (n_envs or spec.n_envs)
     match workers or spec.workers:
         case "light":
             env: VecEnv = LeanVecEnv(env_fns, envs_per_worker=spec.envs_per_worker, preload=_made_by(spec.id))
@@ -59,7 +59,7 @@ def make_vec_env(run: Run, *, n_envs: int | None = None, workers: str | None = N
             env = DummyVecEnv(env_fns)
     keep_shared()  # for environments that are made later, such as those that evaluate
     try:
-        return _wrapped(run, env, training)
+        return wrapped(run, env, **({} if training else {"training": False, "norm_reward": False}))
     except BaseException:
         env.close()
         raise
@@ -70,20 +70,6 @@ def _made_by(env_id: str) -> list[str]:
     registered = gymnasium.registry.get(env_id)
     entry = env_id if registered is None else registered.entry_point
     return [entry] if isinstance(entry, str) and ":" in entry else []
-
-
-def _wrapped(run: Run, env: VecEnv, training: bool) -> VecEnv:
-    if run.env.normalize:
-        settings = dict(run.env.normalize) if isinstance(run.env.normalize, dict) else {}
-        settings.setdefault(
-            "gamma", run.hyperparams.get("gamma", 0.99)
-        )  # as the zoo does: returns are discounted alike
-        if not training:
-            settings |= {"training": False, "norm_reward": False}
-        env = VecNormalize(env, **settings)
-    if run.env.frame_stack and run.env.frame_stack > 1:
-        env = VecFrameStack(env, run.env.frame_stack)
-    return env
 
 
 def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:

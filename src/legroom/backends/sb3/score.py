@@ -30,31 +30,33 @@ def score_of(run: Run, model: BaseAlgorithm, env: VecEnv, *, finished: bool) -> 
     if episodes:
         score["reward_mean"] = float(np.mean([episode["r"] for episode in episodes]))
         score["length_mean"] = float(np.mean([episode["l"] for episode in episodes]))
-    name = first_attribute(env, "score")
-    judge = resolve_object(name) if isinstance(name, str) and finished and not run.env.wrappers else None
-    asked = None if judge is None else _what_wrappers_do(judge, env)
-    if judge is not None and asked is not None:
-        kwargs = run.env.kwargs if run.env.grid is None else {"grid": run.env.grid} | run.env.kwargs
-
-        def act(observation: np.ndarray, mask: np.ndarray | None) -> int | np.ndarray:
-            masks = {} if mask is None else {"action_masks": mask}
-            action = np.asarray(model.predict(observation, deterministic=True, **masks)[0])  # type: ignore[arg-type]
-            return action if action.ndim else int(action)  # a set of cells, or one action
-
+    if finished and unwrap_vec_wrapper(env, VecNormalize) is None:  # a judge could not normalise as it did
+        stacking = unwrap_vec_wrapper(env, VecFrameStack)
         with untouched_randomness():
-            score |= judge(act, kwargs, time_limit_s=TIME_LIMIT_S, **asked)
+            frames = None if stacking is None else stacking.stacked_obs.n_stack
+            score |= judgement(run, first_attribute(env, "score"), model.predict, frames)
     return score
 
 
-def _what_wrappers_do(judge: Callable[..., Any], env: VecEnv) -> dict[str, Any] | None:
-    """Return what to tell a judge of the wrappers' work on observations, None if it could not do the same.
+def judgement(run: Run, judge_name: Any, predict: Callable[..., Any], frame_stack: int | None) -> dict[str, Any]:
+    """Return the workload's own figures by name; none where it has no judge, or wrappers that it cannot know of.
 
     It plays on a bare environment: a policy would not see there what it was trained on.
+
+    Args:
+        predict: as of SB3's policies.
     """
-    stacking = unwrap_vec_wrapper(env, VecFrameStack)
-    if unwrap_vec_wrapper(env, VecNormalize) is not None:
-        return None
-    if stacking is None:
+    if not isinstance(judge_name, str) or run.env.wrappers:
         return {}
-    takes_it = "frame_stack" in inspect.signature(judge).parameters
-    return {"frame_stack": stacking.stacked_obs.n_stack} if takes_it else None
+    judge = resolve_object(judge_name)
+    asked = {} if frame_stack is None else {"frame_stack": frame_stack}
+    if not asked.keys() <= inspect.signature(judge).parameters.keys():
+        return {}
+
+    def act(observation: np.ndarray, mask: np.ndarray | None) -> int | np.ndarray:
+        masks = {} if mask is None else {"action_masks": mask}
+        action = np.asarray(predict(observation, deterministic=True, **masks)[0])
+        return action if action.ndim else int(action)  # a set of cells, or one action
+
+    figures: dict[str, Any] = judge(act, run.env.arguments, time_limit_s=TIME_LIMIT_S, **asked)
+    return figures
