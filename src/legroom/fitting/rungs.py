@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from legroom.backends.base import hyper
 from legroom.fitting.changes import with_settings
+from legroom.model.evidence import Evidence
 from legroom.model.knob import Growth
 from legroom.model.run import Run
 
+Ladder = Callable[[Run, Evidence], Iterator[Run]]
 NARROWEST_LAYER = 8
 NEVER_FILLS = "a buffer over the run's total would never fill"
+
+
+def one_setting(where: Callable[[Run, Evidence], bool], **parts: dict[str, Any]) -> Ladder:
+    """Return the ladder of a knob with one setting (`with_settings`), `where` that does something for a run."""
+
+    def ladder(run: Run, evidence: Evidence) -> Iterator[Run]:
+        if where(run, evidence):
+            yield with_settings(run, **parts)
+
+    return ladder
 
 
 def halves(size: float) -> Iterator[int]:

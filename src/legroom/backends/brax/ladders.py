@@ -12,17 +12,15 @@ from collections.abc import Iterator
 from legroom.backends.base import hyper
 from legroom.backends.brax.facts import LAYERS, env_steps_per_training_step, eval_envs_of, is_ppo
 from legroom.fitting.changes import with_settings
-from legroom.fitting.rungs import divisors_below, halves, narrower_layers, smaller_rings
+from legroom.fitting.rungs import divisors_below, halves, narrower_layers, one_setting, smaller_rings
 from legroom.model.evidence import Evidence
 from legroom.model.run import EvalSpec, Run
 
 SMALLEST_CHUNK = 8  # below, the loop around a chunk costs more than its environments
 
-
-def no_preallocation(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """XLA takes memory as it needs it, instead of three quarters of the card at once."""
-    if run.memory.xla_preallocate is None:
-        yield with_settings(run, memory={"xla_preallocate": False})
+no_preallocation = one_setting(
+    lambda run, evidence: run.memory.xla_preallocate is None, memory={"xla_preallocate": False}
+)
 
 
 def fewer_evaluation_envs(run: Run, evidence: Evidence) -> Iterator[Run]:
@@ -34,10 +32,12 @@ def fewer_evaluation_envs(run: Run, evidence: Evidence) -> Iterator[Run]:
             yield with_settings(run, eval={"n_envs": fewer})
 
 
-def remat_of_the_loss(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """The networks go over an unroll one step at a time, and again for the backward pass."""
-    if is_ppo(run) and run.memory.activation_checkpointing is None and hyper(run, "unroll_length") > 1:
-        yield with_settings(run, memory={"activation_checkpointing": True})
+remat_of_the_loss = one_setting(
+    lambda run, evidence: (
+        is_ppo(run) and run.memory.activation_checkpointing is None and hyper(run, "unroll_length") > 1
+    ),
+    memory={"activation_checkpointing": True},
+)
 
 
 def envs_in_chunks(run: Run, evidence: Evidence) -> Iterator[Run]:

@@ -24,7 +24,7 @@ from legroom.backends.sb3.stored import (
     stores_leanly,
 )
 from legroom.fitting.changes import with_settings
-from legroom.fitting.rungs import divisors_below, halves, narrower_layers, smaller_rings
+from legroom.fitting.rungs import divisors_below, halves, narrower_layers, one_setting, smaller_rings
 from legroom.model.evidence import Evidence
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DiscreteSpace
@@ -47,31 +47,34 @@ def lean_storage(run: Run, evidence: Evidence) -> Iterator[Run]:
         yield with_settings(run, memory={kind: "lean"})
 
 
-def light_workers(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """Worker processes that do not import torch."""
-    if run.env.workers == "subproc":
-        yield with_settings(run, env={"workers": "light"})
-
-
-def light_evaluation_workers(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """The same for the environments that evaluate."""
-    if run.eval is not None and run.eval.workers == "subproc":
-        yield with_settings(run, eval={"workers": "light"})
-
-
-def expandable_segments(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """CUDA segments that grow instead of new ones beside them."""
-    if evidence.device == "cuda" and run.memory.expandable_segments is None:
-        yield with_settings(run, memory={"expandable_segments": True})
-
-
-def shared_data(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """Read-only data once for all workers: what happens anyway (`legroom.share`), unless the run says no."""
-    if run.env.workers != "dummy" and run.memory.shared_data is False:
-        yield with_settings(run, memory={"shared_data": True})
+light_workers = one_setting(lambda run, evidence: run.env.workers == "subproc", env={"workers": "light"})
+light_evaluation_workers = one_setting(
+    lambda run, evidence: run.eval is not None and run.eval.workers == "subproc", eval={"workers": "light"}
+)
+expandable_segments = one_setting(
+    lambda run, evidence: evidence.device == "cuda" and run.memory.expandable_segments is None,
+    memory={"expandable_segments": True},
+)
+# What happens anyway (`legroom.share`), unless the run says no.
+shared_data = one_setting(
+    lambda run, evidence: run.env.workers != "dummy" and run.memory.shared_data is False, memory={"shared_data": True}
+)
 
 
 # Slower: the same mathematics, to the bit or up to rounding
+
+activation_checkpointing = one_setting(
+    lambda run, evidence: run.memory.activation_checkpointing is None and may_checkpoint(run) is not False,
+    memory={"activation_checkpointing": True},
+)
+# On the CPU the optimizer updates one tensor after the other anyway.
+single_tensor_optimizer = one_setting(
+    lambda run, evidence: run.memory.foreach is None and evidence.device == "cuda", memory={"foreach": False}
+)
+emptied_cache = one_setting(
+    lambda run, evidence: evidence.device == "cuda" and run.memory.empty_cache_every is None,
+    memory={"empty_cache_every": EMPTY_CACHE_EVERY},
+)
 
 
 def micro_batches(run: Run, evidence: Evidence) -> Iterator[Run]:
@@ -81,18 +84,6 @@ def micro_batches(run: Run, evidence: Evidence) -> Iterator[Run]:
         return  # (the latter is a schedule of the user's own)
     for size in halves(min(given or math.inf, batch_samples(run))):
         yield with_settings(run, memory={"micro_batch": size})
-
-
-def activation_checkpointing(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """What layers hand on is computed again for the backward pass instead of being kept."""
-    if run.memory.activation_checkpointing is None and may_checkpoint(run) is not False:
-        yield with_settings(run, memory={"activation_checkpointing": True})
-
-
-def single_tensor_optimizer(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """The optimizer updates one tensor after the other; on the CPU it does so anyway."""
-    if run.memory.foreach is None and evidence.device == "cuda":
-        yield with_settings(run, memory={"foreach": False})
 
 
 def envs_per_worker(run: Run, evidence: Evidence) -> Iterator[Run]:
@@ -116,13 +107,12 @@ def spilling(run: Run, evidence: Evidence) -> Iterator[Run]:
         yield with_settings(run, memory={"max_bytes": LEAST_SPILL_LIMIT})
 
 
-def emptied_cache(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """The CUDA cache is given back after every update."""
-    if evidence.device == "cuda" and run.memory.empty_cache_every is None:
-        yield with_settings(run, memory={"empty_cache_every": EMPTY_CACHE_EVERY})
-
-
 # These change what is learned, however harmless
+
+# Weights stay in 32 bits; on a CPU without bf16 instructions it is far slower.
+bfloat16 = one_setting(
+    lambda run, evidence: run.memory.bf16 is None and evidence.device == "cuda", memory={"bf16": True}
+)
 
 
 def fewer_envs_longer_rollouts(run: Run, evidence: Evidence) -> Iterator[Run]:
@@ -168,12 +158,6 @@ def smaller_replay(run: Run, evidence: Evidence) -> Iterator[Run]:
     if algorithm_of(run).family == "off-policy":
         size = hyper(run, "buffer_size") or run.total_timesteps or 0
         yield from smaller_rings(run, "buffer_size", size, max(hyper(run, "batch_size") or 1, run.env.n_envs))
-
-
-def bfloat16(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """Forward and backward passes in 16 bits, weights in 32; on a CPU without bf16 instructions it is far slower."""
-    if run.memory.bf16 is None and evidence.device == "cuda":
-        yield with_settings(run, memory={"bf16": True})
 
 
 def coarser_grid(run: Run, evidence: Evidence) -> Iterator[Run]:
