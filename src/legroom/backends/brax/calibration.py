@@ -144,7 +144,7 @@ def find_calibration(run: Run) -> Calibration | None:
     found = _read(calibration_file(run))
     if found is not None or (folder := shipped_folder(run.env.id)) is None:
         return found
-    return _read(folder / _shipped_name(run))
+    return _read(folder / _name(run))
 
 
 def made_elsewhere(calibration: Calibration) -> list[str]:
@@ -155,7 +155,7 @@ def made_elsewhere(calibration: Calibration) -> list[str]:
 
 def calibration_file(run: Run) -> Path:
     """Return where it is kept; the same for runs that differ only in sizes."""
-    return cache_folder() / f"brax-{digest(VERSION, _versions(), *_identity(run))}.json"
+    return cache_folder() / _name(run, _versions())
 
 
 def shipped_folder(env_id: str | None) -> Path | None:
@@ -165,16 +165,34 @@ def shipped_folder(env_id: str | None) -> Path | None:
     return folder if folder is not None and folder.is_dir() else None
 
 
-def _shipped_name(run: Run) -> str:
-    return f"brax-{digest(VERSION, *_identity(run))}.json"
+def save_calibration(run: Run, calibration: Calibration) -> None:
+    """Keep it for every run that differs from this one in sizes only, and as the latest of its environment."""
+    _write(run, calibration, cache_folder(), _versions())
 
 
 def ship_calibration(run: Run, calibration: Calibration, folder: Path) -> Path:
     """Write it into the folder that a package ships, where every run that differs in sizes only finds it."""
-    path = folder / _shipped_name(run)
+    return _write(run, calibration, folder)
+
+
+def _write(run: Run, calibration: Calibration, folder: Path, *versions: Any) -> Path:
+    path = folder / _name(run, *versions)
     write_json(path, calibration.model_dump())
-    write_json(folder / _relative_name(run), _about(run, path.name))
+    remat, policy = bool(run.memory.activation_checkpointing), run.policy.model_dump()["kwargs"]
+    about = {"file": path.name, "policy": policy, "remat": remat}
+    write_json(folder / _relative_name(run, *versions), about)
     return path
+
+
+def _name(run: Run, *versions: Any) -> str:
+    """Return the file of a calibration; what is shipped holds whatever the versions."""
+    return f"brax-{digest(VERSION, *versions, *_identity(run))}.json"
+
+
+def _relative_name(run: Run, *versions: Any) -> str:
+    """Return the file that says which is the latest calibration of the run's environment."""
+    parts = _source_of(run.env.id), run.algo.upper(), run.env.id, run.env.kwargs
+    return f"brax-env-{digest(VERSION, *versions, *parts)}.json"
 
 
 def _identity(run: Run) -> tuple[Any, ...]:
@@ -262,21 +280,9 @@ def _program(data: dict[str, Any]) -> Program:
     return Program(tuple(data["pieces"]), data["packing"])
 
 
-def save_calibration(run: Run, calibration: Calibration) -> None:
-    """Keep it for every run that differs from this one in sizes only, and as the latest of its environment."""
-    path = calibration_file(run)
-    write_json(path, calibration.model_dump())
-    write_json(_relative_file(run), _about(run, path.name))
-
-
-def _about(run: Run, name: str) -> dict[str, Any]:
-    remat, policy = bool(run.memory.activation_checkpointing), run.policy.model_dump()["kwargs"]
-    return {"file": name, "policy": policy, "remat": remat}
-
-
 def find_relative(run: Run) -> tuple[Calibration, dict[str, Any], bool] | None:
     """Return the latest calibration of the run's environment, of which networks it is, and whether with remat."""
-    places = [_relative_file(run)]
+    places = [cache_folder() / _relative_name(run, _versions())]
     if (folder := shipped_folder(run.env.id)) is not None:
         places.append(folder / _relative_name(run))
     for place in places:
@@ -287,16 +293,6 @@ def find_relative(run: Run) -> tuple[Calibration, dict[str, Any], bool] | None:
         if found is not None and found.programs:
             return found, about["policy"], about["remat"]
     return None
-
-
-def _relative_file(run: Run) -> Path:
-    parts = run.algo.upper(), run.env.id, run.env.kwargs
-    return cache_folder() / f"brax-env-{digest(VERSION, _versions(), _source_of(run.env.id), *parts)}.json"
-
-
-def _relative_name(run: Run) -> str:
-    parts = run.algo.upper(), run.env.id, run.env.kwargs
-    return f"brax-env-{digest(VERSION, _source_of(run.env.id), *parts)}.json"
 
 
 def calibrate(run: Run, *, progress: Callable[[str], None] = lambda _: None, both: bool = False) -> Calibration:
