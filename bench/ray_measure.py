@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from legroom.cluster.node_memory import anonymous_nbytes, node_memory, store_nbytes
+from bench.object_store import store_nbytes
+from legroom.cluster.node_memory import anonymous_nbytes, node_memory
 from legroom.machine.tree import descendants
 from legroom.model.run import Run
 
@@ -93,7 +94,7 @@ def _watch(child: subprocess.Popen[str]) -> list[Measured]:
         sampler.join()
     for node, found in zip(told, measured, strict=True):
         pids = _pids(node)
-        found.files = node_memory(pids, node["raylet"]).files
+        found.files = node_memory(pids).files
         found.peak += found.files
         for pid in pids:
             role = _role(pid)

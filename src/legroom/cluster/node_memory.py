@@ -5,50 +5,37 @@ map it. On a machine that pretends to be several nodes, the kernel divides the s
 them, and of everybody else's, so PSS is too small. What is counted here is what a real node's sum of PSS would be:
 
 - anonymous memory of every process, by `Pss_Anon` (a forked process and its parent share pages inside a node);
-- pages of mapped files once per node: of every file, as many as the process of the node with the most of them has;
-- pages of the object store, a deleted file in shared memory that the raylet holds open: the blocks that exist, which
-  are those ever written, whoever mapped them.
+- pages of mapped files once per node: of every file, as many as the process of the node with the most of them has.
 """
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
 KIB = 1024
-BLOCK = 512  # of st_blocks, whatever the file system's own is
 SHARED_MEMORY = ("/dev/shm/", "/memfd:")
 
 
 @dataclass(frozen=True)
 class NodeMemory:
-    """Bytes of a node's processes: written by themselves, of mapped files (once), and in the object store."""
+    """Bytes of a node's processes: written by themselves, and of mapped files (once)."""
 
     anon: int
     files: int
-    shm: int
-
-    @property
-    def total(self) -> int:
-        return self.anon + self.files + self.shm
 
 
-def node_memory(pids: Iterable[int], store_owner: int | None = None, *, proc: Path = PROC) -> NodeMemory:
-    """Return what these processes hold together; those that have ended hold nothing.
-
-    Args:
-        store_owner: the raylet, which has the object store's file open.
-    """
+def node_memory(pids: Iterable[int], *, proc: Path = PROC) -> NodeMemory:
+    """Return what these processes hold together; those that have ended hold nothing."""
     processes = list(pids)
     files: dict[str, int] = {}
     for pid in processes:
         for path, nbytes in file_pages(pid, proc=proc).items():
             files[path] = max(files.get(path, 0), nbytes)
     anon = sum(anonymous_nbytes(pid, proc=proc) for pid in processes)
-    return NodeMemory(anon, sum(files.values()), 0 if store_owner is None else store_nbytes(store_owner, proc=proc))
+    return NodeMemory(anon, sum(files.values()))
 
 
 def anonymous_nbytes(pid: int, *, proc: Path = PROC) -> int:
@@ -79,20 +66,3 @@ def file_pages(pid: int, *, proc: Path = PROC) -> dict[str, int]:
         elif path and name == "Anonymous:":  # pages of a private mapping that were written to
             found[path] = found.get(path, 0) + resident - int(rest[0]) * KIB
     return found
-
-
-def store_nbytes(raylet: int, *, proc: Path = PROC) -> int:
-    """Return the bytes of the raylet's object store that exist: of deleted files in shared memory it has open."""
-    found: dict[int, int] = {}
-    try:
-        descriptors = list((proc / str(raylet) / "fd").iterdir())
-    except OSError:
-        return 0
-    for descriptor in descriptors:
-        try:
-            target, about = str(descriptor.readlink()), descriptor.stat()
-        except OSError:
-            continue
-        if stat.S_ISREG(about.st_mode) and target.startswith("/dev/shm/"):
-            found[about.st_ino] = about.st_blocks * BLOCK
-    return sum(found.values())
