@@ -19,9 +19,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from legroom.backends.brax.capture import Captured, capture, strip_weak_types
+from legroom.backends.brax.capture import Captured, capture
 from legroom.backends.brax.compiling import with_sizes
 from legroom.backends.brax.pieces import Sizes
+from legroom.backends.brax.state import without_weak_types
 from legroom.model.run import Run
 
 RESET_PEAK = "5"  # to /proc/self/clear_refs
@@ -73,7 +74,7 @@ def main() -> None:
         ctypes.CDLL(None).malloc_trim(0)  # what compiling left in malloc's lists would hide the first megabytes
         before = status("VmRSS")
         *begun, keys = first_arguments(captured.arguments, one)
-        carry = strip_weak_types(jax.block_until_ready(program(*begun, keys))[:-1])
+        carry = without_weak_types(jax.block_until_ready(program(*begun, keys))[:-1])
         del begun
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)

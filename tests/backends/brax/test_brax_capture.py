@@ -11,7 +11,8 @@ import pytest
 jax = pytest.importorskip("jax")
 pytest.importorskip("brax")
 
-from legroom.backends.brax.capture import capture, policy_params, strip_weak_types, unreplicated  # noqa: E402
+from legroom.backends.brax.capture import capture, policy_params, unreplicated  # noqa: E402
+from legroom.backends.brax.state import without_weak_types  # noqa: E402
 from legroom.errors import BadInput  # noqa: E402
 from legroom.model.run import Run  # noqa: E402
 
@@ -59,7 +60,7 @@ def test_captured_epochs_end_where_brax_itself_ends() -> None:
         if epoch:
             epoch_key, local_key = jax.random.split(local_key)
             keys = jax.random.split(epoch_key, captured.devices)
-        state, env_state, _ = strip_weak_types(captured.epoch(state, env_state, keys))
+        state, env_state, _ = without_weak_types(captured.epoch(state, env_state, keys))
     ours = unreplicated(policy_params(state))
 
     _, theirs, _ = train.train(

@@ -18,7 +18,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import VecNormalize
 
 import legroom
-from legroom.backends.sb3.microbatch import apply_micro_batch, microbatched, with_micro_batch
+from legroom.backends.sb3.microbatch import microbatched, with_micro_batch
 from legroom.errors import BadInput
 
 pytestmark = pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")  # meant: the last one is short
@@ -254,7 +254,7 @@ def test_a_schedule_of_dqn_counts_gradient_steps():
 
 def test_a_model_keeps_its_micro_batch_when_it_is_saved(tmp_path):
     model = microbatched(PPO)("MlpPolicy", envs(), **PPO_KW, device="cpu")
-    apply_micro_batch(model, 5)
+    model.micro_batch = 5
     model.save(tmp_path / "model.zip")
     assert microbatched(PPO).load(tmp_path / "model.zip", device="cpu").micro_batch == 5
     assert PPO.load(tmp_path / "model.zip", device="cpu").n_epochs == 10  # SB3 reads it as its own
@@ -357,11 +357,6 @@ def test_a_buffer_that_draws_in_its_own_way_is_refused_when_the_model_is_built()
 def test_sizes_that_make_no_sense_are_refused(micro_batch):
     with pytest.raises(BadInput, match="micro_batch is"):
         with_micro_batch(PPO, micro_batch)
-
-
-def test_a_plain_model_is_not_turned_into_another():
-    with pytest.raises(BadInput, match=r"with_micro_batch\(PPO, 8\)"):
-        apply_micro_batch(PPO("MlpPolicy", envs(), device="cpu", **PPO_KW), 8)
 
 
 # What it rests on

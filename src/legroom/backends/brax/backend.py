@@ -76,7 +76,7 @@ class BraxBackend(Backend):
     # ---- predicting
 
     def prepared(self, run: Run, mode: Mode, progress: Callable[[str], None]) -> Run:
-        from legroom.backends.brax.asking import asked_of_compiler
+        from legroom.backends.brax.items import asked_of_compiler
 
         return asked_of_compiler(run, mode, progress)
 

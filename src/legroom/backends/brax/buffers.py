@@ -23,7 +23,6 @@ _ALLOCATION = re.compile(r"^allocation \d+: size (\d+),? ?(.*)$")
 _VALUE = re.compile(r"^ value: <\d+ (\S+?)(\{[\d,]*\})?(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$")
 _RANGE = re.compile(r"^    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)$")
 _DIMENSIONS = re.compile(r"^\(?\w+\[([\d,]*)\]")
-NOT_COUNTED = ("parameter", "constant", "thread-local", "output shape")
 
 
 @dataclass(frozen=True)

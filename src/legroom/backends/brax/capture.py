@@ -97,11 +97,6 @@ def unreplicated(tree: Tree) -> Tree:
     return jax.tree_util.tree_map(lambda leaf: leaf[0], tree)
 
 
-def strip_weak_types(tree: Tree) -> Tree:
-    """Return the tree as brax hands it to the next epoch; without this, the second epoch would compile again."""
-    return ppo._strip_weak_type(tree)
-
-
 def capture(
     run: Run, *, real: bool = False, training_steps_per_epoch: int | None = None, made: TrainingEnv | None = None
 ) -> Captured:

@@ -12,17 +12,19 @@ decides for itself what to fuse and when, adds the workspaces of its libraries, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from legroom.backends.brax.arithmetic import MOVED, arithmetic_items, context_item, replay_item
-from legroom.backends.brax.calibration import Calibration, kind_of, made_elsewhere, sizes_of
+from legroom.backends.brax.calibration import Calibration, calibrate, kind_of, made_elsewhere, sizes_of
 from legroom.backends.brax.compiled import ask_compiler
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
 from legroom.backends.brax.scaling import Scaled, calibration_of_env, known_of
-from legroom.model.evidence import Evidence
+from legroom.machine.versions import is_installed
+from legroom.model.evidence import Evidence, Mode
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run, Spaces
 from legroom.model.spaces import BoxSpace, DictSpace, Space
+from legroom.predicting.constraints import broken_rules
 from legroom.units import MIB
 
 TRAINING = (Phase.COLLECT, Phase.UPDATE)
@@ -162,6 +164,24 @@ def brax_note(run: Run, device: str) -> str:
         of += f", compiled with {', '.join(others)} (here are others; --mode trace compiles it here)"
     band = f"; a GPU's compiler decides for itself: ±{GPU_ERROR:.0%} of the temporaries" if device == "cuda" else ""
     return f"temporaries are as XLA's CPU compiler plans those {of}{band}"
+
+
+def asked_of_compiler(run: Run, mode: Mode, progress: Callable[[str], None]) -> Run:
+    """Have the compiler asked about a run where the mode wants it; return the run with its spaces, where known.
+
+    `trace` asks about the very run, `auto` only where nothing is known of its environment yet, since that takes
+    minutes; what it said is kept for all settings (`calibration`).
+
+    Raises:
+        MissingExtra, BadInput: mode `trace` without jax, or a run that brax refuses.
+    """
+    ask = mode == "trace"
+    if mode == "auto" and calibration_of_env(run) is None:
+        refused = any(finding.severity == "error" for finding in broken_rules(run))
+        ask = not refused and is_installed("jax") and is_installed("brax")
+    if ask:
+        calibrate(run, progress=progress)
+    return with_brax_spaces(run)
 
 
 def with_brax_spaces(run: Run) -> Run:

@@ -62,11 +62,6 @@ class Scaled:
         }
 
 
-def is_calibrated(run: Run) -> bool:
-    """Return whether the compiler said something about the run's environment once."""
-    return calibration_of_env(run) is not None
-
-
 def calibration_of_env(run: Run) -> Calibration | None:
     """Return what the compiler said about the run's environment, with whatever networks."""
     own = find_calibration(run)

@@ -16,7 +16,6 @@ from legroom.backends.brax.devices import device_name, in_use_nbytes, on_gpu, pe
 from legroom.backends.brax.episodes import Episodes
 from legroom.backends.brax.facts import is_ppo
 from legroom.backends.brax.judging import Judge
-from legroom.backends.brax.out_of_memory import is_out_of_memory
 from legroom.backends.brax.preparing import Prepared, begin_envs, make_ready, use_compilation_cache
 from legroom.backends.brax.schedule import evaluation_key, next_keys, schedule_of
 from legroom.backends.brax.state import RESETS, Carry, capture, parameters_sha256, restore, without_weak_types
@@ -24,6 +23,17 @@ from legroom.errors import BadInput, LegroomError
 from legroom.model.learner import Evaluation, FailureCause, Figures, Learned, Learner, Loop, SavedState, State, Status
 from legroom.model.task import TrainTask
 from legroom.training.background import Abandoned
+
+# XLA's own word, and C++'s: the last while tracing and compiling
+OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory", "bad_alloc")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether the exception is a failed allocation; what a program had been given (donated) is gone then."""
+    if isinstance(error, MemoryError):
+        return True
+    # jax's own exception is a RuntimeError, and what its bindings raise is nothing more
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in OUT_OF_MEMORY)
 
 
 def failure_cause(error: Exception) -> FailureCause:

@@ -7,7 +7,7 @@ which has no place for it: Ray refuses `memory` among custom resources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.sac import SACConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.utils.typing import EnvCreator
 from ray.tune.registry import register_env
 from ray.tune.trainable import trainable
@@ -29,7 +30,6 @@ from legroom.backends.rllib.episodes import log_episode
 from legroom.backends.rllib.learners import Sb3PPOLearner
 from legroom.backends.rllib.modules import ActorCriticModule, QModule
 from legroom.backends.rllib.modules_sac import SacModule
-from legroom.backends.rllib.runner import SpeakingEnvRunner
 from legroom.backends.rllib.translation import RllibPlan
 from legroom.model.run import Run
 
@@ -39,6 +39,17 @@ ENV_NAME = "legroom"
 PROBE_S, RESTORE_S = 2.0, 60.0  # how long each iteration waits for a runner that is not back yet, and one that is
 MOST_RESTARTS = 100
 ITERATION_S = 0.5  # of off-policy training: between two, checkpoints are written and stops are heard
+
+
+class SpeakingEnvRunner(SingleAgentEnvRunner):
+    """An env runner that says what is wrong with its environment: its exceptions are the caller's.
+
+    RLlib's own answers an exception by waiting a minute and ending its process, to be started anew; the words are lost,
+    and an environment that raises would raise again. Processes that die are another matter, and are restarted.
+    """
+
+    def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return func(self, *args, **kwargs)
 
 
 def make_config(run: Run, plan: RllibPlan, device: str) -> AlgorithmConfig:

@@ -23,6 +23,7 @@ from typing import Any
 from legroom.backends.rllib.items import RoleItems, role_items
 from legroom.backends.rllib.nodes import RESERVED_SHARE, bills, node_footprint, place, store_need, usable
 from legroom.backends.rllib.translation import RllibPlan, rllib_plan
+from legroom.fitting.rungs import divisors_below, halves
 from legroom.model.cluster import ActorRequests, Cluster, ClusterPlan, ClusterTurn, Node
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint
@@ -122,7 +123,7 @@ class _Seeker:
     def same_envs(self) -> Division | None:
         """Return the division with the most runners that holds exactly the environments asked for."""
         fewest_each = self.asked.envs_per_runner if _says_runners(self.run) else 1
-        for each in _divisors(self.envs):
+        for each in (*reversed(divisors_below(self.envs)), self.envs):
             if each < fewest_each or self.envs // each > self.most:
                 continue
             found = self.divided(self.envs // each, each)
@@ -136,7 +137,8 @@ class _Seeker:
         Runners have whole numbers of environments, so that many of them seldom add up to the most that a single one
         could have; a runner that steps them all would be far slower, and hardly more would be learned from.
         """
-        tried = (self._most_envs(runners) for runners in _halves(min(self.most, self.envs)))
+        most = min(self.most, self.envs)
+        tried = (self._most_envs(runners) for runners in (most, *halves(most)))
         found = [each for each in tried if each is not None]
         if not found:
             return None
@@ -249,17 +251,6 @@ def _with_cpus(node: Node) -> Node:
 def _says_runners(run: Run) -> bool:
     given = {"num_env_runners", "num_envs_per_env_runner"} & set(run.hyperparams)
     return bool(given) or run.env.envs_per_worker > 1
-
-
-def _halves(number: int) -> Iterator[int]:
-    while number >= 1:
-        yield number
-        number //= 2
-
-
-def _divisors(number: int) -> list[int]:
-    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
-    return sorted({*small, *(number // n for n in small)})
 
 
 def _turns(asked: Run, found: Division, *, head_binds: bool) -> Iterator[ClusterTurn]:

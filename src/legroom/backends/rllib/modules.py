@@ -63,13 +63,17 @@ def unmasked_space(space: spaces.Space[Any], masked: bool) -> spaces.Space[Any]:
     return space[OBSERVATION] if masked and isinstance(space, spaces.Dict) else space
 
 
-class ActorCriticModule(TorchRLModule, ValueFunctionAPI):
-    """PPO's networks: SB3's ActorCriticPolicy, or sb3-contrib's maskable one."""
+class Sb3Module(TorchRLModule):
+    """A module around a policy of SB3."""
 
     model_config: Any  # RLlib declares these as None until they are set
     observation_space: Any
     action_space: Any
     action_dist_cls: Any
+
+
+class ActorCriticModule(Sb3Module, ValueFunctionAPI):
+    """PPO's networks: SB3's ActorCriticPolicy, or sb3-contrib's maskable one."""
 
     def setup(self) -> None:
         run = Run.model_validate(self.model_config["run"])
@@ -132,16 +136,11 @@ def _distribution(space: spaces.Space[Any]) -> Any:
     )
 
 
-class QModule(TorchRLModule, QNetAPI, TargetNetworkAPI):
+class QModule(Sb3Module, QNetAPI, TargetNetworkAPI):
     """DQN's networks: SB3's DQNPolicy; its target network is made when RLlib's learner asks for it.
 
     A target that stood in the module from the start would be among the parameters of the optimizer.
     """
-
-    model_config: Any  # RLlib declares these as None until they are set
-    observation_space: Any
-    action_space: Any
-    action_dist_cls: Any
 
     def setup(self) -> None:
         if not isinstance(self.action_space, spaces.Discrete):

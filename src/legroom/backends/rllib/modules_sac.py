@@ -16,20 +16,14 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchSquashedGaussian
 from ray.rllib.core.learner.utils import make_target_network
 from ray.rllib.core.rl_module.apis import QNetAPI, TargetNetworkAPI
-from ray.rllib.core.rl_module.torch import TorchRLModule
 
-from legroom.backends.rllib.modules import build_policy
+from legroom.backends.rllib.modules import Sb3Module, build_policy
 from legroom.errors import BadInput
 from legroom.model.run import Run
 
 
-class SacModule(TorchRLModule, QNetAPI, TargetNetworkAPI):
+class SacModule(Sb3Module, QNetAPI, TargetNetworkAPI):
     """SAC's networks for continuous actions, which the module gives between -1 and 1 and RLlib scales."""
-
-    model_config: Any  # RLlib declares these as None until they are set
-    observation_space: Any
-    action_space: Any
-    action_dist_cls: Any
 
     def setup(self) -> None:
         if not isinstance(self.action_space, spaces.Box):

@@ -17,6 +17,9 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.vec_env import VecEnv
 
+from legroom.backends.sb3.stored import mask_size
+from legroom.environments.gym_spaces import from_gymnasium
+
 ROWS = 2  # what the small fields of a hollow buffer hold per environment; enough for any index arithmetic
 
 
@@ -170,7 +173,7 @@ class StubVecEnv(VecEnv):
         self.render_mode = None
         self._on_step = on_step
         super().__init__(n_envs, observation_space, action_space)
-        self._mask = np.ones((n_envs, _mask_size(action_space)), dtype=bool)
+        self._mask = np.ones((n_envs, mask_size(from_gymnasium(action_space)) or 1), dtype=bool)
 
     def _observations(self) -> Any:
         space = self.observation_space
@@ -215,13 +218,3 @@ class StubVecEnv(VecEnv):
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
         return [False] * self.num_envs
-
-
-def _mask_size(space: spaces.Space[Any]) -> int:
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    if isinstance(space, spaces.MultiBinary):
-        return 2 * int(np.prod(space.shape))
-    return 1

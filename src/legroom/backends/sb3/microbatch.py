@@ -17,7 +17,6 @@ updates are several coupled losses.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from sb3_contrib import MaskablePPO
 from stable_baselines3 import DQN, PPO
@@ -86,18 +85,3 @@ def can_survive(algorithm: type) -> bool:
         issubclass(algorithm, base) and algorithm.train is base.train  # type: ignore[attr-defined]
         for base in _MIXINS
     )
-
-
-def apply_micro_batch(model: Any, micro_batch: MicroBatch | None) -> None:
-    """Give a model made of `microbatched(...)` another micro-batch, from its next update on.
-
-    Raises:
-        BadInput: the model's class has none, or `micro_batch` is no size.
-    """
-    check_sizes(micro_batch)
-    if not issubclass(type(model), _ALL_MIXINS):
-        name = type(model).__name__
-        raise BadInput(
-            f"this {name} was not made with micro_batch", hint=f"build it as with_micro_batch({name}, {micro_batch})"
-        )
-    model.micro_batch = micro_batch

@@ -37,7 +37,6 @@ from legroom.model.run import Run
 from legroom.model.spaces import DTYPES
 
 SCALARS = 6  # rewards, returns, episode_starts, values, log_probs, advantages: float32 each
-COPIED_SCALARS = ("values", "log_probs", "advantages", "returns")  # rewards and episode starts stay as they are
 FILLED = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
 # The copy is freed the moment it is complete: sampled every 15-20 ms, a peak seems lower by what is copied in between.
 BRIEF_NBYTES = 30_000_000
