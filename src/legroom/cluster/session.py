@@ -104,7 +104,8 @@ def ray_session(
     dog = _watch(folder)
     try:
         token = os.environ.get(TOKEN) or secrets.token_hex(32)
-        settings: dict[str, str | None] = {TOKEN: token, watchdog.MARK: _marks(folder)} | dict.fromkeys(SET_BY_RAY)
+        marks = ":".join(filter(None, [os.environ.get(watchdog.MARK), str(folder)]))
+        settings: dict[str, str | None] = {TOKEN: token, watchdog.MARK: marks} | dict.fromkeys(SET_BY_RAY)
         if not memory_monitor:
             settings["RAY_memory_monitor_refresh_ms"] = "0"
         with environment(settings), _loopback(), _own_signals():
@@ -217,10 +218,6 @@ def _short_folder() -> Path:
     base = tempfile.gettempdir()
     base = base if len(base) + len("/lr-12345678") <= LONGEST_FOLDER else "/tmp"
     return Path(tempfile.mkdtemp(prefix="lr-", dir=base))
-
-
-def _marks(folder: Path) -> str:
-    return ":".join(filter(None, [os.environ.get(watchdog.MARK), str(folder)]))
 
 
 def _watch(folder: Path) -> subprocess.Popen[bytes]:

@@ -14,9 +14,9 @@ from legroom.backends.rllib.capacity import Room, refuse_what_cannot_be_placed
 from legroom.backends.rllib.config import make_config
 from legroom.backends.rllib.deaths import RunnerRaised, reason_of
 from legroom.backends.rllib.envs import MASK, OBSERVATION, WithAxes, make_runner_env
-from legroom.backends.rllib.episodes import EPISODES, episodes_of
 from legroom.backends.rllib.modules import ActorCriticModule, QModule
 from legroom.backends.rllib.modules_sac import SacModule
+from legroom.backends.rllib.results import EPISODES, episodes_of
 from legroom.backends.rllib.translation import rllib_plan
 from legroom.errors import BadInput
 from legroom.model.run import Run

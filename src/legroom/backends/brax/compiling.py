@@ -57,10 +57,6 @@ def _compile(task: Task, say: Say) -> dict[str, Any]:
     return answer
 
 
-def _shapes(task: Task, say: Say) -> dict[str, Any]:
-    return shapes_of(_captured(task, say))
-
-
 def _mark(task: Task, say: Say) -> dict[str, Any]:
     marked = marked_replay() if task["run"]["algo"] == "SAC" else marked_sizes(one_unroll=task["one_unroll"])
     captured = _captured(task, say, marked)
@@ -207,4 +203,6 @@ def _status(name: str) -> int:
     return 0  # not Linux
 
 
-QUESTIONS: dict[str, Callable[[Task, Say], dict[str, Any]]] = {"shapes": _shapes, "compile": _compile, "mark": _mark}
+QUESTIONS: dict[str, Callable[[Task, Say], dict[str, Any]]] = {
+    "shapes": lambda task, say: shapes_of(_captured(task, say)), "compile": _compile, "mark": _mark,
+}  # fmt: skip

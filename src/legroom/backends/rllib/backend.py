@@ -116,9 +116,15 @@ class RllibBackend(Backend):
 
     @property
     def knobs(self) -> tuple[Knob, ...]:
-        from legroom.backends.rllib.knobs import RLLIB_KNOBS
+        """Those of SB3's that mean the same once a run is translated, at the same prices."""
+        from legroom.backends.sb3 import ladders
+        from legroom.backends.sb3.knobs import SB3_KNOBS
 
-        return RLLIB_KNOBS
+        translated = (
+            ladders.smaller_batch, ladders.smaller_replay, ladders.fewer_envs, ladders.smaller_extractor,
+            ladders.coarser_grid,
+        )  # fmt: skip
+        return tuple(knob for knob in SB3_KNOBS if knob.ladder in translated)
 
     def estimate_net(self, run: Run, device: DeviceName) -> NetTrace | None:
         whole = run.replace(memory=run.memory.model_copy(update={"micro_batch": None}))  # RLlib updates in one piece

@@ -181,9 +181,10 @@ class _Seeker:
         runner_nbytes = _bounding_request(needs.runner, [*offers.values()])
         declared = ((offers[key].declared_by(node), count) for key, node, count in self.kinds)
         room = sum(count * self._holds(node, plan, runner_nbytes) for node, count in declared)
+        learner = sum(item.total + item.error for item in roles.head if item.name.startswith("learner."))
         requests = ActorRequests(
             runner_nbytes=runner_nbytes,
-            learner_nbytes=_learner_nbytes(roles) if plan.learners else None,
+            learner_nbytes=learner if plan.learners else None,
             object_store_nbytes=on_head.store,
             node_store_nbytes=max(elsewhere, default=on_head.store),
         )
@@ -238,10 +239,6 @@ def _bounding_request(runner_nbytes: int, offers: Sequence[_Offer]) -> int:
     running = (offer for offer in offers if offer.node.memory is not None)
     bounds = (offer.node.memory // (max(offer.free, 0) // runner_nbytes + 1) + 1 for offer in running)  # type: ignore[operator]
     return max(runner_nbytes, *bounds, 0)
-
-
-def _learner_nbytes(roles: RoleItems) -> int:
-    return sum(item.total + item.error for item in roles.head if item.name.startswith("learner."))
 
 
 def _with_cpus(node: Node) -> Node:

@@ -103,7 +103,8 @@ def role_items(run: Run, plan: RllibPlan, evidence: Evidence, figures: RayFigure
     """Return the bill of every role; nodes are made of them (`backends.rllib.nodes`)."""
     shadow = shadow_of(run, plan)
     runner = tuple(_runner_items(run, plan, shadow, evidence, figures))
-    head = (*_head_items(figures), *_driver_items(run, plan, shadow, evidence, figures))
+    services = _base("ray.head services", figures, "head", "global control store, autoscaler's monitor, dashboard")
+    head = (services, *_driver_items(run, plan, shadow, evidence, figures))
     if not plan.runners:
         head += tuple(replace(item, place=Place.HOST) for item in runner)
     why = "the whole train batch, which RLlib moves to the card at once"
@@ -126,16 +127,12 @@ def step_nbytes(run: Run, plan: RllibPlan) -> int:
     """Return the bytes of one step in arrays: observation, mask, action, reward, and what the policy put out."""
     _, action = spaces_of(run)
     outputs = _outputs(run)
-    nbytes = observation_nbytes(_as_sb3(run)) + actions_nbytes(action, replay=False) + FLOAT64  # type: ignore[arg-type]
+    nbytes = observation_nbytes(run) + actions_nbytes(action, replay=False) + FLOAT64  # type: ignore[arg-type]
     if plan.masked:
         nbytes += mask_size(action)
     if plan.algo == "PPO":
         nbytes += FLOAT32 * (outputs + 1)  # the distribution's inputs, and the action's log-probability
     return nbytes
-
-
-def _as_sb3(run: Run) -> Run:
-    return run if run.backend == "sb3" else run.replace(backend="sb3")
 
 
 def _outputs(run: Run) -> int:
@@ -153,10 +150,6 @@ def _base(name: str, figures: RayFigures, figure: str, why: str, place: Place = 
 def _node_items(figures: RayFigures) -> Iterator[Item]:
     yield _base("ray.node services", figures, "node", "raylet, dashboard agent, runtime environment agent")
     yield _base("ray.log monitor", figures, "log_monitor", "sends what workers print to the driver")
-
-
-def _head_items(figures: RayFigures) -> Iterator[Item]:
-    yield _base("ray.head services", figures, "head", "global control store, autoscaler's monitor, dashboard")
 
 
 def _transfer_items(run: Run, plan: RllibPlan, evidence: Evidence) -> Iterator[Item]:

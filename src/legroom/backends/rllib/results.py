@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,8 +15,8 @@ from ray.rllib.utils.metrics import (
     NUM_ENV_STEPS_SAMPLED_LIFETIME,
 )
 
-from legroom.backends.rllib.episodes import WINDOW, episodes_of
-
+EPISODES = "legroom_episodes"
+WINDOW = 100  # episodes, as SB3's stats_window_size
 # RLlib's names of what SB3 logs too; everything else keeps its own, after train/.
 _TRAIN_NAMES = {
     "policy_loss": "policy_gradient_loss", "vf_loss": "value_loss", "entropy": "entropy", "qf_loss": "loss",
@@ -70,6 +70,26 @@ class Result:
     def from_json(cls, data: Mapping[str, Any]) -> Result:
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         return cls(**known | {"last": tuple((float(r), int(n)) for r, n in known.get("last", ()))})
+
+
+def log_episode(*, episode: Any, metrics_logger: Any, prev_episode_chunks: Sequence[Any] = (), **more: Any) -> None:
+    """Log return and length of an episode that has ended; an episode may have been cut into chunks between samples.
+
+    Every runner does: RLlib's own mean is that of the last iteration alone.
+    """
+    chunks = [episode, *(prev_episode_chunks or ())]
+    ended = (float(sum(chunk.get_return() for chunk in chunks)), sum(len(chunk) for chunk in chunks))
+    metrics_logger.log_value(EPISODES, ended, reduce="item_series")
+
+
+def episodes_of(sampled: dict[str, Any]) -> list[tuple[float, int]]:
+    """Return the episodes that ended in an iteration."""
+    found = sampled.get(EPISODES)
+    if not isinstance(found, list | tuple):
+        return []
+    if len(found) == 2 and not isinstance(found[0], list | tuple):  # RLlib gives a single item without its list
+        found = [found]
+    return [(float(reward), int(length)) for reward, length in found]
 
 
 def result_of(results: Mapping[str, Any], *, before: Result) -> Result:

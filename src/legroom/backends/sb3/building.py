@@ -77,9 +77,10 @@ def build_model(
             arguments |= _replay_arguments(run, dict_space, plan, parts)
         else:
             raise Untraceable(f"{algorithm.name} has no gradient update to trace")
+        policy = find_object(run.policy.name) if ":" in run.policy.name else run.policy.name
         policy_kwargs = policy_arguments(run)
         try:
-            return algorithm_class(_policy(run), env, policy_kwargs=policy_kwargs, device=device, **arguments)
+            return algorithm_class(policy, env, policy_kwargs=policy_kwargs, device=device, **arguments)
         except Untraceable:
             raise
         except Exception as wrong:  # a library's constructor raises anything; its message is the reason
@@ -145,10 +146,6 @@ def find_object(name: str) -> Any:
         return resolve_object(name)
     except BadInput as wrong:
         raise Untraceable(str(wrong)) from wrong
-
-
-def _policy(run: Run) -> Any:
-    return find_object(run.policy.name) if ":" in run.policy.name else run.policy.name
 
 
 def _schedule(key: str, value: Any) -> Any:

@@ -33,16 +33,13 @@ def answer(request: Request) -> Answer:
         try:
             measured = measure_updates(one_env(request.run), request.batches)
         except Exception as wrong:  # a user's classes may raise anything
-            not_measured = f"a small real update could not be made: {_line(wrong)}"
+            words = " ".join(f"{type(wrong).__name__}: {wrong}".split())
+            not_measured = f"a small real update could not be made: {words}"
     try:
         net = trace_run(request.run, request.device)
     except Untraceable as reason:
         not_traced = str(reason)
     return Answer(net, not_traced, measured, not_measured)
-
-
-def _line(wrong: Exception) -> str:
-    return " ".join(f"{type(wrong).__name__}: {wrong}".split())
 
 
 def main() -> None:

@@ -79,7 +79,8 @@ class LeanVecEnv(VecEnv):
         self.waiting = False
         self._copies = copy_observations
         begin_sharing()  # before the workers are started, so that they are one run
-        registered = _registered_here()
+        # the user's program registered environments with gymnasium, and no worker runs that program
+        registered = [pickled for spec in gym.registry.values() if (pickled := _pickled_spec(spec))]
         start_template = partial(Template, env_fns, registered, preload) if forked else None
         self._crew = Crew(len(env_fns), envs_per_worker, start_template)
         self._close = weakref.finalize(self, self._crew.close)
@@ -242,11 +243,6 @@ class LeanVecEnv(VecEnv):
         values = [value for answer in self._crew.ask(messages) for value in answer.value]
         by_index = dict(zip(asked, values, strict=True))
         return [by_index[index] for index in wanted]
-
-
-def _registered_here() -> list[bytes]:
-    """Return the environments that the user's program registered with gymnasium: no worker runs that program."""
-    return [pickled for spec in gym.registry.values() if (pickled := _pickled_spec(spec))]
 
 
 def _pickled_spec(spec: Any) -> bytes:

@@ -157,10 +157,10 @@ def _optimizer_state(name: str, optimizer: torch.optim.Optimizer, arrays: dict[s
                 entries[key] = {"value": take_apart(value, "optimizer", arrays)}
         if entries:
             states[str(i)] = entries
-    groups = [
-        {key: take_apart(_plain(value), "optimizers", arrays) for key, value in group.items() if key not in _HOW}
-        for group in optimizer.param_groups
-    ]
+    groups = []
+    for group in optimizer.param_groups:
+        plain = {k: to_array(v) if isinstance(v, torch.Tensor) else v for k, v in group.items() if k not in _HOW}
+        groups.append({key: take_apart(value, "optimizers", arrays) for key, value in plain.items()})
     sizes = [len(group["params"]) for group in optimizer.param_groups]
     return {"class": type(optimizer).__name__, "sizes": sizes, "groups": groups, "states": states}
 
@@ -200,10 +200,6 @@ def _set(group: dict[str, Any], key: str, value: Any) -> None:
         group[key].copy_(torch.as_tensor(value))
     else:
         group[key] = value
-
-
-def _plain(value: Any) -> Any:
-    return to_array(value) if isinstance(value, torch.Tensor) else value
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:

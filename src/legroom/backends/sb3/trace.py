@@ -54,17 +54,10 @@ ENDLESS = 10**9  # total_timesteps of a run that does not say
 EPISODE_STEPS = 100  # of a run that trains per episode and does not say how long one is
 
 
-def trace_run(
-    run: Run,
-    device: Literal["cpu", "cuda"],
-    *,
-    workspaces: Workspaces = Workspaces(),  # noqa: B008  frozen
-    validate_args: bool | None = None,
-) -> NetTrace:
+def trace_run(run: Run, device: Literal["cpu", "cuda"], *, validate_args: bool | None = None) -> NetTrace:
     """Return the memory of the run's networks, optimizer and updates on `device`.
 
     Args:
-        workspaces: cuBLAS sizes of the card.
         validate_args: whether torch.distributions checks its arguments; None: as it is set in this process (by
             default it does).
 
@@ -72,7 +65,7 @@ def trace_run(
         Untraceable: the policy or update cannot be followed; the reason is the message.
     """
     on_cuda = device == "cuda"
-    follower = StorageFollower(workspaces if on_cuda else None, (*_LIBRARIES, *_MIRRORS))
+    follower = StorageFollower(Workspaces() if on_cuda else None, (*_LIBRARIES, *_MIRRORS))
     checks = Distribution._validate_args
     with ExitStack() as stack:
         stack.enter_context(importable(run))

@@ -55,7 +55,7 @@ def rollout_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     for name, each in list(fields.items()):
         if stores_leanly(run) and name.startswith(OBSERVATIONS) and not is_kept_plainly(run, each):
             del fields[name]  # minibatches are decoded straight from the store, there is nothing to flatten
-            found = lean_rollout(run, evidence, _key(name), each)
+            found = lean_rollout(run, evidence, name.removeprefix(OBSERVATIONS).strip("[]"), each)
             item = Item(f"rollout.{name}", found.nbytes, Place.HOST, found.why, FILLED, known=found.known)
             stored.append(replace(item, error=found.error))
         else:
@@ -99,8 +99,3 @@ def _copied(fields: dict[str, int]) -> dict[str, int]:
     # LSTM states are four arrays and the scalars six, each copied for itself
     parts = {"scalars": SCALARS, "lstm states": 4}
     return {name: each // parts.get(name, 1) for name, each in fields.items()}
-
-
-def _key(name: str) -> str:
-    """Return the key of the observation that a field called `observations[key]` holds."""
-    return name.removeprefix(OBSERVATIONS).strip("[]")

@@ -105,7 +105,7 @@ def _plan(run: Run, device: DeviceName, measure: bool) -> Job:
 
 def _answers(jobs: Sequence[Job]) -> list[Answer]:
     """Return an answer per job: from one child for all, or from this process for what only it knows."""
-    known_here = [_known_here_only(job.run) for job in jobs]
+    known_here = ["live:" in repr(job.run.policy) for job in jobs]
     requests = [
         Request(job.run, job.device, [] if job.measured else job.batches)
         for job, here in zip(jobs, known_here, strict=True)
@@ -113,10 +113,6 @@ def _answers(jobs: Sequence[Job]) -> list[Answer]:
     ]
     answers = iter(trace_in_child(requests) if requests else [])
     return [_trace_here(job) if here else next(answers) for job, here in zip(jobs, known_here, strict=True)]
-
-
-def _known_here_only(run: Run) -> bool:
-    return "live:" in repr(run.policy)
 
 
 def _trace_here(job: Job) -> Answer:
