@@ -29,7 +29,7 @@ from brax.training.agents.sac import train as sac
 
 from legroom.backends.brax.arguments import train_arguments
 from legroom.backends.brax.envs import TrainingEnv, make_training_env
-from legroom.backends.brax.facts import env_steps_per_training_step, is_ppo
+from legroom.backends.brax.facts import env_steps_per_training_step, is_ppo, prefill_env_steps
 from legroom.errors import BadInput
 from legroom.model.run import Run
 from legroom.predicting.constraints import broken_rules
@@ -243,8 +243,4 @@ def _training_steps(run: Run, arguments: dict[str, Any]) -> int:
     """Return the training steps in an epoch, as train() counts them."""
     each, evals = env_steps_per_training_step(run), max(arguments.get("num_evals", 1) - 1, 1)
     resets = max(arguments.get("num_resets_per_eval", 0), 1)
-    prefill = 0
-    if not is_ppo(run):
-        envs = run.env.n_envs
-        prefill = -(-arguments.get("min_replay_size", 0) // envs) * envs * arguments.get("action_repeat", 1)
-    return -(-(arguments["num_timesteps"] - prefill) // (evals * each * resets))
+    return -(-(arguments["num_timesteps"] - prefill_env_steps(run)) // (evals * each * resets))

@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from legroom.environments.env_make import build
+from legroom.environments.env_steps import mask_function
 from legroom.errors import BadInput
 from legroom.model.run import Run
 
@@ -33,21 +34,13 @@ def make_runner_env(config: Mapping[str, Any]) -> gym.Env[Any, Any]:
     if spec.id is None:
         raise BadInput("the run names no environment", path=run.source, hint="set env.id")
     env = build(spec.id, spec.arguments, spec.wrappers)
-    masked = find_masks(env) if config["masked"] else None
+    masked = mask_function(env) if config["masked"] else None
     if config["masked"] and masked is None:
         raise BadInput(
             f"{run.algo} needs masks, and {spec.id} has no method action_masks()", path=run.source, hint="algo: PPO"
         )
     env = WithAxes(env, spec.frame_stack or 1)
     return env if masked is None else WithMask(env, masked)
-
-
-def find_masks(env: gym.Env[Any, Any]) -> Any:
-    """Return the environment's `action_masks`, None where it has none."""
-    try:
-        return env.get_wrapper_attr("action_masks")
-    except AttributeError:
-        return None
 
 
 class WithMask(gym.Wrapper[Any, Any, Any, Any]):
