@@ -12,7 +12,6 @@ from legroom.backends.brax.signatures import BRAX_ALGORITHMS
 from legroom.backends.brax.vocabulary import SPACES, VOCABULARY
 from legroom.errors import BadInput
 from legroom.extras import needs
-from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode
 from legroom.model.finding import Finding
 from legroom.model.footprint import Footprint
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from legroom.model.rule import Rule
     from legroom.model.subject import SubjectRun
     from legroom.model.task import TrainTask
-    from legroom.model.vocabulary import Vocabulary
 
 PREALLOCATE, PLATFORMS, LOG_LEVEL = "XLA_PYTHON_CLIENT_PREALLOCATE", "JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL"
 
@@ -43,18 +41,13 @@ class BraxBackend(Backend):
     extra = "jax"
     packages = ("jax", "brax", "safetensors")
     libraries = ("jax", "jaxlib", "brax", "mujoco", "mujoco-mjx", "flax", "optax")
+    algorithms = BRAX_ALGORITHMS
     script_packages = ("brax",)
     own_spaces = SPACES
 
-    @property
-    def algorithms(self) -> tuple[Algorithm, ...]:
-        return BRAX_ALGORITHMS
-
     # ---- reading
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return VOCABULARY
+    vocabulary = VOCABULARY
 
     @property
     def file_kinds(self) -> tuple[FileKind, ...]:

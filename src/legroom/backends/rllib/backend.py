@@ -12,7 +12,6 @@ from legroom.backends.sb3.backend import BACKEND as SB3
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.errors import BadInput
 from legroom.extras import needs
-from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
 from legroom.model.footprint import Footprint
 from legroom.model.knob import Knob
@@ -37,11 +36,8 @@ class RllibBackend(Backend):
     packages = ("ray", "stable_baselines3", "safetensors")
     libraries = ("ray", *SB3.libraries)
     spreads = True
+    algorithms = SB3_ALGORITHMS
     script_packages = ("ray",)
-
-    @property
-    def algorithms(self) -> tuple[Algorithm, ...]:
-        return SB3_ALGORITHMS
 
     # ---- reading
 
@@ -99,11 +95,8 @@ class RllibBackend(Backend):
 
         return SCRIPT_RULES
 
-    def label(self, run: Run) -> str:
-        return run.algo
-
-    def advice_for_full_gpu(self, run: Run) -> str:
-        return SB3.advice_for_full_gpu(run)
+    label = SB3.label
+    advice_for_full_gpu = SB3.advice_for_full_gpu
 
     # ---- fitting and the page: as SB3 has it, as far as it means the same
 

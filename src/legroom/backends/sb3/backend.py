@@ -11,7 +11,6 @@ from legroom.backends.sb3.base_figures import BaseFigures, base_figures, figures
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.backends.sb3.stored import batch_samples, rollout_samples, stores_leanly
 from legroom.extras import needs
-from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
 from legroom.model.finding import Finding
 from legroom.model.footprint import Footprint
@@ -44,12 +43,9 @@ class Sb3Backend(Backend):
     extra = "sb3"
     packages = ("stable_baselines3", "safetensors")
     libraries = ("torch", "stable-baselines3", "sb3-contrib", "gymnasium", "cloudpickle")
+    algorithms = SB3_ALGORITHMS
     script_packages = ("stable_baselines3", "sb3_contrib")
     pins_read = ("stable-baselines3",)
-
-    @property
-    def algorithms(self) -> tuple[Algorithm, ...]:
-        return SB3_ALGORITHMS
 
     # ---- reading
 
