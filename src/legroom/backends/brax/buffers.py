@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from legroom.backends.brax.pieces import PRIMES, Terms, term_of
 
@@ -104,10 +104,7 @@ def _united(buffers: Iterable[Buffer]) -> list[Buffer]:
         current = same[0]
         for buffer in same[1:]:
             if buffer.first <= current.last + 1:
-                current = Buffer(
-                    current.size, current.offset, current.first, max(current.last, buffer.last), current.term,
-                    current.shape,
-                )  # fmt: skip
+                current = replace(current, last=max(current.last, buffer.last))
             else:
                 united.append(current)
                 current = buffer

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from legroom.backends.brax.vocabulary import NETWORKS
+from legroom.backends.brax.vocabulary import NETWORKS, TRAIN
 from legroom.errors import BadInput
 from legroom.model.draft import Draft, only_entry
 from legroom.model.file_kind import FileKind
@@ -33,13 +33,7 @@ NETWORK = {
     "value_obs_key": ("policy", "kwargs", "value_obs_key"),
     "layer_norm": ("policy", "kwargs", "layer_norm"),
 }
-TRAIN = {
-    "num_envs": ("env", "n_envs"),
-    "num_eval_envs": ("eval", "n_envs"),
-    "num_timesteps": ("total_timesteps",),
-    "seed": ("seed",),
-    **NETWORKS,
-}
+SPELLINGS = {**TRAIN, "seed": ("seed",), **NETWORKS}
 _ENV_NAMES = ("id", "name", "env_name", "env_id")
 
 
@@ -47,7 +41,7 @@ class BraxFile(FileKind):
     """A file with a section of brax's training arguments."""
 
     name = "brax"
-    spellings = MappingProxyType({**TRAIN, **NETWORK})
+    spellings = MappingProxyType({**SPELLINGS, **NETWORK})
 
     def matches(self, data: dict[Any, Any]) -> bool:
         return "algo" not in data and any(isinstance(data.get(name), dict) for name in ALGORITHMS)
@@ -104,7 +98,7 @@ def _drafts(data: dict[Any, Any], lines: Lines, path: str) -> list[Draft]:
         draft.put(("env",), {}, lines.get((section,)))
         _environment(draft, data, lines)
         for name, value in data[section].items():
-            draft.put(TRAIN.get(name, ("hyperparams", name)), value, lines.get((section, name)))
+            draft.put(SPELLINGS.get(name, ("hyperparams", name)), value, lines.get((section, name)))
         for name in NETWORK_SECTIONS:
             _network(draft, data, name, lines)
         for name in ("seed", "description", "device", "eval"):
@@ -132,7 +126,7 @@ def _environment(draft: Draft, data: dict[Any, Any], lines: Lines) -> None:
             place = ("env", name)
         elif name in ("episode_length", "action_repeat"):
             place = ("hyperparams", name)
-        draft.put(TRAIN.get(name, place), value, lines.get(("env", name)))
+        draft.put(SPELLINGS.get(name, place), value, lines.get(("env", name)))
 
 
 def _network(draft: Draft, data: dict[Any, Any], section: str, lines: Lines) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from legroom.backends.brax.facts import LAYERS
 from legroom.model.draft import Key
 from legroom.model.spaces import KnownSpaces
 from legroom.model.vocabulary import Vocabulary
@@ -16,7 +17,7 @@ NETWORKS: Mapping[str, Key] = {
     "value_hidden_layers": ("policy", "kwargs", "value_hidden_layer_sizes"),
     "hidden_layer_sizes": ("policy", "kwargs", "hidden_layer_sizes"),
 }
-_TRAIN: Mapping[str, Key] = {
+TRAIN: Mapping[str, Key] = {
     "num_envs": ("env", "n_envs"),
     "num_eval_envs": ("eval", "n_envs"),
     "num_timesteps": ("total_timesteps",),
@@ -25,13 +26,13 @@ _TRAIN: Mapping[str, Key] = {
 VOCABULARY = Vocabulary(
     names=NETWORKS,
     moved={
-        **{(*part, name): place for part in ((), ("env",), ("hyperparams",)) for name, place in _TRAIN.items()},
+        **{(*part, name): place for part in ((), ("env",), ("hyperparams",)) for name, place in TRAIN.items()},
         ("hyperparams", "seed"): ("seed",),
         **{(*part, name): place for part in (("hyperparams",), ("policy",)) for name, place in NETWORKS.items()},
         ("policy", "kwargs", "policy_hidden_layers"): ("policy", "kwargs", "policy_hidden_layer_sizes"),
         ("policy", "kwargs", "value_hidden_layers"): ("policy", "kwargs", "value_hidden_layer_sizes"),
     },
-    layers=("policy_hidden_layer_sizes", "value_hidden_layer_sizes", "hidden_layer_sizes"),
+    layers=LAYERS,
     sizes=frozenset({
         "batch_size", "unroll_length", "num_minibatches", "num_updates_per_batch", "episode_length", "action_repeat",
         "max_replay_size", "grad_updates_per_step", "max_devices_per_host",

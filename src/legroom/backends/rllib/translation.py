@@ -380,12 +380,17 @@ def _off_policy(run: Run, runners: int, envs_per_runner: int, said: list[str]) -
         "training_intensity": updates * batch_size / (fragment * envs_per_runner * (runners + 1)),
     }
     said.append("replay is one buffer of whole episodes in the training process, whatever the number of environments")
+    return _replaying(batch_size, capacity, max(fragment, n_step), updates, settings)
+
+
+def _replaying(batch: int, capacity: int, fragment: int, updates: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a plan that learns from replay: the whole batch, once."""
     return {
-        "train_batch_size": batch_size,
-        "minibatch_size": batch_size,
+        "train_batch_size": batch,
+        "minibatch_size": batch,
         "num_epochs": 1,
         "replay_capacity": capacity,
-        "rollout_fragment_length": max(fragment, n_step),
+        "rollout_fragment_length": fragment,
         "updates_per_round": updates,
         "settings": settings,
     }
@@ -456,15 +461,7 @@ def _native(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> di
     intensity, updates = given.get("training_intensity"), 1
     if intensity:  # RLlib's own formula, with its one runner too many
         updates = max(round(intensity * fragment * envs_per_runner * (runners + 1) / batch), 1)
-    return {
-        "train_batch_size": batch,
-        "minibatch_size": batch,
-        "num_epochs": 1,
-        "replay_capacity": capacity,
-        "rollout_fragment_length": fragment,
-        "updates_per_round": updates,
-        "settings": settings,
-    }
+    return _replaying(batch, capacity, fragment, updates, settings)
 
 
 def _policy(run: Run, native: bool, said: list[str]) -> PolicySpec:

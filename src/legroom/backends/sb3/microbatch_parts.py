@@ -68,12 +68,16 @@ def rollout_minibatches(buffer: Any, batch_size: int) -> Iterator[tuple[np.ndarr
         return
     if hasattr(buffer, "micro_batches"):  # a hollow one, which is traced: its parts are planned
         for whole, planned in buffer.micro_batches(batch_size, batch_size):
-            yield whole, lambda size, planned=planned: planned
+            yield whole, partial(_as_planned, planned)
         return
     with _handing_out_indices(buffer):
         minibatches = list(buffer.get(batch_size))
     for whole in minibatches:
         yield whole, partial(_rollout_parts, buffer, whole)
+
+
+def _as_planned(planned: Iterator[Any], size: int) -> Iterator[Any]:
+    return planned
 
 
 def _rollout_parts(buffer: Any, whole: np.ndarray, size: int) -> Iterator[Any]:
