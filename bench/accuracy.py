@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
-from legroom.machine.tree import PeakSampler, TreeMemory
+from legroom.machine.tree import TreeMemory
 
 RUN_SCRIPT = Path(__file__).with_name("accuracy_run.py")
 MEDIAN_LIMIT, WORST_LIMIT = 0.03, 0.08
@@ -150,9 +151,9 @@ def compare(name: str, run: dict[str, Any], mode: str) -> Comparison:
     predicted, low, high = json.loads(asked.stdout.splitlines()[-1])
     for _ in range(ATTEMPTS):
         peak = _measure(name, run)
-        if peak.alone - peak.pss < DISTURBED:
+        if alone(peak) - peak.pss < DISTURBED:
             break
-    return Comparison(name, predicted, low, high, peak.pss, peak.alone)
+    return Comparison(name, predicted, low, high, peak.pss, alone(peak))
 
 
 def _measure(name: str, run: dict[str, Any]) -> TreeMemory:

@@ -30,9 +30,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.accuracy import DISTURBED, box, discrete, spec
+from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
 from legroom.device.cuda_allocator import Settings, _simulate, replay
-from legroom.machine.tree import PeakSampler, TreeMemory
+from legroom.machine.tree import TreeMemory
 from legroom.model.evidence import NetTrace
 from legroom.model.footprint import Phase
 from legroom.model.machine import Machine
@@ -155,7 +156,7 @@ def host(chosen: list[str]) -> bool:
             run = plain | {"memory": memory}
             predicted, low, high = predict(run)
             peak, seconds = measure(run)
-            measured = peak.pss if peak.alone - peak.pss < DISTURBED else peak.alone
+            measured = peak.pss if alone(peak) - peak.pss < DISTURBED else alone(peak)
             whole_s, before = whole_s or seconds, before or measured
             error, inside = (predicted - measured) / measured, low <= measured <= high
             good &= inside and abs(error) <= WORST_LIMIT

@@ -26,8 +26,9 @@ import time
 from typing import Any
 
 from bench.accuracy import DISTURBED, box, discrete, spec
+from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
-from legroom.machine.tree import PeakSampler, TreeMemory
+from legroom.machine.tree import TreeMemory
 
 MB = 1e6
 SIZES = (None, 64, 16, 4)
@@ -194,12 +195,12 @@ def compare_memory() -> bool:
             run = pixels(size, storage)
             predicted, low, high = predict(run)
             peak, seconds = measure(run)
-            measured = peak.pss if peak.alone - peak.pss < DISTURBED else peak.alone
+            measured = peak.pss if alone(peak) - peak.pss < DISTURBED else alone(peak)
             whole_s = whole_s or seconds
             error, inside = (predicted - measured) / measured, low <= measured <= high
             good &= inside and abs(error) <= BAND_LIMIT and all(measured < before for before in peaks)
             peaks.append(measured)
-            sizes = [f"{n / MB:,.0f}" for n in (predicted, low, high, peak.pss, peak.alone)]
+            sizes = [f"{n / MB:,.0f}" for n in (predicted, low, high, peak.pss, alone(peak))]
             name = f"{storage}, {'256 (SB3)' if size is None else f'{size} of 256'}"
             rows.append([name, *sizes, f"{error:+.1%}", "yes" if inside else "NO", f"{seconds / whole_s:.2f}"])
             print(*rows[-1], sep="  ", flush=True)

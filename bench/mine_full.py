@@ -21,11 +21,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from bench.peak_sampler import PeakSampler
 from bench.results import write_section
 from legroom.backends.base import backend_of
 from legroom.backends.sb3.ladders import lean_storage
 from legroom.machine import probe
-from legroom.machine.tree import PeakSampler
 from legroom.model.footprint import Footprint
 from legroom.model.progress import MemorySample, Progress
 from legroom.model.run import Run

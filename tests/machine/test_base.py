@@ -7,10 +7,11 @@ import sys
 import time
 
 import pytest
+from bench.peak_sampler import PeakSampler
 
 from legroom.backends.sb3 import base_figures as base
 from legroom.machine import base_measure
-from legroom.machine.tree import PeakSampler, descendants, process_memory, tree_memory
+from legroom.machine.tree import descendants, process_memory, tree_memory
 from legroom.model.footprint import Known
 
 

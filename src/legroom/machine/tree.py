@@ -11,10 +11,8 @@ misses nothing, but knows only one process at a time.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -46,21 +44,8 @@ class TreeMemory:
         return sum(process.pss for process in self.processes.values())
 
     @property
-    def alone(self) -> int:
-        """What `pss` would be if no process outside the tree mapped the same libraries: a diagnosis, not the measure.
-
-        Library pages count once, as many as the process with the most of them has.
-        """
-        files = max((process.rss_file for process in self.processes.values()), default=0)
-        return files + sum(process.pss - process.pss_file for process in self.processes.values())
-
-    @property
     def uss(self) -> int:
         return sum(process.uss for process in self.processes.values())
-
-    @property
-    def rss(self) -> int:
-        return sum(process.rss for process in self.processes.values())
 
 
 def process_memory(pid: int | str, *, proc: Path = PROC) -> ProcessMemory | None:
@@ -99,47 +84,6 @@ def tree_memory(pid: int, *, proc: Path = PROC) -> TreeMemory:
     """Return the memory of `pid` and its descendants now; empty when it is gone."""
     measured = ((each, process_memory(each, proc=proc)) for each in descendants(pid, proc=proc))
     return TreeMemory({each: memory for each, memory in measured if memory is not None})
-
-
-@dataclass
-class PeakSampler:
-    """Samples a tree in a thread and keeps its largest sum of PSS.
-
-    Use as a context manager around the wait for the tree's root::
-
-        with PeakSampler(child.pid) as sampler:
-            child.wait()
-        sampler.peak.pss
-    """
-
-    pid: int
-    interval_s: float = 0.015
-    peak: TreeMemory = field(default_factory=lambda: TreeMemory({}))
-    rss_peaks: dict[int, int] = field(default_factory=dict)
-    samples: int = 0
-
-    def __enter__(self) -> PeakSampler:
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        while not self._stop.is_set():
-            began = time.monotonic()
-            tree = tree_memory(self.pid)
-            self.samples += 1
-            if tree.pss > self.peak.pss:
-                self.peak = tree
-            for process in tree.processes.values():
-                self.rss_peaks[process.pid] = max(self.rss_peaks.get(process.pid, 0), process.rss_peak)
-            # A tree of many processes takes long to read: never sample more than half of the time.
-            spent = time.monotonic() - began
-            self._stop.wait(max(self.interval_s - spent, spent))
 
 
 def _children(pid: int, proc: Path) -> list[int]:
