@@ -25,6 +25,7 @@ from typing import Any, Literal, Protocol
 
 from legroom.backends.base import backend_of
 from legroom.machine.cgroup import oom_kills, read_left
+from legroom.machine.child_process import end_group
 from legroom.machine.gpu_meter import GpuMeter
 from legroom.machine.pressure import read_pressure
 from legroom.machine.tree import tree_memory
@@ -124,7 +125,7 @@ def supervise(
             _follow(child, reading, _Listener(record, display, meter, on_retreat), lookout or Lookout(None))
         finally:
             os.close(reading)
-            _end(child)
+            end_group(child)
     record.exit_code, record.oom_kills = child.returncode, oom_kills() - kills_before
     return record
 
@@ -148,7 +149,7 @@ def _follow(child: subprocess.Popen[bytes], reading: int, listener: _Listener, l
                     display.say(f"memory is about to run out ({lookout.why}): a checkpoint, then on with less")
                     _signal(child, signal.SIGUSR1)
                 if killing_at is not None and time.monotonic() > killing_at:
-                    _end(child)
+                    end_group(child)
                 if not ready:
                     continue
                 data = os.read(reading, 1 << 16)
@@ -324,10 +325,3 @@ def _terminated_is_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the child and its workers, which share its session, whatever state they are in."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
