@@ -27,7 +27,7 @@ ROOMS = (
     "reading", "growth", "predicting", "fitting", "checking", "explaining", "training",
     "watching", "profiling", "testing", "sweeping",
     "backends.sb3", "backends.brax", "backends.rllib", "backends.exports",
-    "api", "lazily", "extend", "workloads", "rendering", "serving", "cli",
+    "api", "extend", "workloads", "rendering", "serving", "cli",
 )  # fmt: skip
 HEAVY = {
     "torch": {"device", "storing", "backends"},

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from legroom.backends.exports import EXPORTS as BACKENDS_EXPORTS
 from legroom.backends.exports import EXTRA
-from legroom.lazily import lazy_exports
+from legroom.extras import lazy_exports
 from legroom.model.shown import ShownInNotebooks, draw_with
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, BadInput, LegroomError, MissingExtra
-from legroom.lazily import lazy_exports
+from legroom.extras import lazy_exports
 
 if TYPE_CHECKING:
     from legroom.backends.base import Backend, algorithm_of, hyper

@@ -9,9 +9,11 @@ Imports inside functions are typed and can be seen by the check of their directi
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 from legroom.errors import MissingExtra
 
@@ -45,3 +47,20 @@ def require(extra: str, packages: Iterable[str], *, what: str) -> None:
     for package in packages:
         if find_spec(package) is None:
             raise MissingExtra(extra, package, what=what)
+
+
+def lazy_exports(package: str, modules: Mapping[str, str], *, extra: str = "all") -> Callable[[str], Any]:
+    """Return a module `__getattr__` (PEP 562) that imports on first use, so that naming a package imports no torch.
+
+    Args:
+        modules: in which module each name is.
+        extra: what these need.
+    """
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        with needs(extra, what=f"{package}'s {name}"):
+            return getattr(import_module(modules[name]), name)
+
+    return get

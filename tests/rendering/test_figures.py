@@ -12,18 +12,9 @@ from legroom.model.trace import Sample, Trace
 from legroom.reading import read
 from legroom.rendering import page
 from legroom.rendering.columns import fit_columns
-from legroom.rendering.figures import (
-    Bar,
-    Layer,
-    Limit,
-    Segment,
-    bar_of,
-    curve,
-    item_table,
-    stacked_bars,
-    table,
-    timeline,
-)
+from legroom.rendering.figures.bars import Bar, Limit, Segment, bar_of, stacked_bars
+from legroom.rendering.figures.curves import Layer, curve, timeline
+from legroom.rendering.figures.tables import item_table, table
 from legroom.rendering.kinds import KINDS, kind_of
 from legroom.rendering.layout import Styled, Table, draw
 from legroom.rendering.page import whole_page

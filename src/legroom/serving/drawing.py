@@ -9,7 +9,8 @@ from typing import Any, Literal
 from legroom.machine.gpu_table import KnownGpu, find_gpu
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import Prediction
-from legroom.rendering.figures import Bar, Limit, Segment, bar_of, item_table, stacked_bars
+from legroom.rendering.figures.bars import Bar, Limit, Segment, bar_of, stacked_bars
+from legroom.rendering.figures.tables import item_table
 from legroom.rendering.item_text import why_text
 from legroom.serving.questions import Place as Where
 from legroom.units import GIB

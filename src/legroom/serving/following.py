@@ -22,7 +22,9 @@ from legroom.model.footprint import Peak
 from legroom.model.outcome import FILE_NAME as OUTCOME
 from legroom.model.outcome import Outcome
 from legroom.model.progress import Progress, finite
-from legroom.rendering.figures import Layer, Limit, curve, table, timeline
+from legroom.rendering.figures.bars import Limit
+from legroom.rendering.figures.curves import Layer, curve, timeline
+from legroom.rendering.figures.tables import table
 from legroom.rendering.page import facts
 from legroom.rendering.time_left import duration_text
 from legroom.training.progress_log import read_progress

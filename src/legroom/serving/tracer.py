@@ -18,7 +18,7 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.model.footprint import Footprint, Item, Known, Phase, Place
-from legroom.rendering.figures import bar_of, stacked_bars
+from legroom.rendering.figures.bars import bar_of, stacked_bars
 from legroom.rendering.item_text import peak_text
 from legroom.serving.controls import control_by_key
 from legroom.serving.drawing import card_limits, host_limits

@@ -10,8 +10,8 @@ from legroom.fitting.recommend import Recommendation
 from legroom.fitting.tiers import Tier
 from legroom.model.footprint import Footprint
 from legroom.model.plan import Plan
-from legroom.rendering.figures import item_table, stacked_bars, text_lines, text_table
-from legroom.rendering.figures.bars import Bar, Limit, bar_of
+from legroom.rendering.figures.bars import Bar, Limit, bar_of, stacked_bars
+from legroom.rendering.figures.tables import item_table, text_lines, text_table
 from legroom.rendering.layout import Part, Styled
 from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
 from legroom.rendering.pages.prediction_page import bars_by_place

@@ -10,7 +10,8 @@ from legroom import __version__
 from legroom.model.footprint import Footprint
 from legroom.model.prediction import Prediction
 from legroom.model.verdict import Budget
-from legroom.rendering.figures import Bar, Limit, bar_of, item_table, stacked_bars, text_lines, text_table
+from legroom.rendering.figures.bars import Bar, Limit, bar_of, stacked_bars
+from legroom.rendering.figures.tables import item_table, text_lines, text_table
 from legroom.rendering.item_text import peak_text
 from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
 from legroom.rendering.prediction_text import (

@@ -12,8 +12,8 @@ from html import escape
 
 from legroom import __version__
 from legroom.model.profile import Comparison, Profile
-from legroom.rendering.figures import table
 from legroom.rendering.figures.frame import HEIGHT, Frame, short_size, text_at
+from legroom.rendering.figures.tables import table
 from legroom.rendering.page import facts, footer, legend, verdict, whole_page
 from legroom.rendering.profile_text import (
     CHANGE_NAMES,

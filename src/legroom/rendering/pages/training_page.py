@@ -8,8 +8,9 @@ from html import escape
 from legroom import __version__
 from legroom.model.outcome import MeasuredPeak, Outcome
 from legroom.model.progress import finite
-from legroom.rendering.figures import Bar, Layer, Limit, Segment, bar_of_items, curve, stacked_bars, table, timeline
-from legroom.rendering.figures.tables import text_lines, text_table
+from legroom.rendering.figures.bars import Bar, Limit, Segment, bar_of_items, stacked_bars
+from legroom.rendering.figures.curves import Layer, curve, timeline
+from legroom.rendering.figures.tables import table, text_lines, text_table
 from legroom.rendering.outcome_text import TrainingReport, attempt_lines, headline, item_table, peak_table, result_table
 from legroom.rendering.page import facts, footer, verdict, whole_page
 from legroom.units import format_size

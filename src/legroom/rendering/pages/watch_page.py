@@ -13,7 +13,9 @@ from zlib import crc32
 from legroom import __version__
 from legroom.model.explanation import Explanation
 from legroom.model.trace import ROLES, Trace, Watched
-from legroom.rendering.figures import Layer, Limit, table, timeline
+from legroom.rendering.figures.bars import Limit
+from legroom.rendering.figures.curves import Layer, timeline
+from legroom.rendering.figures.tables import table
 from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
 from legroom.rendering.time_left import duration_text
 from legroom.rendering.watch_text import (
