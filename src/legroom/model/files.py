@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedWriter
 from pathlib import Path
-from typing import IO
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
@@ -24,7 +24,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BufferedWriter]:
     """Yield a file to write to, which is at `path` once the block is left without an exception.
 
     Raises:
