@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -143,6 +144,7 @@ def test_a_killed_template_takes_its_workers_along(opened: Any) -> None:
 
 def test_closing_leaves_nothing(opened: Any) -> None:
     opened([Walk] * 2).close()
+    gc.collect()  # what other tests of this process left to the collector must not be counted, now or later
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     env = opened([Walk] * 3)
     everyone = [env._crew.template.pid, *pids(env)]
@@ -151,7 +153,7 @@ def test_closing_leaves_nothing(opened: Any) -> None:
     assert time.monotonic() - began < 1.5
     assert not any(map(exists, everyone))
     del env._slots
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
 
 
 def test_workers_that_hang_are_killed_when_closed(opened: Any) -> None:
