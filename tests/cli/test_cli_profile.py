@@ -107,6 +107,7 @@ def test_the_report_says_it_on_one_screen(folder: Path) -> None:
     assert any(name == "step" and file.endswith("mine_own.py") for file, _, name in functions)
 
 
+@pytest.mark.slow
 def test_before_and_after(folder: Path) -> None:
     first = legroom("mine_own:Good", "--envs", "0", "--save", "before.json", cwd=folder)
     assert first.returncode == 0 and "ok: memory does not grow" in first.stdout, first.stderr

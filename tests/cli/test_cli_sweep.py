@@ -105,7 +105,12 @@ def test_a_sweep_is_stopped_and_resumed(run_file: Path, tmp_path: Path) -> None:
         (["--param", "seed=0..1", "--mode", "best"], 2, "neither max nor min"),
         ([], 2, "something to vary"),
         (["--param", "seed=0..1", "--cluster", "127.0.0.1:1"], 2, "no Ray cluster at 127.0.0.1:1"),
-        (["--param", "n_steps=128,4194304", "--batch-size", "64", "--ram", "500MiB"], 1, r"trial 001 .*needs .*MiB"),
+        pytest.param(
+            ["--param", "n_steps=128,4194304", "--batch-size", "64", "--ram", "500MiB"],
+            1,
+            r"trial 001 .*needs .*MiB",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_cannot_be_swept_is_one_line(

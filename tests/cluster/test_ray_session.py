@@ -52,7 +52,7 @@ def test_a_local_session_declares_what_it_was_told_and_leaves_nothing() -> None:
     assert dict(os.environ) == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_whatever_ends_the_user_ends_ray(number: signal.Signals) -> None:
     user = subprocess.Popen([sys.executable, "-c", USER], stdout=subprocess.PIPE, text=True)
     assert user.stdout is not None

@@ -14,6 +14,7 @@ import pytest
 
 SLOW = os.environ.get("LEGROOM_SLOW") == "1"
 SLOWLY = (pytest.mark.slow, pytest.mark.skipif(not SLOW, reason="with LEGROOM_SLOW=1, as make test-slow sets it"))
+SLOW_FOLDERS = [pytest.param(name, marks=SLOWLY) for name in ("ppo", "rllib")]
 NOTHING = {"NoneType"}
 OLD, NEW = "legroom.workloads.", "legroom_workloads."  # where the workloads' environments and networks are
 
@@ -109,7 +110,7 @@ def test_allocator_peaks_of_recorded_runs_are_those_of_0_1(only: tuple[str, ...]
     assert now == {name: peaks for name, peaks in golden("allocator").items() if not only or name in only}
 
 
-@pytest.mark.parametrize("name", ["ppo", "dqn", "fire", "mine", "brax", pytest.param("rllib", marks=SLOWLY)])
+@pytest.mark.parametrize("name", ["dqn", "fire", "mine", "brax", *SLOW_FOLDERS])
 def test_a_training_of_0_1_goes_on(name: str, tmp_path: Path) -> None:
     """Its environment is named as 0.1 named it; on the same kind of processor it ends with the same bits."""
     then = json.loads((make.HERE / "folders.json").read_text())[name]

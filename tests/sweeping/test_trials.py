@@ -45,6 +45,7 @@ def test_only_what_changes_memory_has_a_prediction_of_its_own() -> None:
     assert trials[7].run.hyperparams["learning_rate"] == 3e-4
 
 
+@pytest.mark.slow
 def test_without_seeds_all_trials_have_the_same() -> None:
     trials = make_trials(parse_parameters(["learning_rate=1e-4,3e-4"]), _read, probe())
     assert trials[0].run.seed == trials[1].run.seed is not None

@@ -108,7 +108,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return outcome["parameters_sha256"]
 
 
-@pytest.mark.parametrize("victim", ["child", "worker"])
+@pytest.mark.parametrize("victim", ["child", pytest.param("worker", marks=pytest.mark.slow)])
 def test_a_killed_child_or_worker_costs_an_iteration_and_nothing_else(
     victim: str, undisturbed: str, tmp_path: Path
 ) -> None:
@@ -182,6 +182,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=False)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_at_the_end_is_waited_for(small_disk: Path, undisturbed: str) -> None:
     training = Training(small_disk)
     training.wait_for_step(64)

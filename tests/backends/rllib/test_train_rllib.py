@@ -147,7 +147,9 @@ def test_another_backend_cannot_go_on_with_it(stopped, folder):
     ("more", "words"),
     [
         (("--backend", "rllib", "--cluster", "127.0.0.1:1"), "no Ray cluster at 127.0.0.1:1"),
-        (("--backend", "rllib", "--cluster", "no/where"), "is no address of a Ray cluster"),
+        pytest.param(
+            ("--backend", "rllib", "--cluster", "no/where"), "is no address of a Ray cluster", marks=pytest.mark.slow
+        ),
         (("--cluster", "auto"), "--cluster is for RLlib"),
         (("--backend", "sb3", "--cluster", "auto"), "--cluster is for RLlib"),
         (("--backend", "ray"), "--backend 'ray' is none"),
