@@ -14,7 +14,7 @@ from legroom.rendering import page
 from legroom.rendering.columns import fit_columns
 from legroom.rendering.figures.bars import Bar, Limit, Segment, bar_of, stacked_bars
 from legroom.rendering.figures.curves import Layer, curve, timeline
-from legroom.rendering.figures.tables import item_table, table
+from legroom.rendering.figures.tables import item_table, text_table
 from legroom.rendering.kinds import KINDS, kind_of
 from legroom.rendering.layout import Styled, Table, draw
 from legroom.rendering.page import whole_page
@@ -128,8 +128,11 @@ def test_tables_are_well_formed_and_list_every_item() -> None:
     footprint = predict(read("gameboy:default"), mode="arithmetic", device="cuda")
     cells = [cell.text for cell in parsed(item_table(footprint)).iter("td")]
     assert all(item.name in cells for item in footprint.items if item.total)
-    last = list(parsed(table(["a", "b"], "ln", [["x", "1"], ["y", "2"]], last_is_sum=True)).iter("tr"))[-1]
-    assert last.get("class") == "all"
+    summed = Table(["a", "b"], "lr")
+    summed.add("x", "1")
+    summed.add("all", "1", style="bold")
+    last = list(parsed(text_table(summed)).iter("tr"))[-1]
+    assert [cell.get("class") for cell in last.iter("span")] == ["strong", "strong"]
 
 
 def test_pages_and_fragments_ask_nobody_for_anything() -> None:

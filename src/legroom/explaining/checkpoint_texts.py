@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from legroom.explaining.frames import frames_before
+from legroom.explaining.frames import innermost
 from legroom.explaining.log import Log
-from legroom.explaining.reading import Rank, Reading, Recogniser, reading
+from legroom.explaining.reading import Rank, Reading, Recogniser, reading, says
 
 _SUMMARY = (
     "A checkpoint is damaged: the file is cut off or was never finished, as when a process is killed while writing it."
@@ -17,13 +17,9 @@ _SPAWNING = re.compile(r"multiprocessing/(?:spawn|forkserver|reduction)|from_par
 _DATA = re.compile(r"mnist|cifar|dataset|download|\.gz\b|image", re.IGNORECASE)
 
 
-def _damaged(log: Log, place: int) -> Reading | None:
-    return reading(place, Rank.REFUSED, "checkpoint-corrupt", _SUMMARY)
-
-
 def _ran_out(log: Log, place: int) -> Reading | None:
     """Read pickle's `Ran out of input`: an empty file, or on Windows a worker whose parent died while starting it."""
-    tail = "\n".join(frame.signature for frame in frames_before(log, place)[-4:])
+    tail = innermost(log, place, 4)
     if _SPAWNING.search(tail):
         return reading(
             place, Rank.ECHO, "worker-died",
@@ -37,7 +33,7 @@ def _reading_torch(log: Log, place: int) -> Reading | None:
     line = log.line(place).strip()
     if not line.startswith(("EOFError", "OSError: [Errno 22]")) or "Ran out of input" in line:
         return None
-    tail = "\n".join(frame.signature for frame in frames_before(log, place)[-3:])
+    tail = innermost(log, place, 3)
     if not TORCH_LOADING.search(tail):
         return None
     return reading(place, Rank.REFUSED, "checkpoint-corrupt", _SUMMARY)
@@ -50,22 +46,14 @@ def _unpickling(log: Log, place: int) -> Reading | None:
         return reading(place, Rank.REFUSED, "checkpoint-corrupt", _SUMMARY, certain=False) if damaged else None
     if not re.search(r"truncated|invalid load key|could not|persistent|EOF|unexpected", message[:160]):
         return None
-    tail = "\n".join(frame.signature for frame in frames_before(log, place)[-4:])
+    tail = innermost(log, place, 4)
     certain = "truncated" in message[:120] or bool(_LOADING.search(tail))
     return reading(place, Rank.REFUSED, "checkpoint-corrupt", _SUMMARY, certain=certain)
 
 
 def _archive(log: Log, place: int) -> Reading | None:
-    tail = "\n".join(frame.signature for frame in frames_before(log, place)[-5:])
+    tail = innermost(log, place, 5)
     return reading(place, Rank.REFUSED, "checkpoint-corrupt", _SUMMARY, certain=not _DATA.search(tail))
-
-
-def _writing(log: Log, place: int) -> Reading | None:
-    return reading(
-        place, Rank.REFUSED, "checkpoint-corrupt",
-        "A checkpoint could not be written to its end, most often because the disk is full; what is there is damaged.",
-        certain=False,
-    )  # fmt: skip
 
 
 RECOGNISERS = (
@@ -77,12 +65,16 @@ RECOGNISERS = (
          "storage has wrong size: expected", "truncated file: eof", "file signature not found",
          "file is too short to be an sstable", "unpack failed: incomplete input", "checkpoint file is corrupt",
          "dataloss"),
-        _damaged,
+        says(Rank.REFUSED, "checkpoint-corrupt", _SUMMARY),
     ),
     Recogniser("PyTorch on a cut file", ("eoferror", "errno 22]"), _reading_torch),
     Recogniser("empty pickle", ("ran out of input",), _ran_out),
     Recogniser("cut pickle", ("unpicklingerror", "pickle data was truncated"), _unpickling),
     Recogniser("damaged archive", ("badzipfile", "is not a zip file", "bad crc-32", "bad magic number for file header",
                                    "compressed file ended before the end-of-stream", "zlib.error: error -"), _archive),
-    Recogniser("writing failed", ("pytorchstreamwriter failed", "] . unexpected pos "), _writing),
+    Recogniser("writing failed", ("pytorchstreamwriter failed", "] . unexpected pos "), says(
+        Rank.REFUSED, "checkpoint-corrupt",
+        "A checkpoint could not be written to its end, most often because the disk is full; what is there is damaged.",
+        certain=False,
+    )),
 )  # fmt: skip

@@ -50,6 +50,11 @@ def frames_before(log: Log, place: int) -> tuple[Frame, ...]:
     return tuple(_frame(match) for _, match in sorted(found, key=lambda pair: pair[0]))
 
 
+def innermost(log: Log, place: int, count: int) -> str:
+    """Return the signatures of the innermost frames of the traceback whose message stands at `place`, a line each."""
+    return "\n".join(frame.signature for frame in frames_before(log, place)[-count:])
+
+
 def script_of(log: Log, place: int, frames: tuple[Frame, ...]) -> str | None:
     """Return the script that was started, as it can be typed; None where the log does not show it.
 

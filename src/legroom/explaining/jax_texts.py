@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from legroom.explaining.log import Log
-from legroom.explaining.reading import Rank, Reading, Recogniser, reading
+from legroom.explaining.reading import Rank, Reading, Recogniser, reading, says
 from legroom.explaining.sizes import SIZE, array_bytes, first_size, parse_shape, to_bytes
 from legroom.model.explanation import Kind
 from legroom.units import format_size
@@ -86,13 +86,6 @@ def _driver_bare(log: Log, place: int) -> Reading | None:
     return reading(place, Rank.SAID, "jax", _summary(None)) if XLA.search(log.line(place)) else None
 
 
-def _libraries(log: Log, place: int) -> Reading | None:
-    return reading(
-        place, Rank.SAID, "jax",
-        "XLA could not start cuBLAS, cuSOLVER or cuDNN: most often because GPU memory is taken already.", certain=False,
-    )  # fmt: skip
-
-
 def _tensor(log: Log, place: int) -> Reading | None:
     """Read TensorFlow's `OOM when allocating tensor with shape[…] and type float on …/device:GPU:0`."""
     match = _TENSOR.search(log.message(place, length=500))
@@ -127,5 +120,8 @@ RECOGNISERS = (
     Recogniser("CUDA driver in XLA, without a size", ("cuda_error_out_of_memory",), _driver_bare),
     Recogniser("XLA libraries", ("failed to create cublas handle", "failed to create cusolver handle",
                                  "dnn library initialization failed", "could not create cudnn handle",
-                                 "gpusolverdncreate(&handle) failed", "gpublascreate(&handle) failed"), _libraries),
+                                 "gpusolverdncreate(&handle) failed", "gpublascreate(&handle) failed"), says(
+        Rank.SAID, "jax",
+        "XLA could not start cuBLAS, cuSOLVER or cuDNN: most often because GPU memory is taken already.", certain=False,
+    )),
 )  # fmt: skip

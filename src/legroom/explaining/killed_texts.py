@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from legroom.explaining.log import Log
-from legroom.explaining.reading import Rank, Reading, Recogniser, completed, reading
+from legroom.explaining.reading import Rank, Reading, Recogniser, reading, says
 from legroom.explaining.sizes import SIZE, first_size, to_bytes
 from legroom.units import format_size
 
@@ -99,22 +99,8 @@ def _yarn(log: Log, place: int) -> Reading | None:
     )  # fmt: skip
 
 
-def _platform(log: Log, place: int) -> Reading | None:
-    return reading(
-        place, Rank.KILLER, "container", "The notebook or platform used all the memory it may use and was restarted."
-    )
-
-
-def _service(log: Log, place: int) -> Reading | None:
-    return reading(
-        place, Rank.KILLER, "killed", "Host memory ran out: the system's out-of-memory guard killed the process."
-    )
-
-
 def _signal(log: Log, place: int) -> Reading | None:
-    if not _SIGNALS.search(log.line(place)):
-        return None
-    return by_signal(place)
+    return by_signal(place) if _SIGNALS.search(log.line(place)) else None
 
 
 def by_signal(place: int) -> Reading:
@@ -124,11 +110,6 @@ def by_signal(place: int) -> Reading:
     )
 
 
-def _jupyter(log: Log, place: int) -> Reading | None:
-    found = by_signal(place)
-    return completed(found, summary="The notebook's kernel died: most often because memory ran out; not said here.")
-
-
 RECOGNISERS = (
     Recogniser("kernel", ("out of memory: kill", "killed process", "cgroup out of memory", "invoked oom-killer",
                           "oom-kill:constraint", "oom_reaper: reaped process"), _kernel),
@@ -136,10 +117,17 @@ RECOGNISERS = (
     Recogniser("Kubernetes eviction", ("the node was low on resource: memory",), _evicted),
     Recogniser("YARN", ("running beyond physical memory limits",), _yarn),
     Recogniser("notebook platforms", ("using all available ram", "tried to allocate more memory than is available",
-                                      "error r15 (memory quota", "error r14 (memory quota"), _platform),
+                                      "error r15 (memory quota", "error r14 (memory quota"), says(
+        Rank.KILLER, "container", "The notebook or platform used all the memory it may use and was restarted.",
+    )),
     Recogniser("systemd and earlyoom", ("killed by the oom killer", "with result 'oom-kill'", "result=oom-kill",
-                                        "due to memory pressure for", "low memory! at or below sigterm"), _service),
+                                        "due to memory pressure for", "low memory! at or below sigterm"), says(
+        Rank.KILLER, "killed", "Host memory ran out: the system's out-of-memory guard killed the process.",
+    )),
     Recogniser("signal 9", ("killed", "sigkill", "signal 9", "signal: 9", "signal (9", "signal kill", "137", "-9"),
                _signal),
-    Recogniser("Jupyter", ("kernel died", "the kernel appears to have died", "kernel has died"), _jupyter),
+    Recogniser("Jupyter", ("kernel died", "the kernel appears to have died", "kernel has died"), says(
+        Rank.SIGNAL, "killed", "The notebook's kernel died: most often because memory ran out; not said here.",
+        certain=False,
+    )),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from legroom.explaining.log import Log
-from legroom.explaining.reading import Rank, Reading, Recogniser, reading
+from legroom.explaining.reading import Rank, Reading, Recogniser, reading, says
 from legroom.explaining.sizes import SIZE, first_size, to_bytes
 from legroom.units import format_size
 
@@ -70,10 +70,6 @@ def _lsf(log: Log, place: int) -> Reading | None:
     return _job_limit(place, "LSF", used, first_size(rf"Total Requested Memory\s*:\s*{SIZE}", around))
 
 
-def _other(log: Log, place: int) -> Reading | None:
-    return _job_limit(place, "the batch system", None, None)
-
-
 def _job_limit(place: int, who: str, used: int | None, limit: int | None) -> Reading:
     numbers = f" ({format_size(used)} used of {format_size(limit)})" if used and limit else ""
     return reading(
@@ -95,5 +91,7 @@ RECOGNISERS = (
     Recogniser("PBS", ("pbs: job killed: mem", "pbs: job killed: vmem"), _pbs),
     Recogniser("LSF", ("term_memlimit",), _lsf),
     Recogniser("SGE, HTCondor", ("exceeds job hard limit \"h_vmem\"", "memory usage exceeded request_memory",
-                                 "cgroup memory limit exceeded"), _other),
+                                 "cgroup memory limit exceeded"), says(
+        Rank.MANAGER, "container", "The job's memory limit was reached: the batch system killed it.",
+    )),
 )  # fmt: skip

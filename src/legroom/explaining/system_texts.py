@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from legroom.explaining.frames import frames_before
+from legroom.explaining.frames import innermost
 from legroom.explaining.log import Log
-from legroom.explaining.reading import Rank, Reading, Recogniser, reading
+from legroom.explaining.reading import Rank, Reading, Recogniser, reading, says
 
 _PAGE_FILE = (
     "winerror 1455", "error code: <1455>", "error 1455", "(1455)", "error code 1455", "os error 1455",
@@ -26,16 +26,8 @@ _SHARED = re.compile(r"_posixshmem|shared_memory\.py|shm_open|SharedMemory|ftrun
 _FORK = "The system would not start another process: a fork needs as much free memory as its parent may come to write."
 
 
-def _page_file(log: Log, place: int) -> Reading | None:
-    return reading(
-        place, Rank.REFUSED, "pagefile",
-        "Windows ran out of commit memory (RAM plus page file): each worker that imports torch commits gigabytes.",
-    )  # fmt: skip
-
-
 def _errno_12(log: Log, place: int) -> Reading | None:
-    frames = frames_before(log, place)
-    tail = "\n".join(frame.signature for frame in frames[-4:]) + "\n" + log.around(place, before=300, after=0)
+    tail = innermost(log, place, 4) + "\n" + log.around(place, before=300, after=0)
     if _SHARED.search(tail):
         return reading(place, Rank.REFUSED, "shm", "Shared memory (/dev/shm) ran out: the system refused a segment.")
     if _FORKING.search(tail):
@@ -54,22 +46,22 @@ def _shell_fork(log: Log, place: int) -> Reading | None:
     return reading(place, Rank.REFUSED, "fork", say, certain=memory)
 
 
-def _threads(log: Log, place: int) -> Reading | None:
-    return reading(
-        place, Rank.SAID, "fork",
-        "The system would not start another thread or process: a limit on processes (ulimit -u), or memory.",
-        certain=False,
-    )  # fmt: skip
+_threads = says(
+    Rank.SAID, "fork",
+    "The system would not start another thread or process: a limit on processes (ulimit -u), or memory.", certain=False,
+)  # fmt: skip
 
 
 def _try_again(log: Log, place: int) -> Reading | None:
-    frames = frames_before(log, place)
-    tail = "\n".join(frame.signature for frame in frames[-4:]) + log.line(place)
+    tail = innermost(log, place, 4) + log.line(place)
     return _threads(log, place) if _FORKING.search(tail) else None
 
 
 RECOGNISERS = (
-    Recogniser("Windows page file", _PAGE_FILE, _page_file),
+    Recogniser("Windows page file", _PAGE_FILE, says(
+        Rank.REFUSED, "pagefile",
+        "Windows ran out of commit memory (RAM plus page file): each worker that imports torch commits gigabytes.",
+    )),
     Recogniser("errno 12", ("errno 12]", "errno 12 ", "[errno 12"), _errno_12),
     Recogniser("fork in a shell", ("fork: cannot allocate memory", "fork: retry:", "fork failed", "unable to fork",
                                    "os.fork() failed"), _shell_fork),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 
 from legroom.explaining.log import Log
-from legroom.explaining.reading import Rank, Reading, Recogniser, reading
+from legroom.explaining.reading import Rank, Read, Reading, Recogniser, reading, says
 from legroom.explaining.sizes import SIZE, first_size, parse_shape
 from legroom.units import format_size
 
@@ -25,10 +25,6 @@ def _tried(log: Log, place: int) -> Reading | None:
     message = log.message(place, length=400)
     size = first_size(rf"you tried to (?:re)?allocate {SIZE}", message) or None  # "0GB" is a size rounded down
     return _refused(place, size, "PyTorch's CPU allocator")
-
-
-def _memalign(log: Log, place: int) -> Reading | None:
-    return _refused(place, None, "PyTorch's CPU allocator")
 
 
 def _sized(log: Log, place: int) -> Reading | None:
@@ -51,39 +47,30 @@ def _overflow(log: Log, place: int) -> Reading | None:
     )  # fmt: skip
 
 
-def _bad_alloc(log: Log, place: int) -> Reading | None:
-    return _refused(place, None, "C++ code (std::bad_alloc)", certain=True)
-
-
 def _cannot_allocate(log: Log, place: int) -> Reading | None:
     """Read `Cannot allocate memory` where nothing more specific stands beside it."""
     line = log.line(place).lower()
     if any(words in line for words in _NOT_MEMORY) or "errno 12" in line or "fork" in line or "torch_" in line:
         return None
-    return _refused(place, None, "a program or library", rank=Rank.SAID, certain=False)
+    return _refused(place, None, "a program or library", certain=False)
 
 
-def _blas_threads(log: Log, place: int) -> Reading | None:
-    return _refused(place, None, "OpenBLAS", rank=Rank.SAID)
-
-
-def _java(log: Log, place: int) -> Reading | None:
-    return reading(
-        place, Rank.SAID, "host-allocator",
-        "The Java process of the environment filled the heap it may use; -Xmx sets it.",
-    )  # fmt: skip
-
-
-def _refused(place: int, size: int | None, who: str, *, rank: Rank = Rank.REFUSED, certain: bool = True) -> Reading:
+def _refused(place: int, size: int | None, who: str, *, certain: bool = True) -> Reading:
     asked = f" and asked for {format_size(size)}" if size else "; how much was asked is not said"
-    rank = rank if size or rank is not Rank.REFUSED else Rank.SAID
     summary = f"Host memory (RAM and swap) ran out: {who} was refused{asked}."
-    return reading(place, rank, "host-allocator", summary, requested=size, certain=certain)
+    return reading(
+        place, Rank.REFUSED if size else Rank.SAID, "host-allocator", summary, requested=size, certain=certain
+    )
+
+
+def _unsized(who: str) -> Read:
+    return lambda log, place: _refused(place, None, who)
 
 
 RECOGNISERS = (
     Recogniser("torch CPU", ("you tried to allocate", "you tried to reallocate"), _tried),
-    Recogniser("torch CPU before 2019", ("posix_memalign(", "defaultcpuallocator: "), _memalign),
+    Recogniser("torch CPU before 2019", ("posix_memalign(", "defaultcpuallocator: "),
+               _unsized("PyTorch's CPU allocator")),
     Recogniser(
         "native libraries, sized",
         ("insufficient memory", "arrowmemoryerror: malloc of size", "memory allocation of",
@@ -92,9 +79,13 @@ RECOGNISERS = (
     ),
     Recogniser("torch size overflow", ("storage size calculation overflowed",), _overflow),
     Recogniser("C++ allocation", ("std::bad_alloc", "malloc: can't allocate region", "mmap failed: cannot allocate",
-                                  "malloc: *** error", "tcmalloc: large alloc", "bad allocation"), _bad_alloc),
-    Recogniser("OpenBLAS", ("openblas error: memory allocation", "openblas : program will terminate"), _blas_threads),
-    Recogniser("Java", ("java.lang.outofmemoryerror",), _java),
+                                  "malloc: *** error", "tcmalloc: large alloc", "bad allocation"),
+               _unsized("C++ code (std::bad_alloc)")),
+    Recogniser("OpenBLAS", ("openblas error: memory allocation", "openblas : program will terminate"),
+               _unsized("OpenBLAS")),
+    Recogniser("Java", ("java.lang.outofmemoryerror",), says(
+        Rank.SAID, "host-allocator", "The Java process of the environment filled the heap it may use; -Xmx sets it.",
+    )),
     Recogniser("cannot allocate memory", ("cannot allocate memory", "not enough memory resources are available"),
                _cannot_allocate),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from legroom.explaining.checkpoint_texts import TORCH_LOADING
-from legroom.explaining.frames import Frame, frames_before
+from legroom.explaining.frames import frames_before, innermost
 from legroom.explaining.log import Log
 from legroom.explaining.reading import Rank, Reading, Recogniser, reading
 from legroom.explaining.sizes import SIZE, first_size
@@ -35,20 +35,16 @@ def _closed_pipe(log: Log, place: int) -> Reading | None:
             return None
     elif not re.search(r"(?:BrokenPipeError|ConnectionResetError|ConnectionAbortedError|OSError)\b", line):
         return None
-    frames = frames_before(log, place)
-    tail = "\n".join(frame.signature for frame in frames[-6:])
+    tail = innermost(log, place, 6)
     if TORCH_LOADING.search(tail):
         return None  # a file that ends too early, not a pipe
     if _NETWORK.search(tail) or _TERMINAL.search(tail + log.around(place, before=150, after=80)):
         return None
-    rank = Rank.ECHO if _on_worker_side(frames) else Rank.WORKER
+    on_worker_side = any(_WORKER_SIDE.search(frame.signature) for frame in frames_before(log, place))
+    rank = Rank.ECHO if on_worker_side else Rank.WORKER
     return reading(
         place, rank, "worker-died", f"A worker process died; cause unknown: {_LIKELY}", certain=False
     )  # fmt: skip
-
-
-def _on_worker_side(frames: tuple[Frame, ...]) -> bool:
-    return any(_WORKER_SIDE.search(frame.signature) for frame in frames)
 
 
 def _pool(log: Log, place: int) -> Reading | None:
@@ -65,17 +61,13 @@ def _loader(log: Log, place: int) -> Reading | None:
         return None
     signal = (match[2] or "").strip()
     if signal.startswith("Bus error"):
-        return _shm_reading(place, certain=True)
+        return _shm_reading(place)
     why = {
         "Killed": "was killed (signal 9): most likely memory ran out.",
         "Segmentation fault": "crashed (segmentation fault): seldom a matter of memory.",
         "Aborted": "aborted: a native library gave up, often because memory ran out.",
     }.get(signal, f"ended; cause unknown: {_LIKELY}")
     return reading(place, Rank.WORKER, "worker-died", f"A DataLoader worker {why}", certain=False)
-
-
-def _bus_error(log: Log, place: int) -> Reading | None:
-    return _shm_reading(place, certain=True)
 
 
 def _shared_object(log: Log, place: int) -> Reading | None:
@@ -96,13 +88,13 @@ def _shared_object(log: Log, place: int) -> Reading | None:
 
 def _no_space(log: Log, place: int) -> Reading | None:
     """Read errno 28 where it is about shared memory and not about a disk."""
-    tail = "\n".join(frame.signature for frame in frames_before(log, place)[-5:]) + log.line(place)
+    tail = innermost(log, place, 5) + log.line(place)
     if not re.search(r"shm|shared_memory|SharedMemory|multiprocessing/(?:heap|synchronize)|SemLock|/torch_|psm_", tail):
         return None
-    return _shm_reading(place, certain=True)
+    return _shm_reading(place)
 
 
-def _shm_reading(place: int, *, certain: bool, size: int | None = None) -> Reading:
+def _shm_reading(place: int, *, certain: bool = True, size: int | None = None) -> Reading:
     return reading(
         place, Rank.REFUSED, "shm",
         "Shared memory (/dev/shm) ran out; in a Docker container it is 64 MiB unless said otherwise.",
@@ -117,7 +109,8 @@ RECOGNISERS = (
                                  "a worker process managed by the executor was unexpectedly",
                                  "a worker stopped while some jobs were given"), _pool),
     Recogniser("DataLoader", ("dataloader worker (pid",), _loader),
-    Recogniser("DataLoader bus error", ("insufficient shared memory (shm)", "out of shared memory"), _bus_error),
+    Recogniser("DataLoader bus error", ("insufficient shared memory (shm)", "out of shared memory"),
+               lambda log, place: _shm_reading(place)),
     Recogniser("shared objects", ("unable to open shared memory object", "unable to write to file </torch",
                                   "unable to allocate shared memory", "unable to mmap", "unable to resize file </torch",
                                   "shm_open", "error while creating shared memory", "unable to write to file <"),

@@ -28,8 +28,8 @@ def explanation_json(found: Explanation) -> str:
     return json.dumps({"legroom": JSON_VERSION, **{key: plain[key] for key in _KEYS}}, indent=2, ensure_ascii=False)
 
 
-def explanation_text(found: Explanation) -> Iterator[Part]:
-    """Yield the page: at most about twenty lines of 80 columns."""
+def explanation_text(found: Explanation, most_advice: int | None = MOST_ADVICE) -> Iterator[Part]:
+    """Yield the page: at most about twenty lines of 80 columns, unless all the advice is asked for."""
     yield Styled(found.summary, "bold" if found.certain else "yellow")
     if not found.recognised:
         yield "If it is one, the text around the first error says more than the end: give the whole log."
@@ -46,14 +46,10 @@ def explanation_text(found: Explanation) -> Iterator[Part]:
     yield from found.notes
     if found.advice:
         yield ""
-        yield _advice_table(found)
+        table = Table(["price", "what to turn", "what it does"], "llw")
+        for one in found.advice[:most_advice]:
+            table.add(Styled(one.price, _PRICE_STYLE[one.price]), one.knob, one.say)
+        yield table
     if found.command:
         yield ""
         yield Styled(f"start with: {found.command}", "bold")
-
-
-def _advice_table(found: Explanation) -> Table:
-    table = Table(["price", "what to turn", "what it does"], "llw")
-    for one in found.advice[:MOST_ADVICE]:
-        table.add(Styled(one.price, _PRICE_STYLE[one.price]), one.knob, one.say)
-    return table

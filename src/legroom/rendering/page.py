@@ -75,7 +75,6 @@ vertical-align:top;overflow-wrap:break-word}
 & td:last-child,& th:last-child{padding-right:0}
 & td.n,& th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 & td.long{min-width:14rem}
-& tr.all td{font-weight:600}
 & tr.part th{padding-top:.8rem;color:var(--soft);font-weight:600}
 & code{font:.9em ui-monospace,monospace;overflow-wrap:anywhere;background:none;color:inherit;padding:0}
 & .said{background:var(--card);border-radius:.5rem;padding:.8rem 1rem}

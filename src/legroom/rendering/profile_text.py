@@ -69,18 +69,16 @@ def profile_text(profile: Profile, comparison: Comparison | None = None) -> Iter
     yield Styled(leak_text(profile.leak), VERDICT_STYLES[profile.leak.verdict])
     if profile.leak.lines:
         yield ""
-        yield _line_table(profile.leak)
+        yield line_table(profile.leak, SHOWN_LINES)
     if profile.observation is not None:
         yield ""
-        yield _observation_table(profile.observation)
-        for severity, text in observation_findings(profile.observation):
-            yield Styled(f"{severity}: {text}", {"error": "bold red", "warning": "yellow"}.get(severity, "cyan"))
+        yield from observation_parts(profile.observation, SHOWN_KEYS)
     if profile.parallel or profile.scaling.why:
         yield ""
-        yield from _parallel_parts(profile)
+        yield from parallel_parts(profile)
     if comparison is not None:
         yield ""
-        yield from _comparison_parts(comparison)
+        yield from comparison_parts(comparison)
 
 
 def headline(profile: Profile) -> str:
@@ -125,11 +123,12 @@ def short_path(file: str) -> str:
         return file
 
 
-def _line_table(leak: Leak) -> Table:
+def line_table(leak: Leak, most: int | None = None) -> Table:
+    """Return the lines that leave memory behind, the first of them where there are more than `most`."""
     table = Table(["left behind by", "per step", "in"], "lrw")
-    for line in leak.lines[:SHOWN_LINES]:
+    for line in leak.lines[:most]:
         table.add(f"{short_path(line.file)}:{line.line}", rate_text(line.bytes_per_step), line.function)
-    if rest := leak.lines[SHOWN_LINES:]:
+    if rest := leak.lines[len(table.rows) :]:
         table.add(f"{len(rest)} more lines", rate_text(sum(line.bytes_per_step for line in rest)), "", style="dim")
     return table
 
@@ -138,7 +137,14 @@ def rollout_title(cost: ObservationCost) -> str:
     return f"rollout of {cost.rollout_steps:,}" if cost.rollout_said else f"{cost.rollout_steps:,} steps"
 
 
-def _observation_table(cost: ObservationCost) -> Table:
+def observation_parts(cost: ObservationCost, most: int | None = None) -> Iterator[Part]:
+    """Yield what observations cost key by key, the largest where there are more than `most`, and what is wrong."""
+    yield _observation_table(cost, most or len(cost.keys))
+    for severity, text in _observation_findings(cost):
+        yield Styled(f"{severity}: {text}", {"error": "bold red", "warning": "yellow"}.get(severity, "cyan"))
+
+
+def _observation_table(cost: ObservationCost, most: int) -> Table:
     outer = cost.stacked_nbytes // max(cost.nbytes, 1)
     stacked = [f"{outer} stacked"] if outer > 1 else []
     align = "llr" + "r" * len(stacked) + "rw"
@@ -149,20 +155,16 @@ def _observation_table(cost: ObservationCost) -> Table:
         rollout = format_size(outer * nbytes * cost.rollout_steps)
         table.add(name, kind, format_size(nbytes), *more, rollout, would_do, style=style)
 
-    for key in sorted(cost.keys, key=lambda key: -key.nbytes)[:SHOWN_KEYS]:
-        add(key.key, kind_text(key), key.nbytes, would_do_text(key))
+    for key in sorted(cost.keys, key=lambda key: -key.nbytes)[:most]:
+        shape = "×".join(map(str, key.shape)) or "1"
+        add(key.key, f"{shape} {key.dtype}", key.nbytes, _would_do(key))
     if len(cost.keys) > 1:
-        rest = f"all {len(cost.keys)} keys" if len(cost.keys) > SHOWN_KEYS else "together"
+        rest = f"all {len(cost.keys)} keys" if len(cost.keys) > most else "together"
         add(rest, "", cost.nbytes, "", "bold")
     return table
 
 
-def kind_text(key: KeyCost) -> str:
-    shape = "×".join(map(str, key.shape)) or "1"
-    return f"{shape} {key.dtype}"
-
-
-def would_do_text(key: KeyCost) -> str:
+def _would_do(key: KeyCost) -> str:
     if key.constant:
         return "never changed"
     if key.smaller is None:
@@ -170,7 +172,7 @@ def would_do_text(key: KeyCost) -> str:
     return f"{key.smaller.dtype}: {format_size(key.nbytes - key.smaller.saves)}"
 
 
-def observation_findings(cost: ObservationCost) -> Iterator[tuple[str, str]]:
+def _observation_findings(cost: ObservationCost) -> Iterator[tuple[str, str]]:
     """Yield severity and text of what is wrong with observations, or could be better."""
     for key in cost.keys:
         if key.aliases:
@@ -196,7 +198,8 @@ def _alias_text(key: KeyCost, cost: ObservationCost) -> str:
     return f"{steps}: whoever keeps it keeps something else; return a copy"
 
 
-def _parallel_parts(profile: Profile) -> Iterator[Part]:
+def parallel_parts(profile: Profile) -> Iterator[Part]:
+    """Yield what copies of the environment side by side cost."""
     if profile.parallel:
         table = Table(["side by side", "memory", "of it shared", "alone, each"], "lrrr")
         for row in profile.parallel:
@@ -219,18 +222,19 @@ def scaling_text(profile: Profile) -> str:
     return f"{more}{profile.fits_envs or 0:,} fit into {format_size(scaling.budget)}, 90% of what is free here"
 
 
-def _comparison_parts(comparison: Comparison) -> Iterator[Part]:
+def comparison_parts(comparison: Comparison) -> Iterator[Part]:
+    """Yield what changed since a baseline."""
     table = Table([f"against {comparison.baseline}", "before", "now", ""], "lrrw")
     for change in comparison.changes:
-        before, now = (change_value(change, value) for value in (change.before, change.now))
-        table.add(CHANGE_NAMES[change.what], before, now, Styled(change_text(change), CHANGE_STYLES[change.verdict]))
+        before, now = (_change_value(change, value) for value in (change.before, change.now))
+        table.add(CHANGE_NAMES[change.what], before, now, Styled(_change_text(change), CHANGE_STYLES[change.verdict]))
     yield table
-    yield comparison_summary(comparison)
+    yield _comparison_summary(comparison)
     for note in comparison.notes:
         yield Styled(f"note: {note}", "yellow")
 
 
-def comparison_summary(comparison: Comparison) -> Styled:
+def _comparison_summary(comparison: Comparison) -> Styled:
     changed = [change for change in comparison.changes if change.verdict in ("better", "worse")]
     if not changed:
         return Styled("nothing changed beyond noise", "green")
@@ -239,7 +243,7 @@ def comparison_summary(comparison: Comparison) -> Styled:
     return Styled(f"changed beyond noise: {names}", "red" if worse else "green")
 
 
-def change_value(change: Change, value: float | None) -> str:
+def _change_value(change: Change, value: float | None) -> str:
     if value is None:
         return "–"
     if change.what == "steps_per_s":
@@ -247,7 +251,7 @@ def change_value(change: Change, value: float | None) -> str:
     return rate_text(value) if change.what == "bytes_per_step" else format_size(value)
 
 
-def change_text(change: Change) -> str:
+def _change_text(change: Change) -> str:
     if change.verdict == "unknown":
         return change.why
     if change.verdict == "same" or change.before is None or change.now is None:

@@ -16,7 +16,7 @@ _LETTERS = {"l": "l", "r": "n", "w": "t", "v": "l"}
 _SHORT = 40  # letters: what wraps in a terminal, but is as short as this, needs no line of its own
 
 
-def table(header: Sequence[str], align: str, rows: Iterable[Sequence[str]], *, last_is_sum: bool = False) -> str:
+def table(header: Sequence[str], align: str, rows: Iterable[Sequence[str]]) -> str:
     """Return a table.
 
     Args:
@@ -33,8 +33,6 @@ def table(header: Sequence[str], align: str, rows: Iterable[Sequence[str]], *, l
         else:
             cells = (f"<td{kind}>{cell}</td>" for cell, kind in zip(row, kinds, strict=True))
             lines.append(f"<tr>{''.join(cells)}</tr>")
-    if last_is_sum and lines:
-        lines[-1] = lines[-1].replace("<tr>", '<tr class="all">', 1)
     top = f"<thead><tr>{head}</tr></thead>" if any(header) else ""
     kind = ' class="stacking"' if "t" in align else ""
     return f'<div class="wide"><table{kind}>{top}<tbody>{"".join(lines)}</tbody></table></div>'

@@ -13,23 +13,19 @@ from html import escape
 from legroom import __version__
 from legroom.model.profile import Comparison, Profile
 from legroom.rendering.figures.frame import HEIGHT, Frame, short_size, text_at
-from legroom.rendering.figures.tables import table
+from legroom.rendering.figures.tables import text_lines, text_table
 from legroom.rendering.page import facts, footer, legend, verdict, whole_page
 from legroom.rendering.profile_text import (
-    CHANGE_NAMES,
-    change_text,
-    change_value,
-    comparison_summary,
+    comparison_parts,
     headline,
-    kind_text,
     leak_text,
-    observation_findings,
+    line_table,
+    observation_parts,
     pace_text,
+    parallel_parts,
     rate_text,
     rollout_title,
     scaling_text,
-    short_path,
-    would_do_text,
 )
 from legroom.units import format_size
 
@@ -52,24 +48,23 @@ def _body(profile: Profile, comparison: Comparison | None) -> Iterator[str]:
     yield verdict(judged, leak.verdict, rest)
     yield facts(_figures(profile))
     if comparison is not None:
-        yield from _comparison(comparison)
+        yield text_lines(comparison_parts(comparison))
     if len(profile.curve.steps) >= 2:
         yield "<h2>Memory over steps, since the first</h2>"
         yield from _growth_chart(profile)
     if leak.lines:
-        rows = [
-            [f"<code>{escape(short_path(line.file))}:{line.line}</code>", escape(line.function),
-             rate_text(line.bytes_per_step)]
-            for line in leak.lines
-        ]  # fmt: skip
         yield "<h2>Lines that leave memory behind</h2>"
-        yield table(["line", "in", "per step"], "lln", rows)
+        yield text_table(line_table(leak))
         yield f"<p>Found by {escape(leak.found_by)}, in a pass of its own.</p>"
     if profile.observation is not None:
-        yield from _observation(profile)
+        yield "<h2>Observations</h2>"
+        yield text_lines(observation_parts(profile.observation))
+        yield f"<p>Looked at {profile.observation.checked:,} observations.</p>"
     if profile.parallel or profile.scaling.why:
         yield "<h2>Side by side, each in a process of its own</h2>"
-        yield from _parallel(profile)
+        if profile.parallel:
+            yield from _parallel_chart(profile)
+        yield text_lines(parallel_parts(profile))
     yield footer(
         "Memory in use is what Python's and C's allocators have handed out. Processes are light workers of "
         f"legroom's; memory that several share counts once. Written by legroom profile {__version__}."
@@ -126,67 +121,22 @@ def _signed_size(nbytes: float) -> str:
     return f"+{short_size(nbytes)}" if nbytes > 0 else short_size(nbytes).replace("-", "−")
 
 
-def _observation(profile: Profile) -> Iterator[str]:
-    cost = profile.observation
-    if cost is None:
-        return
-    outer = cost.stacked_nbytes // max(cost.nbytes, 1)
-    stacked = [f"{outer} stacked"] if outer > 1 else []
-
-    def row(name: str, kind: str, nbytes: int, would_do: str) -> list[str]:
-        more = [format_size(outer * nbytes)] if stacked else []
-        total = format_size(outer * nbytes * cost.rollout_steps)
-        return [escape(name), escape(kind), format_size(nbytes), *more, total, escape(would_do)]
-
-    rows = [row(key.key, kind_text(key), key.nbytes, would_do_text(key)) for key in cost.keys]
-    if len(cost.keys) > 1:
-        rows.append(row("together", "", cost.nbytes, ""))
-    yield "<h2>Observations</h2>"
-    header = ["key", "type", "size", *stacked, rollout_title(cost), "would do"]
-    yield table(header, "lln" + "n" * len(stacked) + "nl", rows, last_is_sum=len(cost.keys) > 1)
-    findings = "".join(
-        f'<li><strong class="{severity}">{severity}</strong> {escape(text)}</li>'
-        for severity, text in observation_findings(cost)
-    )
-    yield f'<ul class="findings">{findings}</ul>' if findings else ""
-    yield f"<p>Looked at {cost.checked:,} observations.</p>"
-
-
-def _parallel(profile: Profile) -> Iterator[str]:
+def _parallel_chart(profile: Profile) -> Iterator[str]:
     rows = profile.parallel
-    if rows:
-        frame = Frame(
-            -0.5, len(rows) - 0.5, 1.08 * max(row.pss for row in rows),
-            label=lambda place: f"{rows[round(place)].envs:,} env{'s' if rows[round(place)].envs > 1 else ''}",
-        )  # fmt: skip
-        inside, labels = [], ""
-        for place, row in enumerate(rows):
-            ends = [place - BAR / 2, place + BAR / 2]
-            for colour, low, high in ((SHARED, 0, row.shared), (ALONE, row.shared, row.pss)):
-                area = frame.area(ends, [low, low], [high, high])
-                inside.append(f'<path fill="{colour}" stroke="none" d="{area}"/>')
-            left, top = (place + 0.5) / len(rows), frame.y(row.pss) / HEIGHT
-            labels += text_at(left, top, short_size(row.pss), dy=-6, kind="over")
-        yield legend({"shared among them": SHARED, "each one's own": ALONE})
-        yield frame.chart(
-            "parallel", f"Memory of copies of {profile.env} side by side", scaling_text(profile), inside, labels,
-            places=range(len(rows)),
-        )  # fmt: skip
-        cells = [[f"{row.envs:,}", *map(format_size, (row.pss, row.shared, row.uss_per_env))] for row in rows]
-        yield table(["environments", "memory (PSS)", "of it shared", "alone, each (USS)"], "nnnn", cells)
-        yield f"<p>{escape(scaling_text(profile))}.</p>"
-    if profile.scaling.why:
-        yield f'<p class="warning">{escape(profile.scaling.why)}</p>'
-
-
-def _comparison(comparison: Comparison) -> Iterator[str]:
-    yield f"<h2>Against {escape(comparison.baseline)}</h2>"
-    rows = [
-        [CHANGE_NAMES[change.what], change_value(change, change.before), change_value(change, change.now),
-         f'<span class="{change.verdict}">{escape(change_text(change))}</span>']
-        for change in comparison.changes
-    ]  # fmt: skip
-    yield table(["", "before", "now", ""], "lnnl", rows)
-    yield f"<p>{escape(comparison_summary(comparison).text)}</p>"
-    for note in comparison.notes:
-        yield f'<p class="warning">{escape(note)}</p>'
+    frame = Frame(
+        -0.5, len(rows) - 0.5, 1.08 * max(row.pss for row in rows),
+        label=lambda place: f"{rows[round(place)].envs:,} env{'s' if rows[round(place)].envs > 1 else ''}",
+    )  # fmt: skip
+    inside, labels = [], ""
+    for place, row in enumerate(rows):
+        ends = [place - BAR / 2, place + BAR / 2]
+        for colour, low, high in ((SHARED, 0, row.shared), (ALONE, row.shared, row.pss)):
+            area = frame.area(ends, [low, low], [high, high])
+            inside.append(f'<path fill="{colour}" stroke="none" d="{area}"/>')
+        left, top = (place + 0.5) / len(rows), frame.y(row.pss) / HEIGHT
+        labels += text_at(left, top, short_size(row.pss), dy=-6, kind="over")
+    yield legend({"shared among them": SHARED, "each one's own": ALONE})
+    yield frame.chart(
+        "parallel", f"Memory of copies of {profile.env} side by side", scaling_text(profile), inside, labels,
+        places=range(len(rows)),
+    )  # fmt: skip

@@ -11,11 +11,11 @@ from html import escape
 from zlib import crc32
 
 from legroom import __version__
-from legroom.model.explanation import Explanation
 from legroom.model.trace import ROLES, Trace, Watched
+from legroom.rendering.explanation_text import explanation_text
 from legroom.rendering.figures.bars import Limit
 from legroom.rendering.figures.curves import Layer, timeline
-from legroom.rendering.figures.tables import table
+from legroom.rendering.figures.tables import table, text_lines
 from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
 from legroom.rendering.time_left import duration_text
 from legroom.rendering.watch_text import (
@@ -49,7 +49,8 @@ def _body(watched: Watched) -> Iterator[str]:
             ("began", f"{began}, watched for {duration_text(watched.seconds)}")]  # fmt: skip
     yield facts(rows)
     if watched.explanation is not None:
-        yield from _explanation(watched.explanation)
+        said = text_lines(explanation_text(watched.explanation, most_advice=None))
+        yield f'<h2>What happened</h2><div class="said">{said}</div>'
     limit = watched.limit
     shown = None if limit is None else Limit(limit.nbytes, LIMIT_NAMES[limit.origin])
     yield from _charts(
@@ -103,18 +104,3 @@ def _phases(trace: Trace) -> Iterator[str]:
             for phase in trace.phases
         ]
         yield table(["phase", "time", "peak"], "lln", rows)
-
-
-def _explanation(found: Explanation) -> Iterator[str]:
-    yield f'<h2>What happened</h2><div class="said"><p><strong>{escape(found.summary)}</strong></p>'
-    for line in (f"Most likely: {found.cause}" if found.cause else "", *found.notes):
-        yield f"<p>{escape(line)}</p>" if line else ""
-    if found.command:
-        yield f"<p>Start with: <code>{escape(found.command)}</code></p>"
-    yield "</div>"
-    if found.advice:
-        rows = [
-            [f'<span class="{one.price}">{one.price}</span>', f"<code>{escape(one.knob)}</code>", escape(one.say)]
-            for one in found.advice
-        ]
-        yield table(["price", "what to turn", "what it does"], "llt", rows)
