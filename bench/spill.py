@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from bench.results import write_section
-from legroom.backends.sb3.bill.spill import INDEX_SHARE, INDEX_SHARE_ERROR, OPEN_ERROR, OPEN_NBYTES
+from legroom.backends.sb3.bill.lean import INDEX_SHARE, INDEX_SHARE_ERROR, OPEN_ERROR, OPEN_NBYTES
 from legroom.machine.tree import process_memory
 from legroom.units import MIB
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from legroom.model.spaces import BoxSpace, DiscreteSpace
     from legroom.model.task import TrainTask
     from legroom.model.workload import Extractor, Workload, WorkloadOption
-    from legroom.predicting.bill import footprint_of
+    from legroom.predicting.predict import footprint_of
     from legroom.reading.user_files import read_text
     from legroom.reading.yamls import Key, Lines, parse_yaml
     from legroom.sharing.shared import share, shares
@@ -67,7 +67,7 @@ _LAZY = {
     **dict.fromkeys(("BoxSpace", "DiscreteSpace"), "legroom.model.spaces"),
     **dict.fromkeys(("Extractor", "Workload", "WorkloadOption"), "legroom.model.workload"),
     "TrainTask": "legroom.model.task",
-    "footprint_of": "legroom.predicting.bill",
+    "footprint_of": "legroom.predicting.predict",
     "read_text": "legroom.reading.user_files",
     **dict.fromkeys(("Key", "Lines", "parse_yaml"), "legroom.reading.yamls"),
     **dict.fromkeys(("share", "shares"), "legroom.sharing.shared"),

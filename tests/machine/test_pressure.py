@@ -1,4 +1,4 @@
-from legroom.machine.pressure import read_pressure
+from legroom.machine.cgroup import read_pressure
 
 MACHINE = "some avg10=9.00 avg60=1.00 avg300=0.10 total=5\nfull avg10=2.50 avg60=0.30 avg300=0.05 total=3\n"
 

@@ -183,7 +183,7 @@ class Backend(Protocol):
         return [Look() for _ in runs]
 
     def footprint(self, run: Run, evidence: Evidence) -> Footprint:
-        """Return the bill; `predicting.bill.footprint_of` makes one of items."""
+        """Return the bill; `predicting.predict.footprint_of` makes one of items."""
         ...
 
     def node_bills(self, run: Run, evidence: Evidence, cluster: Cluster, *, reserve: float) -> Sequence[NodeBill]:

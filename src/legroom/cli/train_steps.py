@@ -19,7 +19,7 @@ from legroom.cli.train_report import report, tell
 from legroom.cli.writing import check_writable
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.machine import probe
-from legroom.machine.gpus_by_torch import with_gpus_by_torch
+from legroom.machine.gpus import with_gpus_by_torch
 from legroom.machine.tree import process_memory
 from legroom.model.machine import Machine
 from legroom.model.plan import PRICES

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
-from legroom.machine.child_process import how_it_ended, run_child
-from legroom.machine.import_path import import_path
+from legroom.machine.child_process import how_it_ended, import_path, run_child
 from legroom.model.evidence import EnvLook, EnvTask, Growth, LeanProbe, LeanTimes
 from legroom.model.facts import n_workers
 from legroom.model.run import Run, Spaces

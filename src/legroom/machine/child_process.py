@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from legroom.model.run import Run
+
 CLOSE_TIMEOUT_S = 2.0
 LONGEST_LAST_WORDS = 300  # characters
 
@@ -81,3 +83,13 @@ def close_and_leave(envs: Iterable[Any]) -> None:
         with suppress(BaseException):
             env.close()
     os._exit(0)
+
+
+def import_path(run: Run) -> list[str]:
+    """Return the child's sys.path: modules beside the run file, then the working directory, then ours."""
+    file = run.source or ""
+    while file and not Path(file).is_file():
+        file = file.rpartition(":")[0]  # `ppo.yml:ALE/Pong-v5` is an entry of a file
+    here = str(Path.cwd())
+    beside = str(Path(file).absolute().parent) if file else here
+    return [beside, here, *(entry or here for entry in sys.path)]

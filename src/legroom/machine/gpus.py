@@ -6,19 +6,26 @@ an exception: a machine without one is the ordinary case.
 
 Known limits: plain indices count in the order of the PCI bus as NVML does (CUDA's own default puts the fastest card
 first when cards differ). Boards that share their memory with the host report no memory of their own and are left out.
+
+Where NVML shows none (no `nvidia-ml-py`, or a container that hides the driver's files), torch is asked, in a process of
+its own, since importing it and making a CUDA context takes seconds and hundreds of megabytes: only by a command that is
+about to train, and only where torch is a CUDA build.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from legroom.machine.versions import is_installed
-from legroom.model.machine import Gpu
+from legroom.model.machine import Gpu, Machine
 
 # Without one of these no NVIDIA driver is there; /dev/dxg is the one of Windows' Linux subsystem.
 _DRIVER_SIGNS = ("dev/nvidiactl", "dev/dxg", "proc/driver/nvidia")
@@ -116,3 +123,32 @@ def _load_nvml(root: Path) -> Any:
 
 def _text(value: str | bytes) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+TIMEOUT_S = 120.0
+_ASK = """
+import json, torch
+cards = []
+for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+    about = torch.cuda.get_device_properties(number)
+    free, total = torch.cuda.mem_get_info(number)
+    cards.append([about.name, total, free, about.major, about.minor])
+print(json.dumps(cards))
+"""
+
+
+def with_gpus_by_torch(machine: Machine) -> Machine:
+    """Return the machine with the GPUs that torch finds, as it is where some are known or torch is for CPUs."""
+    if machine.gpus or "+cu" not in machine.versions.get("torch", ""):
+        return machine
+    return replace(machine, gpus=_ask_torch())
+
+
+def _ask_torch() -> tuple[Gpu, ...]:
+    command = [sys.executable, "-P", "-c", _ASK]
+    try:
+        said = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=True, stdin=subprocess.DEVNULL)
+        cards = json.loads(said.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):  # a driver that is too old, a card that fell off the bus
+        return ()
+    return tuple(Gpu(name, total, free, (major, minor)) for name, total, free, major, minor in cards)

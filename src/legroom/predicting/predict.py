@@ -11,7 +11,7 @@ they are declared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from legroom.backends.base import backend_named, backend_of
@@ -21,10 +21,11 @@ from legroom.machine.versions import is_installed
 from legroom.model.evidence import DeviceName as DeviceName
 from legroom.model.evidence import EnvLook, EnvTask, Evidence, Look
 from legroom.model.evidence import Mode as Mode
-from legroom.model.footprint import Footprint
+from legroom.model.footprint import AllocatorPeaks, Footprint, Item
 from legroom.model.machine import Machine
 from legroom.model.run import Run, Spaces
 from legroom.model.spaces import describe, leaves
+from legroom.predicting.constraints import broken_rules
 from legroom.units import LARGEST
 
 MODES: tuple[Mode, ...] = ("auto", "trace", "arithmetic")
@@ -181,3 +182,16 @@ def _look_at_env(run: Run, task: EnvTask) -> EnvLook:
 
 def _sizes(spaces: Spaces) -> dict[str, tuple[tuple[int, ...], str]]:
     return {key: (leaf.shape, leaf.dtype) for key, leaf in leaves(spaces.observation).items()}
+
+
+def footprint_of(run: Run, evidence: Evidence, items: Iterable[Item]) -> Footprint:
+    """Return the bill of these items and, where the networks on a card are known, of what is on the card."""
+    billed = list(items)
+    allocator: AllocatorPeaks | None = None
+    if evidence.device == "cuda" and evidence.net is not None:
+        from legroom.predicting.gpu import gpu_items  # the allocator's simulator, which most commands do without
+
+        on_gpu, allocator = gpu_items(run, evidence.net, evidence.machine)
+        billed += on_gpu
+    kept = tuple(item for item in billed if item.nbytes)
+    return Footprint(run.name, kept, evidence.device, tuple(broken_rules(run)), allocator, evidence.notes)

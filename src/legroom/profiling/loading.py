@@ -17,7 +17,7 @@ from typing import Any
 from legroom.backends.base import backend_of
 from legroom.environments.objects import LIVE, name_object
 from legroom.errors import BadInput
-from legroom.machine.import_path import import_path
+from legroom.machine.child_process import import_path
 from legroom.model.run import EnvSpec, Run
 from legroom.named_runs import find_workload, run_files
 from legroom.reading import read, run_from_dict

@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from legroom.backends.base import backend_of
-from legroom.machine.cgroup import oom_kills, read_left
+from legroom.machine.cgroup import oom_kills, read_left, read_pressure
 from legroom.machine.child_process import end_group
 from legroom.machine.gpu_meter import GpuMeter
-from legroom.machine.pressure import read_pressure
 from legroom.machine.tree import tree_memory
 from legroom.model.progress import MemorySample, Moment, Progress, TrainingPhase
 from legroom.model.task import TrainTask

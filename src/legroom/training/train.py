@@ -20,7 +20,7 @@ from legroom.errors import (
     EXIT_TRAINING_FAILED,
     BadInput,
 )
-from legroom.machine.import_path import import_path
+from legroom.machine.child_process import import_path
 from legroom.machine.live_log import LiveLog
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome, Retreat
 from legroom.model.progress import MemorySample, Moment, Progress

@@ -11,7 +11,7 @@ import pytest
 from brax.envs.base import State
 from brax.training.agents.ppo import train as ppo
 
-from legroom.backends.brax.arguments import train_arguments
+from legroom.backends.brax.capture import train_arguments
 from legroom.backends.brax.envs import make_training_env
 from legroom.backends.brax.episodes import FINISHED, Episodes, counting_episodes
 from legroom.backends.brax.preparing import begin_envs

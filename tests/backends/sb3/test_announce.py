@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from stable_baselines3 import DQN
 
-from legroom.backends.sb3.opening_lines import architecture, cleaned_line, opening_lines
+from legroom.backends.sb3.measured_items import architecture, cleaned_line, opening_lines
 from legroom.reading import read, run_from_dict
 
 FIRE = {

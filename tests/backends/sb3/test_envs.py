@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.backends.sb3.bill.envs import envs_items
-from legroom.backends.sb3.bill.evaluation import evaluation_items
+from legroom.backends.sb3.bill.envs import envs_items, evaluation_items
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import network_items
 from legroom.backends.sb3.bill.replay import replay_items

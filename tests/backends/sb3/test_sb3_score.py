@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 
-from legroom.backends.sb3.score import score_of
+from legroom.backends.sb3.judging import score_of
 from legroom.reading import read
 
 

@@ -8,13 +8,13 @@ from legroom.backends.sb3.bill.scratch import (
     BUDGET,
     CHILD_BUDGET,
     HEAP,
+    Measured,
     beyond_tensors,
     plan_batches,
     plan_scratch,
     remember,
 )
 from legroom.backends.sb3.stored import in_flight_nbytes
-from legroom.backends.sb3.trace_messages import Measured
 from legroom.errors import MissingExtra
 from legroom.machine import probe
 from legroom.model.run import Run

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from legroom.backends.base import Backend, hyper
 from legroom.backends.brax import constraints
 from legroom.backends.brax.facts import LAYERS, is_ppo
-from legroom.backends.brax.signatures import BRAX_ALGORITHMS
-from legroom.backends.brax.vocabulary import SPACES, VOCABULARY
+from legroom.backends.brax.vocabulary import BRAX_ALGORITHMS, SPACES, VOCABULARY
 from legroom.errors import BadInput
 from legroom.extras import needs
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode
@@ -83,7 +82,7 @@ class BraxBackend(Backend):
 
     def footprint(self, run: Run, evidence: Evidence) -> Footprint:
         from legroom.backends.brax.items import brax_items
-        from legroom.predicting.bill import footprint_of
+        from legroom.predicting.predict import footprint_of
 
         return footprint_of(run, evidence, brax_items(run, evidence))
 

@@ -1,6 +1,6 @@
 """What the workload itself makes of a trained policy: numbers by name, and pictures.
 
-A workload's environment names its judge in the attribute `score`, as for SB3 (`backends.sb3.score`): a function that
+A workload's environment names its judge in the attribute `score`, as for SB3 (`backends.sb3.judging`): a function that
 gets a function from observation and action mask to action, the environment's arguments and a time limit. Its attribute
 `picture` names one that gets the same function and arguments, and the path of the GIF to write.
 """

@@ -7,12 +7,12 @@ and says so, and the parent goes on from the last checkpoint with the next knob 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from legroom.backends.brax.devices import device_name, in_use_nbytes, on_gpu, peak_nbytes, preallocation
 from legroom.backends.brax.episodes import Episodes
 from legroom.backends.brax.facts import is_ppo
 from legroom.backends.brax.judging import Judge
@@ -23,6 +23,7 @@ from legroom.errors import BadInput, LegroomError
 from legroom.model.learner import Evaluation, FailureCause, Figures, Learned, Learner, Loop, SavedState, State, Status
 from legroom.model.task import TrainTask
 from legroom.training.background import Abandoned
+from legroom.units import format_size
 
 # XLA's own word, and C++'s: the last while tracing and compiling
 OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory", "bad_alloc")
@@ -170,3 +171,42 @@ class BraxLearner(Learner):
             if self._evaluations:
                 score |= {f"{name}_{figure}": self._evaluations[at][figure] for figure in ("reward", "length")}
         return score
+
+
+PREALLOCATE, FRACTION = "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION"
+
+
+def device_name() -> str:
+    """Return platform and kind of the device: a program may compute other last bits on another."""
+    device = jax.local_devices()[0]
+    return device.platform if device.platform == "cpu" else f"{device.platform} {device.device_kind}"
+
+
+def on_gpu() -> bool:
+    return jax.local_devices()[0].platform != "cpu"
+
+
+def in_use_nbytes() -> int | None:
+    """Return the bytes that live on the device now; None where it does not tell (the host)."""
+    return _stat("bytes_in_use")
+
+
+def peak_nbytes() -> int | None:
+    return _stat("peak_bytes_in_use")
+
+
+def preallocation() -> str:
+    """Return in a few words how XLA takes the device's memory."""
+    if not on_gpu():
+        return "on the host, where nothing is preallocated"
+    value = os.environ.get(PREALLOCATE, "true").lower()
+    limit = _stat("bytes_limit")
+    most = "" if limit is None else f", {format_size(limit)} at most"
+    if value in ("false", "0"):
+        return f"{PREALLOCATE}=false: memory is taken as it is needed{most}"
+    return f"{PREALLOCATE} is on: {os.environ.get(FRACTION, '0.75')} of the card is taken at the start{most}"
+
+
+def _stat(name: str) -> int | None:
+    stats = jax.local_devices()[0].memory_stats()  # None on the host
+    return int(stats[name]) if stats and name in stats else None

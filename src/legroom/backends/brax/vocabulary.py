@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from legroom.backends.brax.facts import LAYERS
+from legroom.model.algorithms import Algorithm, defaults
 from legroom.model.draft import Key
 from legroom.model.spaces import KnownSpaces
 from legroom.model.vocabulary import Vocabulary
@@ -55,3 +56,27 @@ def _vector(n: int) -> dict[str, Any]:
 SPACES: Mapping[str, KnownSpaces] = {
     name: KnownSpaces(_vector(observation), _vector(action)) for name, (observation, action) in _ENVIRONMENTS.items()
 }
+
+
+# num_timesteps, num_envs, num_eval_envs, seed and the networks have places of their own in a Run.
+_BRAX = dict(
+    episode_length=None, action_repeat=1, learning_rate=1e-4, discounting=0.9, normalize_observations=False,
+    max_devices_per_host=None, reward_scaling=1.0, num_evals=1, deterministic_eval=False, wrap_env=True,
+)  # fmt: skip
+_BRAX_PPO = defaults(
+    _BRAX, entropy_cost=1e-4, unroll_length=10, batch_size=32, num_minibatches=16, num_updates_per_batch=2,
+    num_resets_per_eval=0, normalize_observations_std_eps=0.0, normalize_observations_mode="welford",
+    normalize_until_count=None, clipping_epsilon=0.3, clipping_epsilon_value=None, gae_lambda=0.95,
+    max_grad_norm=None, normalize_advantage=True, vf_loss_coefficient=0.5, bootstrap_on_timeout=False,
+    use_distributional_critic=False, desired_kl=0.01, learning_rate_schedule=None, learning_rate_schedule_min_lr=1e-5,
+    learning_rate_schedule_max_lr=1e-2, log_training_metrics=False, training_metrics_steps=None,
+    use_pmap_on_reset=True, vision=False, augment_pixels=False, run_evals=True, restore_value_fn=True,
+)  # fmt: skip
+_BRAX_SAC = defaults(
+    _BRAX, batch_size=256, tau=0.005, min_replay_size=0, max_replay_size=None, grad_updates_per_step=1,
+)  # fmt: skip
+
+BRAX_ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm("PPO", "brax", "brax.training.agents.ppo", "on-policy", _BRAX_PPO),
+    Algorithm("SAC", "brax", "brax.training.agents.sac", "off-policy", _BRAX_SAC),
+)  # fmt: skip

@@ -7,28 +7,33 @@ says so: the parent goes on from the last checkpoint.
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ray.exceptions import RayError
+from ray.rllib.core import DEFAULT_MODULE_ID
 
 from legroom.backends.rllib.capacity import local_cpus, refuse_what_cannot_be_placed, rooms_of_cluster
 from legroom.backends.rllib.config import building, make_config
 from legroom.backends.rllib.deaths import DeathNotices, RunnerRaised, reason_of
-from legroom.backends.rllib.import_path import importable_by_workers
 from legroom.backends.rllib.results import Result, result_of
-from legroom.backends.rllib.score import judge
 from legroom.backends.rllib.state import WHY_NOT_EXACT, WHY_NOT_EXACT_REPLAY, capture, parameters_hash, restore
-from legroom.backends.rllib.translation import rllib_plan
-from legroom.cluster.session import ray_session
+from legroom.backends.rllib.translation import RllibPlan, rllib_plan
+from legroom.backends.sb3.judging import judgement
+from legroom.cluster.session import environment, ray_session
 from legroom.device.out_of_memory import is_out_of_memory
-from legroom.environments.env_make import EnvError
+from legroom.environments.env_make import EnvError, build
 from legroom.errors import BadInput, LegroomError
 from legroom.model.learner import FailureCause, Figures, Learned, Learner, Loop, SavedState, State, Status
+from legroom.model.run import Run
 from legroom.model.task import TrainTask
 from legroom.training.run_folder import LOG
 
@@ -147,3 +152,41 @@ class RllibLearner(Learner):
                 words = " ".join(str(failed).split())[:300]
                 raise BadInput(f"RLlib refuses it: {words}", path=self._run.source) from failed
             raise
+
+
+JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+
+
+@contextmanager
+def importable_by_workers(cluster: str) -> Iterator[None]:
+    """Have workers of a session that is entered meanwhile import what this process can import.
+
+    A Ray of our own inherits the environment of the process that starts it. On a cluster that runs already, the job
+    says it; `ray.init` takes a job's settings from a variable, which is how Ray's own job submission passes them on.
+    """
+    path = os.pathsep.join(dict.fromkeys(entry for entry in sys.path if entry))
+    name, value = "PYTHONPATH", path
+    if cluster != "local":
+        name, value = JOB_CONFIG, json.dumps({"runtime_env": {"env_vars": {"PYTHONPATH": path}}})
+    with environment({name: value}):
+        yield
+
+
+def judge(run: Run, plan: RllibPlan, algorithm: Any) -> dict[str, Any]:
+    """Return the workload's own figures by name; none where it has no judge, or wrappers it cannot know of."""
+    if run.env.wrappers or run.env.id is None or plan.algo == "SAC":
+        return {}
+    env = build(run.env.id, run.env.arguments, ())
+    try:
+        name = env.get_wrapper_attr("score")
+    except AttributeError:
+        return {}
+    finally:
+        env.close()
+    policy = algorithm.get_module(DEFAULT_MODULE_ID).policy
+
+    def predict(observation: Any, *, deterministic: bool, **masks: Any) -> Any:
+        return policy.predict(observation, deterministic=deterministic, **(masks if plan.masked else {}))
+
+    stacked = run.env.frame_stack is not None and run.env.frame_stack > 1
+    return judgement(run, name, predict, run.env.frame_stack if stacked else None)

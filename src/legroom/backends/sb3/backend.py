@@ -167,7 +167,7 @@ class Sb3Backend(Backend):
         return with_free_savings(run, evidence)
 
     def ways_to_grow(self, run: Run) -> tuple[Growth, ...]:
-        from legroom.backends.sb3.growth import ways_to_grow
+        from legroom.backends.sb3.ladders import ways_to_grow
 
         return ways_to_grow(run)
 

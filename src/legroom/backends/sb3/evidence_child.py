@@ -16,10 +16,10 @@ import sys
 import warnings
 from importlib import import_module
 
+from legroom.backends.sb3.bill.scratch import Answer, Request
 from legroom.backends.sb3.measured_updates import measure_updates
 from legroom.backends.sb3.stored import one_env
 from legroom.backends.sb3.trace import trace_run
-from legroom.backends.sb3.trace_messages import Answer, Request
 from legroom.errors import Untraceable
 
 MOST_AT_ONCE = 4

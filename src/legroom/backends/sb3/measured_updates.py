@@ -23,10 +23,10 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack,
 
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.applied_knobs import with_knobs
+from legroom.backends.sb3.bill.scratch import Measured
 from legroom.backends.sb3.building import class_of, importable, policy_arguments
 from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
-from legroom.backends.sb3.trace_messages import Measured
 from legroom.environments.gym_spaces import to_gymnasium
 from legroom.environments.objects import resolve_object
 from legroom.model.facts import spaces_of

@@ -6,10 +6,15 @@ counters that schedules and target updates go by, every random generator, the en
 observation acted on next, action noise, and replay. Schedules are functions of the progress and keep nothing.
 
 Mirrors stable-baselines3 2.9 and sb3-contrib 2.9: `_setup_learn` and `learn` of both algorithm families.
+
+Random numbers come from torch on the host and on every GPU, NumPy's global generator (SB3's buffers draw from it),
+Python's own, and the generator of the action space (the random actions before learning starts). An environment's own is
+in its state.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -17,6 +22,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.noise import (
@@ -28,9 +34,16 @@ from stable_baselines3.common.noise import (
 
 from legroom.backends.sb3.replay_state import capture_replay, prepare_replay
 from legroom.backends.sb3.state_envs import capture_envs, prepare_envs
-from legroom.backends.sb3.state_random import capture_random, restore_random
 from legroom.backends.sb3.state_spaces import describe_space, make_space
-from legroom.backends.sb3.state_torch import capture_learned, misfit, policy_arrays, prepare_learned
+from legroom.backends.sb3.state_torch import (
+    capture_learned,
+    misfit,
+    policy_arrays,
+    prepare_learned,
+    to_array,
+    to_tensor,
+)
+from legroom.errors import BadInput
 from legroom.model.learner import SavedState, State
 from legroom.training.trees import NotPlain, put_together, take_apart
 
@@ -254,3 +267,41 @@ def _restore_noise(model: BaseAlgorithm, saved: Any) -> str:
 
     noise.reset = go_on  # type: ignore[method-assign]
     return ""
+
+
+def capture_random(action_space: spaces.Space[Any]) -> dict[str, Any]:
+    """Return the states of all generators."""
+    version, numbers, gauss = random.getstate()
+    uses_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+    return {
+        "torch": to_array(torch.get_rng_state()),
+        "cuda": [to_array(state) for state in torch.cuda.get_rng_state_all()] if uses_gpu else [],
+        "numpy": np.random.get_state(legacy=False),
+        "python": {"version": version, "numbers": np.array(numbers, np.uint32), "gauss": gauss},
+        "action_space": _generator_state(action_space),
+    }
+
+
+def restore_random(state: Mapping[str, Any], action_space: spaces.Space[Any]) -> None:
+    """Continue all generators from where they were.
+
+    Raises:
+        BadInput: the states are of other generators.
+    """
+    try:
+        torch.set_rng_state(to_tensor(state["torch"]))
+        if torch.cuda.is_available():
+            for device, numbers in enumerate(state["cuda"][: torch.cuda.device_count()]):
+                torch.cuda.set_rng_state(to_tensor(numbers), device)
+        np.random.set_state(state["numpy"])
+        python = state["python"]
+        random.setstate((python["version"], tuple(python["numbers"].tolist()), python["gauss"]))
+        if state["action_space"] is not None:
+            action_space.np_random.bit_generator.state = state["action_space"]
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        raise BadInput(f"a checkpoint's random generators are not the ones here: {error}") from error
+
+
+def _generator_state(space: spaces.Space[Any]) -> Any:
+    generator = space._np_random  # asking for `np_random` would make one
+    return None if generator is None else generator.bit_generator.state

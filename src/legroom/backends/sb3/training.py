@@ -3,6 +3,10 @@
 An *iteration boundary* is the moment before a rollout is collected, after the update that follows the previous one: the
 only moment at which an algorithm's state is complete without a half-filled rollout. `collect_rollouts` is wrapped to
 see it, because every callback of SB3 comes later: gSDE has drawn its noise by then, and resuming would draw it again.
+
+SB3's own CSV format opens its file anew, so a resumed run would lose what it logged before; rows beyond the checkpoint
+that is resumed from are dropped, since they will be logged again. A log that cannot be written, on a full disk as a
+rule, is said once and is no reason to stop: rows that did not reach the disk follow when there is room again.
 """
 
 from __future__ import annotations
@@ -15,17 +19,15 @@ from typing import Any
 import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat, filter_excluded_keys
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import RolloutReturn
 from stable_baselines3.common.vec_env import VecEnv
 
 from legroom.backends.sb3.evaluating import Evaluator
-from legroom.backends.sb3.log_files import make_logger
+from legroom.backends.sb3.judging import Pictures, score_of
 from legroom.backends.sb3.making import make_model, make_vec_env
-from legroom.backends.sb3.measured_items import measured_items
-from legroom.backends.sb3.opening_lines import cleaned_line, opening_lines
-from legroom.backends.sb3.pictures import Pictures
-from legroom.backends.sb3.score import score_of
+from legroom.backends.sb3.measured_items import cleaned_line, measured_items, opening_lines
 from legroom.backends.sb3.state import capture, continue_learning, policy_arrays, restore, restore_log
 from legroom.device.out_of_memory import is_out_of_memory
 from legroom.device.redoing import Retreat
@@ -35,6 +37,7 @@ from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, Lo
 from legroom.model.task import TrainTask
 from legroom.sharing.failures import WorkerDied
 from legroom.training.checkpoint import parameters_sha256
+from legroom.training.progress_log import ProgressLog
 
 PROGRESS_EVERY_S = 0.5
 CHECKPOINT_REPLAY_EVERY = 10_000  # replay makes checkpoints large, though only what is new is written
@@ -173,3 +176,52 @@ class _Reporter(BaseCallback):
     def _on_rollout_end(self) -> None:
         if isinstance(self.model, OnPolicyAlgorithm):
             self._loop.progress()
+
+
+STEP = "time/total_timesteps"
+
+
+class _CsvRows(KVWriter):
+    def __init__(self, path: Path, resumed_from: int) -> None:
+        self._log = ProgressLog(path, resumed_from=resumed_from)
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        values = filter_excluded_keys(key_values, key_excluded, "csv")
+        self._log.append({STEP: step, **values})
+
+    def close(self) -> None:
+        self._log.close()
+
+
+class _Forgiving(KVWriter):
+    """Writes where it can, and says the first time that it cannot."""
+
+    def __init__(self, writer: KVWriter, name: str, say: Callable[[str], None]) -> None:
+        self._writer, self._name, self._say = writer, name, say
+        self._failing = False
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        try:
+            self._writer.write(key_values, key_excluded, step)
+            self._failing = False
+        except OSError as error:
+            if not self._failing:
+                self._say(f"warning: {self._name} cannot be written: {error.strerror or error}; training goes on")
+            self._failing = True
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._writer.close()
+
+
+def make_logger(out: Path, *, resumed_from: int, say: Callable[[str], None]) -> Logger:
+    """Return a logger that writes `progress.csv` and TensorBoard's events under `out`.
+
+    Args:
+        say: told when one of them cannot be written.
+    """
+    writers: list[KVWriter] = [
+        _Forgiving(_CsvRows(out / "progress.csv", resumed_from), "progress.csv", say),
+        _Forgiving(TensorBoardOutputFormat(str(out / "tensorboard")), "TensorBoard's log", say),
+    ]
+    return Logger(str(out), writers)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.sb3.bill.runtime import helper_items, worker_items
 from legroom.backends.sb3.stored import (
     COPIES_IN_TRAINER,
     bounds_nbytes,
@@ -92,3 +93,19 @@ def instance_items(prefix: str, run: Run, evidence: Evidence, envs: int, place: 
     else:
         return
     yield Item(f"{prefix}.instance", nbytes, place, why, count=envs, known=known, error=nbytes // 10)
+
+
+def evaluation_items(run: Run, evidence: Evidence) -> Iterator[Item]:
+    """Yield the evaluation environments, none without `eval`: they stand beside the training ones, mostly idle."""
+    if run.eval is None:
+        return
+    observation, _ = spaces_of(run)
+    envs, workers = run.eval.n_envs, run.eval.workers
+    place = Place.HOST if workers == "dummy" else Place.WORKER
+    yield from worker_items("eval", workers, envs, run.env.start_method, evidence.base)
+    if workers == "subproc" and run.env.workers != "subproc":  # otherwise the training workers' serve both
+        yield from helper_items("eval", run.env.start_method, evidence.base)
+    yield from instance_items("eval", run, evidence, envs, place)
+    bounds = bounds_nbytes(observation)
+    yield Item("eval.space bounds", bounds, place, "low, high and two masks per Box, in every instance", count=envs)
+    yield from in_flight_items("eval", run, workers, envs, envs)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from legroom.backends.sb3.bill.checkpoint import checkpoint_items
-from legroom.backends.sb3.bill.envs import envs_items
-from legroom.backends.sb3.bill.evaluation import evaluation_items
+from legroom.backends.sb3.bill.envs import envs_items, evaluation_items
 from legroom.backends.sb3.bill.network import network_items
 from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.bill.rollout import rollout_items
@@ -14,7 +13,7 @@ from legroom.backends.sb3.bill.runtime import runtime_items
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint, Item
 from legroom.model.run import Run
-from legroom.predicting.bill import footprint_of
+from legroom.predicting.predict import footprint_of
 
 PARTS: tuple[Callable[[Run, Evidence], Iterable[Item]], ...] = (
     runtime_items,

@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from legroom.backends.base import hyper
-from legroom.backends.sb3.bill.lean import is_kept_plainly, lean_replay
+from legroom.backends.sb3.bill.lean import is_kept_plainly, lean_replay, within_limit
 from legroom.backends.sb3.bill.rollout import FILLED, OBSERVATIONS
-from legroom.backends.sb3.bill.spill import within_limit
 from legroom.backends.sb3.stored import (
     FLOAT32,
     actions_nbytes,

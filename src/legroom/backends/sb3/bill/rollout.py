@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from legroom.backends.base import algorithm_of
-from legroom.backends.sb3.bill.lean import is_kept_plainly, lean_rollout
-from legroom.backends.sb3.bill.spill import within_limit
+from legroom.backends.sb3.bill.lean import is_kept_plainly, lean_rollout, within_limit
 from legroom.backends.sb3.stored import (
     FLOAT32,
     actions_nbytes,

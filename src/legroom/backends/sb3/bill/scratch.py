@@ -16,18 +16,48 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from legroom.backends.sb3.base_figures import LIBRARIES
 from legroom.backends.sb3.stored import gather_excess, in_flight_nbytes, one_env, pass_samples, update_nbytes
-from legroom.backends.sb3.trace_messages import Measured
 from legroom.errors import Untraceable
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.evidence import NetTrace, Scratch
 from legroom.model.run import Run
 from legroom.units import format_size
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Updates of `batch` samples: bytes at their peak and after them, above an idle process with the libraries."""
+
+    batch: int
+    peak: int
+    kept: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run to trace on a device; with `batches`, its update is also measured at these sizes."""
+
+    run: Run
+    device: Literal["cpu", "cuda"]
+    batches: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a request; where something could not be done, the reason is there instead."""
+
+    net: NetTrace | None
+    not_traced: str = ""
+    measured: list[Measured] = field(default_factory=list)
+    not_measured: str = ""
+
 
 # Part of the cache's key: what was measured in another way is measured anew.
 UPDATES = Path(__file__).parents[1] / "measured_updates.py"

@@ -17,9 +17,8 @@ from legroom.backends.sb3.base_figures import base_figures
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import SCRATCH_ITEMS
 from legroom.backends.sb3.bill.parts import sb3_footprint
-from legroom.backends.sb3.bill.scratch import beyond_tensors, plan_scratch, remember
+from legroom.backends.sb3.bill.scratch import Answer, Measured, Request, beyond_tensors, plan_scratch, remember
 from legroom.backends.sb3.stored import update_nbytes
-from legroom.backends.sb3.trace_messages import Answer, Measured, Request
 from legroom.errors import MissingExtra, Untraceable
 from legroom.extras import needs
 from legroom.machine.versions import is_installed
