@@ -14,6 +14,7 @@ from legroom.model.task import TrainTask
 from legroom.training import child
 from legroom.training.arrays import parameters_sha256
 from legroom.training.checkpoint import Checkpoints
+from legroom.training.finite import count_not_finite
 from legroom.training.progress_log import read_progress
 from legroom.training.supervise import ChildRecord
 from legroom.training.train import _resume
@@ -179,3 +180,83 @@ def test_a_disk_that_is_full_is_said_and_waited_for(toy, tmp_path, monkeypatch):
     said = " ".join(each["text"] for each in events.of("say"))
     assert "training goes on" in said and "waiting for room" in said
     assert Checkpoints(tmp_path / "run").latest().step == 100
+
+
+def spoil(monkeypatch, at, value=np.nan, **seen):
+    """Have the learner's weights turn into `value` at a step, after something was `seen` at another."""
+    step = Counter.step
+
+    def spoiled(self):
+        figures = step(self)
+        if self.timesteps == seen.get("loss_at"):
+            figures["train/loss"] = float("nan")
+        if self.timesteps >= at:
+            self.weights[1] = value
+        return figures
+
+    monkeypatch.setattr(Counter, "step", spoiled)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_is_never_kept_and_ends_with_its_story(toy, tmp_path, monkeypatch, value):
+    spoil(monkeypatch, at=70, value=value)
+    events = Events()
+    assert train(tmp_path / "run", events) == EXIT_TRAINING_FAILED
+    (failed,) = events.of("failed")
+    assert failed["cause"] == "not-finite"
+    kind = "NaN" if np.isnan(value) else "infinite"
+    assert failed["message"] == f"not finite: policy/weights holds 1 {kind} of 3 numbers (finite at step 60)"
+    assert [good.step for good in Checkpoints(tmp_path / "run").all()] == [20, 40, 60]
+
+
+def test_a_resume_goes_on_from_before_the_first_suspicion(toy, tmp_path, monkeypatch):
+    whole, events, again = Events(), Events(), Events()
+    train(tmp_path / "whole", whole)
+    with monkeypatch.context() as spoiled:
+        spoil(spoiled, at=90, loss_at=50)
+        assert train(tmp_path / "run", events, keep=1) == EXIT_TRAINING_FAILED
+    assert "train/loss was nan at step 50" in events.of("failed")[0]["message"]
+    assert sorted(path.name[-3:] for path in (tmp_path / "run/checkpoints").glob("step-*")) == ["040"]
+    assert sorted(path.name[-3:] for path in (tmp_path / "run/checkpoints").glob("aside-*")) == ["080"]
+    assert train(tmp_path / "run", again, resume=True) == EXIT_GOOD
+    assert again.of("started")[0]["resumed_from"] == 40
+    assert again.of("ended")[0]["parameters_sha256"] == whole.of("ended")[0]["parameters_sha256"]
+
+
+def test_a_checkpoint_with_nan_from_an_earlier_version_is_passed_over(toy, tmp_path):
+    checkpoints = Checkpoints(tmp_path / "run")
+    for step, number in ((10, 1.0), (20, np.nan)):
+        checkpoints.write(step, {"policy/weights": np.full(3, number, np.float32)}, {"legroom": {}})
+    assert checkpoints.latest().step == 10
+    assert checkpoints.damaged[0][1] == "policy/weights holds NaN"
+
+
+def test_infinities_that_a_network_is_made_with_are_its_own(toy, tmp_path, monkeypatch):
+    capture = Counter.capture
+    mask = np.array([0.0, -np.inf], np.float32)
+
+    def masked(self, previous):
+        state = capture(self, previous)
+        return State({**state.tensors, "policy/mask": mask}, state.data)
+
+    monkeypatch.setattr(Counter, "capture", masked)
+    assert train(tmp_path / "run", Events()) == EXIT_GOOD
+
+
+def test_the_best_by_evaluation_are_kept_beside_the_last(toy, tmp_path, monkeypatch):
+    means = {20: 5.0, 40: 9.0, 60: 3.0, 80: 7.0}
+    monkeypatch.setattr(Counter, "evaluate", lambda self: Evaluation(means[self.timesteps], 0.0))
+    events = Events()
+    run = dict(algo="PPO", env=dict(id="CartPole-v1"), eval=dict(every=20), seed=1, total_timesteps=100)
+    task = TrainTask(Run.model_validate(run), str(tmp_path), "cpu", 100, -1, keep=1, keep_best=2, checkpoint_every=30)
+    assert child.TrainingLoop(task, events).train() == EXIT_GOOD
+    assert [good.step for good in Checkpoints(tmp_path).all()] == [40, 80, 100]
+    assert Checkpoints(tmp_path, keep_best=2).best() == [(40, 9.0), (80, 7.0)]
+
+
+def test_numbers_that_are_not_finite_are_counted_in_every_dtype():
+    bits = np.array([0x7F80, 0x7FC0, 0x3F80, 0xFF80], np.uint16).view([("bfloat16", "<u2")])
+    assert count_not_finite(bits) == (1, 2)
+    assert count_not_finite(np.full(3, 3e38, np.float32)) == (0, 0)  # their sum is not finite
+    assert count_not_finite(np.array([np.nan, np.inf, 1], np.float16)) == (1, 1)
+    assert count_not_finite(np.arange(3)) == (0, 0)

@@ -131,6 +131,14 @@ class Loop(Protocol):
     def progress(self, *, every_s: float = 0.0) -> None:
         """Tell the parent how far training is, at most once in so many seconds."""
 
+    def not_finite(self, what: str, *, ends: bool) -> None:
+        """Tell that a number that is not finite was seen.
+
+        Args:
+            what: in a few words, to be followed by "at step N".
+            ends: no training can go on with it; otherwise it explains what may happen later.
+        """
+
     def say(self, text: str) -> None:
         """Show a line to the user."""
 

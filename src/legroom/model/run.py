@@ -124,6 +124,8 @@ class CheckpointSpec(Data):
 
     every: Count | None = None
     keep: Count = 3
+    keep_best: Count | None = None
+    """so many of the best by evaluation are kept beside the last ones; needs `eval`"""
     replay_buffer: bool = False
 
 

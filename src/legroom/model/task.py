@@ -19,6 +19,7 @@ class TrainTask:
         total_timesteps: where it ends, counted from the very beginning.
         resume: go on from the last good checkpoint of `out`.
         checkpoint_every: environment steps; None: after every iteration, thinned by time.
+        keep, keep_best: how many checkpoints stay: the last ones, and the best by evaluation.
         pictures_every: iterations between two pictures of the workload; None: no pictures.
         events_fd: the descriptor the child writes its events to.
         cluster: local, auto, or the address of a cluster, for backends that train on one.
@@ -32,6 +33,7 @@ class TrainTask:
     resume: bool = False
     checkpoint_every: int | None = None
     keep: int = 3
+    keep_best: int = 0
     pictures_every: int | None = None
     cluster: str = "local"
 

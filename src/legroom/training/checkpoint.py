@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ from legroom.training.arrays import (
 )
 from legroom.training.checkpoint_pace import Pace
 from legroom.training.durable import clear_left_over, delete, new_temporary, put_in_place, sync_all
+from legroom.training.finite import count_not_finite
 
 __all__ = ["Checkpoint", "Checkpoints", "Pace", "checkpoint_paths", "newest_checkpoint", "parameters_sha256"]
 
@@ -118,15 +121,21 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one run: written one after the other, the last few kept.
+    """The checkpoints of one run: written one after the other, the last few and the best kept.
 
     Args:
         directory: of the run; what processes that are gone were about to write there is cleared away.
         keep: how many good ones stay.
+        keep_best: how many of the best by evaluation stay beside them.
+
+    Attributes:
+        suspect_since: the newest checkpoint from before this step stays, too; None: nothing is suspected.
     """
 
-    def __init__(self, directory: Path, keep: int = 3) -> None:
-        self.directory, self.keep = Path(directory), max(1, keep)
+    def __init__(self, directory: Path, keep: int = 3, keep_best: int = 0) -> None:
+        self.directory, self.keep, self.keep_best = Path(directory), max(1, keep), keep_best
+        self.suspect_since: int | None = None
+        self._evaluations: dict[int, float | None] = {}  # by step; as the checkpoints say it
         self.folder = self.directory / FOLDER
         self.damaged: list[tuple[Path, str]] = []
         self._newest: Checkpoint | None = None  # written or verified by us
@@ -170,6 +179,7 @@ class Checkpoints:
                 hint="make room; the earlier checkpoints are still good",
             ) from error
         self._newest = Checkpoint(path)
+        self._evaluations.pop(step, None)
         self._prune(step)
         return path
 
@@ -177,6 +187,28 @@ class Checkpoints:
         """Return the last good checkpoint, every byte of it verified; `damaged` lists those passed over."""
         self._newest, self.damaged = _newest_good(self.directory)
         return self._newest
+
+    def best(self) -> list[tuple[int, float]]:
+        """Return steps and means of the best checkpoints by evaluation, best first; the later of two equals."""
+        means = {step: self._evaluation(path) for path in self._paths() if (step := _step_of(path)) is not None}
+        evaluated = [(step, mean) for step, mean in means.items() if mean is not None]
+        return sorted(evaluated, key=lambda each: (each[1], each[0]), reverse=True)[: self.keep_best]
+
+    def would_be_best(self, mean: float) -> bool:
+        """Return whether a checkpoint of that mean would be among the best that are kept."""
+        best = self.best()
+        return self.keep_best > 0 and math.isfinite(mean) and (len(best) < self.keep_best or mean >= best[-1][1])
+
+    def put_aside(self, since: int) -> list[Path]:
+        """Rename the checkpoints from that step on, so that no resume takes them; none where none is older."""
+        paths = self._paths()
+        if not any((_step_of(path) or 0) < since for path in paths):
+            return []
+        later = [path for path in paths if (_step_of(path) or 0) >= since]
+        for path in later:
+            path.rename(path.with_name(f"aside-{path.name}"))
+        self._newest = None
+        return later
 
     @property
     def newest(self) -> Checkpoint | None:
@@ -244,15 +276,16 @@ class Checkpoints:
         """Delete all but the last good one: for a disk that is full when the end of a training has to be written."""
         newest = self._newest or self.latest()
         if newest is not None:
-            for path in checkpoint_paths(self.directory):
-                if (_step_of(path) or 0) < newest.step:
+            for path in self._paths():
+                if (step := _step_of(path) or 0) < newest.step and step != self._from_before():
                     delete(path, self.directory)
 
     def _prune(self, step: int) -> None:
         """Delete earlier checkpoints beyond the last `keep` good ones, and damaged ones; never the one of `step`."""
         known_bad = {path for path, _ in self.damaged}
         room = self.keep - 1
-        for path in reversed(checkpoint_paths(self.directory)):
+        stay = {self._from_before(), *(best for best, _ in self.best())}
+        for path in reversed(self._paths()):
             if path not in known_bad:
                 if (_step_of(path) or 0) >= step:
                     continue
@@ -260,10 +293,32 @@ class Checkpoints:
                 if checkpoint is not None and room > 0:
                     room -= 1
                     continue
+                if checkpoint is not None and checkpoint.step in stay:
+                    continue
             elif _step_of(path) == step:  # it has just been written anew
                 continue
             delete(path, self.directory)
         self.damaged = []
+
+    def _paths(self) -> list[Path]:
+        return checkpoint_paths(self.directory)
+
+    def _from_before(self) -> int | None:
+        """Return the step of the newest checkpoint from before anything was suspected."""
+        since = self.suspect_since
+        before = [step for path in self._paths() if (step := _step_of(path) or 0) < (since or 0)]
+        return max(before, default=None)
+
+    def _evaluation(self, path: Path) -> float | None:
+        """Return the mean return of a checkpoint's evaluation; None where it was not evaluated or is damaged."""
+        step = _step_of(path) or 0
+        if step not in self._evaluations:
+            mean = None
+            if self.keep_best:
+                with suppress(BadInput):
+                    mean = Checkpoint(path).data.get("legroom", {}).get("evaluation")
+            self._evaluations[step] = mean if isinstance(mean, int | float) else None
+        return self._evaluations[step]
 
 
 def checkpoint_paths(directory: Path) -> list[Path]:
@@ -290,7 +345,7 @@ def _newest_good(directory: Path) -> tuple[Checkpoint | None, list[tuple[Path, s
     damaged: list[tuple[Path, str]] = []
     for path in reversed(checkpoint_paths(directory)):
         checkpoint, reason = _verified(path)
-        if checkpoint is not None:
+        if checkpoint is not None and not (reason := _not_numbers(checkpoint)):
             return checkpoint, damaged
         damaged.append((path, reason))
     return None, damaged
@@ -304,6 +359,15 @@ def _verified(path: Path, *, contents: bool = True) -> tuple[Checkpoint | None, 
     except BadInput as error:
         return None, error.message
     return checkpoint, ""
+
+
+def _not_numbers(checkpoint: Checkpoint) -> str:
+    """Say which array of what was learned holds NaN: earlier versions kept such checkpoints; "" where none does."""
+    for group in SAFETENSORS_GROUPS:
+        for name, array in checkpoint.tensors(group).items():
+            if count_not_finite(array)[0]:
+                return f"{group}/{name} holds NaN"
+    return ""
 
 
 def _manifest(path: Path) -> dict[str, dict[str, Any]]:

@@ -25,6 +25,7 @@ from legroom.model.task import TrainTask
 from legroom.training.background import Abandoned, BackgroundThread
 from legroom.training.checkpoint import Checkpoint, Checkpoints, Pace
 from legroom.training.events import EventPipe
+from legroom.training.finite import FiniteWatch, NotFinite, Suspicion, loss_not_finite
 from legroom.training.stop_signals import StopSignals
 from legroom.training.training_log import TrainingLog
 
@@ -57,7 +58,9 @@ class TrainingLoop:
         self.iteration = 0
         self._backend = backend_of(task.run)
         self._signals = StopSignals(lambda: self.send("stopping", step=self._timesteps))
-        self._checkpoints = Checkpoints(Path(task.out), keep=task.keep)
+        self._checkpoints = Checkpoints(Path(task.out), keep=task.keep, keep_best=task.keep_best)
+        self._finite = FiniteWatch()
+        self._evaluated: tuple[int, float] | None = None  # step and mean of the last evaluation
         self._pace = Pace()
         self._learner: Learner | None = None
         self._background: BackgroundThread | None = None
@@ -78,6 +81,8 @@ class TrainingLoop:
             return self._train()
         except KeyboardInterrupt:
             return self._stopped()
+        except NotFinite as story:
+            return self._not_finite(story)
         except Exception as failed:  # of the environment, a network, the library: whatever it is ends the run
             # an interrupted import may raise something else than the interrupt
             return self._failed(failed) if self._signals.graceful or not self._signals else self._stopped()
@@ -132,9 +137,12 @@ class TrainingLoop:
             self.iteration = int(kept.get("iteration", 0))
             self._elapsed_before_s = float(kept.get("elapsed_s", 0.0))
             self._why_not_exact = str(kept.get("why_not_exact", "")) or unlike
+            self._finite.suspicion = Suspicion.from_json(kept.get("suspicion"))
             self._pace.written_at_step = checkpoint.step
             how = f"approximate: {self._why_not_exact}" if self._why_not_exact else "exact"
             self.say(f"resuming from step {checkpoint.step:,} ({how})")
+        if self._task.keep_best and self._run.eval is None and learner.evaluation_due(finished=True) is None:
+            self.say("warning: checkpoint.keep_best keeps nothing, since nothing is evaluated: eval: {every: N}")
         self._evaluated_at = learner.timesteps
         self._began = time.monotonic()  # compiling and building would spoil the steps per second
         self._began_at = learner.timesteps
@@ -148,6 +156,8 @@ class TrainingLoop:
         self._signals.in_time()
         if self._signals.retreating and not finished:
             return self._retreated()
+        for step, mean in self._checkpoints.best()[:1]:
+            self.say(f"best by evaluation: {mean:.2f} at step {step:,}, kept as checkpoints/step-{step:012d}")
         learned = learner.learned(finished=finished)
         self._signals.in_time()
         self.send(
@@ -179,9 +189,12 @@ class TrainingLoop:
             return EXIT_BAD_INPUT
         text = traceback.format_exc()
         sys.stderr.write(text)
+        if cause.kind == "error" and (story := self._lost_numbers()):
+            return self._not_finite(story)
+        seen = "".join(f"; before that, {each}" for each in self._finite.seen())
         self.send(
             "failed",
-            message=cause.message or f"{type(failed).__name__}: {failed}",
+            message=(cause.message or f"{type(failed).__name__}: {failed}") + seen,
             traceback=cause.traceback or text,
             step=self._timesteps,
             exact=self._goes_on_exactly,
@@ -189,6 +202,27 @@ class TrainingLoop:
             on_gpu=cause.on_gpu,
             oom_killed=cause.oom_killed,
         )
+        return EXIT_TRAINING_FAILED
+
+    def _lost_numbers(self) -> NotFinite | None:
+        """Return the story where NaN is behind a failure: libraries raise when their networks give it."""
+        try:
+            if self._learner is not None:
+                self._finite.check(self._learner.capture(None).tensors, self._timesteps)
+        except NotFinite as story:
+            return story
+        except Exception:  # what has failed need not be in a state to be looked at
+            return None
+        return None
+
+    def _not_finite(self, story: NotFinite) -> int:
+        """End with the story; what was written since the first suspicion is put aside."""
+        suspicion = self._finite.suspicion
+        with suppress(OSError):
+            aside = self._checkpoints.put_aside(suspicion.step) if suspicion is not None else []
+            for path in aside:
+                self.say(f"put aside as aside-{path.name}: written after {suspicion and suspicion.what}")
+        self.send("failed", message=str(story), step=self._timesteps, exact=self._goes_on_exactly, cause="not-finite")
         return EXIT_TRAINING_FAILED
 
     def _close(self) -> None:
@@ -215,6 +249,8 @@ class TrainingLoop:
             return True
         learner = self._learner
         assert learner is not None
+        if self._finite.in_doubt:
+            self._finite.check(learner.capture(self._checkpoints.newest).tensors, learner.timesteps)
         if self.iteration and self._checkpoint_is_due(learner):
             self._checkpoint(learner)
         if self._evaluation_is_due(learner):
@@ -229,10 +265,17 @@ class TrainingLoop:
             return self._pace.written_at_step != learner.timesteps  # so that a stop in the middle loses nothing before
         return self._pace.is_due(learner.timesteps, every=every or learner.checkpoint_every)
 
-    def _checkpoint(self, learner: Learner) -> bool:
-        """Write a checkpoint and return whether it is there; a disk that is full is said, and no reason to stop."""
+    def _checkpoint(self, learner: Learner, *, anew: bool = False) -> bool:
+        """Write a checkpoint and return whether it is there; a disk that is full is said, and no reason to stop.
+
+        Args:
+            anew: also where there is one of this step: more is known about it now.
+
+        Raises:
+            NotFinite: what is learned is not worth keeping; the earlier checkpoints are as they were.
+        """
         step = learner.timesteps
-        if self._pace.written_at_step == step:
+        if self._pace.written_at_step == step and not anew:
             return True
         self.phase("checkpoint")
         self._signals.writing = True
@@ -249,9 +292,16 @@ class TrainingLoop:
         return True
 
     def _write(self, learner: Learner) -> Path:
+        step = learner.timesteps
         state = learner.capture(self._checkpoints.newest)
+        self._finite.check(state.tensors, step)
         self._why_not_exact = state.why_not_exact
         kept = {**state.data.get("legroom", {}), "iteration": self.iteration, "why_not_exact": state.why_not_exact}
+        if self._finite.suspicion is not None:
+            kept["suspicion"] = self._finite.suspicion.to_json()
+            self._checkpoints.suspect_since = self._finite.suspicion.step
+        if self._evaluated is not None and self._evaluated[0] == step:
+            kept["evaluation"] = self._evaluated[1]
         data = {**state.data, "legroom": kept | {"elapsed_s": self._elapsed_s}}
         return self._checkpoints.write(learner.timesteps, state.tensors, data, link=state.link, files=state.files)
 
@@ -293,7 +343,10 @@ class TrainingLoop:
             return
         if found.figures:
             self._write_row(found.figures)
+        self._evaluated = (step, found.mean)
         self.send("evaluated", step=step, mean=found.mean, spread=found.spread, length=found.length)
+        if self._checkpoints.would_be_best(found.mean):
+            self._checkpoint(learner, anew=True)
 
     # -- what a learner is offered ------------------------------------------------------------------------------------
 
@@ -303,6 +356,8 @@ class TrainingLoop:
         learner = self._learner
         if figures is None or learner is None:
             return
+        if loss := loss_not_finite(figures):
+            self.not_finite(loss, ends=False)
         took, made = time.monotonic() - self._iteration_began, learner.timesteps - self._iteration_began_at
         status = learner.status()
         means = {"rollout/ep_rew_mean": status.reward_mean, "rollout/ep_len_mean": status.length_mean}
@@ -328,6 +383,10 @@ class TrainingLoop:
             seconds=seconds,
             gpu_nbytes=status.gpu_nbytes,
         )
+
+    def not_finite(self, what: str, *, ends: bool) -> None:
+        """Take note of a number that is not finite; the next boundary ends the training where it has to."""
+        self._finite.saw(what, self._timesteps, ends=ends)
 
     def say(self, text: str) -> None:
         """Show a line to the user."""

@@ -167,6 +167,7 @@ def _task(training: Training, run: Run, *, resume: bool) -> TrainTask:
         resume=resume,
         checkpoint_every=training.checkpoint_every or (checkpoint.every if checkpoint else None),
         keep=checkpoint.keep if checkpoint else 3,
+        keep_best=(checkpoint.keep_best or 0) if checkpoint else 0,
         pictures_every=PICTURES_EVERY if training.pictures else None,
         cluster=training.cluster,
     )

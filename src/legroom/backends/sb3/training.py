@@ -37,6 +37,7 @@ from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, Lo
 from legroom.model.task import TrainTask
 from legroom.sharing.failures import WorkerDied
 from legroom.training.checkpoint import parameters_sha256
+from legroom.training.finite import all_finite, loss_not_finite
 from legroom.training.progress_log import ProgressLog
 
 PROGRESS_EVERY_S = 0.5
@@ -103,6 +104,8 @@ class Sb3Learner(Learner):
         on_policy = self._on_policy
 
         def collect_rollouts(*args: Any, **kwargs: Any) -> Any:
+            if loss := loss_not_finite(self.model.logger.name_to_value):
+                loop.not_finite(loss, ends=False)
             if loop.boundary():
                 return False if on_policy else RolloutReturn(0, 0, continue_training=False)
             if on_policy:
@@ -163,7 +166,7 @@ class Sb3Learner(Learner):
 
 
 class _Reporter(BaseCallback):
-    """Tells the parent how far training is, at most twice a second."""
+    """Tells the parent how far training is, at most twice a second, and the loop of numbers that are not finite."""
 
     def __init__(self, loop: Loop) -> None:
         super().__init__()
@@ -171,6 +174,15 @@ class _Reporter(BaseCallback):
 
     def _on_step(self) -> bool:
         self._loop.progress(every_s=PROGRESS_EVERY_S)
+        rewards, seen = self.locals.get("rewards"), self.locals.get("new_obs")
+        if isinstance(rewards, np.ndarray) and not all_finite(rewards):
+            env = int(np.flatnonzero(~np.isfinite(rewards))[0])
+            self._loop.not_finite(f"environment {env} gave the reward {rewards[env]}", ends=True)
+        for name, array in seen.items() if isinstance(seen, dict) else (("", seen),):
+            if isinstance(array, np.ndarray) and array.dtype.kind == "f" and not all_finite(array):
+                env = int(np.argwhere(~np.isfinite(array))[0][0])
+                of = f" ({name})" if name else ""
+                self._loop.not_finite(f"environment {env} gave an observation{of} that is not finite", ends=False)
         return True
 
     def _on_rollout_end(self) -> None:
