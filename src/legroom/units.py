@@ -34,6 +34,11 @@ def format_fine_size(nbytes: float) -> str:
     return f"{nbytes / GIB:.2f} GiB" if GIB <= nbytes < 100 * GIB else format_size(nbytes)
 
 
+def typed_size(nbytes: int) -> str:
+    """Return a size that can be typed and is not above the one given: `7.5GiB`, `800MiB`."""
+    return f"{nbytes * 10 // GIB / 10:g}GiB" if nbytes >= GIB else f"{max(nbytes // MIB, 1)}MiB"
+
+
 def parse_size(text: str | int, *, what: str = "size") -> int:
     """Return the bytes that `text` names: `16GiB`, `16G`, `8 GB`, `1.5TiB`, `1048576`.
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from legroom.backends.base import Backend, backend_of
 from legroom.checking.confirmations import confirmations
 from legroom.checking.ignoring import read_ignored
+from legroom.checking.rule_helpers import counts_known, plural
 from legroom.checking.rule_table import RULES
 from legroom.checking.subject_reader import read_subject
-from legroom.checking.totals import totals
 from legroom.checking.walking import Target, targets
 from legroom.errors import BadInput
-from legroom.model.checked import Checked
+from legroom.model.checked import Checked, Totals
 from legroom.model.finding import Finding
 from legroom.model.machine import Machine
 from legroom.model.rule import Fix, Rule
-from legroom.model.subject import Subject
+from legroom.model.spaces import describe
+from legroom.model.subject import Subject, SubjectRun
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName
 from legroom.reading.leniently import expanded
@@ -104,7 +106,7 @@ def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:
         subject=subject,
         findings=tuple(findings),
         fine=tuple(dict.fromkeys(good)),
-        totals=tuple(totals(subject, one) for one in subject.runs),
+        totals=tuple(_totals(one) for one in subject.runs),
         ignored=left_out,
         fixes=tuple(fixes),
         note=_note(subject),
@@ -168,3 +170,41 @@ def _skipped(target: Target, error: BadInput) -> list[Checked]:
     if target.name.endswith(".py") and error.message.startswith("not valid Python"):
         return [Checked(target.name, "skipped", note=str(error))]
     return []
+
+
+def _totals(one: SubjectRun) -> Totals:
+    """Return what can be summed up of a run; None for whatever is not known."""
+    run, footprint = one.run, one.footprint
+    known_envs = run.env.n_envs if one.knows("env", "n_envs") else None
+    found = counts_known(one)
+    backend = backend_of(run)
+    stored = backend.stored_data(run, footprint) if footprint is not None else None
+    total = run.total_timesteps
+    return Totals(
+        name=run.name,
+        title=_title(one, backend),
+        n_envs=known_envs,
+        samples=found.samples if found else None,
+        iterations=found.iterations if found else None,
+        steps=found.steps if found and found.steps is not None else total,
+        updates=found.updates if found else None,
+        stored=stored.nbytes or None if stored else None,
+        flattened=stored.peak if stored else None,
+        flattened_when=stored.peak_when if stored else "",
+        host=footprint.host.nbytes if footprint else None,
+        host_high=footprint.host.high if footprint else None,
+        gpu=footprint.gpu.nbytes if footprint and footprint.gpu else None,
+        gpu_high=footprint.gpu.high if footprint and footprint.gpu else None,
+    )
+
+
+def _title(one: SubjectRun, backend: Backend) -> str:
+    run = one.run
+    parts = [backend.label(run)]
+    if one.knows("env", "n_envs"):
+        parts.append(plural(run.env.n_envs, "env"))
+    if run.env.spaces is not None:
+        parts.append(f"observation {describe(backend_of(run).stored_observation(run))}")
+    elif run.env.id:
+        parts.append(f"{run.env.id}, whose spaces are not known")
+    return ", ".join(parts)

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from legroom.backends.base import backend_of, hyper
-from legroom.checking.counting import counts_known
-from legroom.checking.limits import of_ram, of_vram, ram_limit
-from legroom.checking.rule_helpers import plural
+from legroom.checking.rule_helpers import counts_known, of_ram, of_vram, plural, ram_limit
 from legroom.errors import BadInput
 from legroom.model.facts import episode_limit
 from legroom.model.subject import Subject, SubjectRun

@@ -1,4 +1,4 @@
-"""What rules share: how they look at the runs of a file or at its script, and the words they use.
+"""What rules share: how they look at the runs of a file or at its script, its limits, and the words they use.
 
 A rule about runs looks run by run, and only where what it needs is known.
 """
@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import wraps
 
+from legroom.backends.base import backend_of
 from legroom.errors import BadInput
+from legroom.model.counts import Counts
 from legroom.model.rule import Found
 from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.reading.interpreter.script import Script
+from legroom.units import format_size
 
 N_ENVS: Key = ("env", "n_envs")
 N_STEPS: Key = ("hyperparams", "n_steps")
@@ -65,3 +68,35 @@ def callbacks_are_its_own(subject: Subject) -> bool:
 
 def plural(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def counts_known(one: SubjectRun) -> Counts | None:
+    """Return the backend's counts; None where it has none, or a number that they depend on is not known."""
+    found = backend_of(one.run).counts(one.run) if one.knows("env", "n_envs") else None
+    return found if found and all(one.knows("hyperparams", name) for name in found.depends_on) else None
+
+
+def ram_limit(subject: Subject) -> int | None:
+    budget = subject.budget
+    return None if budget.ram is None else budget.usable(budget.ram)
+
+
+def of_ram(subject: Subject) -> str:
+    """Return the RAM in the words of its origin: `32.0 GiB of RAM (given)`."""
+    assert subject.budget.ram is not None
+    kept = f" less {subject.budget.reserve:.0%} reserve" if subject.budget.reserve else ""
+    origin = f" ({subject.budget.ram_origin})" if subject.budget.ram_origin else ""
+    return f"{format_size(subject.budget.ram)} of RAM{kept}{origin}"
+
+
+def of_vram(subject: Subject) -> str:
+    """Return the GPU memory in the words of its origin: `16.0 GiB (free on a RTX 4080)`."""
+    assert subject.budget.vram is not None
+    origin = f" ({subject.budget.vram_origin})" if subject.budget.vram_origin else ""
+    return f"{format_size(subject.budget.vram)}{origin}"
+
+
+def too_big_for_ram(subject: Subject, one: SubjectRun) -> bool:
+    """Return whether the run's predicted peak, its band included, is beyond the RAM."""
+    limit = ram_limit(subject)
+    return limit is not None and one.footprint is not None and one.footprint.host.high > limit

@@ -13,7 +13,6 @@ import typer
 from legroom.backends.base import backend_of, spreading_backend
 from legroom.cli import cluster_options, options
 from legroom.cli.answering import Answer, Look
-from legroom.cli.fit_cluster import fit_cluster
 from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
@@ -23,10 +22,13 @@ from legroom.fitting.recommend import recommend
 from legroom.fitting.search import fit
 from legroom.fitting.tiers import tiers as plan_tiers
 from legroom.machine import probe
+from legroom.model.cluster import Cluster
 from legroom.model.plan import Plan
 from legroom.model.run import Run
 from legroom.named_runs import find_workload
+from legroom.predicting.predict import gather
 from legroom.reading import read, read_all
+from legroom.rendering.cluster_plan import cluster_plan_file, cluster_plan_json, cluster_plan_text
 from legroom.rendering.console import say
 from legroom.rendering.pages.plan_page import plan_page, recommendation_page, tiers_page
 from legroom.rendering.plan_text import plan_json, plan_text
@@ -100,7 +102,7 @@ def run(
         return _recommend(target, runs, f"{workload.name}:{workload.default}", look, answer)
     wanted = read(target, overrides=overrides, like=like)
     if described is not None:
-        return fit_cluster(wanted, described, look, answer)
+        return _fit_cluster(wanted, described, look, answer)
     if tiers is not None:
         return _fit_tiers(wanted, _sizes(tiers), look, answer, grow=grow, most_steps=most_steps)
     given = () if grow else (("--ram", ram), ("--vram", vram), ("--reserve", reserve if budget.reserve else None))
@@ -148,6 +150,31 @@ def _fit_tiers(
     page = partial(tiers_page, run.name, rows)
     answer.say(partial(tiers_json, rows), partial(tiers_text, run.name, rows), page)
     return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
+
+
+def _fit_cluster(run: Run, cluster: Cluster, look: Look, answer: Answer) -> int:
+    """Divide one run over the nodes of a cluster, and write the run that trains so.
+
+    Raises:
+        BadInput: the run's backend trains on one machine, or the file cannot be written.
+    """
+    backend = backend_of(run)
+    if not backend.spreads:
+        able = spreading_backend()
+        what = f"a cluster is fitted with {able.title}, " if able is not None else ""
+        raise BadInput(f"{what}{run.name} is of backend {run.backend}", path=run.source)
+    with look.showing(f"fitting {run.name} to {len(cluster.nodes):,} nodes"):
+        seen, evidence = gather(run, look.machine, mode=look.mode, device=look.device)
+        plan = backend.fit_to_cluster(seen, cluster, evidence, reserve=look.budget.reserve)
+    answer.write_run(plan.fits, partial(cluster_plan_file, plan))
+    say(cluster_plan_json(plan) if answer.json else cluster_plan_text(plan))
+    if plan.fits and not answer.json:
+        what, train = "keep it with -o FILE, and train that", ""
+        if answer.output is not None:
+            what = f"written to {answer.output}"
+            train = f"; on the cluster: legroom train {shlex.quote(str(answer.output))} --cluster auto"
+        say(what + train)
+    return EXIT_GOOD if plan.fits else EXIT_FINDINGS
 
 
 def _recommend(workload: str, runs: Sequence[Run], default: str, look: Look, answer: Answer) -> int:

@@ -108,7 +108,7 @@ def _takes_runs(params: list[Any]) -> bool:
 
 
 def _of_workloads(words: list[str]) -> list[Any]:
-    shown: list[Any] = import_module("legroom.cli.workload_options").shown_options(words)
+    shown: list[Any] = import_module("legroom.cli.overrides").shown_options(words)
     return shown
 
 

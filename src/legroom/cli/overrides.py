@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from typer.core import TyperOption
+
 from legroom.backends.base import backend_names, backends, find_backend, no_cluster
 from legroom.errors import BadInput
 from legroom.reading import override_names
@@ -85,6 +87,22 @@ def with_backend(
     if cluster is not None and not known.spreads:
         raise no_cluster(f"backend {backend} trains on this machine")
     return [*overrides, ("backend", backend)]
+
+
+def shown_options(words: Sequence[str]) -> list[TyperOption]:
+    """Return the options of the workloads that a command line names, or of all where it names none.
+
+    For help and completion alone: `rewrite_overrides` has taken them from a line before the option parser sees it.
+    """
+    about: dict[str, list[str]] = {}
+    metavars: dict[str, str] = {}
+    for workload, option in declared_options([word.partition(":")[0] for word in words]):
+        about.setdefault(option.name, []).append(f"{workload or 'others'}: {option.help}")
+        metavars.setdefault(option.name, option.metavar)
+    return [
+        TyperOption(param_decls=[name], metavar=metavars[name], help=f"{'; '.join(helps)}.", expose_value=False)
+        for name, helps in about.items()
+    ]
 
 
 def _known_name(option: str, own: Iterable[str]) -> str:

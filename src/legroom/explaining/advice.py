@@ -15,7 +15,7 @@ from legroom.backends.base import knob_named
 from legroom.explaining.causes import Cause
 from legroom.model.explanation import Advice, Explanation
 from legroom.model.plan import PRICES
-from legroom.units import GIB, MIB, format_size
+from legroom.units import MIB, format_size, typed_size
 
 _GPU_KINDS = ("cuda", "cublas", "jax")
 _LIMITED_KINDS = ("container", "slurm", "ray")  # their capacity is the budget of the host
@@ -58,7 +58,7 @@ def _start(case: _Case) -> str:
         option, room = "--vram", found.capacity - min(found.others or 0, found.capacity)
     elif found.kind in _LIMITED_KINDS:
         option, room = "--ram", found.capacity
-    return f"legroom fit {case.run} {option} {_round_down(room)}" if room else f"legroom fit {case.run}"
+    return f"legroom fit {case.run} {option} {typed_size(room)}" if room else f"legroom fit {case.run}"
 
 
 def _host(case: _Case) -> Iterator[Advice]:
@@ -167,11 +167,3 @@ _BY_KIND = {
     "fork": _processes,
     "checkpoint-corrupt": _checkpoint,
 }  # the rest is about the host's memory
-
-
-def _round_down(nbytes: int) -> str:
-    """Return a size that can be typed and is not above the one given."""
-    tenths = nbytes * 10 // GIB
-    if tenths >= 10:
-        return f"{tenths // 10}GiB" if tenths % 10 == 0 else f"{tenths / 10:.1f}GiB"
-    return f"{max(nbytes // MIB, 1)}MiB"

@@ -29,8 +29,7 @@ from legroom.explaining import (
     worker_texts,
 )
 from legroom.explaining.advice import advise
-from legroom.explaining.causes import BY_SHAPE, cause_text, likely_cause
-from legroom.explaining.dimensions import name_dimensions, smaller
+from legroom.explaining.causes import BY_SHAPE, cause_text, likely_cause, name_dimensions, smaller
 from legroom.explaining.frames import frames_before, script_of
 from legroom.explaining.killed_texts import SIGKILL_CODES, by_signal
 from legroom.explaining.log import Log, decode

@@ -22,7 +22,7 @@ TASKS = {
     "c_lines": "legroom.profiling.line_deltas:find_c_lines",
     "observation": "legroom.profiling.observation:observe",
     "pace": "legroom.profiling.stepping_pace:measure_pace",
-    "cprofile": "legroom.profiling.functions:write_cprofile",
+    "cprofile": "legroom.profiling.stepping:write_cprofile",
     "parallel": "legroom.profiling.scaling:measure_scaling",
 }
 BUILD_THEIR_OWN = ("parallel",)  # these get None for the environment: they make theirs in further processes

@@ -8,6 +8,7 @@ that it wraps) has `action_masks`, only allowed actions are taken.
 from __future__ import annotations
 
 import random
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -52,3 +53,23 @@ class Stepper:
                 raise EnvError("step() does not return the five values of a gymnasium environment") from error
             with stage(f"the environment raised in step {self.steps:,}"):
                 raise
+
+
+def write_cprofile(
+    env: Any, built_from: dict[str, Any], folder: str, *, file: str, steps: int, seed: int = SEED
+) -> dict[str, Any]:
+    """Step the environment under cProfile, write `file` for `pstats`, and return the steps taken.
+
+    It slows every call down, so it is a pass of its own: nothing else is measured meanwhile.
+
+    Raises:
+        EnvError: the environment raised.
+    """
+    stepper, profiler = Stepper(env, seed=seed), import_module("cProfile").Profile()
+    profiler.enable()
+    try:
+        stepper.advance(steps)
+    finally:
+        profiler.disable()
+    profiler.dump_stats(file)
+    return {"steps": stepper.steps}

@@ -18,7 +18,7 @@ from legroom.model.draft import Draft, copied, merged, only_entry
 from legroom.model.run import Run
 from legroom.model.trusted import run_from_trusted
 from legroom.named_runs import find_workload, run_names, workloads
-from legroom.reading import native, yamls
+from legroom.reading import yamls
 from legroom.reading.user_files import is_directory, is_file, read_text
 from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import Lines
@@ -167,7 +167,7 @@ def split_target(target: str) -> tuple[str | None, str | None]:
 
 def _named(name: str, path: str) -> Draft:
     data, lines = yamls.parse_yaml(read_text(path), path)
-    (draft,) = native.drafts(data, lines, path)
+    draft = yamls.run_file_draft(data, lines, path)
     draft.name = name
     return draft
 
@@ -191,7 +191,7 @@ def _from_yaml(text: str, path: str, entry: str | None, algo: str | None) -> lis
     foreign = kind_of(data)
     if foreign is not None:
         return foreign.drafts(data, lines, path, entry=entry, algo=algo)
-    return only_entry(native.drafts(data, lines, path), entry, path)
+    return only_entry([yamls.run_file_draft(data, lines, path)], entry, path)
 
 
 def _from_python(text: str, path: str, entry: str | None, algo: str | None) -> list[Draft]:

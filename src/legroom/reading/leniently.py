@@ -19,7 +19,7 @@ from legroom import reading
 from legroom.backends.base import backends
 from legroom.errors import BadInput
 from legroom.model.draft import Draft, copied, get, merged, only_entry
-from legroom.reading import constants, native, yamls
+from legroom.reading import constants, yamls
 from legroom.reading.file_kinds import RUN_SIGNS, all_kinds, kind_in_python, kind_of, script_drafts
 from legroom.reading.source import parse_module
 from legroom.reading.user_files import is_directory, read_text
@@ -91,7 +91,7 @@ def lenient_text(text: str, name: str) -> LenientFile:
     data, lines = yamls.parse_yaml(text, name)
     if not isinstance(data, dict):
         raise BadInput("a run file is a mapping of keys to values", path=name, line=1, hint="start with algo: and env:")
-    return LenientFile(name, text, "run", tuple(lenient_run(draft) for draft in native.drafts(data, lines, name)))
+    return LenientFile(name, text, "run", (lenient_run(yamls.run_file_draft(data, lines, name)),))
 
 
 def expanded(target: str) -> list[str]:
@@ -124,7 +124,7 @@ def _yaml(text: str, path: str, entry: str | None, algo: str | None) -> tuple[st
         others = " and ".join(f"no {name} file" for name in dict.fromkeys(kind.name for kind in all_kinds()))
         hint = "a run file starts with algo: and env:"
         raise BadInput(f"is no run file, {others}", path=path, hint=hint)
-    return "run", only_entry(native.drafts(data, lines, path), entry, path), []
+    return "run", only_entry([yamls.run_file_draft(data, lines, path)], entry, path), []
 
 
 def _python(text: str, path: str, entry: str | None, algo: str | None, like: str | None) -> tuple[str, list[Draft]]:

@@ -13,11 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from legroom.errors import BadInput
+from legroom.model.draft import Draft, copied
 from legroom.model.draft import Key as Key
 from legroom.model.draft import Lines as Lines
 
@@ -86,6 +88,12 @@ def parse_yaml(text: str, path: str | None = None) -> tuple[Any, Lines]:
     except yaml.YAMLError as error:
         raise BadInput(f"not valid YAML: {error}", path=path, hint="run files are UTF-8 text") from None
     return builder.root, _lines_by_path(builder.root, builder.lines)
+
+
+def run_file_draft(data: Any, lines: Lines, path: str) -> Draft:
+    """Return the run of legroom's own file, which has the shape of a Run; its name is its own, or the file's."""
+    name = data.get("name")
+    return Draft(name if isinstance(name, str) else Path(path).stem, path, copied(data), dict(lines))
 
 
 def parse_value(text: str, *, what: str) -> Any:

@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 from legroom.model.explanation import Explanation
 from legroom.model.trace import MemoryLimit
-from legroom.units import GIB, MIB, format_size
+from legroom.units import format_size, typed_size
 from legroom.watching.command_child import Ended
 
 NEAR_LIMIT = 0.85
@@ -119,9 +119,4 @@ def _hint(found: Explanation, script: str | None, limit: MemoryLimit | None) -> 
         return found.command
     if found.kind in _GPU_KINDS or "--ram" in found.command or limit is None:
         return found.command
-    return f"{found.command} --ram {_round_down(limit.nbytes)}"
-
-
-def _round_down(nbytes: int) -> str:
-    """Return a size that can be typed and is not above the one given."""
-    return f"{nbytes * 10 // GIB / 10:g}GiB" if nbytes >= GIB else f"{max(nbytes // MIB, 1)}MiB"
+    return f"{found.command} --ram {typed_size(limit.nbytes)}"

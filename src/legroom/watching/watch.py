@@ -19,10 +19,9 @@ from legroom.model.explanation import Explanation
 from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Trace, Watched
 from legroom.watching import command_child
 from legroom.watching.allowance import Allowance
-from legroom.watching.ceiling import Ceiling
 from legroom.watching.ending import Circumstances, explain_end
 from legroom.watching.judging import forecast, judge, phases
-from legroom.watching.proc import status
+from legroom.watching.proc import memory_available, status
 from legroom.watching.relay import Relay, write_all
 from legroom.watching.sampling import HIDDEN_PEAK_FROM, TreeSampler
 from legroom.watching.signal_queue import PASSED_ON, Signals, from_terminal
@@ -34,6 +33,7 @@ KEPT_SAMPLES, TOLD_SAMPLES = 8_000, 2_000
 KEPT_FORECASTS = 200
 JUDGE_EVERY_S, JUDGE_EVERY_SHARE = 1.0, 0.06  # of the time so far
 SAMPLES_TO_JUDGE = 30
+READ_LIMIT_EVERY_S = 2.0
 GRACE_S = 1.0  # for workers to notice that their trainer ended
 STOPPED_BY_S = 30.0  # an end so soon after a signal that we passed on is its doing
 
@@ -132,6 +132,34 @@ def attach(
         return watching.watched(command=(), began=began, end=None, explained=(None, None, ""), left_behind=())
 
 
+class _Ceiling:
+    """The limit that was given, else what the container or the machine has left, read anew every few seconds.
+
+    What is left counts with the tree's own memory: others on the machine take from it too, so the ceiling of a tree
+    that stays as it is may sink. The container is that of the process that is watched, which need not be the watcher's:
+    one may attach from outside.
+    """
+
+    def __init__(self, given: int | None, pid: int | None = None) -> None:
+        self._given, self._pid = given, pid
+        self._limit = MemoryLimit(given, "given") if given is not None else None
+        self._next_s = 0.0
+
+    def at(self, t: float, tree_nbytes: int) -> MemoryLimit | None:
+        """Return the limit now, None where nothing tells."""
+        if self._given is None and t >= self._next_s:
+            self._next_s = t + READ_LIMIT_EVERY_S
+            self._limit = _left(tree_nbytes, self._pid)
+        return self._limit
+
+
+def _left(tree_nbytes: int, pid: int | None) -> MemoryLimit | None:
+    available, cgroup = memory_available(), read_cgroup(pid=pid)
+    if cgroup is not None and (available is None or cgroup.available <= available):
+        return MemoryLimit(tree_nbytes + cgroup.available, "container")
+    return None if available is None else MemoryLimit(tree_nbytes + available, "machine")
+
+
 def _follow_child(watching: _Watching, relay: Relay, held: Signals) -> command_child.Ended:
     while True:
         end = command_child.ended(watching.pid)
@@ -160,7 +188,7 @@ class _Watching:
         self._interval_s, self._display = interval_s, display
         self._allowance = Allowance()
         self._sampler = TreeSampler(pid, self._allowance, GpuMeter())
-        self._ceiling = Ceiling(limit, pid)
+        self._ceiling = _Ceiling(limit, pid)
         self._samples: list[Sample] = []
         self._peaks: dict[Role, int] = dict.fromkeys(ROLES, 0)
         self._peak_host = 0

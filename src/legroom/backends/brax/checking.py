@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from legroom.backends.base import hyper
 from legroom.backends.brax.facts import env_steps_per_training_step, is_ppo
-from legroom.checking.counting import counts_known
+from legroom.checking.rule_helpers import counts_known
 from legroom.model.counts import Counts
 from legroom.model.run import Run
 from legroom.model.subject import SubjectRun

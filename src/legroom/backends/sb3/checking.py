@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.stored import replay_rows, rollout_rows
-from legroom.checking.counting import counts_known
-from legroom.checking.rule_helpers import plural
+from legroom.checking.rule_helpers import counts_known, plural
 from legroom.model.counts import Counts, StoredData
 from legroom.model.footprint import Footprint, Phase
 from legroom.model.run import Run

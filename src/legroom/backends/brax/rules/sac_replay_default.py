@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper
-from legroom.checking.limits import of_ram, ram_limit
-from legroom.checking.rule_helpers import per_run
+from legroom.checking.rule_helpers import of_ram, per_run, ram_limit
 from legroom.model.finding import Severity
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun

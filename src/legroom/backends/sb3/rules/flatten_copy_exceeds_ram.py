@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.sb3.checking import lean_way, shares
-from legroom.checking.limits import of_ram, ram_limit
-from legroom.checking.rule_helpers import ROLLOUT, per_run
+from legroom.checking.rule_helpers import ROLLOUT, of_ram, per_run, ram_limit
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
 from legroom.units import format_fine_size as size

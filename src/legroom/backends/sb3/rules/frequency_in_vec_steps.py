@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.counting import counts_known
-from legroom.checking.rule_helpers import N_ENVS, per_run
+from legroom.checking.rule_helpers import N_ENVS, counts_known, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.reading.constants import drafts

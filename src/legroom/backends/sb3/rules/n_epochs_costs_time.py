@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
-from legroom.checking.counting import counts_known
-from legroom.checking.limits import too_big_for_ram
-from legroom.checking.rule_helpers import per_run
+from legroom.checking.rule_helpers import counts_known, per_run, too_big_for_ram
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun
 

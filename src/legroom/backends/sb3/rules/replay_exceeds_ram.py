@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from legroom.backends.sb3.checking import lean_way, shares
 from legroom.backends.sb3.stored import replay_rows, written_rows
-from legroom.checking.limits import of_ram, ram_limit
-from legroom.checking.rule_helpers import N_ENVS, per_run
+from legroom.checking.rule_helpers import N_ENVS, of_ram, per_run, ram_limit
 from legroom.model.footprint import Phase
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.counting import counts_known
-from legroom.checking.rule_helpers import callbacks_are_its_own, per_run
+from legroom.checking.rule_helpers import callbacks_are_its_own, counts_known, per_run, plural
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun
 
@@ -43,11 +42,8 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
             "it is written in the middle of a rollout, which is lost on a resume"
         )
     nearest = max(round(every / samples), 1) * samples
-    yield Found(message, f"{nearest:,} environment steps are {plural(nearest // samples)}", one.line(*EVERY))
-
-
-def plural(count: int) -> str:
-    return f"{count:,} whole iteration{'' if count == 1 else 's'}"
+    whole = plural(nearest // samples, "whole iteration")
+    yield Found(message, f"{nearest:,} environment steps are {whole}", one.line(*EVERY))
 
 
 RULE = Rule(

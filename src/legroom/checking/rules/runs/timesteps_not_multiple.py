@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import backend_of
-from legroom.checking.counting import counts_known
-from legroom.checking.rule_helpers import TOTAL, per_run
+from legroom.checking.rule_helpers import TOTAL, counts_known, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.counting import counts_known
-from legroom.checking.rule_helpers import BATCH_SIZE, per_run
+from legroom.checking.rule_helpers import BATCH_SIZE, counts_known, per_run
 from legroom.model.finding import Severity
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun

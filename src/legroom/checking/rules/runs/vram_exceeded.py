@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from legroom.backends.base import backend_of
-from legroom.checking.limits import of_vram
-from legroom.checking.rule_helpers import BATCH_SIZE, per_run
+from legroom.checking.rule_helpers import BATCH_SIZE, of_vram, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
 from legroom.units import format_fine_size as size
