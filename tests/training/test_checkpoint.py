@@ -35,6 +35,10 @@ def write(checkpoints: Checkpoints, step: int, **more) -> Path:
     return checkpoints.write(step, TENSORS, {"step": step}, **more)
 
 
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "checkpoints").iterdir())
+
+
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     path = write(Checkpoints(tmp_path), 12345)
     assert path == tmp_path / "checkpoints" / "step-000000012345"
@@ -112,7 +116,7 @@ def test_there_is_none_where_all_are_damaged_or_none_was_written(tmp_path: Path)
     assert checkpoints.latest() is None and len(checkpoints.damaged) == 1
     write(checkpoints, 1)  # starting over, below the damaged one
     assert Checkpoints(tmp_path).latest().step == 1
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000000000001"]
+    assert names(tmp_path) == ["damaged-step-000000000003", "step-000000000001"]
 
 
 def test_a_manifest_cannot_name_files_elsewhere(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from legroom.training.checkpoint import Checkpoints
 from legroom.training.finite import count_not_finite
 from legroom.training.progress_log import read_progress
 from legroom.training.supervise import ChildRecord
-from legroom.training.train import _resume
+from legroom.training.train import _newest, _resume
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1)
 
@@ -149,15 +149,15 @@ def test_a_failure_says_what_it_was_and_leaves_the_last_checkpoint(toy, tmp_path
 
 
 def test_the_last_good_checkpoint_says_how_to_go_on_after_a_child_that_could_not(tmp_path):
-    assert _resume(ChildRecord(), tmp_path) is None
+    assert _resume(ChildRecord(), _newest(tmp_path)) is None
     checkpoints = Checkpoints(tmp_path)
     checkpoints.write(10, {}, {"legroom": {"why_not_exact": "the environment cannot give its state"}})
-    assert _resume(ChildRecord(), tmp_path) == "approximate"
+    assert _resume(ChildRecord(), _newest(tmp_path)) == "approximate"
     newest = checkpoints.write(20, {}, {"legroom": {"why_not_exact": ""}})
-    assert _resume(ChildRecord(), tmp_path) == "exact"
-    assert _resume(ChildRecord(end={"exact": False}), tmp_path) == "approximate"
+    assert _resume(ChildRecord(), _newest(tmp_path)) == "exact"
+    assert _resume(ChildRecord(end={"exact": False}), _newest(tmp_path)) == "approximate"
     (newest / "state.json").unlink()
-    assert _resume(ChildRecord(), tmp_path) == "approximate"
+    assert _resume(ChildRecord(), _newest(tmp_path)) == "approximate"
 
 
 def test_what_cannot_be_trained_is_refused_in_its_own_words(toy, tmp_path):

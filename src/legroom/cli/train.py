@@ -34,7 +34,7 @@ Retries = Annotated[
     int, typer.Option(min=0, metavar="N", help="How often to go on after memory ran out or the child was killed.")
 ]
 AllowChanges = Annotated[
-    bool, typer.Option("--allow-changes", help="Going on may turn knobs that change what is learned.")
+    bool, typer.Option("--allow-changes", help="Going on, or a resume, may change what is learned.")
 ]
 Backend = Annotated[str | None, typer.Option(metavar="NAME", help="Train with this backend, not the run's own.")]
 Where = Annotated[

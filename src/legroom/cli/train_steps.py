@@ -88,6 +88,7 @@ def carry_out(given: Asked) -> int:
         asked, [given.laid_over(one) for one in others], given.out, resume=given.resume, plain=given.plain,
         fit=given.fit, cluster=given.cluster, pictures=given.pictures, checkpoint_every=given.checkpoint_every,
         repeat={"--timesteps": given.timesteps, "--backend": given.backend, "--cluster": given.cluster},
+        allow_changes=given.allow_changes,
     ).checked()  # fmt: skip
     folder = request.folder(request.asked)
     if given.resume and is_finished(folder, request.asked.total_timesteps):

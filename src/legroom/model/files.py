@@ -1,16 +1,26 @@
-"""Files that appear whole or not at all, whatever kills the process that writes them.
+"""Files that appear whole or not at all, and what is left of processes that were killed while writing one.
 
-The content goes to a neighbour of the file, is forced to the disk, and takes the file's name in one step; the rename
-itself is forced to the disk too. A reader therefore finds the old content or the new, never half of either.
+The content goes to a temporary file beside it, is forced to the disk, and takes the file's name in one step; the rename
+itself is forced to the disk too. A reader therefore finds the old content or the new, never half of either. Temporary
+names say which process they belong to (its id, and when it started, since ids are used again), so that another process
+can clear away what a dead one left.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedWriter
+from itertools import count
 from pathlib import Path
+
+PREFIX = ".tmp-"
+_TEMPORARY = re.compile(r"\.tmp-(\d+)-(\d+)-\d+(\..*)?")
+_numbers = count()
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
@@ -31,7 +41,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BufferedWriter]:
         OSError: it cannot be written; what was there is still there.
     """
     path = Path(path)
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    new = path.with_name(f"{temporary_name()}.{path.suffix.removeprefix('.') or 'new'}")
     try:
         with new.open("wb") as file:
             yield file
@@ -39,17 +49,94 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BufferedWriter]:
             os.fsync(file.fileno())
         new.replace(path)
     except BaseException:
-        new.unlink(missing_ok=True)
+        with suppress(OSError):  # the reason is what the caller has to know
+            new.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
 
 
+def temporary_name() -> str:
+    """Return a name that no other process gives to a file, and that says whose it is."""
+    return f"{PREFIX}{os.getpid()}-{_started(os.getpid())}-{next(_numbers)}"
+
+
+def new_temporary(parent: Path) -> Path:
+    """Make and return a directory that only this process writes to."""
+    while True:
+        path = parent / temporary_name()
+        try:
+            path.mkdir()
+        except FileExistsError:  # of a forked child with our numbers, or of a system that does not say when it started
+            continue
+        return path
+
+
+def clear_left_over(parent: Path) -> list[Path]:
+    """Delete the temporary files and directories of processes that are gone; return them."""
+    gone = []
+    try:
+        found = sorted(path for path in parent.iterdir() if path.name.startswith(PREFIX))
+    except OSError:
+        return []
+    for path in found:
+        match = _TEMPORARY.fullmatch(path.name)
+        if match and not _is_alive(int(match[1]), match[2]):
+            _remove(path)
+            gone.append(path)
+    return gone
+
+
 def sync_directory(directory: Path) -> None:
-    """Force a directory's names to the disk; some network file systems refuse, and do without."""
+    """Force a directory's names to the disk; some network file systems refuse, and do without.
+
+    Raises:
+        OSError: the disk failed or is full: the names may be lost with the power.
+    """
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
-    except OSError:
-        pass
+    except OSError as error:
+        if error.errno in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
+            raise
     finally:
         os.close(handle)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and the ones above it, and force their names to the disk: what is in them is lost with them.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_directory(path.parent)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _started(pid: int) -> str:
+    """Return when the process started, in the kernel's ticks; "0" where the system does not say."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return "0"
+    return text.rpartition(")")[2].split()[19]  # the name in parentheses may hold anything
+
+
+def _is_alive(pid: int, started: str) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return started in ("0", _started(pid))

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from legroom.errors import BadInput
 from legroom.model.data import Between, Data
 from legroom.model.files import write_whole
+from legroom.model.sealed import seal, unseal
 
 FILE_NAME = "outcome.json"
 Count = Annotated[int, Between(0, (1 << 63) - 1)]
@@ -129,19 +130,20 @@ class Outcome(Data):
         Raises:
             OSError: it cannot be written there.
         """
-        write_whole(path, (json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n").encode())
+        write_whole(path, seal(self.to_json()))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Outcome:
         """Return the outcome in a file.
 
         Raises:
-            BadInput: there is none, or it is not one.
+            BadInput: there is none, it is damaged, a later release wrote it, or it is not one.
         """
         from pydantic import TypeAdapter, ValidationError  # heavy: only when something is to be validated
 
         try:
-            return TypeAdapter(cls).validate_json(Path(path).read_bytes())
+            data = unseal(Path(path).read_bytes(), path).data
+            return TypeAdapter(cls).validate_json(json.dumps(data))  # as JSON: it has no tuples
         except OSError as error:
             raise BadInput(f"cannot be read: {error.strerror}", path=path, hint="legroom train writes it") from error
         except ValidationError as error:

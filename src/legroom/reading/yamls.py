@@ -22,6 +22,7 @@ from legroom.errors import BadInput
 from legroom.model.draft import Draft, copied
 from legroom.model.draft import Key as Key
 from legroom.model.draft import Lines as Lines
+from legroom.model.sealed import KEY
 
 DEEPEST = 60
 MOST_VALUES = 100_000  # after aliases are expanded; the largest zoo file has about 3,000
@@ -93,6 +94,8 @@ def parse_yaml(text: str, path: str | None = None) -> tuple[Any, Lines]:
 def run_file_draft(data: Any, lines: Lines, path: str) -> Draft:
     """Return the run of legroom's own file, which has the shape of a Run; its name is its own, or the file's."""
     name = data.get("name")
+    if KEY in data:  # run.json of a run folder, which a user may train again or edit
+        data = {key: value for key, value in data.items() if key not in (KEY, "asked")}
     return Draft(name if isinstance(name, str) else Path(path).stem, path, copied(data), dict(lines))
 
 

@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 
 from legroom.errors import BadInput
-from legroom.model.files import sync_directory
+from legroom.model.files import clear_left_over, make_directory, new_temporary, sync_directory
+from legroom.model.sealed import Damaged, Newer, seal, unseal
 from legroom.training.arrays import (
     HashedFile,
     parameters_sha256,
@@ -39,7 +40,7 @@ from legroom.training.arrays import (
     write_safetensors,
 )
 from legroom.training.checkpoint_pace import Pace
-from legroom.training.durable import clear_left_over, delete, new_temporary, put_in_place, sync_all
+from legroom.training.durable import delete, put_in_place, set_aside, sync_all
 from legroom.training.finite import count_not_finite
 
 __all__ = ["Checkpoint", "Checkpoints", "Pace", "checkpoint_paths", "newest_checkpoint", "parameters_sha256"]
@@ -47,6 +48,7 @@ __all__ = ["Checkpoint", "Checkpoints", "Pace", "checkpoint_paths", "newest_chec
 FOLDER, MANIFEST, STATE, RAW = "checkpoints", "manifest.json", "state.json", "arrays.bin"
 SAFETENSORS_GROUPS = ("policy", "optimizer")
 VERSION = 1
+DAMAGED, MOST_DAMAGED = "damaged-", 3
 _STEP = re.compile(r"step-(\d{12,})")
 _CHUNK = 1 << 20
 
@@ -113,9 +115,9 @@ class Checkpoint:
     def _read_state(self) -> dict[str, Any]:
         if self._state is None:
             try:
-                content = json.loads((self.path / STATE).read_bytes())
+                content = unseal((self.path / STATE).read_bytes(), self.path).data
                 self._state = {"data": content["data"], "arrays": content["arrays"]}
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (Damaged, OSError, ValueError, KeyError, TypeError) as error:
                 raise BadInput(f"{STATE} cannot be read: {error}", path=self.path) from error
         return self._state
 
@@ -138,6 +140,7 @@ class Checkpoints:
         self._evaluations: dict[int, float | None] = {}  # by step; as the checkpoints say it
         self.folder = self.directory / FOLDER
         self.damaged: list[tuple[Path, str]] = []
+        self.warning = ""  # what was left undone by the last write, for whoever can say it
         self._newest: Checkpoint | None = None  # written or verified by us
         if self.directory.is_dir():
             clear_left_over(self.directory)
@@ -163,8 +166,9 @@ class Checkpoints:
             BadInput: it cannot be written; the earlier ones are as they were.
         """
         path = self.folder / f"step-{step:012d}"
+        self.set_damaged_aside()  # they may have this one's name
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_directory(self.folder)
             temporary = new_temporary(self.directory)
             try:
                 self._fill(temporary, step, tensors, data, link or {}, files or {})
@@ -180,11 +184,15 @@ class Checkpoints:
             ) from error
         self._newest = Checkpoint(path)
         self._evaluations.pop(step, None)
-        self._prune(step)
+        self._prune_or_warn(step)
         return path
 
     def latest(self) -> Checkpoint | None:
-        """Return the last good checkpoint, every byte of it verified; `damaged` lists those passed over."""
+        """Return the last good checkpoint, every byte of it verified; `damaged` lists those passed over.
+
+        Raises:
+            Newer: a later release wrote it.
+        """
         self._newest, self.damaged = _newest_good(self.directory)
         return self._newest
 
@@ -209,6 +217,32 @@ class Checkpoints:
             path.rename(path.with_name(f"aside-{path.name}"))
         self._newest = None
         return later
+
+    def set_damaged_aside(self) -> list[str]:
+        """Rename the checkpoints that `latest` passed over, so that none is written over; return what to say.
+
+        The newest few stay for whoever wants to look into them.
+        """
+        said, still = [], []
+        for path, reason in self.damaged:
+            try:
+                kept = set_aside(path)
+            except OSError as error:
+                still.append((path, reason))
+                said.append(f"warning: checkpoint {path.name} is damaged ({reason}) and cannot be set aside: {error}")
+            else:
+                said.append(f"checkpoint {path.name} is damaged ({reason}): kept aside as {kept.name}")
+        self.damaged = still
+        return said + self._bound_damaged()
+
+    def _bound_damaged(self) -> list[str]:
+        said = []
+        aside = self.folder.glob(f"{DAMAGED}step-*") if self.folder.is_dir() else ()
+        for path in sorted(aside, reverse=True)[MOST_DAMAGED:]:
+            with suppress(OSError):
+                delete(path, self.directory)
+                said.append(f"{path.name} is deleted: only {MOST_DAMAGED} damaged checkpoints are kept aside")
+        return said
 
     @property
     def newest(self) -> Checkpoint | None:
@@ -261,8 +295,7 @@ class Checkpoints:
                 "bytes": (folder / name).stat().st_size,
                 "sha256": _sha256(folder / name),
             }
-        text = json.dumps({"legroom": VERSION, "step": step, "files": manifest}, indent=1)
-        (folder / MANIFEST).write_text(text)
+        (folder / MANIFEST).write_bytes(seal({"legroom": VERSION, "step": step, "files": manifest}, indent=1))
         sync_all([folder / name for name in (*new, MANIFEST)])
         sync_directory(folder)
 
@@ -278,27 +311,31 @@ class Checkpoints:
         if newest is not None:
             for path in self._paths():
                 if (step := _step_of(path) or 0) < newest.step and step != self._from_before():
-                    delete(path, self.directory)
+                    with suppress(OSError):
+                        delete(path, self.directory)
+
+    def _prune_or_warn(self, step: int) -> None:
+        """Prune; what cannot be deleted takes room and is no reason to stop."""
+        try:
+            self._prune(step)
+        except (OSError, BadInput) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            self.warning = f"warning: an old checkpoint cannot be deleted: {reason}; training goes on"
 
     def _prune(self, step: int) -> None:
-        """Delete earlier checkpoints beyond the last `keep` good ones, and damaged ones; never the one of `step`."""
-        known_bad = {path for path, _ in self.damaged}
+        """Delete earlier checkpoints beyond the last `keep` good ones, and set damaged ones aside."""
         room = self.keep - 1
         stay = {self._from_before(), *(best for best, _ in self.best())}
         for path in reversed(self._paths()):
-            if path not in known_bad:
-                if (_step_of(path) or 0) >= step:
-                    continue
-                checkpoint, _ = _verified(path, contents=False)
-                if checkpoint is not None and room > 0:
-                    room -= 1
-                    continue
-                if checkpoint is not None and checkpoint.step in stay:
-                    continue
-            elif _step_of(path) == step:  # it has just been written anew
+            if (_step_of(path) or 0) >= step:
                 continue
-            delete(path, self.directory)
-        self.damaged = []
+            checkpoint, _ = _verified(path, contents=False)
+            if checkpoint is None:
+                set_aside(path)
+            elif room > 0:
+                room -= 1
+            elif checkpoint.step not in stay:
+                delete(path, self.directory)
 
     def _paths(self) -> list[Path]:
         return checkpoint_paths(self.directory)
@@ -352,10 +389,16 @@ def _newest_good(directory: Path) -> tuple[Checkpoint | None, list[tuple[Path, s
 
 
 def _verified(path: Path, *, contents: bool = True) -> tuple[Checkpoint | None, str]:
-    """Return the checkpoint if it is good, and otherwise what is wrong with it."""
+    """Return the checkpoint if it is good, and otherwise what is wrong with it.
+
+    Raises:
+        Newer: a later release wrote it.
+    """
     try:
         checkpoint = Checkpoint(path)
         checkpoint.verify(contents=contents)
+    except Newer:  # not damaged: whoever resumes with this release would train it again from an earlier one
+        raise
     except BadInput as error:
         return None, error.message
     return checkpoint, ""
@@ -372,7 +415,7 @@ def _not_numbers(checkpoint: Checkpoint) -> str:
 
 def _manifest(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        content = json.loads((path / MANIFEST).read_bytes())
+        content = unseal((path / MANIFEST).read_bytes(), path).data
         files: dict[str, dict[str, Any]] = content["files"]
         step = content["step"]
         plain = all(
@@ -381,7 +424,7 @@ def _manifest(path: Path) -> dict[str, dict[str, Any]]:
         )
     except OSError as error:
         raise BadInput(f"{MANIFEST} cannot be read: {error.strerror}", path=path) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (Damaged, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{MANIFEST} is damaged", path=path) from error
     if not plain or STATE not in files or step != _step_of(path):
         raise BadInput(f"{MANIFEST} is not of this checkpoint", path=path)

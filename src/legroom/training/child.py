@@ -26,6 +26,7 @@ from legroom.training.background import Abandoned, BackgroundThread
 from legroom.training.checkpoint import Checkpoint, Checkpoints, Pace
 from legroom.training.events import EventPipe
 from legroom.training.finite import FiniteWatch, NotFinite, Suspicion, loss_not_finite
+from legroom.training.run_folder import RUN
 from legroom.training.stop_signals import StopSignals
 from legroom.training.training_log import TrainingLog
 
@@ -65,7 +66,7 @@ class TrainingLoop:
         self._learner: Learner | None = None
         self._background: BackgroundThread | None = None
         self._log: TrainingLog | None = None
-        self._why_not_exact = ""
+        self._why_not_exact, self._warned = "", False
         self._resumed_from = self._evaluated_at = 0
         self._began = self._told = self._iteration_began = time.monotonic()
         self._began_at = self._iteration_began_at = 0
@@ -122,8 +123,8 @@ class TrainingLoop:
 
     def _last_checkpoint(self) -> Checkpoint | None:
         checkpoint = self._checkpoints.latest()
-        for path, reason in self._checkpoints.damaged:
-            self.say(f"checkpoint {path.name} cannot be used: {reason}")
+        for line in self._checkpoints.set_damaged_aside():
+            self.say(line)
         if checkpoint is None:
             self.say(f"no good checkpoint in {self._task.out}: starting over")
         return checkpoint
@@ -289,6 +290,9 @@ class TrainingLoop:
         finally:
             self._signals.writing = False
         self.send("checkpoint", step=step, path=str(path), seconds=self._pace.last_seconds)
+        if self._checkpoints.warning and not self._warned:
+            self._warned = True
+            self.say(self._checkpoints.warning)
         return True
 
     def _write(self, learner: Learner) -> Path:
@@ -303,7 +307,20 @@ class TrainingLoop:
         if self._evaluated is not None and self._evaluated[0] == step:
             kept["evaluation"] = self._evaluated[1]
         data = {**state.data, "legroom": kept | {"elapsed_s": self._elapsed_s}}
-        return self._checkpoints.write(learner.timesteps, state.tensors, data, link=state.link, files=state.files)
+        files = {**state.files, **self._copy_of_run()}
+        return self._checkpoints.write(learner.timesteps, state.tensors, data, link=state.link, files=files)
+
+    def _copy_of_run(self) -> dict[str, Callable[[Path], None]]:
+        """Return run.json as a file of the checkpoint: where the folder's own is damaged, it comes back from there."""
+        try:
+            content = (Path(self._task.out) / RUN).read_bytes()
+        except OSError:
+            return {}
+
+        def copy(path: Path) -> None:
+            path.write_bytes(content)
+
+        return {RUN: copy}
 
     def _checkpoint_patiently(self, learner: Learner) -> bool:
         """Write the end of the training, and wait for room where the disk is full; False where that was in vain."""

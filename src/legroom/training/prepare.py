@@ -26,6 +26,7 @@ from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
 from legroom.training.choosing import SAME_LEARNING, Console, choose, shortage, words
+from legroom.training.differing import Differences, changing_learning, differences, listed, of_old, refuse, with_changes
 from legroom.training.failing import Failure
 from legroom.training.run_folder import Predicted, RunFolder
 from legroom.training.train import NextKnob, Training, turned_knobs
@@ -44,6 +45,7 @@ class Request:
         fit: with knobs turned until it fits, those that change what is learned too.
         cluster: local, auto, or the address of a cluster; None: nothing was said.
         repeat: options that a resume needs again, with what was given.
+        allow_changes: a resume may take over what changes learning.
     """
 
     asked: Run
@@ -56,6 +58,7 @@ class Request:
     pictures: bool = False
     checkpoint_every: int | None = None
     repeat: Mapping[str, str | int | None] = field(default_factory=dict)
+    allow_changes: bool = False
 
     def folder(self, run: Run) -> RunFolder:
         return RunFolder(self.out) if self.out is not None else RunFolder.default(run)
@@ -79,7 +82,31 @@ class Request:
             raise no_cluster(f"{asked.name} is of backend {backend.name}", asked.source)
         backend.refuse_training(asked, fit=self.fit, resume=self.resume, pictures=self.pictures)
         self.folder(asked).check(resume=self.resume)
-        return replace(self, asked=asked)
+        checked = replace(self, asked=asked)
+        if kept is not None:
+            checked.resumed_run(kept)
+        return checked
+
+    def resumed_run(self, kept: Run) -> tuple[Run, Differences]:
+        """Return the run that a resume goes on with, and what differs from the one the folder was begun with.
+
+        Raises:
+            BadInput: something differs that changes learning, and that was not allowed.
+        """
+        asked, folder = self.asked, self.folder(self.asked)
+        begun = folder.asked()
+        found = differences(begun or kept, asked)
+        found = found if begun is not None else of_old(found)
+        changes = changing_learning(found)
+        for fixed in ("backend", "algo"):  # nothing of what was learned would fit
+            refuse({name: values for name, values in changes.items() if name[0] == fixed}, folder.path)
+        if not self.allow_changes:
+            refuse(changes, folder.path)
+        if asked.seed is not None and asked.seed != kept.seed:
+            hint = "leave --seed out"
+            raise BadInput(f"was begun with seed {kept.seed}, not {asked.seed}", path=folder.path, hint=hint)
+        run = with_changes(kept, changes) if changes else kept
+        return run.replace(total_timesteps=asked.total_timesteps, checkpoint=asked.checkpoint or kept.checkpoint), found
 
     def training(self, asked: Run, run: Run, device: str, predicted: Predicted | None) -> Training:
         """Return the training of the run that came of what was asked for."""
@@ -103,7 +130,7 @@ def prepare(request: Request, machine: Machine, budget: Budget, console: Console
     Raises:
         BadInput: it cannot be trained, or the folder holds another training.
     """
-    training = _resumed(request) if request.resume else None
+    training = _resumed(request, machine, console) if request.resume else None
     if training is None:
         begin = _on_cluster if backend_of(request.asked).spreads else _on_this_machine
         training = begin(request, machine, budget, console)
@@ -141,25 +168,27 @@ def knob_after_failure(training: Training, machine: Machine, allow: Sequence[Pri
     return next_knob
 
 
-def _resumed(request: Request) -> Training | None:
+def _resumed(request: Request, machine: Machine, console: Console) -> Training | None:
     """Return the training that the folder holds, to go on with; None where there is none yet."""
     asked, folder = request.asked, request.folder(request.asked)
     kept = folder.run()
     if kept is None:
         return None
-    predicted = folder.predicted()
-    run = kept.replace(total_timesteps=asked.total_timesteps, checkpoint=asked.checkpoint or kept.checkpoint)
-    for part in ("backend", "algo", "policy", "hyperparams"):
-        if getattr(asked, part) != getattr(kept, part):
-            raise BadInput(
-                f"was begun with another {part}: {getattr(kept, part)}",
-                path=folder.path,
-                hint="resume with the run it was begun with, or start anew in another --out",
-            )
-    if asked.seed is not None and asked.seed != kept.seed:
-        raise BadInput(f"was begun with seed {kept.seed}, not {asked.seed}", path=folder.path, hint="leave --seed out")
+    run, found = request.resumed_run(kept)
+    changes = changing_learning(found)
+    if changes:
+        console.tell(f"changes what is learned from here on: {listed(changes)}")
+    ignored = {name: values for name, values in found.items() if name not in changes}
+    if ignored:
+        console.tell(f"differs from the run that was started, and stays as it was: {listed(ignored)}")
+    predicted = None if changes else folder.predicted()
+    if predicted is None and not backend_of(run).spreads:
+        with console.busy(f"predicting {run.name}"):
+            predictor = _quick_predictor(run, machine, probe_env=False)
+            predicted = Predicted.of(predictor.footprint(predictor.run))
     device = "cuda" if predicted is not None and predicted.gpu is not None else "cpu"
-    return request.training(asked, run, device, predicted)
+    training = request.training(asked, run, device, predicted)
+    return replace(training, begun=None if changes else folder.asked())
 
 
 def _on_cluster(request: Request, machine: Machine, budget: Budget, console: Console) -> Training | None:

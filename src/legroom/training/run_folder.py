@@ -1,20 +1,39 @@
-"""The folder of one training: what is in it, who may write to it, and how it is found again.
+"""The folder of one training: what is in it, who may write to it, how it changes and how it is found again.
 
-run.json          the run that is trained, knobs turned and seed chosen: what a resume goes on with
-prediction.json   its predicted peaks and items
-live.jsonl        memory and words while it goes on
-progress.csv, tensorboard/, train.log, checkpoints/, outcome.json, memory.svg, …
+run.json          the run that is trained, knobs turned and seed chosen, and under `asked` as it was asked for
+prediction.json   its predicted peaks and items; derived anew where it is missing or damaged
+checkpoints/      step-N: state of the training, size and SHA-256 of every file, and a copy of run.json
+outcome.json      how the last training in it ended; derived anew by a resume where it is missing or damaged
+progress.csv, live.jsonl, tensorboard/, train.log, memory.svg, …   for people; nothing is resumed from them
+.lock             locked (flock) by the process that trains
+.tmp-PID-START-N  what a process is about to write, its tasks for its child; cleared by the next start
+
+The protocol, which every change of the folder follows:
+
+1. Only the holder of `.lock` and its child write. A start first clears what dead processes left (`clear_left_over`) and
+   sets damaged files aside (`mend`).
+2. A document (run, prediction, outcome) carries its checksum (`model.sealed`). It is written to a temporary file,
+   synced, renamed, and the folder is synced. A crash leaves the old document or the new one.
+3. run.json is written first: a folder without it holds no training, and a resume begins one. A crash before
+   prediction.json leaves a folder whose prediction the next start makes anew.
+4. A checkpoint is filled in a temporary folder, every file synced, then the folder; it is renamed to `step-N`, and
+   `checkpoints/` is synced. Only then are older ones deleted: renamed out, then removed. A crash leaves the checkpoints
+   before or after, and a temporary folder that the next start clears.
+5. outcome.json is written last, after the child has ended. A crash before it leaves the outcome of an earlier session
+   or none; a resume takes what it needs from the checkpoints, never from there.
+6. What is damaged is renamed to `damaged-NAME`, said, and never written over. run.json comes back from a checkpoint;
+   without one, the folder is refused. The last good checkpoint is resumed from.
+7. A file that cannot be written or deleted is said once. Training goes on; its end waits for room.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,12 +41,17 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.machine.live_log import LIVE
-from legroom.model.files import write_whole
+from legroom.model.files import clear_left_over, make_directory, write_whole
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
 from legroom.model.outcome import Outcome
 from legroom.model.run import Run
+from legroom.model.sealed import Damaged, Document, Newer, seal, unseal
+from legroom.training.checkpoint import checkpoint_paths
+from legroom.training.durable import set_aside
+from legroom.training.progress_log import read_progress
 
 RUN, PREDICTION, OUTCOME, LOG, LOCK = "run.json", "prediction.json", "outcome.json", "train.log", ".lock"
+ASKED, PROGRESS = "asked", "progress.csv"
 
 
 @dataclass(frozen=True)
@@ -94,7 +118,7 @@ class RunFolder:
             BadInput: it cannot be made, or another training is at work in it.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_directory(self.path)
             file = (self.path / LOCK).open("a+")
         except OSError as error:
             raise BadInput(f"cannot be written to: {error.strerror}", path=self.path, hint="--out DIR") from None
@@ -108,61 +132,135 @@ class RunFolder:
                     path=self.path,
                     hint="wait for it, or use another --out",
                 ) from None
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
+            with suppress(OSError):  # a full disk: whoever comes next is told less
+                lock.truncate(0)
+                lock.write(str(os.getpid()))
+                lock.flush()
+            clear_left_over(self.path)
             yield
 
-    def keep(self, run: Run, predicted: Predicted | None) -> None:
-        """Write down what is trained and what was predicted for it.
+    def keep(self, run: Run, predicted: Predicted | None, *, asked: Run | None = None) -> None:
+        """Write down what is trained, what it was asked for as, and what was predicted for it.
 
         Raises:
             BadInput: it cannot be written.
         """
-        self._write(RUN, run.model_dump())
+        self._write(RUN, run.model_dump() | ({} if asked is None else {ASKED: asked.model_dump()}))
         if predicted is not None:
-            self._write(PREDICTION, asdict(predicted))
+            with suppress(BadInput):  # it is for people, and can be derived anew
+                self._write(PREDICTION, {"legroom": 1} | asdict(predicted))
 
     def forget(self) -> None:
         """Delete what a training that never began has left, and the folder if nothing else is in it."""
-        for name in (RUN, PREDICTION, LOG, LOCK, LIVE, "progress.csv"):
+        for name in (RUN, PREDICTION, LOG, LOCK, LIVE, PROGRESS):
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
         with suppress(OSError):
             self.path.rmdir()
 
     def run(self) -> Run | None:
-        """Return the run that was trained here; None where none was begun."""
-        data = self._read(RUN)
-        return None if data is None else Run.model_validate(data)
+        """Return the run that was trained here; None where none was begun.
+
+        Raises:
+            BadInput: it is damaged and no checkpoint has a copy, or a later release wrote it.
+        """
+        data = self._run_data()
+        return None if data is None else _run_of(data, self.path / RUN)
+
+    def asked(self) -> Run | None:
+        """Return the run as it was asked for when the training began; None where that was not kept, as by 0.1.
+
+        Raises:
+            BadInput: as `run`.
+        """
+        asked = (self._run_data() or {}).get(ASKED)
+        return None if asked is None else _run_of(asked, self.path / RUN)
 
     def predicted(self) -> Predicted | None:
-        """Return what was predicted when the training began."""
-        data = self._read(PREDICTION)
-        if data is None:
+        """Return what was predicted when the training began; None where that is missing or damaged."""
+        try:
+            data = self._read(PREDICTION)
+            if data is None:
+                return None
+            peaks = {place: Peak(**data[place]) if data[place] else None for place in ("host", "gpu")}
+            items = (tuple((str(name), int(each)) for name, each in data[key]) for key in ("items", "at_host_peak"))
+            return None if peaks["host"] is None else Predicted(peaks["host"], peaks["gpu"], *items)
+        except (BadInput, KeyError, TypeError, ValueError):
             return None
-        peaks = {place: Peak(**data[place]) if data[place] else None for place in ("host", "gpu")}
-        assert peaks["host"] is not None
-        listed = (tuple((name, nbytes) for name, nbytes in data[key]) for key in ("items", "at_host_peak"))
-        return Predicted(peaks["host"], peaks["gpu"], *listed)
 
     def outcome(self) -> Outcome | None:
-        """Return how the last training in it ended; None where none did."""
-        path = self.path / OUTCOME
-        return Outcome.read(path) if path.exists() else None
+        """Return how the last training in it ended; None where none did or that is damaged.
 
-    def _write(self, name: str, data: Any) -> None:
+        Raises:
+            Newer: a later release wrote it.
+        """
         try:
-            write_whole(self.path / name, (json.dumps(data, indent=2) + "\n").encode())
+            return Outcome.read(self.path / OUTCOME) if (self.path / OUTCOME).exists() else None
+        except Newer:
+            raise
+        except BadInput:
+            return None
+
+    def mend(self) -> list[str]:
+        """Set damaged documents aside, to be derived anew; return what is to be said about the folder."""
+        said = []
+        for name, derived in ((RUN, "restored from a checkpoint"), (PREDICTION, "made anew"), (OUTCOME, "made anew")):
+            try:
+                document = self._document(name)
+            except Newer:
+                raise
+            except BadInput as error:
+                said.append(f"{name} {error.message}: {self._set_aside(name)}, {derived}")
+            else:
+                if name == RUN and document is not None and not document.checked:
+                    said.append("this folder is of legroom 0.1: its files have no checksums; new ones will")
+        try:
+            if (self.path / PROGRESS).exists():
+                read_progress(self.path / PROGRESS)
+        except BadInput as error:
+            said.append(f"{PROGRESS} {error.message}: {self._set_aside(PROGRESS)}, begun anew")
+        return said
+
+    def _set_aside(self, name: str) -> str:
+        try:
+            return f"kept aside as {set_aside(self.path / name).name}"
+        except OSError as error:
+            return f"cannot be set aside ({error.strerror or error})"
+
+    def _run_data(self) -> dict[str, Any] | None:
+        """Return what run.json says, or the copy of it in the newest checkpoint that has one."""
+        try:
+            return self._read(RUN)
+        except Damaged as damaged:
+            for path in reversed(checkpoint_paths(self.path)):
+                with suppress(OSError, BadInput):
+                    return unseal((path / RUN).read_bytes(), path / RUN).data
+            raise BadInput(damaged.message, path=damaged.path, hint="start anew in another --out") from None
+
+    def _write(self, name: str, data: Mapping[str, Any]) -> None:
+        try:
+            write_whole(self.path / name, seal(data))
         except OSError as error:
             raise BadInput(f"cannot be written: {error.strerror or error}", path=self.path / name) from None
 
-    def _read(self, name: str) -> Any:
+    def _document(self, name: str) -> Document | None:
+        path = self.path / name
         try:
-            return json.loads((self.path / name).read_bytes())
+            return unseal(path.read_bytes(), path)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise BadInput(
-                f"cannot be read: {error}", path=self.path / name, hint="start anew in another --out"
+                f"cannot be read: {error.strerror or error}", path=path, hint="start anew in another --out"
             ) from None
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        document = self._document(name)
+        return None if document is None else document.data
+
+
+def _run_of(data: dict[str, Any], path: Path) -> Run:
+    try:
+        return Run.model_validate({key: value for key, value in data.items() if key != ASKED})
+    except ValueError as error:  # of pydantic
+        raise BadInput(f"is no run: {error}", path=path, hint="start anew in another --out") from None

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -28,6 +28,7 @@ from legroom.machine.cgroup import oom_kills, read_left, read_pressure
 from legroom.machine.child_process import end_group
 from legroom.machine.gpu_meter import GpuMeter
 from legroom.machine.tree import tree_memory
+from legroom.model.files import new_temporary
 from legroom.model.progress import MemorySample, Moment, Progress, TrainingPhase
 from legroom.model.task import TrainTask
 from legroom.training.events import EventLines
@@ -103,10 +104,10 @@ def supervise(
     record, kills_before = ChildRecord(), oom_kills()
     with (
         _terminated_is_interrupted(),  # from here on: the log is what others see first of a training
-        tempfile.TemporaryDirectory(prefix="legroom-train-") as folder,
+        _temporary_in(Path(task.out)) as folder,
         (Path(task.out) / LOG).open("ab") as log,
     ):
-        task_file = Path(folder, "task.json")
+        task_file = folder / "task.json"
         replace(task, events_fd=writing).write(task_file)
         about = [json.dumps(import_path), str(os.getpid()), str(task_file)]
         child = subprocess.Popen(
@@ -127,6 +128,16 @@ def supervise(
             end_group(child)
     record.exit_code, record.oom_kills = child.returncode, oom_kills() - kills_before
     return record
+
+
+@contextmanager
+def _temporary_in(folder: Path) -> Iterator[Path]:
+    """Yield a folder for what the child is told; of a supervisor that is killed, the run's next start clears it."""
+    path = new_temporary(folder)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def child_environment(task: TrainTask) -> dict[str, str]:

@@ -47,6 +47,7 @@ class Training:
         repeat: options of the command that a resume needs again, with what was given.
         host_limit: bytes that it may use; None: nobody knows.
         cluster: local, auto, or the address of a cluster, for backends that train on one.
+        begun: the run as it was asked for when the folder was begun; None: as `asked`.
     """
 
     asked: Run
@@ -61,6 +62,7 @@ class Training:
     versions: Mapping[str, str] | None = None
     host_limit: int | None = None
     cluster: str = "local"
+    begun: Run | None = None
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,13 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
     if run.total_timesteps is None:
         raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
     with folder.locked():
+        display = LoggingDisplay(display, folder.path)
         before = folder.outcome() if training.resume else None
-        history, display = TrainingHistory(training, before), LoggingDisplay(display, folder.path)
+        for line in folder.mend() if training.resume else ():
+            display.say(line)
+        history = TrainingHistory(training, before)
         while True:
-            folder.keep(history.run, history.predicted)
+            history.keep(folder)
             record = supervise(
                 _task(training, history.run, resume=history.resume),
                 display,
@@ -116,7 +121,10 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
             if failure is None or not history.goes_on(failure, next_knob, retries):
                 break
             display.say(history.last_word)
-        outcome = _outcome(training, history, before)
+        newest = _newest(folder.path)
+        if history.record.checkpoint_step is None and newest is not None:
+            history.record.checkpoint_step = newest.step
+        outcome = _outcome(training, history, before, newest)
         _write_patiently(outcome, folder, display)
     return Ended(outcome, _exit_code(history.record), history.record)
 
@@ -178,13 +186,21 @@ class TrainingHistory:
 
     def __init__(self, training: Training, before: Outcome | None) -> None:
         self.run, self.predicted, self.resume = training.run, training.predicted, training.resume
-        self.asked = training.asked
+        self.asked, self.begun = training.asked, training.begun or training.asked
         self.attempts = list(before.attempts if before else ())
         self.retreats = list(before.retreats if before else ())
         self.record = ChildRecord()
         self.last_word = ""
         self._goings_on = 0
         self._reason = "start"
+
+    def keep(self, folder: RunFolder) -> None:
+        """Write down what is trained by now.
+
+        Raises:
+            BadInput: it cannot be written.
+        """
+        folder.keep(self.run, self.predicted, asked=self.begun)
 
     def add(self, record: ChildRecord) -> None:
         """Take in what one start told; samples and progress go on where the last start ended."""
@@ -208,7 +224,7 @@ class TrainingHistory:
             schedule = tuple((int(update), int(size)) for update, size in event["micro_batch"])
             self.run = self.run.replace(memory=self.run.memory.model_copy(update={"micro_batch": schedule}))
             with suppress(BadInput):  # a full disk: the next checkpoint may find room, and so may the next retreat
-                folder.keep(self.run, self.predicted)
+                self.keep(folder)
         self.retreats.append(Retreat(event["step"], event["why"], f"redone with {event['what']}", event["update"]))
 
     def without_expandable_segments(self) -> None:
@@ -265,9 +281,15 @@ def _settings(part: Any) -> dict[str, Any]:
     return part if isinstance(part, dict) else part.model_dump()
 
 
-def _outcome(training: Training, history: TrainingHistory, before: Outcome | None) -> Outcome:
+def _outcome(
+    training: Training, history: TrainingHistory, before: Outcome | None, newest: Checkpoint | None
+) -> Outcome:
     record, predicted = history.record, history.predicted
     end = record.end
+    if not record.began:  # stopped or failed before it went on: what was there is still there
+        record.step = max(newest.step if newest is not None else 0, before.timesteps if before else 0)
+        if before is not None and before.timesteps == record.step:
+            end = {"parameters_sha256": before.parameters_sha256, "score": before.score} | end
     host = MeasuredPeak(predicted.host.nbytes if predicted else None, record.host_peak_nbytes)
     gpu = None
     if record.gpu_peak_nbytes is not None:
@@ -279,7 +301,7 @@ def _outcome(training: Training, history: TrainingHistory, before: Outcome | Non
         parameters_sha256=end.get("parameters_sha256"),
         attempts=tuple(history.attempts),
         peaks=MeasuredPeaks(_higher(host, before.peaks.host if before else None), gpu),
-        resume=_resume(record, training.folder.path),
+        resume=_resume(record, newest),
         score=end.get("score") or {},
         seconds=round((before.seconds if before else 0.0) + (record.samples[-1].seconds if record.samples else 0.0), 1),
         items=_items(predicted, end.get("items") or {}),
@@ -303,16 +325,27 @@ def _items(predicted: Predicted | None, measured: Mapping[str, int]) -> tuple[Me
     return tuple(items)
 
 
-def _resume(record: ChildRecord, directory: Path) -> Literal["exact", "approximate"] | None:
-    """Return how a resume would go on: as the child said, or its last checkpoint where it was killed before."""
-    exact = record.end.get("exact")
-    for path in reversed(checkpoint_paths(directory)) if exact is None else ():
+def _newest(directory: Path) -> Checkpoint | None:
+    """Return the newest checkpoint whose files have their sizes; hashing gigabytes is for the resume."""
+    for path in reversed(checkpoint_paths(directory)):
         with suppress(BadInput):
             checkpoint = Checkpoint(path)
-            checkpoint.verify(contents=False)  # hashing gigabytes is for the resume
-            exact = not checkpoint.data.get("legroom", {}).get("why_not_exact")
-            break
-    return None if exact is None else "exact" if exact else "approximate"
+            checkpoint.verify(contents=False)
+            return checkpoint
+    return None
+
+
+def _resume(record: ChildRecord, newest: Checkpoint | None) -> Literal["exact", "approximate"] | None:
+    """Return how a resume would go on: as the child said, or its last checkpoint where it ended before it could."""
+    if newest is None:
+        return None
+    exact = record.end.get("exact")
+    if exact is None:
+        try:
+            exact = not newest.data.get("legroom", {}).get("why_not_exact")
+        except BadInput:  # the resume will find an earlier one
+            exact = False
+    return "exact" if exact else "approximate"
 
 
 def _status(record: ChildRecord) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from legroom.errors import BadInput
 from legroom.training.board import Board
 from legroom.training.progress_log import STEP, ProgressLog
 
@@ -35,9 +36,10 @@ class TrainingLog:
             self._board = self._board or Board(self._out / "tensorboard")
             self._board.write(step, {name: value for name, value in figures.items() if value is not None})
             self._failing = False
-        except OSError as error:
+        except (OSError, BadInput) as error:
             if not self._failing:
-                self._say(f"warning: the log cannot be written: {error.strerror or error}; training goes on")
+                reason = getattr(error, "strerror", None) or error
+                self._say(f"warning: the log cannot be written: {reason}; training goes on")
             self._failing = True
 
     def close(self) -> None:

@@ -35,11 +35,13 @@ from legroom.backends.sb3.state import capture, policy_arrays, restore_learned, 
 from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm
 from legroom.model.archive import Exported, Imported
-from legroom.model.files import whole_file
+from legroom.model.files import new_temporary, whole_file, write_whole
 from legroom.model.run import MemorySpec, Run
+from legroom.model.sealed import seal, unseal
 from legroom.training.archives import IMPORTED, RUN, check_export, check_import
 from legroom.training.checkpoint import Checkpoints, newest_checkpoint, parameters_sha256
-from legroom.training.durable import new_temporary, put_in_place
+from legroom.training.durable import put_in_place
+from legroom.training.run_folder import RunFolder
 
 LARGEST_PLAIN_BUFFER = 4 << 30  # bytes; PPO.load allocates it, whatever the model is loaded for
 _BUFFER_ARGUMENTS = ("_buffer_class", "_buffer_kwargs")
@@ -108,7 +110,7 @@ def import_sb3(
     kept = {"iteration": 0, "why_not_exact": IMPORTED_WHY}
     try:
         Checkpoints(temporary).write(step, state.tensors, {**state.data, "legroom": kept})
-        (temporary / IMPORTED).write_text(json.dumps(run.model_dump(), indent=2) + "\n")
+        write_whole(temporary / IMPORTED, seal(run.model_dump()))
         put_in_place(temporary, directory.absolute())
     except OSError as error:
         raise BadInput(f"cannot be written: {error.strerror}", path=directory) from error
@@ -119,9 +121,12 @@ def import_sb3(
 
 def run_of_folder(folder: Path) -> Run:
     """Return the run that was trained in a folder, or that an archive imported there described."""
-    path = folder / RUN if (folder / RUN).exists() else folder / IMPORTED
+    run = RunFolder(folder).run()
+    if run is not None:
+        return run
+    path = folder / IMPORTED
     try:
-        return Run.model_validate(json.loads(path.read_bytes()))
+        return Run.model_validate(unseal(path.read_bytes(), path).data)
     except FileNotFoundError:
         raise BadInput(f"has no {RUN}", path=folder, hint="it says what was trained; legroom train writes it") from None
     except (OSError, ValueError) as error:

@@ -32,7 +32,7 @@ from legroom.backends.sb3.state import capture, continue_learning, policy_arrays
 from legroom.device.out_of_memory import is_out_of_memory
 from legroom.device.redoing import Retreat
 from legroom.environments.env_make import EnvError
-from legroom.errors import LegroomError
+from legroom.errors import BadInput, LegroomError
 from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, Loop, SavedState, State, Status
 from legroom.model.task import TrainTask
 from legroom.sharing.failures import WorkerDied
@@ -216,9 +216,10 @@ class _Forgiving(KVWriter):
         try:
             self._writer.write(key_values, key_excluded, step)
             self._failing = False
-        except OSError as error:
+        except (OSError, BadInput) as error:
             if not self._failing:
-                self._say(f"warning: {self._name} cannot be written: {error.strerror or error}; training goes on")
+                reason = getattr(error, "strerror", None) or error
+                self._say(f"warning: {self._name} cannot be written: {reason}; training goes on")
             self._failing = True
 
     def close(self) -> None:
