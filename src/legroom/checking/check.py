@@ -23,8 +23,10 @@ from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName
 from legroom.reading.leniently import expanded
 from legroom.reading.naming import did_you_mean
+from legroom.reading.reading_budget import TooCostly, bounded_reading
 
 _ORDER = ("error", "warning", "info")
+RULES_SECONDS = 8.0  # for all rules together; a script of 600 lines takes them 0.2
 MOST_FINE = 3  # runs of a file whose good sides are told; a zoo file has a hundred
 
 
@@ -53,17 +55,17 @@ def check(
     named = [name for path in paths for name in expanded(path)]
     for target in targets(named):
         try:
-            subject = read_subject(
-                target.name, machine=machine, budget=budget, like=like, overrides=overrides, device=device
-            )
+            with bounded_reading(target.name):
+                subject = read_subject(
+                    target.name, machine=machine, budget=budget, like=like, overrides=overrides, device=device
+                )
+            if not (target.found and _is_other_yaml(subject)):
+                with bounded_reading(target.name, seconds=RULES_SECONDS):
+                    found.append(look_at(subject, rules))
         except BadInput as error:
             if not target.found and not _is_other_python(error):
                 raise
             found += _skipped(target, error)
-            continue
-        if target.found and subject.path.endswith((".yml", ".yaml")) and not subject.runs and not subject.guessed:
-            continue  # a folder holds YAML of all kinds
-        found.append(look_at(subject, rules))
     return found
 
 
@@ -155,19 +157,24 @@ def _no_such_rule(text: str) -> BadInput:
     return BadInput(f"no rule {text!r}", hint=did_you_mean(text, names, "'legroom check --list'"))
 
 
+def _is_other_yaml(subject: Subject) -> bool:
+    """Return whether it is YAML that has nothing to do with a training; a folder holds YAML of all kinds."""
+    return subject.path.endswith((".yml", ".yaml")) and not subject.runs and not subject.guessed
+
+
 def _is_other_python(error: BadInput) -> bool:
     """Return whether the file is sound Python that has nothing to do with a training."""
     return str(error.path).endswith(".py") and error.message.startswith("holds no training")
 
 
 def _skipped(target: Target, error: BadInput) -> list[Checked]:
-    """Return a note on a Python file of a folder that is broken; what is merely something else is passed over.
+    """Return a note on a Python file of a folder that is broken or too costly to read.
 
-    Unless it was named: then it is said that there is nothing to say.
+    What is merely something else is passed over. Unless it was named: then it is said that there is nothing to say.
     """
     if not target.found:
         return [Checked(target.name, "skipped", note="nothing of a training in it")]
-    if target.name.endswith(".py") and error.message.startswith("not valid Python"):
+    if isinstance(error, TooCostly) or (target.name.endswith(".py") and error.message.startswith("not valid Python")):
         return [Checked(target.name, "skipped", note=str(error))]
     return []
 

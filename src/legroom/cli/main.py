@@ -58,6 +58,7 @@ def _run(arguments: list[str]) -> int:
     called = [name for name in COMMANDS if name == arguments[0]] if arguments else []
     command: Any = typer.main.get_command(_build(called[0] if called else None))
     if called:
+        import_module("legroom.reading.reading_budget").end_by_timer()
         params = command.commands[called[0]].params
         if _takes_runs(params):  # only then: it brings the readers along
             rewrite = import_module("legroom.cli.overrides").rewrite_overrides

@@ -19,6 +19,7 @@ from legroom.model.run import Run
 from legroom.model.trusted import run_from_trusted
 from legroom.named_runs import find_workload, run_names, workloads
 from legroom.reading import yamls
+from legroom.reading.reading_budget import bounded_reading
 from legroom.reading.user_files import is_directory, is_file, read_text
 from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import Lines
@@ -40,6 +41,11 @@ def read(target: str, *, overrides: Overrides = (), like: str | None = None) -> 
     Raises:
         BadInput: there is no such run, the file holds several, or something in it cannot be.
     """
+    with bounded_reading(target):
+        return _read(target, overrides, like)
+
+
+def _read(target: str, overrides: Overrides, like: str | None) -> Run:
     keys, options = split_overrides(overrides)
     named = named_drafts(target, single=True)
     if named and not keys and like is None and is_checked(target):
@@ -58,12 +64,13 @@ def read_all(target: str, *, overrides: Overrides = (), like: str | None = None)
     Raises:
         BadInput: there is no such run, or something in one of them cannot be.
     """
-    keys, options = split_overrides(overrides)
-    named = named_drafts(target, single=False)
-    if named and not keys and like is None and is_checked(target):
-        return [with_options(_trusted(draft), options) for draft in named]
-    drafts = named or _from_target(target, keys)
-    return [with_options(_checked(laid_over(draft, like), keys), options) for draft in drafts]
+    with bounded_reading(target):
+        keys, options = split_overrides(overrides)
+        named = named_drafts(target, single=False)
+        if named and not keys and like is None and is_checked(target):
+            return [with_options(_trusted(draft), options) for draft in named]
+        drafts = named or _from_target(target, keys)
+        return [with_options(_checked(laid_over(draft, like), keys), options) for draft in drafts]
 
 
 def read_given(text: str, name: str) -> list[Run]:
@@ -77,6 +84,11 @@ def read_given(text: str, name: str) -> list[Run]:
     """
     if not name.lower().endswith((".yaml", ".yml", ".json")):
         raise BadInput("is not YAML or JSON by its name", path=name, hint="name scripts when starting: legroom ui FILE")
+    with bounded_reading(name):
+        return _read_given(text, name)
+
+
+def _read_given(text: str, name: str) -> list[Run]:
     from legroom.reading.file_kinds import kind_of
 
     data, _ = yamls.parse_yaml(text, name)

@@ -17,7 +17,7 @@ from legroom.errors import BadInput
 from legroom.model.draft import Draft, get
 from legroom.reading.interpreter.evaluator import fold
 from legroom.reading.interpreter.values import NotKnown, Symbol, Unfoldable, plain
-from legroom.reading.source import parse_module, unparsed
+from legroom.reading.source import parse_module
 from legroom.reading.yamls import Key
 
 # An episode's length: on-policy modules of this kind collect one episode per rollout, so it is their n_steps.
@@ -101,7 +101,7 @@ def _evaluated(text: str, path: str) -> Iterator[tuple[str, Any, int]]:
             yield name, plain(values[name]), line
         except Unfoldable:
             values.pop(name, None)
-            yield name, NotKnown(unparsed(node)), line
+            yield name, NotKnown(node), line
 
 
 def zoo_entries(text: str, path: str) -> dict[str, Any] | None:

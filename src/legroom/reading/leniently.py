@@ -21,6 +21,7 @@ from legroom.errors import BadInput
 from legroom.model.draft import Draft, copied, get, merged, only_entry
 from legroom.reading import constants, yamls
 from legroom.reading.file_kinds import RUN_SIGNS, all_kinds, kind_in_python, kind_of, script_drafts
+from legroom.reading.reading_budget import bounded_reading
 from legroom.reading.source import parse_module
 from legroom.reading.user_files import is_directory, read_text
 from legroom.reading.validating import LenientRun, lenient_run
@@ -57,7 +58,8 @@ def read_leniently(target: str, *, overrides: Sequence[tuple[str, str]] = (), li
         BadInput: there is no such run, it is not YAML or not Python, or nothing in it is of a training.
     """
     keys, options = split_overrides(overrides)
-    found = _read_file(target, keys, like)
+    with bounded_reading(target):
+        found = _read_file(target, keys, like)
     runs = tuple(one if one.run is None else replace(one, run=with_options(one.run, options)) for one in found.runs)
     return replace(found, runs=runs)
 
@@ -88,10 +90,12 @@ def lenient_text(text: str, name: str) -> LenientFile:
     Raises:
         BadInput: it is not YAML, or nothing in it is of a training.
     """
-    data, lines = yamls.parse_yaml(text, name)
-    if not isinstance(data, dict):
-        raise BadInput("a run file is a mapping of keys to values", path=name, line=1, hint="start with algo: and env:")
-    return LenientFile(name, text, "run", (lenient_run(yamls.run_file_draft(data, lines, name)),))
+    with bounded_reading(name):
+        data, lines = yamls.parse_yaml(text, name)
+        if not isinstance(data, dict):
+            hint = "start with algo: and env:"
+            raise BadInput("a run file is a mapping of keys to values", path=name, line=1, hint=hint)
+        return LenientFile(name, text, "run", (lenient_run(yamls.run_file_draft(data, lines, name)),))
 
 
 def expanded(target: str) -> list[str]:

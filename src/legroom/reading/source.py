@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import ast
+import io
+import re
+import sys
+import tokenize
 import warnings
+from collections import deque
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from legroom.errors import BadInput
+from legroom.reading.reading_budget import TooCostly, pay
 from legroom.reading.user_files import is_file
+
+MOST_WORDS = 100_000  # a syntax tree takes up to 1.8 KB for each; a script of 5,000 lines has about 50,000
+_WORD = re.compile(r"\w+|[^\w\s]")
+LONGEST_UNPARSED = 1_000  # nodes
+CHARACTERS_PER_STEP = 8
+FEW_FIELDS = 1_000
+MOST_FSTRING_COST = 100_000_000  # fields times characters: 0.2 s on a machine of 2020
+_FSTRING = re.compile(r"\b(?:[fF][rR]?|[rR][fF])[\"']")
 
 
 @lru_cache(maxsize=4)  # several readers look at one file in turn; none of them changes the tree
@@ -18,6 +33,11 @@ def parse_module(text: str, path: str | None = None) -> ast.Module:
     Raises:
         BadInput: it is not Python.
     """
+    if len(text) > MOST_WORDS and sum(1 for _ in _WORD.finditer(text)) > MOST_WORDS:
+        message = f"holds more than the {MOST_WORDS:,} words and signs a script may have"
+        raise BadInput(message, path=path, hint="name a training script, not data")
+    pay(len(text) // CHARACTERS_PER_STEP)
+    _check_fstrings(text, path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a user's odd escape sequence is not our news
@@ -29,13 +49,41 @@ def parse_module(text: str, path: str | None = None) -> ast.Module:
         raise BadInput("not valid Python, or nested too deeply", path=path, hint="check the file") from None
 
 
+def _check_fstrings(text: str, path: str | None) -> None:
+    """Refuse f-strings with so many fields that Python's parser, in C and not to be interrupted, takes minutes.
+
+    Up to 3.11 it searches each field from the beginning of the string.
+    """
+    if sys.version_info >= (3, 12) or text.count("{") < FEW_FIELDS or not _FSTRING.search(text):
+        return
+    cost = 0
+    with suppress(SyntaxError, tokenize.TokenError):  # the parser says it better
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            pay()
+            if token.type == tokenize.STRING and "f" in token.string[:2].lower():
+                cost += token.string.count("{") * len(token.string)
+                if cost > MOST_FSTRING_COST:
+                    raise TooCostly("more than 2 s: an f-string with too many fields", path, token.start[0])
+
+
 def unparsed(node: ast.AST) -> str:
-    """Return the source of `node`, cut to a readable length."""
+    """Return the source of `node`, cut to a readable length; the kind of a node that is long, as unparsing is slow."""
+    if _is_long(node):
+        return type(node).__name__
     try:
         text = " ".join(ast.unparse(node).split())
     except (RecursionError, ValueError):
         text = type(node).__name__
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _is_long(node: ast.AST) -> bool:
+    todo = deque([node])
+    for _ in range(LONGEST_UNPARSED):
+        if not todo:
+            return False
+        todo.extend(ast.iter_child_nodes(todo.popleft()))
+    return True
 
 
 def module_file(name: str, folder: Path) -> Path | None:

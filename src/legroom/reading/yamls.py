@@ -25,6 +25,7 @@ from legroom.model.draft import Lines as Lines
 from legroom.model.sealed import KEY
 
 DEEPEST = 60
+LONGEST_NUMBER = 400  # characters; `1:1:1:...` in base 60 takes quadratic time
 MOST_VALUES = 100_000  # after aliases are expanded; the largest zoo file has about 3,000
 
 _TAG = "tag:yaml.org,2002:"
@@ -42,6 +43,8 @@ _TEXTS = {
     f"{_TAG}python/str",
     f"{_TAG}python/unicode",
 }
+
+_NUMBERS = (f"{_TAG}int", f"{_TAG}float")
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is several times faster, and always optional
 
@@ -191,6 +194,8 @@ class _Builder:
             tag = _resolver.resolve(yaml.ScalarNode, event.value, event.implicit)
         node = yaml.ScalarNode(tag, event.value)
         try:
+            if tag in _NUMBERS and len(event.value) > LONGEST_NUMBER:
+                raise ValueError(f"{len(event.value):,} characters")
             match tag.removeprefix(_TAG):
                 case "null":
                     return None

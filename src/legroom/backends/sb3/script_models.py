@@ -30,6 +30,7 @@ from legroom.reading.interpreter.values import (
     plain,
 )
 from legroom.reading.known_spaces import wrapped
+from legroom.reading.reading_budget import pay
 from legroom.reading.source import parse_module
 from legroom.reading.yamls import Key
 
@@ -277,6 +278,7 @@ class ScriptModels(Follower):
 
 def place(draft: Draft, key: Key, value: Any, line: int) -> None:
     """Put a value into the draft; the parts of it that are not known, beside it."""
+    pay()
     if isinstance(value, Class):
         draft.put(key, value.reference, line)
     elif isinstance(value, NotKnown | Env | Function | Model | Module | Bound | Namespace | Parser):

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 from legroom.reading.constants import argument_default
-from legroom.reading.interpreter.evaluator import ARRANGING, FUNCTIONS, Evaluator, complete
+from legroom.reading.interpreter.evaluator import ARRANGING, FUNCTIONS, Evaluator, complete, walked
 from legroom.reading.interpreter.scopes import Binding
 from legroom.reading.interpreter.script import Definition, Script, argument, dotted, each_function, has_hidden_arguments
-from legroom.reading.interpreter.values import LONGEST, NotKnown, Symbol, Unfoldable
+from legroom.reading.interpreter.values import LONGEST, NotKnown, Symbol, Unfoldable, made
+from legroom.reading.reading_budget import pay
 
 DEEPEST = 12  # names and attributes that lead from one to the next
 _PARSED = ("parse_args", "parse_known_args")
@@ -106,6 +107,9 @@ class Asker(Evaluator[int]):
         """Return who knows the same about another script."""
         return type(self)(script)
 
+    def pay_for(self, node: ast.AST) -> None:
+        pay(1, getattr(node, "lineno", None), self.script.path)
+
     def on_name(self, node: ast.Name, at: int) -> Any:
         if at > DEEPEST:
             return self.unknown(node)
@@ -134,7 +138,7 @@ class Asker(Evaluator[int]):
         """Return what all ways to a name agree on; settings may be None before they are made."""
         if any(isinstance(value, Settings) for value in values):
             values = [value for value in values if value is not None]
-        if not values or any(type(v) is not type(values[0]) or v != values[0] for v in values):
+        if not values or any(type(v) is not type(values[0]) or walked(v) != values[0] for v in values):
             return NotKnown(name)
         return values[0]
 
@@ -210,7 +214,7 @@ class Asker(Evaluator[int]):
         numbers = range_of(self.script, node.generators[0].iter)
         if numbers is None or len(numbers) > LONGEST or len(node.generators) > 1 or node.generators[0].ifs:
             return self.unknown(node)
-        return [self.unknown(node.elt)] * len(numbers)
+        return self.attempt(node, made, [self.unknown(node.elt)] * len(numbers))
 
     def own_call(self, other: Script, definition: Definition, node: ast.Call, at: int) -> Any:
         """Return the settings that a class or function of the folder makes."""
@@ -295,6 +299,7 @@ def _default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> 
 
 def attribute_stores(script: Script, attribute: str) -> Iterator[tuple[ast.Attribute, ast.stmt | None]]:
     """Yield (target, statement) where an attribute of that name is assigned or deleted."""
+    pay(len(script.nodes) // 16)
     for node in script.nodes:
         if isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, ast.Store | ast.Del):
             yield node, script.scopes.statement_of(node)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 from legroom.reading.interpreter.values import (
@@ -21,11 +21,15 @@ from legroom.reading.interpreter.values import (
     is_plain,
     is_settled,
     known,
+    made,
     plain,
 )
-from legroom.reading.source import unparsed
+from legroom.reading.reading_budget import pay
+from legroom.reading.source import CHARACTERS_PER_STEP
 
 MOST_BITS = 4096  # of a folded integer
+MOST_DIGITS = 1_000
+_TOO_LARGE = f"a number over {MOST_BITS} bits"
 At = TypeVar("At")
 NodeMethod = Callable[[Any, Any], Any]
 
@@ -53,10 +57,25 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
 }
+
+
+def _rounded(number: Any, digits: Any = None) -> Any:
+    if isinstance(digits, int) and abs(digits) > MOST_DIGITS:
+        raise Unfoldable(_TOO_LARGE)  # Python computes 10 ** digits
+    return round(number, digits)
+
+
+def _sum(items: list[Any], start: Any = 0) -> Any:
+    lengths = [len(item) for item in items if isinstance(item, list)]
+    if len(lengths) * sum(lengths) > LONGEST:
+        raise Unfoldable(f"more than {LONGEST:,} items")  # every sum of two lists is a new list
+    return sum(items, start)
+
+
 # Builtins of plain data, and those that only arrange their arguments, whatever these are.
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "int": int, "float": float, "bool": bool, "str": str, "abs": abs, "max": max, "min": min, "round": round,
-    "sum": sum,
+    "int": int, "float": float, "bool": bool, "str": str, "abs": abs, "max": max, "min": min, "round": _rounded,
+    "sum": _sum,
 }  # fmt: skip
 ARRANGING: Mapping[str, Callable[..., Any]] = {
     "len": len, "list": lambda items=(): list(items), "tuple": lambda items=(): list(items), "dict": dict,
@@ -68,12 +87,21 @@ class Evaluator(Generic[At]):
     """Gives expressions their values; `at` is whatever a subclass needs to know about the place they stand in."""
 
     def value(self, node: ast.expr, at: At) -> Any:
-        """Return what the expression is worth; `NotKnown` where only running could tell."""
+        """Return what the expression is worth; `NotKnown` where only running could tell.
+
+        Raises:
+            BadInput: the reading under way has taken too many steps.
+        """
+        self.pay_for(node)
         method: NodeMethod | None = getattr(self, f"on_{type(node).__name__.lower()}", None)
         return self.unknown(node) if method is None else method(node, at)
 
+    def pay_for(self, node: ast.AST) -> None:
+        """Pay for one step of the reading under way, which may end there."""
+        pay(1, getattr(node, "lineno", None))
+
     def unknown(self, node: ast.AST, reason: str = "") -> NotKnown:
-        return NotKnown(unparsed(node), getattr(node, "lineno", None), reason)
+        return NotKnown(node, getattr(node, "lineno", None), reason)
 
     def attempt(self, node: ast.AST, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return what the function makes of the values; not known where it refuses them."""
@@ -109,17 +137,18 @@ class Evaluator(Generic[At]):
             if keyword.arg is not None:
                 kwargs[keyword.arg] = value
             elif isinstance(value, dict):
+                made(value)
                 kwargs |= {str(k): v for k, v in value.items()}
             else:
-                kwargs["**"] = NotKnown(unparsed(keyword.value), node.lineno)
+                kwargs["**"] = NotKnown(keyword.value, node.lineno)
         return args, kwargs
 
     def apply(self, func: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return the result of a call."""
         if isinstance(func, Symbol) and func in ARRANGING and all(is_settled(arg) for arg in args):
-            return self.attempt(node, ARRANGING[func], *args, **kwargs)
+            return self.attempt(node, lambda: made(ARRANGING[func](*args, **kwargs)))
         if isinstance(func, Symbol) and func in FUNCTIONS and all(is_plain(v) for v in (*args, *kwargs.values())):
-            return self.attempt(node, FUNCTIONS[func], *args, **kwargs)
+            return self.attempt(node, lambda: made(FUNCTIONS[func](*args, **kwargs)))
         return self.unknown(node)
 
     # -- data ----------------------------------------------------------------------------------------------------------
@@ -127,11 +156,13 @@ class Evaluator(Generic[At]):
     def on_constant(self, node: ast.Constant, at: At) -> Any:
         if isinstance(node.value, bytes | complex):
             return self.unknown(node, f"a {type(node.value).__name__} constant")
+        if isinstance(node.value, int) and node.value.bit_length() > MOST_BITS:
+            return self.unknown(node, _TOO_LARGE)
         return node.value
 
     def on_list(self, node: ast.List | ast.Tuple | ast.Set, at: At) -> Any:
         items, counted = self._items(node.elts, at)
-        return items if counted else self.unknown(node)
+        return self.attempt(node, made, items) if counted else self.unknown(node)
 
     on_tuple = on_set = on_list
 
@@ -142,7 +173,7 @@ class Evaluator(Generic[At]):
         for node in nodes:
             value = self.value(node, at)
             if isinstance(node, ast.Starred) and isinstance(value, list):
-                found += value
+                found += made(value)
             else:
                 found.append(value)
                 counted = counted and not isinstance(node, ast.Starred)
@@ -157,7 +188,7 @@ class Evaluator(Generic[At]):
             value = self.value(child, at)
             name = None if key is None else self.value(key, at)
             if key is None and isinstance(value, dict):
-                found |= value
+                found |= made(value)
             elif key is not None and isinstance(name, str | int | float | None):
                 found[name] = value
             elif (partly := self.partly(found, node)) is not found:
@@ -221,26 +252,50 @@ def binary(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     left, right = known(left), known(right)
     if function is operator.pow and isinstance(left, int) and isinstance(right, int):
         if right > MOST_BITS or left.bit_length() * max(right, 1) > MOST_BITS:
-            raise Unfoldable("a number over 4096 bits")
+            raise Unfoldable(_TOO_LARGE)
     elif function is operator.lshift and (not isinstance(right, int) or right > MOST_BITS):
-        raise Unfoldable("a number over 4096 bits")
+        raise Unfoldable(_TOO_LARGE)
     elif function is operator.mul:
         for one, other in ((left, right), (right, left)):
             if isinstance(one, list | str) and isinstance(other, int) and len(one) * other > LONGEST:
                 raise Unfoldable(f"more than {LONGEST:,} items")
+    elif function is operator.add and isinstance(left, list | str) and isinstance(right, list | str):
+        if len(left) + len(right) > LONGEST:
+            raise Unfoldable(f"more than {LONGEST:,} items")
     elif function is operator.mod and isinstance(left, str):
         raise Unfoldable("a formatted string")
     value = function(left, right)
     if isinstance(value, complex) or (isinstance(value, int) and value.bit_length() > MOST_BITS):
-        raise Unfoldable("a number over 4096 bits")
-    return value
+        raise Unfoldable(_TOO_LARGE)
+    return made(value)
 
 
 def _certain(value: Any) -> Any:
-    """Return `value` if comparing with it is certain: of lists, every item counts."""
-    for item in value if isinstance(value, list) else ():
-        _certain(item)
+    """Return `value` if comparing with it is certain: of lists, every item counts.
+
+    All of it is walked, and paid for, before Python compares it.
+    """
+    for item in _parts(value):
+        if isinstance(value, list):
+            _certain(item)
+        else:
+            walked(item)
     return known(value)
+
+
+def walked(value: Any) -> Any:
+    """Return `value`, with a visit to each of its parts paid for: Python's own comparison of it cannot pay."""
+    for part in _parts(value):
+        walked(part)
+    return value
+
+
+def _parts(value: Any) -> Collection[Any]:
+    """Return what is directly inside of a container."""
+    if not isinstance(value, list | dict):
+        return ()
+    pay(len(value) // 8 + 1)
+    return value.values() if isinstance(value, dict) else value
 
 
 class _Folder(Evaluator[Mapping[str, Any]]):
@@ -268,7 +323,7 @@ def complete(value: Any) -> Any:
     Raises:
         Unfoldable: a part is.
     """
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for part in _parts(value):
         complete(part)
     return value if isinstance(value, Symbol) else known(value)
 
@@ -279,6 +334,9 @@ def fold_text(text: str) -> Any:
     Raises:
         Unfoldable: it is not Python, or needs execution.
     """
+    pay(len(text) // CHARACTERS_PER_STEP + 1)
+    if len(text) > LONGEST:
+        raise Unfoldable(f"more than {LONGEST:,} characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

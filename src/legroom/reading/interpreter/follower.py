@@ -35,8 +35,10 @@ from legroom.reading.interpreter.values import (
     Parser,
     Symbol,
     is_settled,
+    made,
 )
-from legroom.reading.source import module_file, parse_module, unparsed
+from legroom.reading.reading_budget import hold, pay
+from legroom.reading.source import module_file, parse_module
 from legroom.reading.user_files import read_text
 
 DEEPEST_CALL = 12
@@ -94,10 +96,15 @@ class Follower(Evaluator[Frame]):
                     self.modules[name] = self.follow(parse_module(read_text(str(file)), str(file)), name)
         return self.modules[name]
 
+    def pay_for(self, node: ast.AST) -> None:
+        several = len(self.trees) > 1  # then nobody knows whose line it is
+        pay(1, None if several else getattr(node, "lineno", None))
+
     # -- statements ----------------------------------------------------------------------------------------------------
 
     def block(self, body: Sequence[ast.stmt], frame: Frame) -> None:
         for statement in body:
+            self.pay_for(statement)
             method = getattr(self, f"do_{type(statement).__name__.lower()}", None)
             if method is not None:
                 method(statement, frame)
@@ -178,7 +185,7 @@ class Follower(Evaluator[Frame]):
 
     def do_for(self, node: ast.For | ast.AsyncFor, frame: Frame) -> None:
         items = self.value(node.iter, frame)
-        first = items[0] if isinstance(items, list) and items else NotKnown(unparsed(node.iter), node.lineno)
+        first = items[0] if isinstance(items, list) and items else NotKnown(node.iter, node.lineno)
         self.bind(node.target, first, frame)
         self.block(node.body, frame)
 
@@ -206,7 +213,7 @@ class Follower(Evaluator[Frame]):
             case ast.Tuple() | ast.List():
                 values = value if isinstance(value, list) and len(value) == len(target.elts) else None
                 for i, part in enumerate(target.elts):
-                    self.bind(part, values[i] if values else NotKnown(unparsed(target), target.lineno), frame)
+                    self.bind(part, values[i] if values else NotKnown(target, target.lineno), frame)
             case ast.Subscript():
                 owner, key = self.value(target.value, frame), self.value(target.slice, frame)
                 if isinstance(owner, dict) and isinstance(key, str | int):
@@ -262,7 +269,7 @@ class Follower(Evaluator[Frame]):
                 return self.unknown(node)
             length *= len(items)
             self.bind(part.target, items[0] if items else None, inner)
-        return [self.value(node.elt, inner)] * length if length else []
+        return made([self.value(node.elt, inner)] * length) if length else []
 
     on_generatorexp = on_listcomp
 
@@ -340,13 +347,14 @@ class Follower(Evaluator[Frame]):
             case dict() as owner, "get", [str() | int() as key, *default]:
                 return owner.get(key, default[0] if default else None)
             case dict() as owner, "update", _:
-                owner.update(args[0] if args and isinstance(args[0], dict) else {}, **kwargs)
+                owner.update(made(args[0]) if args and isinstance(args[0], dict) else {}, **kwargs)
                 return None
             case dict() as owner, "copy", _:
-                return dict(owner)
+                return made(dict(owner))
             case dict() as owner, "items", _:
-                return [[k, v] for k, v in owner.items()]
+                return made([made([k, v]) for k, v in owner.items()])
             case list() as owner, "append", [item, *_] if len(owner) < LONGEST:
+                hold(1)
                 owner.append(item)
                 return None
             case Parser() as owner, "parse_args", _:
@@ -421,7 +429,7 @@ def _numbers(bounds: list[int]) -> list[int]:
     numbers = range(*bounds)
     if len(numbers) > LONGEST:
         raise ValueError(f"a range of {len(numbers)}")
-    return list(numbers)
+    return made(list(numbers))
 
 
 def _space(frame: Frame, name: str) -> dict[str, Any] | None:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from legroom.reading.reading_budget import pay
+
 Kind = Literal["assign", "unpack", "augmented", "parameter", "import", "definition", "loop", "with", "other"]
 Position = tuple[int, int]
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -139,6 +141,7 @@ class Scopes:
         if home is None:
             return []
         bindings = home.bindings[name.id]
+        pay(len(bindings), name.lineno)
         if home is not here and not self._runs_at_once(here, home):
             return list(reversed(bindings))
         use_arms, around = dict(self._arms(name)), {id(a) for a in self.ancestors(name)}

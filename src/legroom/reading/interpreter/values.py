@@ -6,7 +6,11 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
+from legroom.reading.reading_budget import hold, pay
+from legroom.reading.source import unparsed
+
 LONGEST = 100_000  # items in a list or characters in a string that evaluation may make
+ITEMS_PER_CONTAINER = 8  # what an empty one takes, in items
 
 
 class Unfoldable(Exception):
@@ -23,12 +27,20 @@ class NotKnown:
     """A value that only running the script could tell.
 
     Args:
-        text: the expression as it is written.
+        source: the expression, or what to call it; it is written out only where somebody asks.
         reason: the part of it that could not be told; the whole where nothing else is said.
     """
 
-    def __init__(self, text: str = "", line: int | None = None, reason: str = "") -> None:
-        self.text, self.line, self.reason = text, line, reason or text
+    def __init__(self, source: str | ast.AST = "", line: int | None = None, reason: str = "") -> None:
+        self._source, self.line, self._reason = source, line, reason
+
+    @property
+    def text(self) -> str:
+        return self._source if isinstance(self._source, str) else unparsed(self._source)
+
+    @property
+    def reason(self) -> str:
+        return self._reason or self.text
 
 
 class Frame:
@@ -109,8 +121,10 @@ def is_settled(value: Any) -> bool:
 def is_plain(value: Any) -> bool:
     """Return whether `value` is data through and through."""
     if isinstance(value, list):
+        pay(len(value) // 8 + 1)
         return all(is_plain(v) for v in value)
     if isinstance(value, dict):
+        pay(len(value) // 8 + 1)
         return all(is_plain(v) for v in value.values())
     return value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Symbol))
 
@@ -129,9 +143,24 @@ def known(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return `value` with names as ordinary strings and tuples as lists."""
+    """Return `value` with names as ordinary strings and tuples as lists; what stands in two places is made twice."""
+    if isinstance(value, dict | list | tuple):
+        hold(len(value) + ITEMS_PER_CONTAINER)
     if isinstance(value, dict):
         return {str(key) if isinstance(key, Symbol) else key: plain(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
         return [plain(child) for child in value]
     return str(value) if isinstance(value, Symbol) else value
+
+
+def made(value: Any) -> Any:
+    """Return a value that evaluation has made, once its memory is paid for.
+
+    Raises:
+        Unfoldable: it is longer than evaluation may make.
+    """
+    if isinstance(value, list | dict | str):
+        if len(value) > LONGEST:
+            raise Unfoldable(f"more than {LONGEST:,} items")
+        hold(len(value) + ITEMS_PER_CONTAINER)
+    return value
