@@ -180,7 +180,7 @@ bench-rllib: $(STAMP)  ## the same runs on RLlib and SB3, and what a training on
 	$(BIN)/python -m bench.rllib_learns
 	$(BIN)/python -m bench.rllib_survives
 
-bench-faults: $(STAMP)  ## 100 kills of child, worker and supervisor; full disks, truncated checkpoints
+bench-faults: $(STAMP)  ## 300 kills of child, worker and supervisor; full disks, truncated checkpoints
 	$(BIN)/python -m bench.faults
 
 bench-explain: $(STAMP)  ## kinds and numbers read from texts of failures
