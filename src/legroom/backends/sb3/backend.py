@@ -229,6 +229,10 @@ class Sb3Backend(Backend):
 
     export_file, export_use = "model.zip", "with SB3"
 
+    def refuse_training(self, run: Run, *, fit: bool, resume: bool, pictures: bool) -> None:
+        if not fit:  # which may turn them
+            constraints.refuse_untrainable(run)
+
     def child_environment(self, task: TrainTask) -> dict[str, str]:
         memory = task.run.memory
         settings = [] if memory.expandable_segments is False else ["expandable_segments:True"]

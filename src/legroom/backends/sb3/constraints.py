@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.stored import MICRO_BATCHED, storage_said
+from legroom.errors import BadInput
 from legroom.model.facts import spaces_of
 from legroom.model.finding import Finding
 from legroom.model.run import Run
@@ -128,6 +129,19 @@ def unread_memory(run: Run) -> dict[str, tuple[str, str]]:
         for key in ("max_bytes", "spill_dir"):
             found[key] = (f"memory.{key} has no effect on plain storage: only lean storage spills", "")
     return found | unread_by_torch(run)
+
+
+def refuse_untrainable(run: Run) -> None:
+    """Refuse knobs that training cannot turn: better than silently not done.
+
+    Raises:
+        BadInput: with the way out.
+    """
+    if run.memory.xla_preallocate:
+        raise BadInput("memory.xla_preallocate cannot be trained with yet", path=run.source, hint="leave it out")
+    name = algorithm_of(run).name
+    if run.memory.micro_batch is not None and name not in MICRO_BATCHED:
+        raise BadInput(f"{name} has no micro_batch: {ONLY_IN_PIECES}", path=run.source, hint="leave it out")
 
 
 def unread_by_torch(run: Run) -> dict[str, tuple[str, str]]:

@@ -22,6 +22,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.applied_knobs import with_knobs
 from legroom.backends.sb3.building import class_of, find_object, policy_arguments, wrapped
+from legroom.backends.sb3.constraints import refuse_untrainable
 from legroom.backends.sb3.lean_storage import lean
 from legroom.backends.sb3.lean_vec_env import LeanVecEnv
 from legroom.backends.sb3.microbatch import can_survive, surviving, with_micro_batch
@@ -31,8 +32,6 @@ from legroom.errors import BadInput
 from legroom.model.run import Run
 from legroom.sharing.shared import begin_sharing, keep_shared
 
-# Knobs that the file may name and training cannot turn yet; better refused than silently not done.
-_NOT_YET = ("xla_preallocate",)
 _NOISES = {"normal": NormalActionNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckActionNoise}
 _BUFFER_CLASSES = ("rollout_buffer_class", "replay_buffer_class")
 
@@ -80,9 +79,7 @@ def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:
     """
     algorithm = algorithm_of(run)
     algorithm_class = class_of(algorithm)
-    for knob in _NOT_YET:
-        if getattr(run.memory, knob):
-            raise BadInput(f"memory.{knob} cannot be trained with yet", path=run.source, hint="leave it out")
+    refuse_untrainable(run)
     if can_survive(algorithm_class):
         algorithm_class = surviving(algorithm_class, run.memory.micro_batch)
     elif run.memory.micro_batch is not None:
