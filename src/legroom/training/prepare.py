@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from legroom.backends.base import backend_of, no_cluster
+from legroom.cluster.reaching import refuse_unreachable
 from legroom.errors import BadInput
 from legroom.extras import require
 from legroom.fitting.predictor import Predictor
@@ -81,6 +82,8 @@ class Request:
         if self.cluster is not None and not backend.spreads:
             raise no_cluster(f"{asked.name} is of backend {backend.name}", asked.source)
         backend.refuse_training(asked, fit=self.fit, resume=self.resume, pictures=self.pictures)
+        if self.cluster not in (None, "local", "auto"):
+            refuse_unreachable(self.cluster)
         self.folder(asked).check(resume=self.resume)
         checked = replace(self, asked=asked)
         if kept is not None:

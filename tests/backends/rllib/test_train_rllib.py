@@ -27,7 +27,7 @@ env: {id: CartPole-v1, n_envs: 2, workers: subproc, envs_per_worker: 2}
 policy: {kwargs: {net_arch: [16]}}
 hyperparams: {n_steps: 64, batch_size: 64, n_epochs: 2, clip_range: lin_0.2}
 checkpoint: {every: 128}
-total_timesteps: 1000000
+total_timesteps: 100000
 seed: 3
 """
 MARK = "LEGROOM_TEST_RLLIB"
