@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,7 +18,7 @@ from legroom.machine import probe
 from legroom.model.checked import Checked
 from legroom.model.rule import Fix
 from legroom.reading.user_files import is_directory, is_file
-from legroom.rendering.console import say
+from legroom.rendering.console import document, say
 from legroom.rendering.findings_text import check_json, check_text, fixes_text, rule_text, rules_text
 
 FixedFile = tuple[str, list[Fix], str]  # path, fixes made, the change as a diff
@@ -78,7 +77,7 @@ def run(
     )  # fmt: skip
     checked, made = _fixed(look, paths, dry_run=dry_run) if fix else (look(), [])
     if json:
-        say(json_format.dumps(check_json(checked) | _made_json(made, dry_run), indent=2))
+        say(document(check_json(checked) | _made_json(made, dry_run)))
     else:
         say([*fixes_text(made, dry_run=dry_run), *check_text(checked, budget)])
     return EXIT_FINDINGS if any(each.bad for each in checked) else EXIT_GOOD

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from legroom.backends.base import backend_named
 from legroom.cli import options
-from legroom.rendering.console import say
+from legroom.rendering.console import document, say
 from legroom.training.archives import backend_name_in, check_export
 from legroom.units import format_size
 
@@ -34,7 +33,7 @@ def run(
     exported = backend_named(backend_name_in(directory)).export(directory, archive, force=force)
     if json:
         facts = {"archive": str(exported.path), "algo": exported.algorithm, "timesteps": exported.step}
-        say(dumps({"legroom": 1, **facts, "nbytes": exported.nbytes, "notes": exported.notes}, indent=2))
+        say(document({**facts, "nbytes": exported.nbytes, "notes": exported.notes}))
         return
     size = format_size(exported.nbytes)
     say(f"{exported.path}: {exported.algorithm} after {exported.step:,} steps, {size}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from legroom.backends.base import backends
 from legroom.cli import options
 from legroom.cli.export import Force
 from legroom.errors import BadInput
-from legroom.rendering.console import say
+from legroom.rendering.console import document, say
 from legroom.training.archives import check_import
 
 
@@ -40,7 +39,7 @@ def run(
     if json:
         facts = {"out": str(imported.path), "algo": imported.algorithm, "timesteps": imported.step}
         facts |= {"resume": "approximate", "parameters_sha256": imported.parameters_sha256}
-        say(dumps({"legroom": 1, **facts}, indent=2))
+        say(document(facts))
         return
     say(f"{imported.path}: {imported.algorithm} after {imported.step:,} steps")
     say(f"go on with: legroom train RUN --resume --out {imported.path}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from legroom.cli import options
+from legroom.model.run import Run
 from legroom.named_runs import workloads
 from legroom.reading import read_all
-from legroom.rendering.console import say
-from legroom.rendering.workloads_text import workloads_json, workloads_text
+from legroom.rendering.console import document, say
+from legroom.rendering.layout import Part, Table
 
 
 def run(json: options.Json = False) -> None:
@@ -17,4 +20,17 @@ def run(json: options.Json = False) -> None:
     legroom workloads --json
     """
     runs = [one for workload in workloads() for one in read_all(workload.name)]
-    say(workloads_json(runs) if json else workloads_text(runs))
+    rows = [{"name": r.name, "description": r.description, "recommended_for": r.recommended_for} for r in runs]
+    say(document({"runs": rows}) if json else _text(runs))
+
+
+def _text(runs: Sequence[Run]) -> Iterator[Part]:
+    table = Table(["run", "what it is; what it is for"], "lw")
+    for run in runs:
+        table.add(run.name, f"{run.description}; for {run.recommended_for}")
+    yield table
+    yield ""
+    yield "try: legroom predict mine:full"
+    yield "     legroom predict mine"
+    yield '     legroom predict gameboy:default --gpu "RTX 4070"'
+    yield "     legroom predict robot:default --num_envs 512"

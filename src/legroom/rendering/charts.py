@@ -138,7 +138,9 @@ def _draw_memory(axes: Axes, moments: Sequence[Moment], predicted: Peak | None, 
         axes.axhline(near / unit, color=LIMIT, linewidth=1.4)
         _label_line(axes, near / unit, f"limit {format_size(near)}", LIMIT, right=left)
     if curve:
-        _mark_peak(axes, (at / seconds_per_unit, peak / unit), f"peak {format_size(peak)}", right=left)
+        place, offset = (at / seconds_per_unit, peak / unit), (6 if left else -6, 7)
+        axes.plot(*place, "o", color=MEMORY, markersize=4.5)
+        _write(axes, f"peak {format_size(peak)}", place, left=not left, xytext=offset, color=MEMORY, fontweight="bold")
     axes.set_ylim(0, max(top, near or 0) / unit * 1.13)
     far = "" if limit is None or near is not None else f"; the limit of {format_size(limit)} is far above"
     axes.set_xlabel(time_unit + far)
@@ -166,32 +168,21 @@ def _draw_curve(axes: Axes, moments: Sequence[Moment], curve: Points, units: tup
     return " (the highest in each phase)"
 
 
-def _mark_peak(axes: Axes, at: tuple[float, float], text: str, *, right: bool) -> None:
-    axes.plot([at[0]], [at[1]], "o", color=MEMORY, markersize=4.5)
+def _write(axes: Axes, text: str, at: tuple[float, float], *, left: bool, **how: Any) -> None:
+    """Write a text on paper of its own, to the left of a place or to its right."""
     axes.annotate(
         text,
         at,
-        xytext=(6 if right else -6, 7),
         textcoords="offset points",
-        ha="left" if right else "right",
-        color=MEMORY,
-        fontweight="bold",
-        bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
+        ha="right" if left else "left",
+        bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.75, "pad": 0.9},
+        **how,
     )
 
 
 def _label_line(axes: Axes, height: float, text: str, colour: str, *, right: bool) -> None:
-    axes.annotate(
-        text,
-        (1 if right else 0, height),
-        xycoords=("axes fraction", "data"),
-        xytext=(-4 if right else 4, 3),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        color=colour,
-        fontsize=8,
-        bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.7, "pad": 0.8},
-    )
+    at, offset = ((1, height), (-4, 3)) if right else ((0, height), (4, 3))
+    _write(axes, text, at, left=right, xycoords=("axes fraction", "data"), xytext=offset, color=colour, fontsize=8)
 
 
 def _time_unit(seconds: float) -> tuple[float, str]:

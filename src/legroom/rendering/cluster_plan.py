@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from legroom.model.cluster import ClusterPlan, Node
 from legroom.rendering.cluster_text import nodes_data, nodes_text
+from legroom.rendering.console import document
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.rendering.plan_text import PRICE_STYLES
 from legroom.rendering.run_file import run_file
@@ -18,7 +18,6 @@ from legroom.units import format_size
 def cluster_plan_json(plan: ClusterPlan) -> str:
     """Return the plan as JSON."""
     data = {
-        "legroom": 1,
         "fits": plan.fits,
         "runners": plan.runners if plan.fits else None,
         "envs_per_runner": plan.envs_per_runner if plan.fits else None,
@@ -36,7 +35,7 @@ def cluster_plan_json(plan: ClusterPlan) -> str:
         "needed": dict(plan.needed) or None,
         "notes": list(plan.notes),
     }
-    return json.dumps(data, indent=2)
+    return document(data)
 
 
 def cluster_plan_text(plan: ClusterPlan) -> Iterator[Part]:

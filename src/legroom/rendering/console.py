@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from json import dumps
 from shutil import get_terminal_size
+from typing import Any
 
 from legroom.rendering.layout import Part, draw
 
+JSON_VERSION = 1  # of every document that a command prints or writes
 PLAIN_WIDTH = 100  # into a file or a pipe, where there is no terminal to ask
 
 
@@ -21,6 +24,11 @@ def say(result: str | Iterable[Part]) -> None:
         result = draw(result, width=max(width, 40), colour=terminal and "NO_COLOR" not in os.environ)
     sys.stdout.write(result if result.endswith("\n") else result + "\n")
     sys.stdout.flush()
+
+
+def document(data: Mapping[str, Any]) -> str:
+    """Return the JSON that a command prints: the version of its contract first, then the data."""
+    return dumps({"legroom": JSON_VERSION, **data}, indent=2)
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from legroom.model.explanation import Explanation
+from legroom.rendering.console import JSON_VERSION
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.units import format_size
 
-JSON_VERSION = 1
 MOST_ADVICE = 5
 _FACTS = (
     ("asked", "requested"), ("capacity", "capacity"), ("free", "free"), ("in use", "allocated"),

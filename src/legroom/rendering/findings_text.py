@@ -11,7 +11,6 @@ from legroom.model.verdict import Budget
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.units import format_fine_size, format_size
 
-JSON_VERSION = 1
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _TITLES = {
     "error": "Errors: it will not run, or not fit",
@@ -25,7 +24,6 @@ MOST_TOTALS = 3
 def check_json(checked: Sequence[Checked]) -> dict[str, Any]:
     """Return the findings of all files and a summary of each."""
     return {
-        "legroom": JSON_VERSION,
         "findings": [finding.as_json() for each in checked for finding in each.findings],
         "summary": [each.summary() for each in checked],
     }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from json import dumps
 from typing import Any
 
 from legroom.model.data import plain
 from legroom.model.footprint import Footprint, Peak, Phase, Place
 from legroom.model.plan import Change, Plan, Turn
 from legroom.model.verdict import Budget
+from legroom.rendering.console import document
 from legroom.rendering.item_text import peak_data
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.units import format_size
@@ -17,15 +17,14 @@ from legroom.units import format_size
 PRICE_STYLES = {"free": "green", "slower": "yellow", "changes-learning": "red"}
 
 
-def plan_json(plan: Plan, **more: Any) -> str:
-    """Return the plan as JSON; `more` are further keys."""
-    return dumps(plan_data(plan) | more, indent=2)
+def plan_json(plan: Plan) -> str:
+    """Return the plan as JSON."""
+    return document(plan_data(plan))
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
     """Return the plan as plain data, as the contract has it."""
     return {
-        "legroom": 1,
         "fits": plan.fits,
         "budget": {"ram": plan.budget.ram, "vram": plan.budget.vram, "reserve": plan.budget.reserve},
         "before": peaks_data(plan.before),

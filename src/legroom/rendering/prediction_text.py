@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,11 +13,11 @@ from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget
 from legroom.rendering.cluster_text import nodes_data, nodes_text
+from legroom.rendering.console import document
 from legroom.rendering.item_text import PLACE_NAMES, error_text, peak_data, peak_text, when_text, why_text
 from legroom.rendering.layout import Part, Styled, Table, wrap
 from legroom.units import format_size
 
-JSON_VERSION = 1
 ITEM_KEYS = ("name", "place", "phases", "count", "nbytes", "error", "known", "why")
 SCREEN_LINES, SCREEN_WIDTH = 40, 100  # a bill shall be seen as a whole; --all shows what that leaves out
 # items below this share of their place are shown as one line: the first share that leaves a screen
@@ -27,7 +26,7 @@ _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
 def prediction_json(predictions: Sequence[Prediction]) -> str:
-    return json.dumps({"legroom": JSON_VERSION, "runs": [_as_json(p) for p in predictions]}, indent=2)
+    return document({"runs": [_as_json(p) for p in predictions]})
 
 
 def _as_json(prediction: Prediction) -> dict[str, Any]:

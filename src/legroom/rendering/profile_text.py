@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -12,10 +11,10 @@ from typing import Any
 
 from legroom import __version__
 from legroom.model.profile import Change, Comparison, KeyCost, Leak, ObservationCost, Profile
+from legroom.rendering.console import document
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.units import format_size
 
-JSON_VERSION = 1
 SHOWN_LINES = 6
 SHOWN_KEYS = 12
 VERDICT_STYLES = {"leak": "bold red", "growing": "yellow", "ok": "green"}
@@ -29,7 +28,6 @@ CHANGE_NAMES = {
 def profile_json(profile: Profile, comparison: Comparison | None = None) -> str:
     """Return the profile as JSON; `--save` writes the same for `--baseline` to read."""
     found: dict[str, Any] = {
-        "legroom": JSON_VERSION,
         "env": profile.env,
         "steps": profile.steps,
         "steps_per_s": round(profile.steps_per_s, 2),
@@ -46,7 +44,7 @@ def profile_json(profile: Profile, comparison: Comparison | None = None) -> str:
     }
     if comparison is not None:
         found["baseline"] = asdict(comparison)
-    return json.dumps(found, indent=2)
+    return document(found)
 
 
 def _observation_data(cost: ObservationCost) -> dict[str, Any]:

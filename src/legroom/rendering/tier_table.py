@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from json import dumps
 from typing import Any
 
 from legroom.fitting.recommend import Named, Recommendation
 from legroom.fitting.tiers import Tier
+from legroom.rendering.console import document
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.rendering.plan_text import PRICE_STYLES, budget_text, peaks_data, plan_data, plan_text
 from legroom.units import GIB, format_size
@@ -15,7 +15,7 @@ from legroom.units import GIB, format_size
 
 def tiers_json(tiers: Sequence[Tier]) -> str:
     """Return the rows as JSON, each with its whole plan."""
-    return dumps({"legroom": 1, "tiers": [_row_data(tier) for tier in tiers]}, indent=2)
+    return document({"tiers": [_row_data(tier) for tier in tiers]})
 
 
 def _row_data(tier: Tier) -> dict[str, Any]:
@@ -152,6 +152,6 @@ def recommendation_json(found: Recommendation) -> str:
     more = {
         "named": rows,
         "recommended": None if found.chosen is None else found.chosen.run.name,
-        "instead": {key: value for key, value in plan_data(found.plan).items() if key != "legroom"},
+        "instead": plan_data(found.plan),
     }
-    return dumps(plan_data(found.shown) | more, indent=2)
+    return document(plan_data(found.shown) | more)

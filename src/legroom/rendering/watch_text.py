@@ -17,13 +17,13 @@ from shutil import get_terminal_size
 from typing import Any
 
 from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Watched
+from legroom.rendering.console import JSON_VERSION
 from legroom.rendering.explanation_text import explanation_text
 from legroom.rendering.layout import Part, Styled, Table, draw, paint
 from legroom.rendering.time_left import duration_text
 from legroom.units import format_size
 from legroom.watching.watch import Display
 
-JSON_VERSION = 1
 PREFIX = "legroom watch: "  # what the relay knows our own lines by
 DRAW_EVERY_S = 0.5
 SAY_AGAIN_SHARE = 0.35  # of the time left: a forecast that moved so much is news

@@ -24,7 +24,8 @@ from legroom.model.outcome import Outcome
 from legroom.model.progress import Progress, finite
 from legroom.rendering.figures.bars import Limit
 from legroom.rendering.figures.curves import Layer, curve, timeline
-from legroom.rendering.figures.tables import table
+from legroom.rendering.figures.tables import text_lines
+from legroom.rendering.outcome_text import retreat_lines
 from legroom.rendering.page import facts
 from legroom.rendering.time_left import duration_text
 from legroom.training.progress_log import read_progress
@@ -198,8 +199,7 @@ def _training_body(
     yield f"<section><h2>Mean reward over steps</h2>{drawn}</section>" if drawn else ""
     yield "</div>"
     if outcome is not None and outcome.retreats:
-        rows = [[f"{each.step:,}", escape(each.why), escape(each.what)] for each in outcome.retreats]
-        yield "<h2>Retreats</h2>" + table(["step", "what happened", "what was done"], "nlt", rows)
+        yield "<h2>Retreats</h2>" + text_lines(retreat_lines(outcome))
     yield _said(said)
 
 

@@ -19,6 +19,7 @@ from legroom.model.plan import PRICES
 from legroom.model.prediction import Prediction
 from legroom.model.run import Run
 from legroom.predicting.predict import gather
+from legroom.rendering.console import JSON_VERSION
 from legroom.rendering.item_text import peak_text
 from legroom.rendering.plan_text import plan_data
 from legroom.rendering.prediction_text import prediction_json
@@ -107,6 +108,7 @@ def fit_answer(run: Run, where: Where, asked: Mapping[str, Any]) -> dict[str, An
             "changes": wording.changes(turn.changes),
         }
     return data | {
+        "legroom": JSON_VERSION,
         "run": plain_run(plan.run),
         "verdict": wording.verdict(priced(plan.run, predictor.evidence(plan.run), where.budget), where.card),
         "file": plan_file(plan, "legroom ui"),

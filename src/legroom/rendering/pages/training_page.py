@@ -10,8 +10,16 @@ from legroom.model.outcome import MeasuredPeak, Outcome
 from legroom.model.progress import finite
 from legroom.rendering.figures.bars import Bar, Limit, Segment, bar_of_items, stacked_bars
 from legroom.rendering.figures.curves import Layer, curve, timeline
-from legroom.rendering.figures.tables import table, text_lines, text_table
-from legroom.rendering.outcome_text import TrainingReport, attempt_lines, headline, item_table, peak_table, result_table
+from legroom.rendering.figures.tables import text_lines, text_table
+from legroom.rendering.outcome_text import (
+    TrainingReport,
+    attempt_lines,
+    headline,
+    item_table,
+    peak_table,
+    result_table,
+    retreat_lines,
+)
 from legroom.rendering.page import facts, footer, verdict, whole_page
 from legroom.units import format_size
 
@@ -71,12 +79,7 @@ def _memory(report: TrainingReport) -> Iterator[str]:
 def _retreats(outcome: Outcome) -> Iterator[str]:
     if outcome.retreats:
         yield "<h2>Where memory ran out, or was about to</h2>"
-        rows = [
-            [f"{each.step:,}", "" if each.update is None else f"{each.update:,}", escape(each.why), escape(each.what)]
-            for each in outcome.retreats
-        ]
-        yield table(["step", "update", "what happened", "what was done"], "nnlt", rows)
-    yield text_lines(attempt_lines(outcome))
+    yield text_lines([*retreat_lines(outcome), *attempt_lines(outcome)])
 
 
 def _reward(report: TrainingReport) -> Iterator[str]:

@@ -14,14 +14,7 @@ from legroom.checking.rules.runs import (
     vram_exceeded,
 )
 
-GENERAL_RUN_RULES = (
-    invalid_value.RULE,
-    no_effect.RULE,
-    vram_exceeded.RULE,
-    checkpoint_in_iterations.RULE,
-    timesteps_not_multiple.RULE,
-    updates_per_iteration.RULE,
-    schedule_never_completes.RULE,
-    fork_workers.RULE,
-    host_exceeded.RULE,
-)
+GENERAL_RUN_RULES = tuple(module.RULE for module in (
+    invalid_value, no_effect, vram_exceeded, checkpoint_in_iterations, timesteps_not_multiple, updates_per_iteration,
+    schedule_never_completes, fork_workers, host_exceeded,
+))  # fmt: skip

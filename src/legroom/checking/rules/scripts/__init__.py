@@ -17,17 +17,7 @@ from legroom.checking.rules.scripts import (
     unused_key,
 )
 
-GENERAL_SCRIPT_RULES = (
-    handwritten_minibatches.RULE,  # LR007, as of runs
-    untrusted_load.RULE,  # LR053
-    oom_handler_misses.RULE,
-    oom_handler_keeps.RULE,
-    snapshots_kept.RULE,
-    tracemalloc_frames.RULE,
-    unused_key.RULE,  # LR063
-    interval_in_iterations.RULE,
-    trains_nothing.RULE,
-    loop_schedule.RULE,  # LR070
-    loop_sync_stride.RULE,
-    alloc_conf_too_late.RULE,
-)
+GENERAL_SCRIPT_RULES = tuple(module.RULE for module in (
+    handwritten_minibatches, untrusted_load, oom_handler_misses, oom_handler_keeps, snapshots_kept, tracemalloc_frames,
+    unused_key, interval_in_iterations, trains_nothing, loop_schedule, loop_sync_stride, alloc_conf_too_late,
+))  # fmt: skip
