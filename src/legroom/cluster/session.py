@@ -21,7 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,9 +127,15 @@ def ray_session(
             AuthenticationTokenLoader.instance().reset_cache()
 
 
+def ray_nodes() -> list[dict[str, Any]]:
+    """Return the nodes of the connected cluster, the dead ones too, in Ray's words."""
+    nodes: Callable[[], list[dict[str, Any]]] = ray.nodes  # which has no annotations
+    return nodes()
+
+
 def cluster_of(session: RaySession) -> list[NodeFacts]:
     """Return the nodes of the session's cluster, the dead ones too, by name."""
-    return sorted((_node_facts(node) for node in ray.nodes()), key=lambda node: (node.name, node.node_id))
+    return sorted((_node_facts(node) for node in ray_nodes()), key=lambda node: (node.name, node.node_id))
 
 
 def _node_facts(node: Mapping[str, Any]) -> NodeFacts:

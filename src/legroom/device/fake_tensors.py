@@ -306,11 +306,11 @@ _OUT_OF_PLACE = {
 
 def _kept_in_place(func: Any, args: Any) -> torch.Tensor | None:
     """Return the argument a card would have written into, None where it allocates a result as seen here."""
-    if func is _aten.add.Tensor and isinstance(args[1], torch.Tensor) and args[0].shape == args[1].shape:
-        # InputBuffer.cpp, accumulate(): into the gradient that came first, if nobody else holds it and it is dense
-        return args[0] if _unshared(args[0]) else None
-    if func in _OUT_OF_PLACE and _unshared(args[0]):
-        return args[0]
+    # InputBuffer.cpp, accumulate(): into the gradient that came first, if nobody else holds it and it is dense
+    accumulates = func is _aten.add.Tensor and isinstance(args[1], torch.Tensor) and args[0].shape == args[1].shape
+    if (accumulates or func in _OUT_OF_PLACE) and _unshared(args[0]):
+        kept: torch.Tensor = args[0]  # not before: a name of ours is a reference more
+        return kept
     return None
 
 

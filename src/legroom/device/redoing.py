@@ -29,6 +29,12 @@ Result = TypeVar("Result")
 LONGEST_REASON = 200  # characters: CUDA's messages go on with advice and statistics
 
 
+def has_cuda_context() -> bool:
+    """Return whether this process has used a GPU; asking does not make it use one."""
+    initialized: Callable[[], bool] = torch.cuda.is_initialized  # which has no annotations
+    return torch.cuda.is_available() and initialized()
+
+
 @dataclass(frozen=True)
 class Retreat:
     """One time that memory ran out inside an update, and how the same minibatch was done again.

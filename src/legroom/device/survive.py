@@ -39,7 +39,7 @@ import numpy as np
 import torch
 
 from legroom.device.exact_pieces import check_sizes
-from legroom.device.redoing import Moment, Redoing, Retreat
+from legroom.device.redoing import Moment, Redoing, Retreat, has_cuda_context
 from legroom.errors import BadInput
 
 logger = logging.getLogger("legroom")
@@ -88,19 +88,20 @@ class SurvivingLoss:
             raise BadInput(f"a batch of {sorted(lengths)} samples cannot be cut", hint="the first axis is the samples")
         (whole,) = lengths
         device = next((each.device for each in tensors if isinstance(each, torch.Tensor)), torch.device("cpu"))
-        if device.type == "cpu" and torch.cuda.is_available() and torch.cuda.is_initialized():
+        if device.type == "cpu" and has_cuda_context():
             device = torch.device("cuda", torch.cuda.current_device())  # the function may well move the batch there
 
         def attempt(size: int) -> torch.Tensor:
-            total: Any = None
+            total: torch.Tensor | None = None
             for start in range(0, whole, size):
                 part = batch if size == whole else _cut(batch, slice(start, start + size))
                 share = min(size, whole - start) / whole
                 loss = self._function(part, *others, **more)
                 self._put_gradients_aside(loss)
-                (loss * share).backward()
+                torch.autograd.backward(loss * share)
                 total = loss.detach() * share if total is None else total + loss.detach() * share
                 del part, loss  # the next part is made only when this one's memory is free
+            assert total is not None, "a batch has samples"
             return total
 
         size = min(self.micro_batch or whole, whole)

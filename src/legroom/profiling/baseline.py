@@ -32,12 +32,13 @@ def read_baseline(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise BadInput("is too large for a profile", path=path)
-        saved = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
     except OSError as missing:
         raise BadInput(missing.strerror or str(missing), path=path, hint="legroom profile ENV --save FILE") from None
     except (ValueError, RecursionError):
         raise BadInput("is no JSON", path=path, hint="legroom profile ENV --save FILE") from None
-    leak = saved.get("leak") if isinstance(saved, dict) else None
+    saved: dict[str, Any] = found if isinstance(found, dict) else {}
+    leak = saved.get("leak")
     if not isinstance(leak, dict) or leak.get("verdict") not in get_args(LeakVerdict):
         raise BadInput("is no profile", path=path, hint="legroom profile ENV --save FILE")
     if saved.get("legroom") != JSON_VERSION:

@@ -146,7 +146,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
     for name, value in scope["headers"]:
         if name.lower() == b"content-length" and value.isdigit() and int(value) > LARGEST_BODY:
             raise Refused(413, f"a request may have {LARGEST_BODY // 1024} KiB")
-    body = b""
+    body: bytes = b""
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             while True:

@@ -57,9 +57,15 @@ class Answer:
     notes: tuple[str, ...] = ()
 
 
+def pickled_by_value(value: Any) -> bytes:
+    """Return a pickle that another process can read: with what the main script defines, lambdas too."""
+    payload: bytes = cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    return payload
+
+
 def pack_request(*request: Any) -> bytes:
     """Return a request as it goes through the pipe. Things of the main script travel by value, lambdas too."""
-    payload = cloudpickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
+    payload = pickled_by_value(request)
     return REQUEST + LENGTH.pack(len(payload)) + payload
 
 
@@ -79,7 +85,7 @@ def _dumps(value: Any) -> bytes:
     try:
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:
-        return cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+        return pickled_by_value(value)
 
 
 def failure_of(wrong: BaseException, env: int | None, step: int) -> Failure:

@@ -144,7 +144,8 @@ class _Worker:
             if name == "step":
                 return self._step(*arguments)
             if name == "say":
-                return arguments[0]
+                said: bytes = arguments[0]
+                return said
             answer = self._requests[name](*arguments)
             if not isinstance(answer, Answer):
                 answer = Answer(answer, notes=self._notes())

@@ -75,7 +75,8 @@ class Ring(Observations):
     def clear(self) -> None:
         """Forget all rows; what was found out about stacks stays known."""
         self._begun: np.ndarray | None = None  # numbers of the observations whose next ones are still to come
-        self._kept: tuple[Any, ...] | None = None  # (rows, envs, side, array) decoded along with the other side
+        # (rows, envs, side, array) decoded along with the other side
+        self._kept: tuple[np.ndarray, np.ndarray, int, np.ndarray] | None = None
         self._segments: list[Segment] = []
         self._places: tuple[np.ndarray, tuple[Store, ...]] | None = None
         self.count = 0  # rows ever written
@@ -136,7 +137,8 @@ class Ring(Observations):
     def read(self, rows: np.ndarray, envs: np.ndarray, side: int) -> np.ndarray:
         """Return the observations (side 0) or next observations (side 1) of these rows and environments."""
         if self.is_plain:
-            return self._plain[side, rows, envs].view(Decoded)
+            found: np.ndarray = self._plain[side, rows, envs]
+            return found.view(Decoded)
         with self._lock:
             if self._kept is not None and self._kept[0] is rows and self._kept[1] is envs and self._kept[2] == side:
                 kept, self._kept = self._kept[3], None

@@ -123,7 +123,8 @@ def _read(file: IO[bytes], path: Path) -> dict[str, Any]:
         parts.append(part)
     if file.read(1):
         raise damaged("it goes on after its end")
-    return _put_back(content["tree"], parts)
+    tree: dict[str, Any] = _put_back(content["tree"], parts)
+    return tree
 
 
 def _raw(part: np.ndarray | bytes) -> memoryview:

@@ -48,7 +48,7 @@ class Flags(_Float32Array):
             self.array[index] = values
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        found = self.array[index]
+        found: np.ndarray = self.array[index]
         return ((found >> np.uint8(self.bit)) & np.uint8(1)).astype(np.float32) if found.dtype == np.uint8 else found
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
@@ -88,7 +88,7 @@ class Masks(_Float32Array):
         self.array[index] = np.packbits(masks != 0, axis=-1) if self.array.dtype == np.uint8 else masks
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        found = self.array[index]
+        found: np.ndarray = self.array[index]
         if found.dtype == np.uint8:
             return np.unpackbits(found, axis=-1, count=self.n_actions).astype(np.float32)
         return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +32,8 @@ SAFETENSORS_CODES = {
 _NAMES = {code: name for name, code in SAFETENSORS_CODES.items()}
 _RAW_KINDS = frozenset("biufcSU")  # what is nothing but its bytes
 _ALIGNMENT = 64
+# which has no annotations: name and what is known of a tensor, for each
+_deserialize: Callable[[bytes], list[tuple[str, dict[str, Any]]]] = safetensors.deserialize
 
 Index = dict[str, dict[str, Any]]
 
@@ -123,7 +125,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
         BadInput: it cannot be read or is no such file.
     """
     try:
-        found = safetensors.deserialize(path.read_bytes())
+        found = _deserialize(path.read_bytes())
         return {
             name: np.frombuffer(bytearray(entry["data"]), _dtype_of_code(entry["dtype"])).reshape(entry["shape"])
             for name, entry in found

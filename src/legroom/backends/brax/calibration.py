@@ -251,7 +251,8 @@ _REMEMBERED: dict[Path, tuple[int, Any]] = {}
 
 
 def _read(path: Path) -> Calibration | None:
-    return _remembered(path, lambda each: _parsed(read_json(each)))
+    found: Calibration | None = _remembered(path, lambda each: _parsed(read_json(each)))
+    return found
 
 
 def _remembered(path: Path, read: Callable[[Path], Any]) -> Any:

@@ -85,14 +85,15 @@ class Captured:
     @property
     def evaluation(self) -> Callable[..., Any]:
         """brax's jitted unroll of all evaluation environments; its first argument is donated."""
-        return self.evaluator._generate_eval_unroll
+        unroll: Callable[..., Any] = self.evaluator._generate_eval_unroll
+        return unroll
 
     @property
     def evaluation_arguments(self) -> tuple[Tree, Tree, Tree]:
         """Its arguments as shapes: the states to donate, the policy's parameters, a key."""
         state = jax.tree_util.tree_map(_shape, self.evaluator._eval_state_to_donate)
-        one = jax.tree_util.tree_map(_without_device, policy_params(self.arguments[0]))
-        return state, one, _without_device(self.arguments[-1])
+        one = jax.tree_util.tree_map(without_device, policy_params(self.arguments[0]))
+        return state, one, without_device(self.arguments[-1])
 
 
 def policy_params(training_state: Any) -> tuple[Tree, ...]:
@@ -242,19 +243,25 @@ def _drop(_: Any) -> None:
     """Return nothing that eval_shape would have to understand: train() returns functions."""
 
 
+_struct: Callable[..., jax.ShapeDtypeStruct] = jax.ShapeDtypeStruct  # which has no annotations
+
+
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf))
+    return _struct(jnp.shape(leaf), jnp.result_type(leaf))
 
 
-def _without_device(leaf: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+def without_device(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Return the shape of what one device has of a leaf."""
+    return _struct(leaf.shape[1:], leaf.dtype)
 
 
 def _training_steps(run: Run, arguments: dict[str, Any]) -> int:
     """Return the training steps in an epoch, as train() counts them."""
-    each, evals = env_steps_per_training_step(run), max(arguments.get("num_evals", 1) - 1, 1)
-    resets = max(arguments.get("num_resets_per_eval", 0), 1)
-    return -(-(arguments["num_timesteps"] - prefill_env_steps(run)) // (evals * each * resets))
+    each = env_steps_per_training_step(run)
+    evals: int = max(arguments.get("num_evals", 1) - 1, 1)
+    resets: int = max(arguments.get("num_resets_per_eval", 0), 1)
+    env_steps: int = arguments["num_timesteps"] - prefill_env_steps(run)
+    return -(-env_steps // (evals * each * resets))
 
 
 MAKERS: dict[bool, Callable[..., Any]] = {True: ppo_networks.make_ppo_networks, False: sac_networks.make_sac_networks}

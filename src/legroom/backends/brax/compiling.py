@@ -22,7 +22,7 @@ import jax
 from brax.training import acting
 
 from legroom.backends.brax.buffers import coefficients, live_sums, read_assignment
-from legroom.backends.brax.capture import Captured, capture, policy_params
+from legroom.backends.brax.capture import Captured, capture, policy_params, without_device
 from legroom.backends.brax.compile_child import EPOCH_MODULE, EVALUATION_MODULE
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
 from legroom.backends.brax.pieces import Program, Sizes, marked_replay, marked_sizes, undominated
@@ -162,18 +162,14 @@ def shapes_of(captured: Captured) -> dict[str, Any]:
 def transition_nbytes(captured: Captured) -> int:
     """Return the bytes of one environment step as brax stores it, by tracing one step of its own `actor_step`."""
 
-    def without_device(tree: Any) -> Any:
-        return jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tree)
-
     fields = ("truncation", "episode_metrics", "episode_done") if is_ppo(captured.run) else ("truncation",)
 
     def step(state: Any, params: Any, key: Any) -> Any:
         return acting.actor_step(captured.env, state, captured.make_policy(params), key, extra_fields=fields)[1]
 
-    arguments = captured.arguments
-    found = jax.eval_shape(
-        step, without_device(arguments[1]), without_device(policy_params(arguments[0])), without_device(arguments[-1])
-    )
+    learned, env_state, *_, keys = captured.arguments
+    whole = (env_state, policy_params(learned), keys)
+    found = jax.eval_shape(step, *(jax.tree_util.tree_map(without_device, tree) for tree in whole))
     envs = captured.run.env.n_envs // captured.devices
     return sum(leaf.size // envs * leaf.dtype.itemsize for leaf in jax.tree_util.tree_leaves(found))
 

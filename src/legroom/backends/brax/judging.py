@@ -34,8 +34,9 @@ class Judge:
 
     def act(self, observation: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Return the action for one observation; continuous ones have no masks."""
-        action, _ = self._policy(np.asarray(observation, np.float32)[None], self._key)
-        return np.asarray(action)[0]
+        actions, _ = self._policy(np.asarray(observation, np.float32)[None], self._key)
+        action: np.ndarray = np.asarray(actions)[0]
+        return action
 
     def score(self) -> dict[str, Any]:
         name = getattr(self._env, "score", None)

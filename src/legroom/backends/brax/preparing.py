@@ -89,8 +89,9 @@ def begin_envs(captured: Captured, salt: int) -> Any:
 def use_compilation_cache() -> None:
     """Keep compiled programs beside what legroom measured on this machine, unless the user has a place for them."""
     if os.environ.get(CACHE_VARIABLE) is None:
-        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        update: Callable[[str, Any], None] = jax.config.update
+        update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
+        update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 def make_ready(run: Run, *, begin: bool) -> Prepared:

@@ -163,7 +163,8 @@ def _leaves(tree: Any) -> list[tuple[str, Any]]:
 
 
 def _first_copy(leaf: Any) -> np.ndarray:
-    return np.asarray(leaf.addressable_shards[0].data)[0]
+    first: np.ndarray = np.asarray(leaf.addressable_shards[0].data)[0]
+    return first
 
 
 def _described(group: str, name: str, leaf: Any) -> list[Any]:
@@ -171,7 +172,7 @@ def _described(group: str, name: str, leaf: Any) -> list[Any]:
 
 
 def _is_key(leaf: Any) -> bool:
-    return jax.dtypes.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.prng_key)
+    return jnp.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.prng_key)
 
 
 def _kind(leaf: Any) -> str:
@@ -192,7 +193,9 @@ def _leaf(array: np.ndarray, like: Any, *, copies: bool) -> jax.Array:
     if copies:
         array = np.broadcast_to(array, like.shape)
     if _is_key(like):
-        return jax.random.wrap_key_data(jnp.array(array), impl=like.dtype._impl.name)  # shapes have no key_impl()
+        impl = like.dtype._impl.name  # shapes have no key_impl()
+        key: jax.Array = jax.random.wrap_key_data(jnp.array(array), impl=impl)
+        return key
     return jnp.array(array.view(np.dtype(like.dtype)))  # a copy: what is donated must be jax's own
 
 

@@ -183,7 +183,8 @@ def device_name() -> str:
 
 
 def on_gpu() -> bool:
-    return jax.local_devices()[0].platform != "cpu"
+    platform: str = jax.local_devices()[0].platform
+    return platform != "cpu"
 
 
 def in_use_nbytes() -> int | None:

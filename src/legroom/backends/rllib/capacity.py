@@ -6,9 +6,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import ray
-
 from legroom.backends.rllib.translation import RllibPlan
+from legroom.cluster.session import ray_nodes
 from legroom.errors import BadInput
 from legroom.units import format_size
 
@@ -36,7 +35,7 @@ def local_cpus(plan: RllibPlan) -> int:
 
 def rooms_of_cluster() -> list[Room]:
     """Return what the living nodes of the connected cluster have in all."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    nodes = [node["Resources"] for node in ray_nodes() if node["Alive"]]
     return [Room(n.get("CPU", 0.0), int(n.get("memory", 0)), n.get("GPU", 0.0)) for n in nodes]
 
 

@@ -33,7 +33,7 @@ from legroom.backends.rllib.results import log_episode
 from legroom.backends.rllib.translation import RllibPlan
 from legroom.model.run import Run
 
-CONFIGS = {"PPO": PPOConfig, "DQN": DQNConfig, "SAC": SACConfig}
+CONFIGS: dict[str, Callable[[], AlgorithmConfig]] = {"PPO": PPOConfig, "DQN": DQNConfig, "SAC": SACConfig}
 MODULES: dict[str, Any] = {"PPO": ActorCriticModule, "DQN": QModule, "SAC": SacModule}
 ENV_NAME = "legroom"
 PROBE_S, RESTORE_S = 2.0, 60.0  # how long each iteration waits for a runner that is not back yet, and one that is
@@ -129,12 +129,13 @@ def _module(run: Run, plan: RllibPlan, observation: spaces.Space[Any], action: s
 @contextmanager
 def building(folder: Path, runner_nbytes: int | None) -> Iterator[None]:
     """Have what RLlib builds meanwhile use a folder of ours, and not ~/ray_results; runners ask for memory."""
-    before, trainable.DEFAULT_STORAGE_PATH = trainable.DEFAULT_STORAGE_PATH, str(folder)
+    module: Any = trainable  # which imports the name for itself only
+    before, module.DEFAULT_STORAGE_PATH = module.DEFAULT_STORAGE_PATH, str(folder)
     try:
         with _asking_for_memory(runner_nbytes):
             yield
     finally:
-        trainable.DEFAULT_STORAGE_PATH = before
+        module.DEFAULT_STORAGE_PATH = before
 
 
 @contextmanager

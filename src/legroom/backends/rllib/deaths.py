@@ -15,11 +15,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import ray
 from ray._private import state
 from ray.core.generated.common_pb2 import NODE_OUT_OF_MEMORY  # type: ignore[attr-defined]  # made at import
 from ray.core.generated.gcs_pb2 import WorkerTableData  # type: ignore[attr-defined]
 
+from legroom.cluster.session import ray_nodes
 from legroom.explaining.explain import explain
 
 ACTOR_MANAGER = "ray.rllib.utils.actor_manager"
@@ -141,5 +141,5 @@ def reason_of(text: str) -> str:
 
 def _living_nodes() -> int:
     with suppress(Exception):  # a connection that is lost is somebody else's to tell
-        return sum(bool(node["Alive"]) for node in ray.nodes())
+        return sum(bool(node["Alive"]) for node in ray_nodes())
     return 0

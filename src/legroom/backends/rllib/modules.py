@@ -86,7 +86,8 @@ class ActorCriticModule(Sb3Module, ValueFunctionAPI):
     def _latents(self, observation: Any) -> tuple[torch.Tensor, torch.Tensor]:
         features = self.policy.extract_features(observation)
         if self.policy.share_features_extractor:
-            return self.policy.mlp_extractor(features)
+            latents: tuple[torch.Tensor, torch.Tensor] = self.policy.mlp_extractor(features)
+            return latents
         of_actor, of_critic = features
         extractor = self.policy.mlp_extractor
         return extractor.forward_actor(of_actor), extractor.forward_critic(of_critic)
@@ -109,7 +110,8 @@ class ActorCriticModule(Sb3Module, ValueFunctionAPI):
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> torch.Tensor:
         if embeddings is not None:
-            return self.policy.value_net(embeddings).squeeze(-1)
+            value: torch.Tensor = self.policy.value_net(embeddings)
+            return value.squeeze(-1)
         observation, _ = split_observation(batch[Columns.OBS], self._masked)
         with torch.no_grad():
             values = [self.policy.value_net(self._latents(part)[1]) for part in _parts(observation, self._part)]

@@ -16,6 +16,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchSquashedGaussian
 from ray.rllib.core.learner.utils import make_target_network
 from ray.rllib.core.rl_module.apis import QNetAPI, TargetNetworkAPI
+from stable_baselines3.sac.policies import SACPolicy
 
 from legroom.backends.rllib.modules import Sb3Module, build_policy
 from legroom.errors import BadInput
@@ -24,6 +25,8 @@ from legroom.model.run import Run
 
 class SacModule(Sb3Module, QNetAPI, TargetNetworkAPI):
     """SAC's networks for continuous actions, which the module gives between -1 and 1 and RLlib scales."""
+
+    policy: SACPolicy
 
     def setup(self) -> None:
         if not isinstance(self.action_space, spaces.Box):
@@ -101,7 +104,8 @@ class SacModule(Sb3Module, QNetAPI, TargetNetworkAPI):
         return _least(self.policy.critic_target(batch[Columns.OBS], batch[Columns.ACTIONS]))
 
     def make_target_networks(self) -> None:
-        self.policy.critic_target = make_target_network(self.policy.critic)
+        target: Any = make_target_network(self.policy.critic)  # a copy; declared as any network
+        self.policy.critic_target = target
 
     def get_target_network_pairs(self) -> list[tuple[Any, Any]]:
         return [(self.policy.critic, self.policy.critic_target)]

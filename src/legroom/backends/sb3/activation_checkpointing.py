@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -46,12 +47,13 @@ class Checkpointed(nn.Sequential):
     """A container that computes its activations again, in pieces, where it would keep them; else it is as it was."""
 
     def forward(self, input: Any) -> Any:
+        whole: Callable[[torch.Tensor], torch.Tensor] = super().forward
         if not (self.training and torch.is_grad_enabled() and isinstance(input, torch.Tensor) and input.dim() > 1):
-            return super().forward(input)
+            return whole(input)
         if not all(_goes_by_sample(child) for child in self.children()):
             return self._by_layers(input)
-        pieces = input.split(max(-(-len(input) // PIECES), 1))
-        return torch.cat([_again(super(Checkpointed, self).forward, piece) for piece in pieces])
+        pieces = torch.split(input, max(-(-len(input) // PIECES), 1))
+        return torch.cat([_again(whole, piece) for piece in pieces])
 
     def _by_layers(self, x: torch.Tensor) -> torch.Tensor:
         children = list(self)
@@ -61,8 +63,9 @@ class Checkpointed(nn.Sequential):
         return x
 
 
-def _again(function: Any, x: torch.Tensor) -> torch.Tensor:
-    return checkpoint(function, x, use_reentrant=False, preserve_rng_state=False)
+def _again(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    y: torch.Tensor = checkpoint(function, x, use_reentrant=False, preserve_rng_state=False)
+    return y
 
 
 def checkpoint_activations(policy: nn.Module) -> list[str]:

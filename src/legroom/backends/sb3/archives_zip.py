@@ -243,7 +243,7 @@ def _load(archive: Path, algorithm: Algorithm, described: Mapping[str, Any]) -> 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = kind.load(archive, device="cpu", **changes)
+            model: BaseAlgorithm = kind.load(archive, device="cpu", **changes)
     except Exception as error:  # whatever the archive says was run
         raise BadInput(
             f"cannot be loaded as {algorithm.name}: {type(error).__name__}: {error}", path=archive, hint="--algo NAME"

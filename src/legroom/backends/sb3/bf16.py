@@ -119,18 +119,19 @@ def autocast_as_on(device: Literal["cpu", "cuda"]) -> Iterator[None]:
     In a backward pass the only functions called from Python are those of a forward pass that is computed again
     (activation checkpointing). They are under autocast, too, as torch.utils.checkpoint sees to on a real device.
     """
-    original = torch.autograd._engine_run_backward  # by which backward() enters C++
+    autograd: Any = torch.autograd  # which keeps to itself the function by which backward() enters C++
+    original = autograd._engine_run_backward
 
     def backward(*args: Any, **kwargs: Any) -> Any:
         with _Casting(device):
             return original(*args, **kwargs)
 
     _meant.append(device)
-    torch.autograd._engine_run_backward = backward
+    autograd._engine_run_backward = backward
     try:
         yield
     finally:
-        torch.autograd._engine_run_backward = original
+        autograd._engine_run_backward = original
         _meant.pop()
 
 

@@ -80,11 +80,12 @@ def build_model(
         policy = find_object(run.policy.name) if ":" in run.policy.name else run.policy.name
         policy_kwargs = policy_arguments(run)
         try:
-            return algorithm_class(policy, env, policy_kwargs=policy_kwargs, device=device, **arguments)
+            model: BaseAlgorithm = algorithm_class(policy, env, policy_kwargs=policy_kwargs, device=device, **arguments)
         except Untraceable:
             raise
         except Exception as wrong:  # a library's constructor raises anything; its message is the reason
             raise Untraceable(f"{algorithm.name} cannot be built: {type(wrong).__name__}: {wrong}") from wrong
+        return model
 
 
 def class_of(algorithm: Algorithm) -> Any:

@@ -35,7 +35,8 @@ class HollowArray:
         if isinstance(first, np.ndarray):
             lead = 2 if isinstance(key, tuple) and len(key) > 1 and isinstance(key[1], np.ndarray) else 1
             return zeros((*first.shape, *self.shape[lead:]), self.dtype)
-        return zeros(self.shape, self.dtype)[key]
+        found: np.ndarray = zeros(self.shape, self.dtype)[key]
+        return found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         pass

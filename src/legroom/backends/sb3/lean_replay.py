@@ -7,7 +7,7 @@ observations are exact and timeouts are handled.
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch as th
@@ -48,10 +48,11 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
     small_arrays = ("actions", "rewards", "dones", "timeouts")
     columns: dict[str, Ring]
 
-    def __new__(cls, buffer_size: int = 0, observation_space: Any = None, *args: Any, **kwargs: Any):
+    def __new__(cls, buffer_size: int = 0, observation_space: Any = None, *args: Any, **kwargs: Any) -> Self:
         """Pick the Dict form for a Dict space."""
+        dict_form: type = LeanDictReplayBuffer
         if isinstance(observation_space, spaces.Dict) and not issubclass(cls, DictReplayBuffer):
-            cls = LeanDictReplayBuffer
+            cls = dict_form
         return super().__new__(cls)
 
     def __init__(

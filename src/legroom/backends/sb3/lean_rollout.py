@@ -7,7 +7,7 @@ Samples are made by SB3's own `_get_samples`: it finds a `Column` where it expec
 
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch as th
@@ -40,7 +40,7 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
     small_arrays: ClassVar[tuple[str, ...]] = (*FLATTENED, "rewards", "episode_starts")
     columns: dict[str, Column]
 
-    def __new__(cls, buffer_size: int = 0, observation_space: Any = None, *args: Any, **kwargs: Any):
+    def __new__(cls, buffer_size: int = 0, observation_space: Any = None, *args: Any, **kwargs: Any) -> Self:
         """Pick the Dict form for a Dict space."""
         if isinstance(observation_space, spaces.Dict) and not issubclass(cls, DictRolloutBuffer):
             cls = cls._dict_form()

@@ -16,7 +16,6 @@ Figures of `python -m bench.workers` and `python -m bench.parallel_workers`, 202
 from __future__ import annotations
 
 import os
-import pickle
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -24,14 +23,13 @@ from copy import copy
 from functools import partial
 from typing import Any
 
-import cloudpickle
 import gymnasium as gym
 import numpy as np
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
 from legroom.errors import BadInput
 from legroom.sharing.crew import Crew
-from legroom.sharing.messages import STEP_INTO, Answer, pack_request
+from legroom.sharing.messages import STEP_INTO, Answer, pack_request, pickled_by_value
 from legroom.sharing.process import WorkerProcess
 from legroom.sharing.shared import begin_sharing, keep_shared
 from legroom.sharing.slots import TERMINAL, Slots, copied, layout_of
@@ -108,7 +106,7 @@ class LeanVecEnv(VecEnv):
                 request = pack_request("build", envs, monitor, [], None)
             else:
                 # in one pickle, so that data that several functions refer to is there once
-                pickled = cloudpickle.dumps([env_fns[index] for index in envs], protocol=pickle.HIGHEST_PROTOCOL)
+                pickled = pickled_by_value([env_fns[index] for index in envs])
                 request = pack_request("build", envs, monitor, registered, pickled)
             self._crew.send({worker: request})
         answers = self._crew.receive(self._crew.workers)
@@ -116,7 +114,9 @@ class LeanVecEnv(VecEnv):
         for index, spaces in enumerate(described):
             if spaces != described[0]:
                 raise BadInput(f"env {index} has the spaces {spaces}, env 0 has {described[0]}: they must be equal")
-        return self._crew.ask({self._crew.workers[0]: pack_request("spaces")})[0].value
+        (answer,) = self._crew.ask({self._crew.workers[0]: pack_request("spaces")})
+        first: tuple[gym.Space[Any], gym.Space[Any]] = answer.value
+        return first
 
     def reset(self) -> VecEnvObs:
         self._crew.settle()
@@ -256,6 +256,6 @@ def _pickled_spec(spec: Any) -> bytes:
         spec = copy(spec)
         spec.entry_point = f"{module}:{name}"  # imported only by the worker that makes it
     try:
-        return cloudpickle.dumps(spec)
+        return pickled_by_value(spec)
     except Exception:  # something that cannot travel; gym.make will say that it is not registered
         return b""

@@ -32,7 +32,10 @@ from legroom.errors import BadInput
 from legroom.model.run import Run
 from legroom.sharing.shared import begin_sharing, keep_shared
 
-_NOISES = {"normal": NormalActionNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckActionNoise}
+_NOISES: dict[str, Callable[..., ActionNoise]] = {
+    "normal": NormalActionNoise,
+    "ornstein-uhlenbeck": OrnsteinUhlenbeckActionNoise,
+}
 _BUFFER_CLASSES = ("rollout_buffer_class", "replay_buffer_class")
 
 
@@ -99,7 +102,8 @@ def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:
                 spilling = {name: getattr(run.memory, name) for name in ("max_bytes", "spill_dir")}
                 arguments |= {name: value for name, value in spilling.items() if value is not None}
                 return lean(algorithm_class, policy, env, **arguments)
-            return algorithm_class(policy, env, **arguments)
+            model: BaseAlgorithm = algorithm_class(policy, env, **arguments)
+            return model
         except (AssertionError, TypeError, ValueError) as refused:
             raise BadInput(f"{algorithm.name} cannot be built: {refused}", path=run.source) from refused
 

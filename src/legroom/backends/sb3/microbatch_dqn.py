@@ -68,7 +68,7 @@ class DQNInParts(Surviving):
         if watching:
             refuse_inexact(self.policy, size)
         self.policy.optimizer.zero_grad()
-        total: Any = None
+        total: th.Tensor | None = None
         for part in parts(size):
             with watched(self.policy, self.device) if watching else nullcontext():
                 loss = self._loss(part)
@@ -81,6 +81,7 @@ class DQNInParts(Surviving):
             total = loss.detach() if total is None else total + loss.detach()
             del part, loss  # the next part is made only when this one's memory is free
         th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        assert total is not None, "a minibatch has samples"
         return total
 
 

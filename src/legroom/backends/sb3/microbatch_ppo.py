@@ -100,7 +100,7 @@ class MicroBatchedPPO(Surviving):
             refuse_inexact(self.policy, size)
         advantages = self._normalized_advantages(whole)
         self.policy.optimizer.zero_grad()
-        total: Any = None
+        total: th.Tensor | None = None
         done = 0
         for part in parts(size):
             count = len(part.actions)
@@ -114,11 +114,12 @@ class MicroBatchedPPO(Surviving):
             done += count
             del part, loss, figures  # the next part is made only when this one's memory is free
         th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        assert total is not None, "a minibatch has samples"
         return total
 
     def _normalized_advantages(self: Any, whole: np.ndarray) -> th.Tensor:
         buffer = self.rollout_buffer
-        advantages = buffer.to_torch(buffer.advantages[whole].flatten())
+        advantages: th.Tensor = buffer.to_torch(buffer.advantages[whole].flatten())
         if self.normalize_advantage and (
             self.masked or len(advantages) > 1
         ):  # sb3-contrib normalises a single one, too

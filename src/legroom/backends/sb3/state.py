@@ -43,6 +43,7 @@ from legroom.backends.sb3.state_torch import (
     to_array,
     to_tensor,
 )
+from legroom.device.redoing import has_cuda_context
 from legroom.errors import BadInput
 from legroom.model.learner import SavedState, State
 from legroom.training.trees import NotPlain, put_together, take_apart
@@ -272,7 +273,7 @@ def _restore_noise(model: BaseAlgorithm, saved: Any) -> str:
 def capture_random(action_space: spaces.Space[Any]) -> dict[str, Any]:
     """Return the states of all generators."""
     version, numbers, gauss = random.getstate()
-    uses_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+    uses_gpu = has_cuda_context()
     return {
         "torch": to_array(torch.get_rng_state()),
         "cuda": [to_array(state) for state in torch.cuda.get_rng_state_all()] if uses_gpu else [],

@@ -216,13 +216,13 @@ def _set_wrapper_state(wrapper: VecEnvWrapper, state: Any) -> None:
         wrapper.set_state(state)
 
 
-def _stacks(stacked: StackedObservations) -> Any:
+def _stacks(stacked: StackedObservations[Any]) -> Any:
     if hasattr(stacked, "sub_stacked_observations"):
         return {key: _stacks(part) for key, part in stacked.sub_stacked_observations.items()}
     return stacked.stacked_obs
 
 
-def _set_stacks(stacked: StackedObservations, state: Any) -> None:
+def _set_stacks(stacked: StackedObservations[Any], state: Any) -> None:
     if isinstance(state, Mapping):
         for key, part in state.items():
             _set_stacks(stacked.sub_stacked_observations[key], part)

@@ -73,7 +73,8 @@ class Sb3Learner(Learner):
 
     @property
     def timesteps(self) -> int:  # type: ignore[override]
-        return self.model.num_timesteps
+        done: int = self.model.num_timesteps
+        return done
 
     def begin(self) -> None:
         self._open_log(resumed_from=0)

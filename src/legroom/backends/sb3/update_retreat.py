@@ -48,7 +48,8 @@ class Surviving(BaseAlgorithm):
             self._redoing = Redoing(self._retreated, self._let_go, self._may_split)
             self._policy_buffers = tuple(self.policy.buffers())  # to look for them takes longer than all the rest here
         moment = Moment.now(self.device, self._policy_buffers)
-        return self._redoing.run(attempt, size, update, moment, self.device)
+        result: Result = self._redoing.run(attempt, size, update, moment, self.device)
+        return result
 
     def _retreated(self: Any, retreat: Retreat) -> None:
         if retreat.size != retreat.size_before:

@@ -222,7 +222,7 @@ class DoubleDQN(DQN):
             loss = self._loss(samples)
             losses.append(loss.item())
             self.policy.optimizer.zero_grad()
-            loss.backward()
+            th.autograd.backward(loss)
             th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
             self.policy.optimizer.step()
             self._learned(minibatch)
@@ -253,7 +253,7 @@ class DoubleDQN(DQN):
         values = th.gather(self.q_net(part.observations), dim=1, index=part.actions.long())
         if self.sets.chosen > 1:
             values = values.mean(dim=1, keepdim=True)
-        weights = getattr(part, "weights", None)
+        weights: th.Tensor | None = getattr(part, "weights", None)
         if weights is None:
             return functional.smooth_l1_loss(values, targets)
         part.errors.copy_((values.detach() - targets).abs_())
@@ -267,7 +267,7 @@ class DoubleDQN(DQN):
             self.q_net.set_training_mode(False)
             best = self.sets.best(self.q_net(observations), allowed)
             self.q_net.set_training_mode(True)
-            values = self.q_net_target(observations)
+            values: th.Tensor = self.q_net_target(observations)
         else:
             values = self.q_net_target(observations)
             best = self.sets.best(values, allowed)

@@ -159,4 +159,5 @@ def trace_in_child(requests: Sequence[Request]) -> list[Answer]:
     if child.returncode:
         words = errors.decode(errors="replace").strip().splitlines() or [f"exit code {child.returncode}"]
         return [Answer(None, f"the tracing process died: {words[-1]}")] * len(requests)
-    return pickle.loads(output)
+    answers: list[Answer] = pickle.loads(output)
+    return answers
