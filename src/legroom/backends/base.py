@@ -16,13 +16,13 @@ from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
 from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm
 from legroom.model.draft import Draft, Key
-from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
+from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode
 from legroom.model.facts import spaces_of
 from legroom.model.finding import Finding
 from legroom.model.footprint import Footprint
@@ -267,10 +267,6 @@ class Backend(Protocol):
     def evidence_key(self, run: Run) -> str:
         """Return what variants of a run share that need not be looked at more than once."""
         return ""
-
-    def estimate_net(self, run: Run, device: Literal["cpu", "cuda"]) -> NetTrace | None:
-        """Return networks and updates by arithmetic; None where another part of the evidence tells them."""
-        return None
 
     def fit_to_cluster(self, run: Run, cluster: Cluster, evidence: Evidence, *, reserve: float) -> ClusterPlan:
         """Return the run divided over the nodes so that it fits; asked only of a backend that `spreads`."""

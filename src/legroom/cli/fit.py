@@ -78,12 +78,15 @@ def run(
     band inside the budget. Exit code 1: nothing fits (and it says what would be needed).
 
     \b
-    legroom fit mine:full --ram 8GiB -o fitted.yaml --html plan.html
+    legroom fit mine:full --ram 8GiB
+    legroom fit mine:full --ram 8GiB -o fitted.yaml
     legroom fit fire:original --gpu "RTX 3050" --ram 16GiB
     legroom fit train.py --vram 6GiB --reserve 10%
     legroom fit run.yaml --ram 32GiB --grow
+    legroom fit gameboy:default --tiers 8,12,16,24
     legroom fit robot:default --tiers 8,12,16,24,48,80
     legroom fit mine --ram 8GiB
+    legroom fit mine:full --ram 8GiB --html plan.html
     legroom fit ninja:parallel --nodes 8 --node-ram 64GiB -o fitted.yaml
     legroom fit run.yaml --node 2x64GiB --node 6x32GiB --node-cpus 16
     """

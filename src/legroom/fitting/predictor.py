@@ -59,7 +59,8 @@ class Predictor:
     def evidence(self, run: Run) -> Evidence:
         """Return what is known of this variant."""
         if self.mode == "arithmetic":
-            return replace(self._first, net=self._backend.estimate_net(run, self.device))
+            (look,) = self._backend.look([run], [self.device], self._first.machine, "arithmetic")
+            return replace(self._first, net=look.net)
         self.prepare([run])
         return self._by_net[self._backend.evidence_key(run)]
 

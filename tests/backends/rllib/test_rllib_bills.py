@@ -15,11 +15,13 @@ from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.cli.main import main
 from legroom.errors import BadInput
+from legroom.fitting.predictor import Predictor
 from legroom.model.cluster import Cluster, Node
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known, Phase, Place
 from legroom.model.machine import Machine
 from legroom.model.run import Run
+from legroom.predicting.predict import gather
 
 MB = 1_000_000
 GIB = 1 << 30
@@ -205,3 +207,14 @@ def test_bad_clusters_get_one_line(tmp_path, capsys, options, says):
     assert ended.value.code == 2
     assert says in told
     assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize("algo", ["PPO", "DQN"])
+def test_fitting_sizes_the_networks_of_rllibs_own_words_as_predicting_does(algo):
+    run = make_run(algo=algo).replace(hyperparams={"fcnet_hiddens": [32, 16], "num_env_runners": 2})
+    _, predicted = gather(run, MACHINE, mode="arithmetic", device="cpu")
+    fitted = Predictor(run, MACHINE, mode="arithmetic", device="cpu", probe_env=False).evidence(run)
+    assert fitted.net == predicted.net
+    body = (4 * 32 + 32) + (32 * 16 + 16)
+    parameters = {"PPO": 2 * body + (16 * 2 + 2) + (16 + 1), "DQN": 2 * (body + 16 * 2 + 2)}  # DQN's with its target
+    assert fitted.net.weights == 4 * parameters[algo]

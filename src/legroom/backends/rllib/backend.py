@@ -12,7 +12,7 @@ from legroom.backends.sb3.backend import BACKEND as SB3
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.errors import BadInput
 from legroom.extras import needs
-from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
+from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode
 from legroom.model.footprint import Footprint
 from legroom.model.knob import Knob
 from legroom.model.machine import Machine
@@ -118,10 +118,6 @@ class RllibBackend(Backend):
             ladders.coarser_grid,
         )  # fmt: skip
         return tuple(knob for knob in SB3_KNOBS if knob.ladder in translated)
-
-    def estimate_net(self, run: Run, device: DeviceName) -> NetTrace | None:
-        whole = run.replace(memory=run.memory.model_copy(update={"micro_batch": None}))  # RLlib updates in one piece
-        return SB3.estimate_net(whole, device)
 
     def fit_to_cluster(self, run: Run, cluster: Cluster, evidence: Evidence, *, reserve: float) -> ClusterPlan:
         from legroom.backends.rllib.fit_cluster import fit_to_cluster

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from legroom.backends.base import Backend, algorithm_of, hyper
 from legroom.backends.sb3 import constraints, stored
@@ -11,7 +11,7 @@ from legroom.backends.sb3.base_figures import BaseFigures, base_figures, figures
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.backends.sb3.stored import batch_samples, rollout_samples, stores_leanly
 from legroom.extras import needs
-from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, NetTrace
+from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode
 from legroom.model.finding import Finding
 from legroom.model.footprint import Footprint
 from legroom.model.knob import Growth, Knob
@@ -189,11 +189,6 @@ class Sb3Backend(Backend):
         from legroom.backends.sb3.knobs import network_key
 
         return network_key(run)
-
-    def estimate_net(self, run: Run, device: Literal["cpu", "cuda"]) -> NetTrace | None:
-        from legroom.backends.sb3.bill.net_arithmetic import estimate_net
-
-        return estimate_net(run, device)
 
     # ---- archives
 
