@@ -429,7 +429,8 @@ def _numbers(bounds: list[int]) -> list[int]:
     numbers = range(*bounds)
     if len(numbers) > LONGEST:
         raise ValueError(f"a range of {len(numbers)}")
-    return made(list(numbers))
+    found: list[int] = made(list(numbers))
+    return found
 
 
 def _space(frame: Frame, name: str) -> dict[str, Any] | None:
