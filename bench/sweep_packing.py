@@ -36,7 +36,7 @@ DECLARED, CPUS, MOST = 5 * GIB, 8, 4
 EVERY_S = 0.5
 SEEN = 0.8  # of what was predicted
 SERVICES = ("gcs_server", "raylet/raylet", "monitor.py", "dashboard.py", "Agent", "watchdog.py", "resource_tracker")
-TRAINING = "legroom.training.orphan"  # in the command line of every training child
+TRAINING = "legroom.training.child"  # in the command line of every training child
 NO_LIMIT = 1 << 60
 RUN = """
 algo: DQN

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -36,7 +40,8 @@ def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        code = _run(arguments)
+        with _terminated_at_leisure():
+            code = _run(arguments)
     except LegroomError as error:
         _say(f"legroom: {error}")
         code = error.exit_code
@@ -47,6 +52,32 @@ def main(argv: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_GOOD
     sys.exit(code)
+
+
+class _Terminated(SystemExit):
+    """SIGTERM: what a command has started ends with it."""
+
+
+@contextmanager
+def _terminated_at_leisure() -> Iterator[None]:
+    """Let a SIGTERM end the command as an exception does, so that its children and files are cleared away."""
+
+    def end(*_: Any) -> None:
+        raise _Terminated(128 + signal.SIGTERM)
+
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except _Terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)  # and whoever waits for us sees what it was
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _run(arguments: list[str]) -> int:

@@ -38,7 +38,8 @@ def _read_child(child: subprocess.Popen[bytes] | None) -> dict[str, int] | None:
         output, _ = child.communicate(timeout=TIMEOUT_S)
         report = json.loads(output.splitlines()[-1])
     except (subprocess.SubprocessError, ValueError, IndexError):
+        return None
+    finally:
         child.kill()
         child.wait()
-        return None
     return report if isinstance(report, dict) else None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.model.run import Run
+from legroom.orphan import END_WITH_PARENT
 
 CLOSE_TIMEOUT_S = 2.0
 LONGEST_LAST_WORDS = 300  # characters
@@ -35,8 +36,8 @@ def run_child(
         log_file: gets what it writes to standard error; what it prints goes nowhere.
     """
     # -P and the path as an argument: a json.py in the working directory must not be the child's json.
-    boot = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {main} import main; main()"
-    command = [sys.executable, "-P", "-c", boot, json.dumps(list(path)), str(task_file)]
+    boot = f"import json, sys; sys.path[:] = json.loads(sys.argv[2]); {END_WITH_PARENT} from {main} import main; main()"
+    command = [sys.executable, "-P", "-c", boot, str(os.getpid()), json.dumps(list(path)), str(task_file)]
     with log_file.open("wb") as log:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=dict(environment),

@@ -9,7 +9,9 @@ an attribute of SVG, so that fragments also work in a page whose content securit
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from html import escape
 
 from legroom.rendering.kinds import DARK, LIGHT
@@ -121,6 +123,14 @@ body{SCOPE}{{margin:0 auto;max-width:60rem;padding:1rem;min-height:100vh}}
 """
 
 
+_WHOLE = f"{STYLE}{_PAGE}"
+# Whatever a name in a report holds: no script, nothing loaded from anywhere, and no style but this one.
+_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_WHOLE.encode()).digest()).decode()}'; "
+    "base-uri 'none'; form-action 'none'"
+)
+
+
 def whole_page(title: str, body: Iterable[str]) -> str:
     """Return the page."""
     inside = "\n".join(part for part in body if part)
@@ -128,7 +138,8 @@ def whole_page(title: str, body: Iterable[str]) -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f"<title>{escape(title)}</title><style>{STYLE}{_PAGE}</style></head>\n"
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f"<title>{escape(title)}</title><style>{_WHOLE}</style></head>\n"
         f'<body class="legroom">\n{inside}\n</body></html>\n'
     )
 

@@ -13,10 +13,10 @@ import uvicorn
 
 from legroom.errors import BadInput
 from legroom.serving.app import Page
+from legroom.serving.connections import MOST_CONNECTIONS, BoundedConnection
 from legroom.serving.guard import Guard
 from legroom.serving.settings import Settings
 
-MOST_AT_ONCE = 64  # connections
 LARGEST_HEAD = 16 * 1024
 GRACE_S = 1  # for answers under way when it is told to stop
 
@@ -33,7 +33,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
     config = uvicorn.Config(
         Guard(page, settings),
         loop="asyncio",
-        http="h11",
+        http=BoundedConnection,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -41,7 +41,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MOST_AT_ONCE,
+        limit_concurrency=2 * MOST_CONNECTIONS,  # silent ones make room long before
         timeout_graceful_shutdown=GRACE_S,
         h11_max_incomplete_event_size=LARGEST_HEAD,
     )
@@ -73,6 +73,7 @@ async def _until_told(server: _Server, listening: socket.socket, page: Page, rea
         loop.add_signal_handler(number, stop)
     ready()  # not before: who reads it may end us at once
     try:
+        await page.warm_up()
         await server.serve(sockets=[listening])
     finally:
         await page.end()
@@ -85,7 +86,7 @@ def _listen(settings: Settings) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, settings.port))
-        listening.listen(MOST_AT_ONCE)
+        listening.listen(MOST_CONNECTIONS)
     except OSError as error:
         listening.close()
         hint = f"--port {settings.port + 1}, or --port 0 for any that is free"

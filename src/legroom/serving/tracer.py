@@ -18,6 +18,7 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.model.footprint import Footprint, Item, Known, Phase, Place
+from legroom.orphan import END_WITH_PARENT
 from legroom.rendering.figures.bars import bar_of, stacked_bars
 from legroom.rendering.item_text import peak_text
 from legroom.serving.controls import control_by_key
@@ -25,7 +26,7 @@ from legroom.serving.drawing import card_limits, host_limits
 from legroom.serving.questions import Place as Where
 from legroom.serving.settings import Started
 
-COMMAND = (sys.executable, "-P", "-c", "from legroom.cli.main import main; main()")
+COMMAND = (sys.executable, "-P", "-c", f"{END_WITH_PARENT} from legroom.cli.main import main; main()")
 LONGEST_S = 900.0  # brax's compiler takes minutes
 LARGEST_ANSWER = 4 << 20
 MOST_WIDTHS = 64
@@ -45,7 +46,7 @@ class Tracer:
         arguments = [*_place_options(asked), *_settings(started, data)]
         await self.end()
         self._job, self._began, self._answer = self._job + 1, time.monotonic(), None
-        command = [*COMMAND, "predict", started.target, "--json", "--mode", "trace", *arguments]
+        command = [*COMMAND, str(os.getpid()), "predict", started.target, "--json", "--mode", "trace", *arguments]
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True,

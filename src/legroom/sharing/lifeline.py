@@ -9,14 +9,12 @@ main thread.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import signal
-import sys
 from contextlib import suppress
 
-PR_SET_PDEATHSIG = 1
+from legroom.orphan import end_with
 
 
 def hold_lifeline(fd: int, trainer_pid: int, *, started_by_main_thread: bool) -> None:
@@ -26,8 +24,7 @@ def hold_lifeline(fd: int, trainer_pid: int, *, started_by_main_thread: bool) ->
             fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
             fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
-    if sys.platform == "linux" and started_by_main_thread:
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if started_by_main_thread:
+        end_with(trainer_pid, signal.SIGKILL)
     if os.getppid() != trainer_pid:  # it ended before any of this was in place
         os._exit(1)

@@ -44,7 +44,7 @@ LET_GO_S = 3.0  # after a second Ctrl-C
 # -P and the path as an argument: a json.py in the working directory must not be the child's json.
 _BOOTSTRAP = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1));"
-    "from legroom.training.orphan import end_with; end_with(int(sys.argv.pop(1)));"
+    "from legroom.orphan import end_with; end_with(int(sys.argv.pop(1)));"
     "from legroom.training.child import main; main()"
 )
 

@@ -21,6 +21,7 @@ from legroom.backends.sb3.measured_updates import measure_updates
 from legroom.backends.sb3.stored import one_env
 from legroom.backends.sb3.trace import trace_run
 from legroom.errors import Untraceable
+from legroom.orphan import end_with
 
 MOST_AT_ONCE = 4
 
@@ -52,7 +53,8 @@ def main() -> None:
     else:
         import_module("torch._dynamo")  # every optimizer step would, in every fork, for 1.3 s
         at_once = min(len(requests), os.cpu_count() or 1, MOST_AT_ONCE)
-        with multiprocessing.get_context("fork").Pool(at_once, maxtasksperchild=1) as pool:
+        fork = multiprocessing.get_context("fork")
+        with fork.Pool(at_once, initializer=end_with, initargs=(os.getpid(),), maxtasksperchild=1) as pool:
             answers = pool.map(answer, requests, chunksize=1)
     with os.fdopen(answers_to, "wb") as file:
         pickle.dump(answers, file, protocol=pickle.HIGHEST_PROTOCOL)

@@ -7,6 +7,7 @@ estimated by arithmetic, and a note says why.
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace
 from legroom.model.footprint import Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
+from legroom.orphan import END_WITH_PARENT
 
 CHILD = "legroom.backends.sb3.evidence_child"
 NEEDED = ("torch", "stable-baselines3", "sb3-contrib")
@@ -145,9 +147,8 @@ def trace_in_child(requests: Sequence[Request]) -> list[Answer]:
     for package in NEEDED:
         if not is_installed(package):
             raise MissingExtra("sb3", package, what="tracing a run")
-    child = subprocess.Popen(
-        [sys.executable, "-m", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    command = [sys.executable, "-c", f"{END_WITH_PARENT} from {CHILD} import main; main()", str(os.getpid())]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         output, errors = child.communicate(pickle.dumps(list(requests)), timeout=TIMEOUT_S * (1 + len(requests)))
     except subprocess.TimeoutExpired:

@@ -1,0 +1,144 @@
+"""`legroom ui` under attack: silent and slow connections, texts that take for ever, and what a kill leaves."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from base64 import b64encode
+from contextlib import suppress
+from hashlib import sha256
+
+import psutil
+import pytest
+from bench.ui_requests import GOOD
+from bench.ui_server import LEGROOM, serving, start
+
+from legroom.errors import BadInput
+from legroom.serving.answering import Answering
+
+CARRIER = 'a:\n  n_timesteps: 1e5\n  policy: MlpPolicy\n  policy_kwargs: "dict(net_arch={})"\n'
+TEXTS = {
+    "round": CARRIER.format("[round(1, -10**10)]"),
+    "doubling": CARRIER.format("[1]" + "+[1]*99999" * 30),
+    "sexagesimal": "algo: PPO\nenv: {id: CartPole-v1}\nseed: 1" + ":1" * 100_000,
+}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving("mine:small") as found:
+        yield found
+
+
+def _opened(server, head=b""):
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    connection.sendall(head)
+    return connection
+
+
+def test_a_hundred_silent_connections_do_not_lock_the_page(server):
+    silent = [_opened(server, b"GET / HTTP/1.1\r\nX-Slow: " if i % 2 else b"") for i in range(100)]
+    began = time.monotonic()
+    try:
+        assert server.ask("GET", "/").status == 200
+        assert server.ask("POST", "/api/predict", GOOD).status == 200
+        for connection in silent:  # and they are ended, the silent and those that never finish their headers
+            with suppress(ConnectionResetError):
+                assert connection.recv(1) == b""
+    finally:
+        for connection in silent:
+            connection.close()
+    assert time.monotonic() - began < 20
+
+
+def test_headers_in_drops_are_ended(server):
+    with _opened(server, b"GET / HTTP/1.1\r\n") as connection:
+        began = time.monotonic()
+        with pytest.raises(OSError):
+            while time.monotonic() - began < 15:
+                connection.sendall(b"X-Drop: 1\r\n")
+                time.sleep(0.2)
+    assert time.monotonic() - began < 12
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_dropped_file_that_takes_for_ever_is_refused_and_others_are_answered(server, name):
+    began = time.monotonic()
+    answer = server.ask("POST", "/api/read", {"name": "ppo.yml", "text": TEXTS[name]})
+    assert answer.status in (200, 400) and time.monotonic() - began < 10
+    assert server.ask("POST", "/api/predict", GOOD).status == 200
+
+
+def test_an_answer_that_takes_too_long_is_killed_while_others_are_worked_out():
+    hangs = "import os, sys, time; print(os.getpid(), file=sys.stderr, flush=True); time.sleep(600)"
+
+    async def asked():
+        answering = Answering((sys.executable, "-c", hangs), longest_s=0.5)
+        try:
+            ticks, waiting = 0, asyncio.create_task(answering.ask("/api/read", {}, b"{}"))
+            while not waiting.done():
+                ticks += 1
+                await asyncio.sleep(0.01)
+            with pytest.raises(BadInput, match=r"more than 0\.5 s"):
+                waiting.result()
+            return ticks, [child.returncode for child in answering._all]
+        finally:
+            await answering.end()
+
+    ticks, left = asyncio.run(asked())
+    assert ticks > 10 and left == []
+
+
+def _children(pid):
+    return psutil.Process(pid).children(recursive=True)
+
+
+def _wait_for(condition, seconds=30.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def _gone(processes):
+    return all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in processes)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_page_that_ends_during_a_traced_prediction_leaves_no_process(number):
+    with serving("mine:small") as page:
+        run = page.ask("GET", "/api/start").json()["shown"][0]["run"]
+        assert page.ask("POST", "/api/trace", {"name": "mine:small", "run": run}).status == 200
+        _wait_for(lambda: len(_children(page.process.pid)) >= 2)
+        started = _children(page.process.pid)
+        page.process.send_signal(number)
+        page.process.wait(20)
+        _wait_for(lambda: _gone(started))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_traced_prediction_that_is_ended_leaves_no_process(number):
+    process = start([*LEGROOM, "predict", "mine:small", "--mode", "trace"])
+    try:
+        _wait_for(lambda: _children(process.pid))
+        started = _children(process.pid)
+        process.send_signal(number)
+        assert process.wait(20) == -number
+        _wait_for(lambda: _gone(started))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_report_loads_nothing_and_runs_nothing(tmp_path):
+    file = tmp_path / "report.html"
+    command = [*LEGROOM, "predict", "mine:small", "--mode", "arithmetic", "--html", str(file)]
+    subprocess.run(command, check=False, capture_output=True, env=dict(os.environ))
+    text = file.read_text()
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    own = b64encode(sha256(style.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{own}'" in text
+    assert "<script" not in text and " style=" not in text
