@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
+# Tests start hundreds of interpreters: without its bytecode each of them compiles legroom again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-slow test-native test-ui docs test-docs lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
   bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
