@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from legroom.machine.tree import descendants, session_members
 from legroom.model.run import Run
 from legroom.orphan import END_WITH_PARENT
 
@@ -60,10 +61,14 @@ def how_it_ended(code: int, log_file: Path) -> str:
 
 
 def end_group(child: subprocess.Popen[bytes]) -> None:
-    """End a child that leads its own session, and whatever it started."""
+    """End a child that leads its own session, and whatever it started: its session, its groups, its descendants."""
+    started = {*descendants(child.pid), *session_members(child.pid)} - {child.pid, os.getpid()}
     if hasattr(os, "killpg"):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)  # start_new_session made its id the group's
+    for pid in started:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
     child.kill()
     child.wait()
 

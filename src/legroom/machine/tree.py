@@ -12,6 +12,7 @@ misses nothing, but knows only one process at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,6 +78,18 @@ def descendants(pid: int, *, proc: Path = PROC) -> list[int]:
     while queue:
         found.append(current := queue.pop())
         queue.extend(_children(current, proc))
+    return found
+
+
+def session_members(leader: int, *, proc: Path = PROC) -> list[int]:
+    """Return the living processes of a session, also those whose parents are gone."""
+    found = []
+    for entry in proc.iterdir() if proc.is_dir() else ():
+        if entry.name.isdigit():
+            with suppress(OSError, IndexError, ValueError):
+                state, _, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(session) == leader and state not in "ZX":
+                    found.append(int(entry.name))
     return found
 
 

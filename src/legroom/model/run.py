@@ -17,6 +17,7 @@ from legroom.units import LARGEST
 
 Count = Annotated[int, Between(1, LARGEST)]
 Amount = Annotated[int, Between(0, LARGEST)]
+Seconds = Annotated[float, Between(0, 10_000_000)]
 Device = Literal["auto", "cpu", "cuda"]
 
 
@@ -40,6 +41,10 @@ class EnvSpec(Data):
     """dummy: in the training process; subproc: SB3's worker processes; light: torch-free workers"""
     envs_per_worker: Count = 1
     start_method: Literal["fork", "forkserver", "spawn"] | None = None
+    timeout: Seconds | None = None
+    """seconds that a reset or step may take, ten times as many to build; learned when left out, 0: no limit"""
+    on_timeout: Literal["restart", "end"] = "restart"
+    """restart: go on from the last checkpoint; end: the training fails, and can be resumed"""
     spaces: Spaces | None = None
     """declared spaces; taken from the environment when left out"""
     wrappers: tuple[str | dict[str, Any], ...] = ()

@@ -22,6 +22,7 @@ class TrainTask:
         keep, keep_best: how many checkpoints stay: the last ones, and the best by evaluation.
         pictures_every: iterations between two pictures of the workload; None: no pictures.
         events_fd: the descriptor the child writes its events to.
+        calls_fd: memory in which the child notes calls of environments (`training.env_calls`); -1: nobody looks.
         cluster: local, auto, or the address of a cluster, for backends that train on one.
     """
 
@@ -36,6 +37,7 @@ class TrainTask:
     keep_best: int = 0
     pictures_every: int | None = None
     cluster: str = "local"
+    calls_fd: int = -1
 
     def write(self, path: Path) -> None:
         data = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"run": self.run.model_dump()}

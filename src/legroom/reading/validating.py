@@ -36,7 +36,7 @@ MOST_PROBLEMS = 50  # of one run; what is wrong in more places is no run
 WHOLE_NUMBERS = frozenset({
     "n_envs", "envs_per_worker", "frame_stack", "episode_steps", "nbytes", "grid", "every", "keep", "episodes", "shape",
     "n", "nvec", "total_timesteps", "seed", "micro_batch", "max_split_size_mb", "empty_cache_every", "max_bytes",
-    "legroom",
+    "legroom", "timeout",
 })  # fmt: skip
 SIZES = (("memory", "max_bytes"), ("env", "nbytes"))  # bytes, which may be written as 4GiB
 # Settings that only a run of the script could tell and that memory does not depend on: dropped without a word.

@@ -21,6 +21,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from legroom.machine.stack_signal import answer_stack_signal
 from legroom.sharing.hosted import HostedEnv, is_wrapped
 from legroom.sharing.lifeline import hold_lifeline
 from legroom.sharing.messages import (
@@ -65,6 +66,7 @@ def run_worker(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which then closes its workers
     hold_lifeline(fds["life"], parent, started_by_main_thread=started_by_main_thread)
     words = fds["words"]
+    answer_stack_signal()
     faulthandler.enable(words)  # a crash in native code leaves its Python stack behind
     sys.stderr = io.TextIOWrapper(_Remembering(words), errors="backslashreplace", write_through=True)
     if inherited:

@@ -21,7 +21,7 @@ ABSENT = object()
 FREE = ("total_timesteps", "checkpoint", "seed", "name", "description", "recommended_for", "source", "legroom")
 SAME_LEARNING: tuple[Name, ...] = (
     ("memory",), ("eval",), ("device",), ("env", "workers"), ("env", "envs_per_worker"), ("env", "start_method"),
-    ("env", "spaces"), ("env", "episode_steps"), ("env", "nbytes"), ("env", "timeout"),
+    ("env", "spaces"), ("env", "episode_steps"), ("env", "nbytes"), ("env", "timeout"), ("env", "on_timeout"),
 )  # fmt: skip
 # Of a folder that does not say what was asked for, as 0.1 wrote them: the rest of the run has knobs turned in it.
 OF_OLD: tuple[Name, ...] = (

@@ -2,7 +2,8 @@
 
 A failure of memory is one that says so (an exception, the kernel's count of kills), or a kill without a word while the
 memory was close to its limit. A kill while there was plenty of room came from outside: going on as before is right.
-Everything else (an exception in the environment, a bad run file) would only happen again.
+A crash of native code, or a call that hangs, may not happen the next time. Everything else (an exception in the
+environment, a bad run file) would only happen again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from legroom.units import format_size
 
 NEAR = 0.9  # of the limit: a process that is killed there was killed for its memory
 
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+
 Place = Literal["host", "gpu"]
 
 
@@ -26,11 +29,13 @@ class Failure:
     Args:
         why: what happened, in one line.
         place: whose memory ran out; None where it was not memory, and going on as before is right.
+        repeats: what did it is probably still there: happening again from the same checkpoint, it always will.
     """
 
     why: str
     step: int
     place: Place | None
+    repeats: bool = False
 
 
 def failure_of(record: ChildRecord, limit: int | None) -> Failure | None:
@@ -51,6 +56,11 @@ def failure_of(record: ChildRecord, limit: int | None) -> Failure | None:
         case "failed" if end.get("cause") == "worker-died":
             place_or_none: Place | None = "host" if end.get("oom_killed") or near else None
             return Failure(f"{_first_line(end['message'])} ({room})", record.step, place_or_none)
+        case "failed" if end.get("cause") == "hanging" and end.get("restart"):
+            return Failure(_first_line(end["message"]), record.step, None, repeats=True)
+        case None if record.exit_code is not None and -record.exit_code in CRASHES and not record.interrupted:
+            name = signal.Signals(-record.exit_code).name
+            return Failure(f"it crashed by {name} ({room})", record.step, "host" if near else None, repeats=not near)
         case None if record.exit_code == -signal.SIGKILL and not record.interrupted:
             by_kernel = record.oom_kills > 0
             killer = "the kernel killed it for its memory" if by_kernel else "it was killed by SIGKILL"

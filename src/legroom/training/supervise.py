@@ -9,6 +9,7 @@ there was one, and how high.
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import shutil
@@ -31,7 +32,9 @@ from legroom.machine.tree import tree_memory
 from legroom.model.files import new_temporary
 from legroom.model.progress import MemorySample, Moment, Progress, TrainingPhase
 from legroom.model.task import TrainTask
+from legroom.training.env_calls import EnvCalls, new_file
 from legroom.training.events import EventLines
+from legroom.training.hanging import Hang, HangWatch
 from legroom.training.lookout import Lookout
 from legroom.training.run_folder import LOG
 
@@ -39,6 +42,8 @@ SAMPLE_EVERY_S = 0.2
 SURROUNDINGS_EVERY_S = 1.0  # the container, its pressure, the card
 SAMPLING_SHARE = 0.05  # reading the memory of many processes takes long; never more than this share of the time
 MOST_SAMPLES = 20_000
+FORCE_AFTER_S = 8.0  # a first Ctrl-C: the child gives up after 7 by itself, and what comes after it takes time too
+FORCE_EARLY_S = 4.0  # before it has begun there is nothing to save
 LET_GO_S = 3.0  # after a second Ctrl-C
 
 # -P and the path as an argument: a json.py in the working directory must not be the child's json.
@@ -75,6 +80,8 @@ class ChildRecord:
     retreats: list[dict[str, Any]] = field(default_factory=list)  # inside updates: redone in smaller pieces
     moments: list[Moment] = field(default_factory=list)  # what happened when, to be marked in charts
     interrupted: bool = False  # by Ctrl-C or SIGTERM
+    writing: bool = False  # a checkpoint
+    worker_envs: dict[int, str] = field(default_factory=dict)  # which environments a process has, by its pid
     oom_kills: int = 0  # by the kernel, in this cgroup, meanwhile
 
     def add(self, sample: MemorySample) -> None:
@@ -101,6 +108,7 @@ def supervise(
         on_retreat: told at once when an update was redone in smaller pieces.
     """
     reading, writing = os.pipe()
+    calls = new_file()
     record, kills_before = ChildRecord(), oom_kills()
     with (
         _terminated_is_interrupted(),  # from here on: the log is what others see first of a training
@@ -108,23 +116,25 @@ def supervise(
         (Path(task.out) / LOG).open("ab") as log,
     ):
         task_file = folder / "task.json"
-        replace(task, events_fd=writing).write(task_file)
+        replace(task, events_fd=writing, calls_fd=calls).write(task_file)
         about = [json.dumps(import_path), str(os.getpid()), str(task_file)]
         child = subprocess.Popen(
             [sys.executable, "-P", "-c", _BOOTSTRAP, *about],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            pass_fds=(writing,),
+            pass_fds=(writing, calls),
             env=child_environment(task),
             start_new_session=True,  # Ctrl-C reaches the parent alone, which decides what it means
         )
         os.close(writing)
         try:
+            watch = HangWatch(task.run.env, EnvCalls(calls), child.pid, Path(log.name), record.worker_envs)
             meter = _Meter(child.pid, record, display, None if task.device == "cpu" else GpuMeter())
-            _follow(child, reading, _Listener(record, display, meter, on_retreat), lookout or Lookout(None))
+            _follow(child, reading, _Listener(record, display, meter, on_retreat), lookout or Lookout(None), watch)
         finally:
             os.close(reading)
+            os.close(calls)
             end_group(child)
     record.exit_code, record.oom_kills = child.returncode, oom_kills() - kills_before
     return record
@@ -145,11 +155,12 @@ def child_environment(task: TrainTask) -> dict[str, str]:
     return {**backend_of(task.run).child_environment(task), **os.environ}
 
 
-def _follow(child: subprocess.Popen[bytes], reading: int, listener: _Listener, lookout: Lookout) -> None:
+def _follow(
+    child: subprocess.Popen[bytes], reading: int, listener: _Listener, lookout: Lookout, watch: HangWatch
+) -> None:
     """Hear the child to its end, sample its memory meanwhile, and forward what it is asked for."""
     record, meter, display = listener.record, listener.meter, listener.display
-    interrupts, killing_at = 0, None
-    owed = False  # a signal that may have been lost: a child that is importing may swallow it
+    stop = _Stop(child, record, display, watch)
     with _terminated_is_interrupted():
         while True:
             try:
@@ -158,24 +169,83 @@ def _follow(child: subprocess.Popen[bytes], reading: int, listener: _Listener, l
                 if record.began and record.samples and lookout.sees(record.samples[-1]):
                     display.say(f"memory is about to run out ({lookout.why}): a checkpoint, then on with less")
                     _signal(child, signal.SIGUSR1)
-                if killing_at is not None and time.monotonic() > killing_at:
-                    end_group(child)
+                stop.look()
+                if (hang := watch.look()) is not None:
+                    _end_hanging(child, record, display, hang, restart=watch.restarts)
                 if not ready:
-                    continue
-                data = os.read(reading, 1 << 16)
+                    if child.poll() is None:
+                        continue
+                    # a process that the environment forked may hold the pipe open: what is in it is all there will be
+                    ready, _, _ = select.select([reading], [], [], 0)
+                data = os.read(reading, 1 << 16) if ready else b""
                 listener.feed(data)
-                if owed and record.began:
-                    owed = False
-                    _signal(child, signal.SIGINT)
                 if not data:  # it has closed its end: it is over
-                    child.wait()
+                    stop.wait()
                     return
             except KeyboardInterrupt:
-                interrupts += 1
-                record.interrupted, owed = True, not record.began
-                if interrupts > 1:  # it ends at once: what does not let go in a moment is made to
-                    killing_at = time.monotonic() + (LET_GO_S if interrupts == 2 else 0.0)
-                _signal(child, signal.SIGINT)
+                stop.ask()
+
+
+class _Stop:
+    """What Ctrl-C does: the child is asked to end, and made to where it does not in time, whatever it is in.
+
+    A checkpoint that is being written is worth the wait, unless an environment hangs while it is asked for its state.
+    """
+
+    def __init__(self, child: subprocess.Popen[bytes], record: ChildRecord, display: Display, watch: HangWatch) -> None:
+        self._child, self._record, self._display, self._watch = child, record, display, watch
+        self._times, self._forced_at = 0, math.inf
+        self._owed = False  # a signal that may have been lost: a child that is importing may swallow it
+
+    def ask(self) -> None:
+        """Ask the child, more firmly each time."""
+        self._times += 1
+        self._record.interrupted, self._owed = True, not self._record.began
+        first = FORCE_AFTER_S if self._record.began else FORCE_EARLY_S
+        within = (first, LET_GO_S, 0.0)[min(self._times, 3) - 1]
+        self._forced_at = min(self._forced_at, time.monotonic() + within)
+        _signal(self._child, signal.SIGINT)
+
+    def look(self) -> None:
+        """End the child where it has had its time."""
+        if self._owed and self._record.began:
+            self._owed = False
+            _signal(self._child, signal.SIGINT)
+        if time.monotonic() < self._forced_at:
+            return
+        if self._times == 1 and self._record.writing and not self._watch.in_call:
+            return
+        self._forced_at = math.inf
+        if not self._record.end:
+            self._display.say("it did not stop by itself: ended by force")
+        end_group(self._child)
+
+    def wait(self) -> None:
+        """Wait for a child that has said all: it may hang while it takes itself apart."""
+        while self._child.poll() is None:
+            try:
+                self.look()
+                self._child.wait(SAMPLE_EVERY_S)
+            except subprocess.TimeoutExpired:
+                continue
+            except KeyboardInterrupt:
+                self.ask()
+
+
+def _end_hanging(
+    child: subprocess.Popen[bytes], record: ChildRecord, display: Display, hang: Hang, *, restart: bool
+) -> None:
+    """End a child whose environment hangs, and say where; one that hangs in closing has told its end already."""
+    end_group(child)
+    if record.end:
+        display.say(f"{hang.message}: ended by force")
+        return
+    for line in [hang.message, *(hang.stacks.splitlines() if restart else ())]:  # else they are shown at the end
+        display.say(line)
+    record.end = {
+        "event": "failed", "cause": "hanging", "message": hang.message, "traceback": hang.stacks, "step": record.step,
+        "restart": restart,
+    }  # fmt: skip
 
 
 def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -203,7 +273,10 @@ class _Listener:
         match event["event"]:
             case "progress":
                 self._progress(event)
+            case "workers":
+                record.worker_envs.update({int(pid): envs for pid, envs in event["envs"].items()})
             case "phase":
+                record.writing = event["phase"] == "checkpoint"
                 if record.progress:
                     display.progress(replace(record.progress[-1], phase=event["phase"]))
                 self.meter.enter(event["phase"])
@@ -211,7 +284,7 @@ class _Listener:
                 record.said.append(event["text"])
                 display.say(event["text"])
             case "checkpoint":
-                record.checkpoint_step = event["step"]
+                record.checkpoint_step, record.writing = event["step"], False
                 self._mark("checkpoint", f"checkpoint at step {event['step']:,}")
             case "retreat":
                 record.retreats.append(event)

@@ -192,6 +192,7 @@ class TrainingHistory:
         self.record = ChildRecord()
         self.last_word = ""
         self._goings_on = 0
+        self._failed_from: tuple[int | None] | None = None  # the checkpoint before the last failure that may repeat
         self._reason = "start"
 
     def keep(self, folder: RunFolder) -> None:
@@ -239,6 +240,12 @@ class TrainingHistory:
         if self._goings_on > retries:
             self._give_up(failure, f"it has gone on {retries} times already")
             return False
+        if failure.repeats:
+            # None: before the first checkpoint, all starts begin alike
+            last, self._failed_from = self._failed_from, (self.record.checkpoint_step,)
+            if last == self._failed_from:
+                self._give_up(failure, "it happened twice without a new checkpoint in between")
+                return False
         what = "resumed as it was"
         if failure.place is not None:
             found = next_knob(self.run, failure) if next_knob is not None else None

@@ -8,7 +8,7 @@ and two evaluations of one run are comparable.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,8 +31,10 @@ SEED_AWAY = 1_000_003  # from the training's seed, so that no training episode i
 class Evaluator:
     """Evaluates the policy when asked, and records what it finds for the next row of the log."""
 
-    def __init__(self, run: Run, model: BaseAlgorithm) -> None:
-        self._run, self._model = run, model
+    def __init__(
+        self, run: Run, model: BaseAlgorithm, watched: Callable[[Callable[[], VecEnv]], VecEnv] = lambda make: make()
+    ) -> None:
+        self._run, self._model, self._watched = run, model, watched
         self._env: VecEnv | None = None
 
     def evaluate(self) -> Evaluation:
@@ -41,7 +43,8 @@ class Evaluator:
         assert spec is not None
         with untouched_randomness():
             if self._env is None:
-                made = make_vec_env(self._run, n_envs=spec.n_envs, workers=spec.workers, training=False)
+                n_envs, workers = spec.n_envs, spec.workers
+                made = self._watched(lambda: make_vec_env(self._run, n_envs=n_envs, workers=workers, training=False))
                 self._env = self._model._wrap_env(made, monitor_wrapper=False)
             training_env = self._model.get_env()
             if training_env is not None and self._model.get_vec_normalize_env() is not None:

@@ -29,6 +29,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices,
 
 from legroom.errors import BadInput
 from legroom.sharing.crew import Crew
+from legroom.sharing.failures import name_envs
 from legroom.sharing.messages import STEP_INTO, Answer, pack_request, pickled_by_value
 from legroom.sharing.process import WorkerProcess
 from legroom.sharing.shared import begin_sharing, keep_shared
@@ -225,6 +226,10 @@ class LeanVecEnv(VecEnv):
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
     ) -> list[bool]:
         return self._ask_envs(indices, "is_wrapped", wrapper_class.__module__, wrapper_class.__qualname__)
+
+    def envs_by_pid(self) -> dict[int, str]:
+        """Return which environments each worker process has, in words, by its pid."""
+        return {worker.pid: name_envs(worker.envs) for worker in self._crew.workers}
 
     def _ask_all(self, name: str, *arguments: Any) -> None:
         message = pack_request(name, *arguments)

@@ -29,6 +29,7 @@ from legroom.backends.sb3.microbatch import can_survive, surviving, with_micro_b
 from legroom.backends.sb3.stored import stores_leanly
 from legroom.environments.env_make import make_env
 from legroom.errors import BadInput
+from legroom.machine.stack_signal import answer_stack_signal
 from legroom.model.run import Run
 from legroom.sharing.shared import begin_sharing, keep_shared
 
@@ -56,6 +57,7 @@ def make_vec_env(run: Run, *, n_envs: int | None = None, workers: str | None = N
         case "light":
             env: VecEnv = LeanVecEnv(env_fns, envs_per_worker=spec.envs_per_worker, preload=_made_by(spec.id))
         case "subproc":
+            env_fns = [partial(_in_worker, make)] * len(env_fns)
             env = SubprocVecEnv(env_fns, start_method=spec.start_method)
         case _:
             env = DummyVecEnv(env_fns)
@@ -65,6 +67,11 @@ def make_vec_env(run: Run, *, n_envs: int | None = None, workers: str | None = N
     except BaseException:
         env.close()
         raise
+
+
+def _in_worker(make: Callable[[], Any]) -> Any:
+    answer_stack_signal()
+    return make()
 
 
 def _made_by(env_id: str) -> list[str]:

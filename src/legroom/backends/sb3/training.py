@@ -29,14 +29,17 @@ from legroom.backends.sb3.judging import Pictures, score_of
 from legroom.backends.sb3.making import make_model, make_vec_env
 from legroom.backends.sb3.measured_items import cleaned_line, measured_items, opening_lines
 from legroom.backends.sb3.state import capture, continue_learning, policy_arrays, restore, restore_log
+from legroom.backends.sb3.watched_envs import watch_calls
 from legroom.device.out_of_memory import is_out_of_memory
 from legroom.device.redoing import Retreat
 from legroom.environments.env_make import EnvError
 from legroom.errors import BadInput, LegroomError
+from legroom.machine.stack_signal import answer_stack_signal
 from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, Loop, SavedState, State, Status
 from legroom.model.task import TrainTask
 from legroom.sharing.failures import WorkerDied
 from legroom.training.checkpoint import parameters_sha256
+from legroom.training.env_calls import EnvCalls
 from legroom.training.finite import all_finite, loss_not_finite
 from legroom.training.progress_log import ProgressLog
 
@@ -62,14 +65,25 @@ class Sb3Learner(Learner):
         self._task, self._loop, self._run = task, loop, task.run
         self._out = Path(task.out)
         self.total_timesteps = task.total_timesteps
-        self._env: VecEnv = make_vec_env(self._run)
+        self._calls = EnvCalls(task.calls_fd)
+        answer_stack_signal()
+        self._env = self._watched(lambda: make_vec_env(self._run))
         self.model: Any = make_model(self._run, self._env, task.device)
         self._env = self.model.get_env() or self._env  # with SB3's own wrappers around it (VecTransposeImage)
         self._on_policy = isinstance(self.model, OnPolicyAlgorithm)
         self.checkpoint_every = None if self._on_policy else CHECKPOINT_REPLAY_EVERY
         self._on_gpu = self.model.device.type == "cuda"
-        self._evaluator = Evaluator(self._run, self.model)
+        self._evaluator = Evaluator(self._run, self.model, self._watched)
         self._pictures: Pictures | None = None
+
+    def _watched(self, make: Callable[[], VecEnv]) -> VecEnv:
+        """Return the environments that `make` makes, with their calls where the supervisor sees them."""
+        with self._calls.calling("build"):
+            env = make()
+        workers = watch_calls(env, self._calls)
+        if workers:
+            self._loop.send("workers", envs={str(pid): envs for pid, envs in workers.items()})
+        return env
 
     @property
     def timesteps(self) -> int:  # type: ignore[override]

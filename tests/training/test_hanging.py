@@ -1,0 +1,160 @@
+"""If this fails, an environment that hangs or crashes stops a training for ever, without a word, deaf to Ctrl-C."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from legroom.machine.tree import session_members
+from legroom.model.run import EnvSpec, Run
+from legroom.reading.validating import run_from_dict
+from legroom.training.env_calls import EnvCalls, new_file
+from legroom.training.hanging import HangWatch
+from legroom.training.run_folder import RunFolder
+from legroom.training.train import Ended, Training, train
+
+HERE = Path(__file__).parent
+
+
+class Display:
+    def __init__(self):
+        self.said = []
+
+    def progress(self, progress):
+        pass
+
+    def memory(self, sample):
+        pass
+
+    def say(self, line):
+        self.said.append(line)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.syspath_prepend(str(HERE))
+
+
+def trained(folder: Path, workers: str, env: dict, **kwargs) -> tuple[Ended, str]:
+    spec = {"id": "hang_env:Hangs", "n_envs": 2, "workers": workers, "kwargs": {"mark": str(folder / "mark"), **kwargs}}
+    run = Run.model_validate({
+        "algo": "PPO", "env": spec | env, "hyperparams": {"n_steps": 32, "batch_size": 16, "n_epochs": 1},
+        "total_timesteps": 256, "seed": 7,
+    })  # fmt: skip
+    display = Display()
+    ended = train(Training(run, run, RunFolder(folder / "out"), "cpu", checkpoint_every=64), display, retries=3)
+    return ended, "\n".join(display.said)
+
+
+@pytest.mark.parametrize(("workers", "who"), [
+    ("light", "the worker of env "), ("subproc", "the worker of env "), ("dummy", "the training process"),
+])  # fmt: skip
+def test_what_hangs_is_named_with_its_stack_and_goes_on_from_the_last_checkpoint(tmp_path, workers, who):
+    ended, said = trained(tmp_path, workers, {"timeout": 3}, how="hold_gil", once=True)
+    assert ended.outcome.status == "finished" and ended.outcome.resume == "exact"
+    assert f"an environment hangs: {who}" in said and "in step (3 s allowed, env.timeout)" in said
+    assert 'hang_env.py"' in said and " in hold_gil" in said
+    assert len(ended.outcome.retreats) == 1 and "resumed as it was" in ended.outcome.retreats[0].what
+    assert "resuming from step 192 (exact)" in said
+
+
+def test_what_hangs_ends_where_the_run_says_so(tmp_path):
+    ended, _ = trained(tmp_path, "light", {"timeout": 3, "on_timeout": "end"})
+    assert (ended.exit_code, ended.outcome.status, ended.outcome.resume) == (4, "failed", "exact")
+    assert "an environment hangs: the worker of env" in ended.outcome.error
+    assert "in sleep\n" in ended.record.end["traceback"] and "in come_to" in ended.record.end["traceback"]
+
+
+def test_an_environment_that_cannot_be_built_hangs_twice_and_ends(tmp_path):
+    ended, _ = trained(tmp_path, "light", {"timeout": 0.5}, how="loop", where="build")
+    assert ended.exit_code == 4 and "an environment being built hangs: a worker, pid" in ended.outcome.error
+    assert [each.what for each in ended.outcome.retreats] == [
+        "resumed as it was", "given up: it happened twice without a new checkpoint in between"
+    ]  # fmt: skip
+
+
+def test_a_training_whose_environment_hangs_in_close_has_finished(tmp_path):
+    ended, said = trained(tmp_path, "dummy", {"timeout": 3}, how="hold_gil", where="close")
+    assert (ended.exit_code, ended.outcome.status) == (0, "finished") and "in close" in said
+
+
+def test_a_crash_in_the_training_process_goes_on_from_the_last_checkpoint(tmp_path):
+    ended, _ = trained(tmp_path, "dummy", {}, how="crash", once=True)
+    assert ended.outcome.status == "finished" and ended.outcome.resume == "exact"
+    assert ended.outcome.retreats[0].why.startswith("it crashed by SIGSEGV")
+
+
+def test_a_crash_that_repeats_ends_with_its_story(tmp_path):
+    ended, _ = trained(tmp_path, "dummy", {}, how="crash", where="reset")
+    assert ended.exit_code == 4 and "was killed by SIGSEGV" in ended.outcome.error
+    assert ended.outcome.retreats[-1].what == "given up: it happened twice without a new checkpoint in between"
+
+
+@pytest.mark.parametrize(("workers", "how", "where"), [
+    ("dummy", "loop", "reset"), ("dummy", "hold_gil", "step"), ("light", "sleep", "step"), ("subproc", "loop", "build"),
+])  # fmt: skip
+def test_ctrl_c_ends_within_ten_seconds_whatever_the_environment_does(tmp_path, workers, how, where):
+    asked: list[float] = []
+    started: set[int] = set()
+
+    def ask():
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "mark").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        started.update(_descendants_sessions())
+        asked.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGTERM)  # does what Ctrl-C does; that is ignored where the tests run with nohup
+
+    threading.Thread(target=ask, daemon=True).start()
+    ended, _ = trained(tmp_path, workers, {"timeout": 0}, how=how, where=where)
+    assert time.monotonic() - asked[0] < 10
+    assert (ended.exit_code, ended.outcome.status) == (130, "stopped")
+    assert ended.outcome.resume == ("exact" if where == "step" else None)
+    assert started and not [pid for leader in started for pid in session_members(leader)]
+
+
+def _descendants_sessions() -> set[int]:
+    """Return the sessions that this process's children lead."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return {int(pid) for pid in children if os.getsid(int(pid)) == int(pid)}
+
+
+@pytest.mark.parametrize(("timeout", "seen", "call", "allowed"), [
+    (None, {}, "build", 600), (None, {}, "step", 600), (None, {"step": 0.01}, "step", 60),
+    (None, {"step": 3.0}, "step", 150), (None, {"step": 0.01, "reset": 4.0}, "step", 200),
+    (None, {"step": 3.0, "reset": 0.1}, "reset", 60), (None, {}, "close", 30), (0, {"step": 1}, "step", None),
+    (5, {"step": 3.0}, "step", 5), (5, {}, "build", 50),
+])  # fmt: skip
+def test_what_is_allowed_is_learned_from_what_was_seen(monkeypatch, timeout, seen, call, allowed):
+    calls = EnvCalls(new_file())
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    for kind, took in seen.items():
+        with calls.calling(kind):
+            clock[0] += took
+    watch = HangWatch(EnvSpec(timeout=timeout), calls, os.getpid(), Path(os.devnull), {})
+    assert watch.allowed_s(call) == (None if allowed is None else pytest.approx(allowed))
+
+
+def test_a_machine_that_slept_is_not_an_environment_that_hangs(monkeypatch):
+    calls = EnvCalls(new_file())
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    watch = HangWatch(EnvSpec(timeout=5), calls, os.getpid(), Path(os.devnull), {})
+    calls.begin("step")
+    watch.look()
+    clock[0] += 3600
+    assert watch.look() is None
+
+
+@pytest.mark.parametrize("bad", [-1, True, "soon", float("nan"), float("inf"), 1e300])
+def test_a_bad_timeout_is_refused(bad):
+    from legroom.errors import BadInput
+
+    with pytest.raises(BadInput, match=r"env\.timeout"):
+        run_from_dict({"legroom": 1, "algo": "PPO", "env": {"id": "CartPole-v1", "timeout": bad}})
