@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from legroom.errors import BadInput
+from legroom.machine.forks import in_forks
 from legroom.sharing.failures import name_envs, raise_failure
 from legroom.sharing.messages import Answer
 from legroom.sharing.process import WorkerProcess
@@ -41,6 +42,7 @@ class Crew:
         self._noted: set[str] = set()
         self._answered: dict[WorkerProcess, Answer | None] = {}  # steps whose answers came in between
         self.closed = False
+        in_forks(self, Crew._leave)
         self.shared = anonymous_file("legroom-observations")
         self.workers: list[WorkerProcess] = []
         self.template: Template | None = None
@@ -79,7 +81,7 @@ class Crew:
             BadInput: they were closed.
             WorkerDied: one of them is gone.
         """
-        self._check_open()
+        self.check_open()
         for worker, message in messages.items():
             if not worker.is_free:  # it is in a step; its answer is kept for whoever waits for the step
                 self._answered[worker] = worker.receive(self.look_around)
@@ -92,7 +94,7 @@ class Crew:
             BadInput: they were closed.
             WorkerDied: one of the workers is gone.
         """
-        self._check_open()
+        self.check_open()
         for worker in self.workers:
             if not worker.is_free:
                 worker.receive(self.look_around)
@@ -105,6 +107,7 @@ class Crew:
             WorkerDied: one of the workers is gone, one of these or another.
             Exception: the first environment's exception, of those that had one.
         """
+        self.check_open()
         answers = [
             worker.receive(self.look_around) if worker.awaited else self._answered.pop(worker, None)
             for worker in workers
@@ -116,9 +119,28 @@ class Crew:
                     raise_failure(answer.failure)
         return answers
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Refuse to go on with workers that were closed, or are another process's.
+
+        Raises:
+            BadInput: they are.
+        """
+        if self.closed and self._owner_pid != os.getpid():
+            why = f"the workers of this LeanVecEnv belong to process {self._owner_pid}, which this one was forked from"
+            raise BadInput(why, hint="make the LeanVecEnv in the process that uses it")
         if self.closed:
             raise BadInput("the LeanVecEnv is closed")
+
+    def _leave(self) -> None:
+        """Let go of the workers in a forked process: they answer one trainer, and end when it closes its pipes."""
+        if self.closed:
+            return
+        self.closed = True
+        for worker in self.workers:
+            worker.forget()
+        if self.template:
+            self.template.forget()
+        os.close(self.shared)
 
     def look_around(self) -> None:
         """Raise for a worker that died while another one is being waited for."""

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from legroom.errors import BadInput
+from legroom.machine.forks import call_in_forks
 from legroom.sharing.heap import give_back
 from legroom.sharing.shared_file import Arrays, checked, map_arrays, read_only, write_arrays
 from legroom.sharing.shared_folder import OFF, VARIABLE, Folder, join, name_folder
@@ -188,4 +189,4 @@ def _after_fork() -> None:
     _turns.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+call_in_forks(_after_fork)

@@ -104,6 +104,11 @@ class Template:
             self._ended[pid] = code
         return answer, handles
 
+    def forget(self) -> None:
+        """Close the descriptors, in a process that the trainer forked."""
+        self._socket.close()
+        os.close(self._life)
+
     def close(self) -> None:
         """End the template, and with it whatever worker it still has."""
         self._socket.close()

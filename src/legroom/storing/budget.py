@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from legroom.errors import BadInput
+from legroom.machine.forks import in_forks, refusing
 from legroom.storing.core import Store
 from legroom.storing.stacks import Stack
 from legroom.units import format_size, parse_size
@@ -60,10 +61,11 @@ class Shelf:
 
     def dump(self) -> dict[str, Any]:
         """Return everything stored, as bytes."""
-        return {
-            "index": self.store.dump_index(),
-            "arenas": [self.store.dump_arena(i) for i in range(self.store.n_arenas())],
-        }
+        try:
+            arenas = [self.store.dump_arena(i) for i in range(self.store.n_arenas())]
+        except OSError as error:
+            raise explained(error) from error
+        return {"index": self.store.dump_index(), "arenas": arenas}
 
 
 def new_shelf(
@@ -82,6 +84,8 @@ def new_shelf(
         page_bytes: of the pages that large frames are cut into; 0: as the store does by itself.
     """
     file = tempfile.TemporaryFile(dir=options.spill_dir, buffering=0) if options.spills else None  # noqa: SIM115
+    if file is not None:
+        in_forks(file, lambda file: refusing(file.fileno()))
     store = Store(
         n_streams,
         observation_bytes // stack.n_stack,
@@ -94,6 +98,17 @@ def new_shelf(
         eager=eager,
     )
     return Shelf(store, file)
+
+
+def explained(error: OSError) -> OSError:
+    """Return an error of reading or writing spilled records, with the reason where this process was forked."""
+    if error.errno != errno.EBADF:  # what `forks.refusing` makes of the file
+        return error
+    return OSError(
+        errno.EBADF,
+        "this buffer spilled to a file that belongs to the process it was made in, and this one was forked from it; "
+        "make the buffer in the process that uses it, or start that by spawn or forkserver",
+    )
 
 
 def load_shelf(dump: dict[str, Any], options: Options, n_streams: int, observation_bytes: int, stack: Stack) -> Shelf:
@@ -133,6 +148,8 @@ def enforce(options: Options, shelves: Iterable[Shelf]) -> None:
         try:
             shelf.store.spill(max(0, before - excess))
         except OSError as error:
+            if error.errno == errno.EBADF:
+                raise explained(error) from error
             where = options.spill_dir or tempfile.gettempdir()
             reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
             text = f"cannot spill {format_size(excess)} of stored observations to {where}: {reason}; nothing is lost"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from legroom.storing.budget import LARGE, Shelf, fitting, load_shelf, new_shelf
+from legroom.storing.budget import LARGE, Shelf, explained, fitting, load_shelf, new_shelf
 from legroom.storing.core import gather
 from legroom.storing.observations import Observations
 from legroom.storing.outputs import Decoded
@@ -146,7 +146,10 @@ class Column(Observations):
     def _read_into(self, rows: np.ndarray, envs: np.ndarray, out: np.ndarray) -> None:
         numbers = self._numbers[rows, envs]
         which = np.zeros(len(numbers), np.uint32)
-        gather((self.shelves[0].store,), which, envs.astype(np.uint32), numbers, out)
+        try:
+            gather((self.shelves[0].store,), which, envs.astype(np.uint32), numbers, out)
+        except OSError as error:
+            raise explained(error) from error
 
     def _cut_anew(self) -> None:
         """Store the few rows written so far again, now that their frames are known."""

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from legroom.machine.forks import in_forks
+
 WORTH_A_THREAD_S = 0.003  # decoding a part takes at least this long before it is done ahead of time
 
 
@@ -33,6 +35,7 @@ class ReadingAhead:
         self._allowed = allowed
         self._thread: ThreadPoolExecutor | None = None
         self._coming: tuple[np.ndarray, Future[Any]] | None = None
+        in_forks(self, ReadingAhead._without_thread)
 
     def parts(self, whole: np.ndarray, following: np.ndarray, size: int) -> Iterator[Any]:
         """Yield the samples of a minibatch in parts of `size`; the last may be smaller.
@@ -61,6 +64,9 @@ class ReadingAhead:
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None
+
+    def _without_thread(self) -> None:
+        self._thread = self._coming = None
 
     def _take(self, part: np.ndarray) -> Any:
         if self._coming is not None and np.array_equal(self._coming[0], part):

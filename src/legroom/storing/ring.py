@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from legroom.storing.budget import LARGE, Shelf, fitting, load_shelf, new_shelf
+from legroom.storing.budget import LARGE, Shelf, explained, fitting, load_shelf, new_shelf
 from legroom.storing.core import Store, gather_ring
 from legroom.storing.observations import Observations
 from legroom.storing.outputs import Decoded
@@ -219,9 +219,12 @@ class Ring(Observations):
         firsts, stores = self._where()
         rows, envs = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(envs, np.int64)
         side = side if len(outs) == 1 else BOTH
-        gather_ring(
-            stores, firsts, self.count, self.rows, self.n_envs, self._numbers, rows, envs, side, outs[0], outs[-1]
-        )
+        try:
+            gather_ring(
+                stores, firsts, self.count, self.rows, self.n_envs, self._numbers, rows, envs, side, outs[0], outs[-1]
+            )
+        except OSError as error:
+            raise explained(error) from error
 
     def _where(self) -> tuple[np.ndarray, tuple[Store, ...]]:
         """Return each segment's first row and store; made once per change of the segments."""

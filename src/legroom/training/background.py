@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from legroom.machine.forks import in_forks
 from legroom.training.stop_signals import StopSignals
 
 LOOK_EVERY_S = 0.1
@@ -32,6 +33,8 @@ class BackgroundThread:
     def __init__(self, signals: StopSignals) -> None:
         self._signals = signals
         self._work: queue.SimpleQueue[tuple[Callable[[], Any], Answers]] = queue.SimpleQueue()
+        self._is_here = True
+        in_forks(self, BackgroundThread._leave)
         threading.Thread(target=self._compute, name="background", daemon=True).start()
 
     def run(self, function: Callable[[], Result], *, needed: bool, within_s: float | None = None) -> Result:
@@ -42,9 +45,12 @@ class BackgroundThread:
             within_s: how long to wait for it at most.
 
         Raises:
+            RuntimeError: this process was forked from the one that has the thread.
             TimeoutError: it took longer; the thread may still be computing it.
             Abandoned: it is not needed and a stop was asked for; the thread may still be computing it.
         """
+        if not self._is_here:
+            raise RuntimeError("the thread that computes belongs to the process that this one was forked from")
         answers: Answers = queue.SimpleQueue()
         self._work.put((function, answers))
         until = None if within_s is None else time.monotonic() + within_s
@@ -61,6 +67,9 @@ class BackgroundThread:
             raise value
         result: Result = value
         return result
+
+    def _leave(self) -> None:
+        self._is_here = False
 
     def _compute(self) -> None:
         while True:

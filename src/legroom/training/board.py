@@ -16,6 +16,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from legroom.machine.forks import in_forks, to_nowhere
+
 _POLYNOMIAL = 0x82F63B78  # CRC-32C, bits reversed
 _LARGEST_FLOAT = 3.4028234e38
 _VARINT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5  # protobuf's kinds of fields
@@ -32,6 +34,7 @@ class Board:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
         self._file = (folder / name).open("ab")
+        in_forks(self._file, lambda file: to_nowhere(file.fileno()))
         self._record(_field(1, _DOUBLE, time.time()) + _field(3, _BYTES, b"brain.Event:2"))
 
     def write(self, step: int, figures: Mapping[str, float]) -> None:

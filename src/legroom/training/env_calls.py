@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from legroom.machine.forks import in_forks
+
 Call = Literal["build", "reset", "step", "call", "close"]
 CALLS: tuple[Call, ...] = ("build", "reset", "step", "call", "close")
 _NUMBER, _KIND, _SLOWEST = 0, 1, 2  # then the slowest of each kind
@@ -31,6 +33,10 @@ class EnvCalls:
         memory = mmap.mmap(descriptor, _NBYTES) if descriptor >= 0 else bytearray(_NBYTES)
         self._cells = memoryview(memory).cast("d")
         self._n_calls = 0
+        in_forks(self, EnvCalls._leave)
+
+    def _leave(self) -> None:
+        self._cells = memoryview(bytearray(_NBYTES)).cast("d")
 
     def begin(self, kind: Call) -> float:
         """Note that a call begins; returns when, for `end`."""

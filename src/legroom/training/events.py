@@ -11,6 +11,8 @@ import os
 import threading
 from typing import Any
 
+from legroom.machine.forks import in_forks, to_nowhere
+
 
 class EventPipe:
     """The child's end. A parent that is gone is no reason to stop: what is learned is in the checkpoints."""
@@ -18,12 +20,19 @@ class EventPipe:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lock = threading.RLock()  # a signal's handler may send while its thread does
+        in_forks(self, EventPipe._leave)
 
     def __enter__(self) -> EventPipe:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, -1  # the number may be somebody else's from now on
+        os.close(descriptor)
+
+    def _leave(self) -> None:
+        if self._descriptor >= 0:
+            to_nowhere(self._descriptor)  # a forked process that lives on would keep the parent waiting for its end
+        self._lock = threading.RLock()
 
     def send(self, event: str, **fields: Any) -> None:
         line = json.dumps({"event": event, **{key: _finite(value) for key, value in fields.items()}}) + "\n"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self, TextIO
 
 from legroom.errors import BadInput
+from legroom.machine.forks import in_forks, to_nowhere
 from legroom.model.files import write_whole
 from legroom.model.progress import Progress
 
@@ -37,7 +38,7 @@ class ProgressLog:
 
     def __init__(self, path: str | os.PathLike[str], *, resumed_from: int = 0) -> None:
         self._path = Path(path)
-        self._columns = [STEP]
+        self._columns, self._owner_pid = [STEP], os.getpid()
         rows: list[Row] = []
         if resumed_from > 0 and self._path.exists():
             self._columns, rows = _read(self._path)
@@ -54,6 +55,8 @@ class ProgressLog:
 
     def append(self, values: Mapping[str, Any]) -> None:
         """Append a row; `values` has the step among its figures, and what is no number or text is left out."""
+        if self._owner_pid != os.getpid():  # what a forked process has to tell is not the training's
+            return
         row = {" ".join(name.split()): cell for name, value in values.items() if (cell := _cell(value)) is not None}
         if new := sorted(name for name in row if name not in self._columns):
             self._file.flush()  # what a full disk has kept back
@@ -67,7 +70,9 @@ class ProgressLog:
     def _begin(self, rows: Sequence[Row], columns: list[str]) -> TextIO:
         header = dict(zip(columns, columns, strict=True))
         write_whole(self._path, _text(columns, [header, *rows]).encode())
-        return self._path.open("a", newline="", encoding="utf-8")
+        file = self._path.open("a", newline="", encoding="utf-8")
+        in_forks(file, lambda file: to_nowhere(file.fileno()))
+        return file
 
 
 def read_progress(path: str | os.PathLike[str]) -> list[Progress]:

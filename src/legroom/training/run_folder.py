@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
+from legroom.machine.forks import in_forks, to_nowhere
 from legroom.machine.live_log import LIVE
 from legroom.model.files import clear_left_over, make_directory, write_whole
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
@@ -122,7 +123,7 @@ class RunFolder:
             file = (self.path / LOCK).open("a+")
         except OSError as error:
             raise BadInput(f"cannot be written to: {error.strerror}", path=self.path, hint="--out DIR") from None
-        with file as lock:
+        with in_forks(file, lambda file: to_nowhere(file.fileno())) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

@@ -137,6 +137,7 @@ class LeanVecEnv(VecEnv):
     def step_async(self, actions: np.ndarray) -> None:
         if len(actions) != self.num_envs:
             raise BadInput(f"{len(actions)} actions for {self.num_envs} environments")
+        self._crew.check_open()  # before anything is written to what the workers read
         if self.waiting:  # an interrupted wait has left a step behind
             self._crew.settle()
         self._slot = 1 - self._slot
