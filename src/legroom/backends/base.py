@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
 from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm
+from legroom.model.counts import Storage
 from legroom.model.draft import Draft, Key
 from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode
 from legroom.model.facts import spaces_of
@@ -31,7 +32,6 @@ from legroom.model.machine import Machine
 from legroom.model.plan import PRICES, MostEnvs, Plan, Price
 from legroom.model.run import MemorySpec, Run
 from legroom.model.spaces import Space
-from legroom.model.storage import Storage
 from legroom.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

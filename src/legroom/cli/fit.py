@@ -18,8 +18,8 @@ from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor
-from legroom.fitting.recommend import recommend
 from legroom.fitting.search import fit
+from legroom.fitting.tiers import recommend
 from legroom.fitting.tiers import tiers as plan_tiers
 from legroom.machine import probe
 from legroom.model.cluster import Cluster

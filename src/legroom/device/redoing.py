@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from legroom.device.out_of_memory import is_out_of_memory
 from legroom.errors import BadInput
 from legroom.sharing.heap import give_back
 
@@ -172,3 +171,18 @@ def first_line(error: BaseException) -> str:
         kept, _, _ = text[:LONGEST_REASON].rpartition(". ")
         text = f"{kept}." if kept else text[: LONGEST_REASON - 1] + "…"
     return f"{type(error).__name__}: {text}"
+
+
+# torch's CPU allocator raises a bare RuntimeError; so do old CUDA builds and libraries on top of CUDA.
+WORDS = (
+    "DefaultCPUAllocator", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
+    "could not create a memory object", "could not create a primitive", "could not execute a primitive",  # oneDNN
+    "not enough memory",
+)  # fmt: skip
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether the exception is a failed allocation, on the host or on the GPU."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in WORDS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,15 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
+
+
+def read_figures(path: Path, known: Collection[str]) -> dict[str, int]:
+    """Return the base figures that a cache file holds, by name; none where it is damaged or of other names."""
+    content = read_json(path)
+    figures = content.get("figures") if isinstance(content, dict) else None
+    if not isinstance(figures, dict) or not set(figures) <= set(known):
+        return {}
+    return figures if all(type(n) is int and 0 <= n < 1 << 40 for n in figures.values()) else {}
 
 
 def write_json(path: Path, content: Any) -> None:

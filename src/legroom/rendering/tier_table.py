@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from legroom.fitting.recommend import Named, Recommendation
-from legroom.fitting.tiers import Tier
+from legroom.fitting.tiers import Named, Recommendation, Tier
 from legroom.rendering.console import document
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.rendering.plan_text import PRICE_STYLES, budget_text, peaks_data, plan_data, plan_text

@@ -11,6 +11,7 @@ from legroom.backends.brax.facts import LAYERS, is_ppo
 from legroom.backends.brax.vocabulary import BRAX_ALGORITHMS, SPACES, VOCABULARY
 from legroom.errors import BadInput
 from legroom.extras import needs
+from legroom.model.counts import Storage
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode
 from legroom.model.finding import Finding
 from legroom.model.footprint import Footprint
@@ -18,7 +19,6 @@ from legroom.model.knob import Growth, Knob
 from legroom.model.machine import Machine
 from legroom.model.plan import MostEnvs, Plan
 from legroom.model.run import Run
-from legroom.model.storage import Storage
 
 if TYPE_CHECKING:
     from pathlib import Path

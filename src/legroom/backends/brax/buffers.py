@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from legroom.backends.brax.pieces import PRIMES, Terms, term_of
+from legroom.backends.brax.pieces import Terms, term_of
 
 _ALLOCATION = re.compile(r"^allocation \d+: size (\d+),? ?(.*)$")
 _VALUE = re.compile(r"^ value: <\d+ (\S+?)(\{[\d,]*\})?(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$")
@@ -115,6 +115,3 @@ def _united(buffers: Iterable[Buffer]) -> list[Buffer]:
 def coefficients(sums: Terms, values: Mapping[str, float]) -> Terms:
     """Return bytes per unit of each term, from bytes at the sizes compiled for."""
     return {term: nbytes / values[term] for term, nbytes in sums.items()}
-
-
-__all__ = ["PRIMES", "Assignment", "Buffer", "coefficients", "live_sums", "read_assignment"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from legroom.machine.base_measure import measure_base
-from legroom.machine.cache import cache_folder, digest, read_json, write_json
+from legroom.machine.cache import cache_folder, digest, read_figures, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.footprint import Known
 
@@ -68,12 +68,12 @@ def ray_figures(*, measure: bool = False, device: str = "cpu") -> RayFigures:
     versions = read_versions(LIBRARIES)
     cpu_build = versions.get("torch", "+cpu").endswith("+cpu")
     path = cache_folder() / f"ray-{digest(sorted(versions.items()), CHILD.read_bytes())}.json"
-    figures = _checked(read_json(path))
-    if figures is None and measure and "ray" in versions and "stable-baselines3" in versions:
-        figures = _checked({"figures": measure_base(CHILD, "ray", set(SHIPPED))})
-        if figures is not None:
+    figures = read_figures(path, SHIPPED)
+    if len(figures) < len(SHIPPED) and measure and "ray" in versions and "stable-baselines3" in versions:
+        figures = measure_base(CHILD, "ray", set(SHIPPED)) or {}
+        if figures:
             write_json(path, {"figures": figures, "versions": versions})
-    if figures is None or (device == "cuda" and cpu_build):
+    if len(figures) < len(SHIPPED) or (device == "cuda" and cpu_build):
         more = CUDA_BUILD_MORE if device == "cuda" or not cpu_build else {}
         shipped = {name: nbytes + more.get(name, 0) for name, nbytes in SHIPPED.items()}
         return RayFigures(**shipped, errors=_errors(shipped, DEFAULT_ERROR), known=Known.DEFAULT, versions=versions)
@@ -82,10 +82,3 @@ def ray_figures(*, measure: bool = False, device: str = "cpu") -> RayFigures:
 
 def _errors(figures: dict[str, int], share: float) -> dict[str, int]:
     return {name: int(share * nbytes) for name, nbytes in figures.items()}
-
-
-def _checked(content: object) -> dict[str, int] | None:
-    figures = content.get("figures") if isinstance(content, dict) else None
-    if not isinstance(figures, dict) or set(figures) != set(SHIPPED):
-        return None
-    return figures if all(type(n) is int and 0 < n < 1 << 40 for n in figures.values()) else None

@@ -29,7 +29,7 @@ from legroom.backends.rllib.state import WHY_NOT_EXACT, WHY_NOT_EXACT_REPLAY, ca
 from legroom.backends.rllib.translation import RllibPlan, rllib_plan
 from legroom.backends.sb3.judging import judgement
 from legroom.cluster.session import environment, ray_session
-from legroom.device.out_of_memory import is_out_of_memory
+from legroom.device.redoing import is_out_of_memory
 from legroom.environments.env_make import EnvError, build
 from legroom.errors import BadInput, LegroomError
 from legroom.model.learner import FailureCause, Figures, Learned, Learner, Loop, SavedState, State, Status

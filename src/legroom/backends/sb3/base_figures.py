@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from legroom.machine.cache import cache_folder, digest, read_json, write_json
+from legroom.machine.cache import cache_folder, digest, read_figures, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.footprint import Known
 
@@ -93,7 +93,7 @@ def base_figures(*, needed: Collection[str] = (), device: str = "cpu") -> BaseFi
     if device == "cuda" and cpu_build:
         return BaseFigures(**SHIPPED_CUDA, errors=DEFAULT_ERRORS, known=Known.DEFAULT, versions={"torch": "with CUDA"})
     path = _cache_path(versions)
-    measured = _read_cache(path)
+    measured = read_figures(path, SHIPPED_CPU)
     missing = set(needed) - set(measured)
     if missing and "torch" in versions and "stable-baselines3" in versions:
         # One stage after the other: side by side they would be quicker, and take a gigabyte.
@@ -128,14 +128,6 @@ def _cache_path(versions: Mapping[str, str]) -> Path:
 def _system() -> str:
     # platform.machine() says the same and takes 4 ms to import
     return " ".join((os.uname().sysname, os.uname().machine)) if hasattr(os, "uname") else os.name
-
-
-def _read_cache(path: Path) -> dict[str, int]:
-    content = read_json(path)
-    figures = content.get("figures") if isinstance(content, dict) else None
-    if not isinstance(figures, dict) or not set(figures) <= set(SHIPPED_CPU):
-        return {}
-    return figures if all(type(n) is int and 0 <= n < 1 << 40 for n in figures.values()) else {}
 
 
 def _measure(stage: str) -> dict[str, int] | None:

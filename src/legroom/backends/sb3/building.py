@@ -37,7 +37,7 @@ from legroom.model.run import Run
 # policy_kwargs whose values are classes, and where a bare name is looked up
 _OWNERS = {"activation_fn": torch.nn, "optimizer_class": torch.optim, "features_extractor_class": torch_layers}
 # constructor arguments that need objects legroom does not build, and that no device memory depends on
-_HOST_ONLY = {"rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_class", "replay_buffer_kwargs",
+HOST_ONLY = {"rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_class", "replay_buffer_kwargs",
               "tensorboard_log", "verbose", "optimize_memory_usage", "action_noise", "_init_setup_model"}  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def build_model(
     if pass_samples(run) < batch_samples(run):
         algorithm_class = with_micro_batch(algorithm_class, pass_samples(run))
     algorithm_class = with_knobs(algorithm_class, run)
-    arguments = {k: _schedule(k, v) for k, v in run.hyperparams.items() if k not in _HOST_ONLY}
+    arguments = {k: _schedule(k, v) for k, v in run.hyperparams.items() if k not in HOST_ONLY}
     with importable(run), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         env = _stub_env(run, on_step)

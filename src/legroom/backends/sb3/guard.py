@@ -29,8 +29,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from legroom.backends.sb3.microbatch import can_survive, surviving
 from legroom.device.exact_pieces import MicroBatch, check_sizes
-from legroom.device.out_of_memory import is_out_of_memory
-from legroom.device.redoing import Retreat
+from legroom.device.redoing import Retreat, is_out_of_memory
 from legroom.errors import BadInput
 
 logger = logging.getLogger("legroom")

@@ -19,12 +19,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 from stable_baselines3 import PPO
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.applied_knobs import with_knobs
 from legroom.backends.sb3.bill.scratch import Measured
-from legroom.backends.sb3.building import class_of, importable, policy_arguments
+from legroom.backends.sb3.building import HOST_ONLY, class_of, importable, policy_arguments, wrapped
 from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.environments.gym_spaces import to_gymnasium
@@ -43,10 +43,9 @@ REPLAY_ROWS = 32
 MAPPED_BLOCK = 65536
 LIMIT_BYTES = 6 << 30  # of writable memory, counted virtually: a mistake here must not take the machine along
 # Arguments that memory of an update does not depend on and that need objects built
-_LEFT_OUT = {
-    "rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_class", "replay_buffer_kwargs", "tensorboard_log",
-    "verbose", "action_noise", "_init_setup_model", "buffer_size", "learning_starts", "optimize_memory_usage",
-    "learning_rate", "clip_range", "clip_range_vf", "n_epochs", "n_steps", "batch_size", "train_freq", "gradient_steps",
+_LEFT_OUT = HOST_ONLY | {
+    "buffer_size", "learning_starts", "learning_rate", "clip_range", "clip_range_vf", "n_epochs", "n_steps",
+    "batch_size", "train_freq", "gradient_steps",
 }  # fmt: skip
 
 
@@ -133,11 +132,7 @@ def build(run: Run, batch: int) -> Any:
     env = StillEnv(observation, action)
     if algorithm.masked:
         env.mask_size = int(np.sum(getattr(action, "nvec", getattr(action, "n", 0))))
-    vec_env: VecEnv = DummyVecEnv([lambda: env])
-    if run.env.normalize:
-        vec_env = VecNormalize(vec_env, **(run.env.normalize if isinstance(run.env.normalize, dict) else {}))
-    if run.env.frame_stack and run.env.frame_stack > 1:
-        vec_env = VecFrameStack(vec_env, run.env.frame_stack)
+    vec_env = wrapped(run, DummyVecEnv([lambda: env]))
     arguments = {key: value for key, value in run.hyperparams.items() if key not in _LEFT_OUT}
     if algorithm.family == "off-policy":
         arguments |= {"buffer_size": REPLAY_ROWS, "batch_size": batch}

@@ -24,14 +24,12 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import RolloutReturn
 from stable_baselines3.common.vec_env import VecEnv
 
-from legroom.backends.sb3.evaluating import Evaluator
-from legroom.backends.sb3.judging import Pictures, score_of
+from legroom.backends.sb3.judging import Evaluator, Pictures, score_of
 from legroom.backends.sb3.making import make_model, make_vec_env
 from legroom.backends.sb3.measured_items import cleaned_line, measured_items, opening_lines
 from legroom.backends.sb3.state import capture, continue_learning, policy_arrays, restore, restore_log
 from legroom.backends.sb3.watched_envs import watch_calls
-from legroom.device.out_of_memory import is_out_of_memory
-from legroom.device.redoing import Retreat
+from legroom.device.redoing import Retreat, is_out_of_memory
 from legroom.environments.env_make import EnvError
 from legroom.errors import BadInput, LegroomError
 from legroom.machine.stack_signal import answer_stack_signal

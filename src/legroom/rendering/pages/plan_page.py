@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from legroom import __version__
-from legroom.fitting.recommend import Recommendation
-from legroom.fitting.tiers import Tier
+from legroom.fitting.tiers import Recommendation, Tier
 from legroom.model.footprint import Footprint
 from legroom.model.plan import Plan
 from legroom.rendering.figures.bars import Bar, Limit, bar_of, stacked_bars
