@@ -11,8 +11,6 @@ run here (2026-11); everything else reproduces recorded runs of the real allocat
 tests/device/fixtures).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

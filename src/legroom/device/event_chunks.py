@@ -6,8 +6,6 @@ and may then alternate between layouts with a short period; so `shorten` keeps m
 number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ that draws random numbers or keeps a memory in a forward pass. The usual layers 
 built; whatever else does it shows in the first piece of an update, before anything is learned from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 

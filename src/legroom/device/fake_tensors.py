@@ -18,8 +18,6 @@ would decide on data that is not there, and gets `Untraceable`.
 Known limitations: one device, one stream; no CUDA graphs, torch.compile, AMP or custom CUDA extensions.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import weakref

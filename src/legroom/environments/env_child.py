@@ -5,8 +5,6 @@ anyway (numpy, gymnasium): they must not be counted as the environment's. Steppi
 whatever goes wrong there, its spaces and its memory are known.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -12,8 +12,6 @@ Stepping (`env_probe`) tells what lean storage would take. It comes after everyt
 a remark and no failure.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

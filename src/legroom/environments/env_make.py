@@ -4,8 +4,6 @@ Everything an environment can do wrong while it is made becomes one line, `EnvEr
 processes make their environments with it, and they are to stay small.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress

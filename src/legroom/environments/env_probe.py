@@ -6,8 +6,6 @@ few are forced so that the price of a new episode is known even where none ended
 process of the user.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

@@ -8,8 +8,6 @@ longer than the whole probe.
 Mirrors DummyVecEnv, VecNormalize, VecFrameStack (`StackedObservations`) and VecTransposeImage of stable-baselines3 2.9.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

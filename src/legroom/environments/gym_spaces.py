@@ -5,8 +5,6 @@ the real ones. Going there and back keeps everything that memory depends on: kin
 the same for every element, the bounds (SB3 takes a uint8 box for an image only if they are 0 and 255).
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numpy as np

@@ -4,8 +4,6 @@ Mirrors `preprocessing.is_image_space`, VecFrameStack (`StackedObservations`) an
 stable-baselines3 2.9, which RLlib's runs follow too, since their networks are the same.
 """
 
-from __future__ import annotations
-
 from legroom.model.spaces import BoxSpace, DictSpace, Space
 
 

@@ -8,8 +8,6 @@ from the versions of pages that a row added: its lists and its table are enlarge
 which has nothing to do with the row that happens to need it.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,6 @@ inside a function, or a lambda has no such name; it is kept in this process and 
 understands for as long as the process lives, and nowhere else.
 """
 
-from __future__ import annotations
-
 import difflib
 import sys
 from importlib import import_module

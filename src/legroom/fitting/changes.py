@@ -1,7 +1,5 @@
 """A run with some of its settings changed, by the names they have in a run file, and how two runs differ."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from legroom.model.data import Data

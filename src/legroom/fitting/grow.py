@@ -4,8 +4,6 @@ An on-policy run gets more environments (more varied data per update), an off-po
 experience stays); the backend says which. All of it changes what is learned, which is why nobody does it unasked.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from legroom.backends.base import backend_of

@@ -1,7 +1,5 @@
 """A run's prediction with what its savings would do: the same for the command and for the page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ The smallest change: the nearest number of minibatches that brax accepts, the ne
 rollout. What has no such mend is an error of the file, which no amount of memory helps.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from legroom.backends.base import backend_of

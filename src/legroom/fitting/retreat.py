@@ -4,8 +4,6 @@ The prediction was wrong, or somebody else took the memory; either way less is n
 budget below what it was thought to need turns the cheapest knobs that help, in the same order of prices as ever.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Literal
 

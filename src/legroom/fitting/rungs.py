@@ -1,7 +1,5 @@
 """Steps to turn a setting by, down to make a run fit and up to use what is free: what several backends share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

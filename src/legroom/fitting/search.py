@@ -10,8 +10,6 @@ What is over the budget is summed over phases: two phases that are both too larg
 not show what the first one bought.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ One plan per size of GPU: what a run would be on cards of 8, 12, 16 ... GB. Or o
 first: which of them a machine can train.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

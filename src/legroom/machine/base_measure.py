@@ -3,8 +3,6 @@
 Most predictions find the figures in the cache and need no subprocess, so backends import this only to measure.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

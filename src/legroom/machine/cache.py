@@ -3,8 +3,6 @@
 Imports next to nothing: a prediction by arithmetic reads the cache at every start.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import zlib

@@ -11,8 +11,6 @@ Every path is taken below `root`, so that a test can write a whole tree of its o
 missing, unreadable or malformed is a limit that is not there.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

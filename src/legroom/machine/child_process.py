@@ -4,8 +4,6 @@ Such code may print, crash, hang or start processes of its own; whoever asks get
 are here: `run_child` and `how_it_ended` for who asks, `write_answer` and `close_and_leave` for the child.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -21,8 +21,6 @@ Not held: what is opened and closed within one call (checkpoints, live logs, ans
 Programs that are started (`subprocess`) get no descriptor but those they are meant to have.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import suppress

@@ -4,8 +4,6 @@ Inside a container the driver names processes by their numbers outside, which ma
 hold more than when the meter began is the best there is, and other users of the same cards are in it.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path

@@ -9,8 +9,6 @@ one, because a plan for it also runs on the larger; say `A100 80GB` for the othe
 24 GB card of 2018, not the RTX 6000 Ada, and a laptop's chip must be asked for with "laptop".
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ its own, since importing it and making a CUDA context takes seconds and hundreds
 about to train, and only where torch is a CUDA build.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@ Samples come several times a second and a training lasts days, so a line is writ
 most every t/1000, with the highest sample since the last line, which keeps every peak and needs a few thousand lines.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from contextlib import suppress

@@ -4,8 +4,6 @@ Cheap enough to run in every command (a few milliseconds): it reads a handful of
 reports on. Linux is read from /proc below `root`, which tests replace by a tree of their own; elsewhere psutil tells.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ signal is a real-time one, which environments and libraries leave alone; nobody 
 it would end them.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import signal

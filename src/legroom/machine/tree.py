@@ -9,8 +9,6 @@ A sampler misses what lives shorter than its interval; `ProcessMemory.rss_peak` 
 misses nothing, but knows only one process at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass

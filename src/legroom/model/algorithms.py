@@ -1,7 +1,5 @@
 """What an algorithm is: its family and its constructor's own defaults. The tables are the backends'."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

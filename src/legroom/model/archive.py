@@ -1,7 +1,5 @@
 """What came of writing a run's checkpoint for use elsewhere, and of making a run's folder from somebody's model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

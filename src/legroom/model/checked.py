@@ -1,7 +1,5 @@
 """What a check of one file says: totals of its runs, findings, and what is fine."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from typing import Any
 

@@ -4,8 +4,6 @@ Nodes that are alike are kept once, with a count, wherever something is computed
 as much as one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

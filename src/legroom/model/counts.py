@@ -1,7 +1,5 @@
 """What is summed up of a run, as its backend knows it: how often things happen, and what is stored."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

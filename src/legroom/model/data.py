@@ -5,8 +5,6 @@ command), most of it to build validators that a shipped, tested run does not nee
 pydantic is imported the first time something has to be validated, dumped or described as a schema.
 """
 
-from __future__ import annotations
-
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 

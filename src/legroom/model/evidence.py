@@ -3,8 +3,6 @@
 The parts do arithmetic on it and never measure, trace or import anything themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -4,8 +4,6 @@ Sizes are bytes as the text states them; what the text does not state is None, n
 (the cause, the names of an array's dimensions) stands in fields of its own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 

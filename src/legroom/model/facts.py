@@ -1,7 +1,5 @@
 """What follows from a Run alone, whichever library trains it."""
 
-from __future__ import annotations
-
 from legroom.errors import BadInput
 from legroom.model.run import Run
 from legroom.model.spaces import Space

@@ -1,7 +1,5 @@
 """A FileKind: YAML that people have for one library, and that its backend reads runs from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Protocol
 

@@ -6,8 +6,6 @@ names say which process they belong to (its id, and when it started, since ids a
 can clear away what a dead one left.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

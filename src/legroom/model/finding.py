@@ -1,7 +1,5 @@
 """A Finding: something about a run or a file that its user should know, with the way out."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ A footprint is a bill: every item says how many bytes, how often, where, in whic
 The peak of a place is the largest phase total; nothing is added that is not on the bill, so anyone can recompute it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ A backend gives both. *free*: bit-equal results, and no slower. *slower*: the sa
 rounding (1e-6 per update). *changes-learning*: anything else, however harmless.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal

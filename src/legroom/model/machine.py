@@ -1,7 +1,5 @@
 """The Machine: what there is to run on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

@@ -1,7 +1,5 @@
 """Names as 0.1 wrote them into run files and checkpoints: the reference workloads were modules of legroom then."""
 
-from __future__ import annotations
-
 _OLD_PACKAGE, _PACKAGE = "legroom.workloads.", "legroom_workloads."
 
 

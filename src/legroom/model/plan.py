@@ -1,7 +1,5 @@
 """A Plan: the knobs that were turned to make a run fit, what each bought, and the run that came out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """A Prediction: one run's footprint, the same with savings, and the verdict: what is shown of it everywhere."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from legroom.model.cluster import Cluster, NodeBill

@@ -4,8 +4,6 @@ Sizes are bytes, steps are steps of one environment. What was not measured is No
 of the leak alone has no `observation`, no `parallel` and no `fits_envs`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

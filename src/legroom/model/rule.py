@@ -4,8 +4,6 @@ A rule's file says everything about it: the page of the documentation is made fr
 whole of its logic. A rule that cannot be sure stays silent: a false alarm is a defect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 

@@ -6,8 +6,6 @@ layout does not matter. Documents of 0.1 have none. A document that lost the key
 front of the value, or the other way round, so that one flipped bit does not pass it off as one of 0.1.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

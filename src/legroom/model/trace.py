@@ -4,8 +4,6 @@ Times are seconds since the watching began, sizes are bytes. The memory of a tre
 so that a page several of them share counts once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args

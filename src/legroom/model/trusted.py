@@ -3,8 +3,6 @@
 Skipping pydantic here saves a third of the time of `legroom predict mine:full` (see `model.data`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from legroom.model.run import CheckpointSpec, EnvSpec, EvalSpec, MemorySpec, PolicySpec, Run, Spaces

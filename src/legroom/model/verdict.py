@@ -1,7 +1,5 @@
 """Whether a footprint fits a budget: the one function that predict, fit and train ask."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from legroom.model.footprint import Footprint

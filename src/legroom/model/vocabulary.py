@@ -1,7 +1,5 @@
 """A Vocabulary: the words of one library in run files and on command lines, and what values they take."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

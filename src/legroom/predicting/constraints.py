@@ -4,8 +4,6 @@
 the rules of its library; settings that nothing reads are found here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, backend_of

@@ -7,8 +7,6 @@ fragmentation. (Not the blocks alive when the last segment was reserved: that ma
 Without a trace the same bill is estimated from shapes, with a wide band.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.device.cuda_allocator import ROUND_SEGMENT_BYTES, Replay, Settings, replay

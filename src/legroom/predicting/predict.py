@@ -9,8 +9,6 @@ tells what lean storage would take, and whether it would be slower (`env_probe`)
 they are declared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 

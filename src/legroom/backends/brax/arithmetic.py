@@ -6,8 +6,6 @@ those items are defaults with a wide error until it has been asked (`brax_calibr
 Mirrors the layout of brax 0.14.2 (`training/acting.py`, `training/agents/ppo/train.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 

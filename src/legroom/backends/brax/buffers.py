@@ -10,8 +10,6 @@ needs is the largest of these sums. One compilation thus answers for every setti
 Mirrors the text of `BufferAssignment::ToString` and `HloLiveRange::ToString` as of jaxlib 0.9.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping

@@ -14,8 +14,6 @@ num_minibatches), one unroll of each is the rollout, and XLA leaves out the loop
 itself.
 """
 
-from __future__ import annotations
-
 import sys
 import zlib
 from collections.abc import Callable, Mapping

@@ -12,8 +12,6 @@ brax's devices, so arguments have a leading axis of that length, and it donates 
 Mirrors brax 0.14.2 under jax 0.9. jax's own names are replaced for the time of the call and only in this process.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Mirrors `ppo/train.py` of brax 0.14.2, where the training steps per epoch are rounded up so that all epochs are alike.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Imports no jax: a process that has compiled a training step holds a gigabyte for
 it. What the child says it is doing is handed on, since a compilation takes minutes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

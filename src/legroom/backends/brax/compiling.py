@@ -10,8 +10,6 @@ is asked for before it generates any code, which takes most of a compilation's t
 *shapes*: traces only: the bytes of weights, optimizer and states.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

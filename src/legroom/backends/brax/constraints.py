@@ -5,8 +5,6 @@ silently as a negative number. brax's SAC has three conditions of its own on its
 replay_buffers.py of 0.14.2).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

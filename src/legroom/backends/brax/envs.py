@@ -4,8 +4,6 @@ brax wraps an environment itself before it trains on it (batching, episode lengt
 no brax environments and bring a wrapper of their own for the purpose; `TrainingEnv.wrap` is what is handed to brax.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass

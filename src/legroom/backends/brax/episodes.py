@@ -5,8 +5,6 @@ environment therefore counts its finished episodes in its own state, three numbe
 taken out, and set to zero, between two training steps.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from typing import Any

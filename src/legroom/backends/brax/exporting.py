@@ -4,8 +4,6 @@ Names are paths of brax's own trees: `params/policy/…` and `params/value/…` 
 the running statistics of observations. brax's inference function takes (normalizer, policy, value), nested as named.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Mirrors the first lines of `train()` in brax 0.14.2, training/agents/ppo/train.py and sac/train.py.
 """
 
-from __future__ import annotations
-
 from legroom.backends.base import hyper
 from legroom.model.run import Run
 

@@ -8,8 +8,6 @@ First come more environments with as many env steps per update as before (each p
 when every environment plays a single unroll, larger batches follow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal

@@ -9,8 +9,6 @@ It is the CPU's compiler that is asked, on any machine. Its block is exact for t
 decides for itself what to fuse and when, adds the workspaces of its libraries, and has to be allowed a wide band.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

@@ -5,8 +5,6 @@ gets a function from observation and action mask to action, the environment's ar
 `picture` names one that gets the same function and arguments, and the path of the GIF to write.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

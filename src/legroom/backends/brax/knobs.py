@@ -1,7 +1,5 @@
 """brax's knobs, with their prices; the order within a price decides between knobs that buy the same."""
 
-from __future__ import annotations
-
 from legroom.backends.brax import ladders
 from legroom.backends.brax.facts import LAYERS
 from legroom.model.evidence import Evidence

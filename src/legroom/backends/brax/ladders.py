@@ -4,8 +4,6 @@ Two make the training step slower and leave what is learned (`backends/brax/lean
 num_minibatches` unrolls, of however many environments, so that several knobs keep the data of an update.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

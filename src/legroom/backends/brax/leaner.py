@@ -8,8 +8,6 @@ output for the backward pass. Here they go over the unroll one step at a time, a
 again for its backward pass. A checkpoint around the whole loss would save nothing: it would recompute all at once.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -12,8 +12,6 @@ To see which axis is which, a program is compiled with sizes made of primes that
 so that a product of axes is a batch where 61 and 67 divide it, and k where 67 and 71 do.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

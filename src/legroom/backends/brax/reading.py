@@ -4,8 +4,6 @@ There is no standard; this is the form that people's training scripts around `br
 named after the algorithm with the arguments of its `train()`, one for the networks, perhaps one for the environment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType

@@ -4,8 +4,6 @@ The physics are the same; what differs are the networks' weights and activations
 Such a prediction has a wider band, and `predict --mode trace` asks the compiler about the run as it is.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from legroom.backends.brax.arithmetic import FLOAT, count_parameters, hidden_layers

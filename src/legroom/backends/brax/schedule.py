@@ -7,8 +7,6 @@ on. So a training may stop, write and evaluate after every step, and still draws
 Mirrors the end of `train()` in brax 0.14.2, training/agents/ppo/train.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax

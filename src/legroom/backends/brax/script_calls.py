@@ -1,7 +1,5 @@
 """brax training calls of a script: `ppo.train(...)`, also through `functools.partial`, with their arguments."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

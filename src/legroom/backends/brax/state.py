@@ -8,8 +8,6 @@ like is known to the code that makes it (`jax.eval_shape`), and the checkpoint h
 brax keeps one copy of what is learned per device, all equal, with the devices as first axis; here one is kept.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Mapping

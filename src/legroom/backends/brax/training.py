@@ -5,8 +5,6 @@ its inputs for good (they are donated). When memory runs out there is nothing le
 and says so, and the parent goes on from the last checkpoint with the next knob turned.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

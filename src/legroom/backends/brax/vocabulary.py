@@ -1,7 +1,5 @@
 """brax's words, as its `train()` functions have them, and the spaces of its own environments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether a cluster can hold the actors of a plan, asked before any is started: Ray itself would wait for ever."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ the environment and is not hidden by making it anew. What an actor asks Ray for 
 which has no place for it: Ray refuses `memory` among custom resources.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

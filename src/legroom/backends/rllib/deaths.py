@@ -6,8 +6,6 @@ standard error of the training process, or a node is gone. So the death is told 
 or when the runner is back.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import time

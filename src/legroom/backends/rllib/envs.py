@@ -5,8 +5,6 @@ both happen per environment here, with the same axes. A mask of actions travels 
 is the only thing RLlib keeps beside each step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What RLlib has learned as SB3's archive: its networks are SB3's, and so are their parameters' names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

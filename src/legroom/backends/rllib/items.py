@@ -10,8 +10,6 @@ beside the samples (`BATCH_COPIES`). A replay buffer is a list of episodes in th
 Mirrors SingleAgentEnvRunner, the learner's connectors and EpisodeReplayBuffer of ray 2.60.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any

@@ -7,8 +7,6 @@ iteration ends its updates once the policy has moved by 1.5 x target_kl.
 Mirrors PPO.train of stable-baselines3 2.9 on PPOTorchLearner of ray 2.60.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ the parameters have SB3's names. Where a whole train batch comes at once, as RLl
 values are computed in parts: nothing else would have to hold activations of so many samples.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ critics share one features extractor, which is counted with the first of them; t
 same, since gradients add up where they are.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -7,8 +7,6 @@ cluster, its own numbers are taken.
 Nodes that are alike and get as many runners have one bill: the bills of a thousand nodes are two or three.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ the figures are kept per set of versions. A prediction by arithmetic never measu
 shipped ones with a wider error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

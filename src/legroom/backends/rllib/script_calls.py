@@ -1,7 +1,5 @@
 """RLlib configurations as scripts write them: `PPOConfig().training(...)`, one long chain or several statements."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ state is. What it does not hold is on the runners: environments begin new episod
 resume is therefore approximate, whatever the algorithm; a replay buffer, too, starts anew and is filled first.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ process waits no longer than `STALLED_S` for steps to be made again, and where t
 says so: the parent goes on from the last checkpoint.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -8,8 +8,6 @@ as much as training does.
 Mirrors PPOConfig, DQNConfig and SACConfig of ray 2.60 and the constructors of stable-baselines3 2.9.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

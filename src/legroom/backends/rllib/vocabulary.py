@@ -1,7 +1,5 @@
 """RLlib's words beside SB3's: a run may be written in either."""
 
-from __future__ import annotations
-
 from legroom.backends.rllib.translation import RLLIB_KEYS
 from legroom.backends.sb3.vocabulary import VOCABULARY as SB3
 from legroom.model.vocabulary import Vocabulary

@@ -15,8 +15,6 @@ a container with one of them is left alone. What changes is the class of the con
 their order stay, so a checkpoint of one fits the other.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

@@ -7,8 +7,6 @@ on the way: giving SB3 optimizer arguments, for instance, would silently replace
 trained model, the hollow one that is traced and the small one that is measured are all made of the class returned here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

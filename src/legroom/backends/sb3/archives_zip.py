@@ -9,8 +9,6 @@ word of trust. An archive knows neither its algorithm (told from the hyperparame
 what becomes of it can be gone on with by `legroom train RUN --resume`, RUN saying the rest, and approximately.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import warnings

@@ -9,8 +9,6 @@ Measured in anonymous pages plus all pages of mapped libraries: in the sum of PS
 pages count once, whereas the child's own PSS would shrink whenever some other process on the machine has torch loaded.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

@@ -13,8 +13,6 @@ are different for CPUs and cards; a test holds them against the installed torch.
 is not seen from there: it is traced in float32, and so overestimated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache

@@ -4,8 +4,6 @@ The constructor is the library's own, so whatever a release does with spaces, wr
 Parameters are made on the meta device from the start: initialising 15 M of them with orthogonal matrices takes seconds.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 Mirrors `OnPolicyAlgorithm.learn` and `PPO.train` of stable-baselines3 2.9.2 (a rollout is always completed).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Each function mirrors one assertion of the library, so that the user meets a sentence instead of a bare AssertionError.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper

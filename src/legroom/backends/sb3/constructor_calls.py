@@ -7,8 +7,6 @@ names only. What has no bearing on memory and no plain form (schedules, noise) i
 Mirrors `BaseAlgorithm.__init__` and `_wrap_env` of stable-baselines3 2.9.
 """
 
-from __future__ import annotations
-
 import difflib
 import inspect
 from collections.abc import Mapping

@@ -7,8 +7,6 @@ crash in a user's network is a message. One run is worked on in this process; of
 the libraries are imported once and no run's leftovers are taken for another's memory.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

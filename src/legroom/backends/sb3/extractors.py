@@ -5,8 +5,6 @@ A workload declares it in its entry (`model.workload`). A class may carry it as 
 `legroom.predict(PPO, "CnnPolicy", env, policy_kwargs=...)`. Nothing is imported for it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from legroom.environments.objects import find_loaded

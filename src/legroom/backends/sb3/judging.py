@@ -12,8 +12,6 @@ on other episodes than the uninterrupted one. Here every evaluation begins with 
 and two evaluations of one run are comparable.
 """
 
-from __future__ import annotations
-
 import inspect
 import random
 import time

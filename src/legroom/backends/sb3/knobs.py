@@ -7,8 +7,6 @@ What people are advised to do and is not here does nothing for memory: fewer epo
 step, a shorter run, no replay buffer saved with PPO (which has none).
 """
 
-from __future__ import annotations
-
 from legroom.backends.sb3 import ladders
 from legroom.backends.sb3.bill.lean import slowdown
 from legroom.model.evidence import Evidence

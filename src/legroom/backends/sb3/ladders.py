@@ -5,8 +5,6 @@ library would refuse, so that "nothing fits" is said only when nothing does; how
 person who reads the plan.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

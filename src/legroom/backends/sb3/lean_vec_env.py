@@ -13,8 +13,6 @@ Figures of `python -m bench.workers` and `python -m bench.parallel_workers`, 202
 `DummyVecEnv` and `SubprocVecEnv` of stable-baselines3 2.9.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 import weakref

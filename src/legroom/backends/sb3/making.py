@@ -4,8 +4,6 @@ The twin of `sb3_build`, which makes the same algorithm hollow, to be traced. Wh
 only: environments are somebody else's code.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial

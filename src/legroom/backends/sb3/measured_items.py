@@ -1,7 +1,5 @@
 """What a finished training really held, by the names of the bill's items: only what can be told apart from the rest."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import Any

@@ -4,8 +4,6 @@ The run has one environment and declared spaces; the batch is the one to try. Th
 mostly untouched: pages of `np.zeros` that are only read take no memory.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import resource

@@ -10,8 +10,6 @@ into the update, where no callback is called; the kernel's own high-water mark (
 All figures are MB of 1,000,000 bytes, as the names say.
 """
 
-from __future__ import annotations
-
 import os
 import time
 import warnings

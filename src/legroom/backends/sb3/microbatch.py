@@ -14,8 +14,6 @@ Only an algorithm whose `train` is mirrored here can have it. A2C's batch is its
 updates are several coupled losses.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from sb3_contrib import MaskablePPO

@@ -10,8 +10,6 @@ whose importance weights are those of the whole minibatch and whose priorities a
 Mirrors `DQN.train` (stable_baselines3/dqn/dqn.py, 2.9.2); a test pins its source.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from functools import partial
 from typing import Any

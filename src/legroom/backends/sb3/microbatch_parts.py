@@ -11,8 +11,6 @@ from its generator in parts as at once (a test holds it to that), and nothing el
 Mirrors `get` and `sample` of the buffers in stable-baselines3 and sb3-contrib 2.9.2; a test pins their source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial

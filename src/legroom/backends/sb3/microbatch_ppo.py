@@ -9,8 +9,6 @@ Mirrors `PPO.train` (stable_baselines3/ppo/ppo.py, 2.9.2) and `MaskablePPO.train
 2.9.2); a test pins their source.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial

@@ -9,8 +9,6 @@ is sealed never changes either: it becomes a file once. The last one still grows
 is at most an eighth of the ring, mostly a 48th.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import uuid

@@ -1,7 +1,5 @@
 """The parts of an SB3 script that rules speak about: models, their `learn` calls, and callbacks."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass

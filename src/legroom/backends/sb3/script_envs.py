@@ -6,8 +6,6 @@ same object, two calls of one helper are not. Where the call says nothing (a par
 the assignment itself is the identity.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Each call of an algorithm is written down as a draft. What cannot be known is le
 it, and named with its line where it does.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -12,8 +12,6 @@ Python's own, and the generator of the action space (the random actions before l
 in its state.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections import deque

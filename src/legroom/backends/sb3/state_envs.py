@@ -10,8 +10,6 @@ whole chain's, by having `offers_state`, as EpisodeStatistics does. Otherwise, a
 known, resuming is approximate: the environments begin new episodes.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import Any

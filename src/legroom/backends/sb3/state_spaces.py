@@ -4,8 +4,6 @@ A checkpoint holds the spaces that the policy was made for, behind all wrappers.
 anything is touched, and an archive for SB3 can be made without making the environment.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

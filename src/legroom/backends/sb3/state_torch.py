@@ -5,8 +5,6 @@ variables such as SAC's entropy coefficient. Optimizer states are put back as th
 `load_state_dict`, which would cast a float32 moment to the dtype of a bfloat16 parameter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any

@@ -7,8 +7,6 @@ Mirrors DummyVecEnv, SubprocVecEnv, VecFrameStack, VecTransposeImage and VecNorm
 `Box` of gymnasium 1.2.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

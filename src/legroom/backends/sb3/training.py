@@ -9,8 +9,6 @@ that is resumed from are dropped, since they will be logged again. A log that ca
 rule, is said once and is no reason to stop: rows that did not reach the disk follow when there is room again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path

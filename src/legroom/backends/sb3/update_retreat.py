@@ -9,8 +9,6 @@ Every retreat to smaller pieces becomes part of `micro_batch`, as a schedule: `[
 that schedule from the start ends with the same bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

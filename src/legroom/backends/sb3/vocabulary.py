@@ -1,7 +1,5 @@
 """SB3's words, and CleanRL's for the same things."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

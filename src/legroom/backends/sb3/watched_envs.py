@@ -4,8 +4,6 @@ The methods of the innermost VecEnv are replaced on the instance: a wrapper arou
 state of a checkpoint, and other classes would do the same once more for each kind of worker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

@@ -5,8 +5,6 @@ and folded, with names such as `nn.ReLU` left as text. Schedules (`lin_2.5e-4`) 
 them is a number either way. Mirrors `ExperimentManager._preprocess_hyperparams` of rl_zoo3 2.8.
 """
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 from typing import Any

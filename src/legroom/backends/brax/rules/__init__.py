@@ -1,7 +1,5 @@
 """What `legroom check` knows about brax, one module per rule; those called `script_…` look at source code."""
 
-from __future__ import annotations
-
 from legroom.backends.brax.rules import (
     default_eval_envs,
     devices,

@@ -1,7 +1,5 @@
 """LR028: brax's 128 evaluation environments, where nobody asked for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper

@@ -1,7 +1,5 @@
 """LR010: environments that cannot be dealt out to the devices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper

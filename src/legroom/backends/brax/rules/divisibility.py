@@ -1,7 +1,5 @@
 """LR002: brax PPO's assertion about batch size, minibatches and environments, which has no message of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper

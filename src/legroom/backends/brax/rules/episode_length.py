@@ -1,7 +1,5 @@
 """LR034: brax episodes too short for an unroll or a repeated action."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.brax.constraints import length_rules

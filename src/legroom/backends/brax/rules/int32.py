@@ -1,7 +1,5 @@
 """LR033: sizes that jax's 32-bit integers cannot count."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.brax.constraints import overflow_rule

@@ -1,7 +1,5 @@
 """LR035: a brax replay buffer smaller than what is put into it at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.brax.constraints import replay_rule

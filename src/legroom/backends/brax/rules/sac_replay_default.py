@@ -1,7 +1,5 @@
 """LR027: brax SAC without a size of its replay buffer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper

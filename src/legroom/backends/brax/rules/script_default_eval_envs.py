@@ -1,7 +1,5 @@
 """LR072: brax evaluates on 128 environments unless told otherwise."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 

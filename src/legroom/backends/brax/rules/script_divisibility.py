@@ -1,7 +1,5 @@
 """LR002 for scripts: brax PPO's assertion about batch_size, num_minibatches and num_envs."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 

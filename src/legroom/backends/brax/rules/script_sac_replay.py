@@ -1,7 +1,5 @@
 """LR073: brax SAC's replay buffer is as large as the training is long, unless told otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from legroom.backends.brax.script_calls import brax_calls

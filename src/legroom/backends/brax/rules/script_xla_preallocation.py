@@ -1,7 +1,5 @@
 """LR062: JAX takes three quarters of the GPU for itself, also when others need it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator

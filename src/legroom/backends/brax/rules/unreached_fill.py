@@ -1,7 +1,5 @@
 """LR022, what brax adds to it: SAC's first fill of its replay buffer, where the run is too short for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

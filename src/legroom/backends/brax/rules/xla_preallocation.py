@@ -1,7 +1,5 @@
 """LR031: XLA taking three quarters of a GPU that somebody else uses too."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.checking.rule_helpers import per_run

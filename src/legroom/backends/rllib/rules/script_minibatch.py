@@ -1,7 +1,5 @@
 """LR006 for RLlib: a minibatch over the train batch, which RLlib refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from legroom.backends.rllib.script_calls import rllib_settings

@@ -1,7 +1,5 @@
 """LR007, what RLlib adds to it: a train batch that is no whole number of minibatches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -22,8 +22,6 @@ steps have been made: the count never drifts, and it is exact where n_envs divid
 Mirrors `DQN` of stable_baselines3/dqn/dqn.py, 2.9.2; a test pins its source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

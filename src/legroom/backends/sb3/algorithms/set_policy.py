@@ -5,8 +5,6 @@ has one output per *cell* and takes the K highest allowed ones; everything else 
 networks of one's own included.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -5,8 +5,6 @@ corrected by a difference: so the tree is a function of its leaves, rounding err
 updates, and a tree that is built anew from saved leaves has the same bits as the one that was saved.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

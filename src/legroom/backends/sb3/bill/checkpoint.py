@@ -9,8 +9,6 @@ more what it takes.
 Mirrors `save_to_zip_file` and `save_to_pkl` in stable_baselines3/common/save_util.py 2.9.2, and CPython 3.11's pickler.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.sb3.bill.replay import replay_fields, replay_items

@@ -10,8 +10,6 @@ Mirrors DummyVecEnv, SubprocVecEnv, VecFrameStack, VecTransposeImage and VecNorm
 `Box` of gymnasium 1.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.sb3.bill.runtime import helper_items, worker_items

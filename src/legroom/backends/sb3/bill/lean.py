@@ -12,8 +12,6 @@ Whether observations compress as well as a probe promised is the least certain f
 for all parts of the observations together, enforced at every step (`storing.budget`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

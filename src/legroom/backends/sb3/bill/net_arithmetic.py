@@ -8,8 +8,6 @@ more than a trace would rather than less.
 Mirrors common/policies.py, common/torch_layers.py and the policies of stable-baselines3 2.9.2 and sb3-contrib 2.9.0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Mirrors common/torch_layers.py of stable-baselines3 2.9.2.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -13,8 +13,6 @@ copied, but one more minibatch exists all the time, and both while the run colle
 With micro-batches (`memory.micro_batch`) all that is of a micro-batch: it alone is gathered, passed and kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of

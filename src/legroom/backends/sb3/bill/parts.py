@@ -1,7 +1,5 @@
 """The parts of an SB3 run's bill, in the order they are shown. A new part is one line here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from legroom.backends.sb3.bill.checkpoint import checkpoint_items

@@ -11,8 +11,6 @@ Mirrors `ReplayBuffer`, `DictReplayBuffer` and `NStepReplayBuffer` (which stores
 stable_baselines3/common/buffers.py, and `HerReplayBuffer`, release 2.9.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -12,8 +12,6 @@ Mirrors `RolloutBuffer`, `DictRolloutBuffer` (stable_baselines3/common/buffers.p
 recurrent buffers of sb3-contrib 2.9.0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

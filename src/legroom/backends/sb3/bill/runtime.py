@@ -4,8 +4,6 @@ Figures measured on this machine (`base_figures`), because they depend on versio
 it adds to the tree: its own copies of everything it imports, while the libraries' mapped pages are shared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.sb3.base_figures import BaseFigures

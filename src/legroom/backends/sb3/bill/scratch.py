@@ -12,8 +12,6 @@ Of a run with micro-batches it is the micro-batch that is meant by all that.
 The result is kept under the user's cache directory by everything it depends on.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict, dataclass, field

@@ -5,8 +5,6 @@ policy made of classes that only this process knows is traced here instead, and 
 estimated by arithmetic, and a note says why.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """What `legroom check` knows about SB3, one module per rule; those called `script_…` look at source code."""
 
-from __future__ import annotations
-
 from legroom.backends.sb3.rules import (
     episode_shorter_than_rollout,
     flatten_copy_exceeds_ram,

@@ -1,7 +1,5 @@
 """LR018: rollouts of several episodes, where the length of an episode is known."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.sb3.stored import rollout_rows

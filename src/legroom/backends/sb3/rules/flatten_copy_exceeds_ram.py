@@ -1,7 +1,5 @@
 """LR012: a rollout that fits, until SB3 copies it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.sb3.checking import lean_way, shares

@@ -1,7 +1,5 @@
 """LR011: SB3 before 2.7.1, which keeps every rollout in float32."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

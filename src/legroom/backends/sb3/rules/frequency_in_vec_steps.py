@@ -1,7 +1,5 @@
 """LR016: intervals of a module of constants that SB3's callbacks count in steps of the vectorised environment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.checking.rule_helpers import N_ENVS, counts_known, per_run

@@ -1,7 +1,5 @@
 """LR009, what SB3 adds to it: keys that people turn when the GPU is full, and that live in host memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """LR029: SB3's worker processes, each of which imports PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.checking.rule_helpers import N_ENVS, per_run

@@ -1,7 +1,5 @@
 """LR021, what SB3 adds to it: very many gradient steps after each collection of an off-policy run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

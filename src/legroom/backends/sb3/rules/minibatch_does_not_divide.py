@@ -1,7 +1,5 @@
 """LR007: a last minibatch that is smaller than the others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper

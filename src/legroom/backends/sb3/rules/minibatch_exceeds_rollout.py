@@ -1,7 +1,5 @@
 """LR006: a minibatch that is larger than the whole rollout."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper

@@ -1,7 +1,5 @@
 """LR019: epochs, which cost time and no memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper

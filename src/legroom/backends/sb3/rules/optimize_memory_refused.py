@@ -1,7 +1,5 @@
 """LR008: SB3's own way of saving replay memory, where SB3 refuses it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.sb3.checking import lean_way

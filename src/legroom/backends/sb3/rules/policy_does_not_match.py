@@ -1,7 +1,5 @@
 """LR004: a policy for another kind of observation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.sb3.constraints import space_rules

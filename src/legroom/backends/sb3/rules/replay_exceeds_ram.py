@@ -1,7 +1,5 @@
 """LR014: a replay buffer that starts well and dies when it is full."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.sb3.checking import lean_way, shares

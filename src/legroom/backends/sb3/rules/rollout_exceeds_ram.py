@@ -1,7 +1,5 @@
 """LR013: a rollout that does not fit into RAM."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import hyper

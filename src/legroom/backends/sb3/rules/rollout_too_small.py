@@ -1,7 +1,5 @@
 """LR005: a rollout or minibatch of one sample."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper

@@ -1,7 +1,5 @@
 """LR050: a callback that is made but never handed to anything."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator

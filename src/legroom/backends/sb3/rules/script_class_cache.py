@@ -1,7 +1,5 @@
 """LR060: a cache on a class, meant to be shared, in environments that run in processes of their own."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 

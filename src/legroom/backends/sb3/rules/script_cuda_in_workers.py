@@ -1,7 +1,5 @@
 """LR061: CUDA tensors made by environments that run in worker processes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from legroom.backends.sb3.script_envs import worker_classes

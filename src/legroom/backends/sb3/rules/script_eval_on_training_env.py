@@ -1,7 +1,5 @@
 """LR051: evaluation that steps the environment the model is being trained on."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 

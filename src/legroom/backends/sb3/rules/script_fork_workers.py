@@ -1,7 +1,5 @@
 """LR054: worker processes started by fork."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 

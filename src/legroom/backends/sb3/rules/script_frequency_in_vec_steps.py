@@ -1,7 +1,5 @@
 """LR052: save_freq and eval_freq count calls of env.step, each of which is n_envs steps."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator

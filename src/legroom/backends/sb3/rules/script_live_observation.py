@@ -1,7 +1,5 @@
 """LR074: a vectorised environment of one's own that returns the very array it goes on changing."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """LR053, of SB3: a model, replay buffer or normaliser from elsewhere."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """LR025: stacked frames, each of which is stored as often as it is shown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of

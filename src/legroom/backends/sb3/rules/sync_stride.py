@@ -1,7 +1,5 @@
 """LR023: target networks that are not synchronised when the file says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper

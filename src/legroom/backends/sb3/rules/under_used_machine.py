@@ -1,7 +1,5 @@
 """LR024: a machine that could run many more environments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper

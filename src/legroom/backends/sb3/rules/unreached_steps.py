@@ -1,7 +1,5 @@
 """LR022, what SB3 adds to it: updates, exploration and replay buffers that a run is too short for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """LR003: an algorithm and an action space that do not go together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.sb3.constraints import space_rules

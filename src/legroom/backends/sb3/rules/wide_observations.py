@@ -1,7 +1,5 @@
 """LR026: observations in more bytes than their values need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
