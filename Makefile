@@ -182,6 +182,12 @@ bench-rllib: $(STAMP)  ## the same runs on RLlib and SB3, and what a training on
 	$(BIN)/python -m bench.rllib_learns
 	$(BIN)/python -m bench.rllib_survives
 
+.PHONY: bench-io-faults
+bench: bench-io-faults
+bench-io-faults: $(STAMP)  ## every file operation fails once and for good; power loss at every moment (40 minutes)
+	$(BIN)/python -m bench.io_faults
+	$(BIN)/python -m bench.power_loss
+
 bench-faults: $(STAMP)  ## 300 kills of child, worker and supervisor; full disks, truncated checkpoints
 	$(BIN)/python -m bench.faults
 

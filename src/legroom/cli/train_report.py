@@ -82,8 +82,11 @@ def _draw(ended: Ended, training: Training, machine: Machine) -> None:
 
 
 def _whole_progress(folder: Path) -> Sequence[Progress]:
-    """Return what was logged in all sessions of the training."""
-    return read_progress(folder / "progress.csv") if (folder / "progress.csv").exists() else ()
+    """Return what was logged in all sessions of the training, as far as it can be read."""
+    try:
+        return read_progress(folder / "progress.csv")
+    except BadInput:
+        return ()
 
 
 def _say_outcome(ended: Ended, training: Training, target: str, json: bool) -> None:
@@ -104,7 +107,10 @@ def _say_outcome(ended: Ended, training: Training, target: str, json: bool) -> N
 
 
 def _log_tail(path: Path, lines: int = 15) -> str:
-    text = path.read_text(errors="replace") if path.exists() else ""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:  # there is none, or the disk fails: that is what ended it
+        return ""
     return "".join(line + "\n" for line in text.splitlines()[-lines:])
 
 

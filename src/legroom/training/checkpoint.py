@@ -329,13 +329,14 @@ class Checkpoints:
         for path in reversed(self._paths()):
             if (_step_of(path) or 0) >= step:
                 continue
-            checkpoint, _ = _verified(path, contents=False)
+            checkpoint, reason = _verified(path, contents=False)
             if checkpoint is None:
-                set_aside(path)
+                self.damaged.append((path, reason))
             elif room > 0:
                 room -= 1
             elif checkpoint.step not in stay:
                 delete(path, self.directory)
+        self.warning = "; ".join(self.set_damaged_aside()) or self.warning
 
     def _paths(self) -> list[Path]:
         return checkpoint_paths(self.directory)

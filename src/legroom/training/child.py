@@ -66,7 +66,7 @@ class TrainingLoop:
         self._learner: Learner | None = None
         self._background: BackgroundThread | None = None
         self._log: TrainingLog | None = None
-        self._why_not_exact, self._warned = "", False
+        self._why_not_exact = self._warned = ""
         self._resumed_from = self._evaluated_at = 0
         self._began = self._told = self._iteration_began = time.monotonic()
         self._began_at = self._iteration_began_at = 0
@@ -290,9 +290,9 @@ class TrainingLoop:
         finally:
             self._signals.writing = False
         self.send("checkpoint", step=step, path=str(path), seconds=self._pace.last_seconds)
-        if self._checkpoints.warning and not self._warned:
-            self._warned = True
-            self.say(self._checkpoints.warning)
+        if self._checkpoints.warning != self._warned:  # said once
+            self._warned = self._checkpoints.warning
+            self.say(self._warned)
         return True
 
     def _write(self, learner: Learner) -> Path:

@@ -120,7 +120,7 @@ class RunFolder:
         """
         try:
             make_directory(self.path)
-            file = (self.path / LOCK).open("a+")
+            file = (self.path / LOCK).open("a+b", buffering=0)  # so that closing it writes nothing, and cannot fail
         except OSError as error:
             raise BadInput(f"cannot be written to: {error.strerror}", path=self.path, hint="--out DIR") from None
         with in_forks(file, lambda file: to_nowhere(file.fileno())) as lock:
@@ -129,14 +129,13 @@ class RunFolder:
             except OSError:
                 lock.seek(0)
                 raise BadInput(
-                    f"another training (pid {lock.read().strip() or 'unknown'}) is at work there",
+                    f"another training (pid {lock.read().decode().strip() or 'unknown'}) is at work there",
                     path=self.path,
                     hint="wait for it, or use another --out",
                 ) from None
             with suppress(OSError):  # a full disk: whoever comes next is told less
                 lock.truncate(0)
-                lock.write(str(os.getpid()))
-                lock.flush()
+                lock.write(str(os.getpid()).encode())
             clear_left_over(self.path)
             yield
 

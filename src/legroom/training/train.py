@@ -101,13 +101,20 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
         history = TrainingHistory(training, before)
         while True:
             history.keep(folder)
-            record = supervise(
-                _task(training, history.run, resume=history.resume),
-                display,
-                import_path=import_path(run),
-                lookout=Lookout(training.host_limit, history.predicted.host.high if history.predicted else None),
-                on_retreat=lambda event: history.retreat_in_update(event, folder),
-            )
+            try:
+                record = supervise(
+                    _task(training, history.run, resume=history.resume),
+                    display,
+                    import_path=import_path(run),
+                    lookout=Lookout(training.host_limit, history.predicted.host.high if history.predicted else None),
+                    on_retreat=lambda event: history.retreat_in_update(event, folder),
+                )
+            except OSError as error:  # its task or its log cannot be written
+                raise BadInput(
+                    f"a training cannot be started there: {error.strerror or error}",
+                    path=folder.path,
+                    hint="--resume goes on with what is in it",
+                ) from error
             history.add(record)
             if record.end.get("event") == "refused":
                 if not training.resume and not history.retreats:
