@@ -34,6 +34,10 @@ lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/python tests/house_rules.py
 
+.PHONY: fuzz
+fuzz: $(STAMP)  ## generated inputs for readers, explain, storage files, archives and the page; FUZZ_MINUTES each (5)
+	$(BIN)/python -m tests.fuzz.fuzz
+
 test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with every allocation failing in turn
 	sh tests/native.sh $(BIN)/python
 

@@ -114,10 +114,12 @@ def _read(file: IO[bytes], path: Path) -> dict[str, Any]:
         raise damaged("its description is not as written")
     content = json.loads(description)
     parts = []
+    left = os.fstat(file.fileno()).st_size - file.tell()
     for i, listed in enumerate(content["parts"]):
+        if not 0 <= listed["bytes"] <= left:  # before memory is asked for
+            raise damaged(f"it ends after {left} of {listed['bytes']} bytes of part {i}")
         part = file.read(listed["bytes"])
-        if len(part) != listed["bytes"]:
-            raise damaged(f"it ends after {len(part)} of {listed['bytes']} bytes of part {i}")
+        left -= len(part)
         if hashlib.sha256(part).hexdigest() != listed["sha256"]:
             raise damaged(f"part {i} is not as written")
         parts.append(part)

@@ -10,9 +10,11 @@ what becomes of it can be gone on with by `legroom train RUN --resume`, RUN sayi
 """
 
 import json
+import lzma
 import shutil
 import warnings
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
@@ -42,6 +44,7 @@ from legroom.training.durable import put_in_place
 from legroom.training.run_folder import RunFolder
 
 LARGEST_PLAIN_BUFFER = 4 << 30  # bytes; PPO.load allocates it, whatever the model is loaded for
+LARGEST_DESCRIPTION = 32 << 20  # bytes, unpacked; classes of a user's are in it
 _BUFFER_ARGUMENTS = ("_buffer_class", "_buffer_kwargs")
 IMPORTED_WHY = "imported from an archive, which holds no environments"
 
@@ -189,10 +192,12 @@ def _describe(archive: Path) -> dict[str, Any]:
     """
     try:
         with zipfile.ZipFile(archive) as content:
+            if content.getinfo("data").file_size > LARGEST_DESCRIPTION:
+                raise ValueError("a description that is larger than any model's")
             described = json.loads(content.read("data"))
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror or error}", path=archive) from error
-    except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise BadInput("is no archive of a Stable-Baselines3 model", path=archive) from error
     if not isinstance(described, dict):
         raise BadInput("is no archive of a Stable-Baselines3 model", path=archive)
