@@ -28,6 +28,10 @@ test-slow: $(STAMP)  ## long trainings, kills and sweeps; all recorded GPU runs
 	LEGROOM_SLOW=1 $(BIN)/python -m pytest tests -m slow
 	LEGROOM_SLOW=1 $(BIN)/python -m pytest tests/goldens
 
+.PHONY: soak
+soak: $(STAMP)  ## hours of train, watch, sweep and the page under random faults; SOAK_MINUTES=90
+	$(BIN)/python -m bench.soak $(SOAK_MINUTES)
+
 lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -41,7 +41,7 @@ from legroom.training.run_folder import LOG
 SAMPLE_EVERY_S = 0.2
 SURROUNDINGS_EVERY_S = 1.0  # the container, its pressure, the card
 SAMPLING_SHARE = 0.05  # reading the memory of many processes takes long; never more than this share of the time
-MOST_SAMPLES = 20_000
+MOST_SAMPLES = 2_000  # a chart has fewer points, and the supervisor of a training of weeks stays small
 FORCE_AFTER_S = 8.0  # a first Ctrl-C: the child gives up after 7 by itself, and what comes after it takes time too
 FORCE_EARLY_S = 4.0  # before it has begun there is nothing to save
 LET_GO_S = 3.0  # after a second Ctrl-C
@@ -86,11 +86,16 @@ class ChildRecord:
 
     def add(self, sample: MemorySample) -> None:
         """Keep a sample; after days of training, the higher of each pair."""
-        samples = self.samples
-        samples.append(sample)
-        if len(samples) > MOST_SAMPLES:
-            self.samples = [max(samples[i : i + 2], key=_host) for i in range(0, len(samples), 2)]
+        self.samples.append(sample)
+        self.samples = thinned(self.samples)
         self.host_peak_nbytes = max(self.host_peak_nbytes, sample.host_nbytes)
+
+
+def thinned(samples: list[MemorySample]) -> list[MemorySample]:
+    """Return the samples, the higher of each pair where they are too many."""
+    while len(samples) > MOST_SAMPLES:
+        samples = [max(samples[i : i + 2], key=_host) for i in range(0, len(samples), 2)]
+    return samples
 
 
 def supervise(

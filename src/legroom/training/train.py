@@ -31,7 +31,7 @@ from legroom.training.checkpoint import Checkpoint, checkpoint_paths
 from legroom.training.failing import Failure, failure_of, lacks_expandable_segments
 from legroom.training.lookout import Lookout
 from legroom.training.run_folder import OUTCOME, Predicted, RunFolder
-from legroom.training.supervise import ChildRecord, Display, supervise
+from legroom.training.supervise import MOST_SAMPLES, ChildRecord, Display, supervise, thinned
 
 PICTURES_EVERY = 10  # iterations
 WAIT_FOR_ROOM_S, ROOM_EVERY_S = 60.0, 5.0
@@ -217,8 +217,9 @@ class TrainingHistory:
         self.attempts.append(Attempt(self._reason, turned_knobs(self.asked, self.run)))
         earlier, self.record = self.record, record
         offset = earlier.samples[-1].seconds if earlier.samples else 0.0
-        record.samples = earlier.samples + [replace(each, seconds=each.seconds + offset) for each in record.samples]
-        record.progress = earlier.progress + record.progress
+        later = [replace(each, seconds=each.seconds + offset) for each in record.samples]
+        record.samples = thinned(earlier.samples + later)
+        record.progress = (earlier.progress + record.progress)[-MOST_SAMPLES:]
         record.moments = earlier.moments + [replace(each, seconds=each.seconds + offset) for each in record.moments]
         record.host_peak_nbytes = max(record.host_peak_nbytes, earlier.host_peak_nbytes)
         peaks = [each for each in (record.gpu_peak_nbytes, earlier.gpu_peak_nbytes) if each is not None]

@@ -17,6 +17,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from stable_baselines3 import PPO
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from legroom.backends.base import algorithm_of
@@ -80,7 +81,7 @@ def measure_updates(run: Run, batches: list[int]) -> list[Measured]:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, hard))
     tiny = StillEnv(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))
-    PPO("MlpPolicy", tiny, n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(16)
+    _without_log(PPO("MlpPolicy", tiny, n_steps=8, batch_size=8, n_epochs=1, device="cpu")).learn(16)
     if len(batches) > 1:
         map_blocks_from(MAPPED_BLOCK)
     before, _ = resident()
@@ -146,9 +147,15 @@ def build(run: Run, batch: int) -> Any:
     return algorithm_class(policy, vec_env, device="cpu", policy_kwargs=policy_arguments(run), **arguments)
 
 
+def _without_log(model: Any) -> Any:
+    """Give the model a logger that writes nothing: SB3's own leaves a folder in the temporary folder."""
+    model.set_logger(Logger(folder=None, output_formats=[]))
+    return model
+
+
 def update(model: Any, batch: int) -> tuple[int, int, int]:
     """Collect a few steps and update, again and again; return how often, the peak, and the most kept after one."""
-    _, callback = model._setup_learn(1_000)
+    _, callback = _without_log(model)._setup_learn(1_000)
     rollout = getattr(model, "rollout_buffer", None)
     began, highest, kept, calm = time.monotonic(), 0, 0, 0
     for number in range(MAX_ROUNDS):
