@@ -170,7 +170,7 @@ class Soak:
         found = re.search(r":(\d+)/", page.stdout.readline())
         assert found is not None
         port = int(found[1])
-        good = request("POST", "/api/predict", port, json.dumps(GOOD).encode(), more="Connection: close\r\n")
+        good = request("POST", "/api/predict", port, json.dumps(GOOD).encode())
         silent: list[socket.socket] = []
         while not self.over:
             for _, bad in malformed(20, port, self.chance.randrange(1 << 30)):
