@@ -15,6 +15,7 @@ import typer
 
 from legroom import __version__
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, LegroomError
+from legroom.machine.limits import limit_reached  # here: with no descriptor left, nothing can be imported
 
 # Each module defines `run`, the command's function. Only the module of the command that is called is imported: the
 # summaries are here so that neither `legroom --help` nor a press of TAB needs the others.
@@ -51,6 +52,11 @@ def main(argv: list[str] | None = None) -> None:
     except BrokenPipeError:  # `legroom ... | head`: the reader has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_GOOD
+    except (OSError, RuntimeError) as error:
+        if (reached := limit_reached(error)) is None:
+            raise
+        _say(f"legroom: {reached}")
+        code = EXIT_BAD_INPUT
     sys.exit(code)
 
 

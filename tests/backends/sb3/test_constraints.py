@@ -71,6 +71,7 @@ def test_the_proposed_minibatches_always_satisfy_brax(batch, minibatches, envs):
         (sb3(policy="CnnPolicy"), ["policy-does-not-match"]),
         (sb3(policy="CnnPolicy", observation=IMAGE), []),
         (sb3(observation={"type": "dict", "spaces": {"a": BOX8}}), ["policy-does-not-match"]),
+        (sb3(observation={"type": "box", "shape": []}), ["policy-does-not-match"]),
         (sb3("DQN", optimize_memory_usage=True), ["optimize-memory-refused"]),
         (sb3("DQN", optimize_memory_usage=True, replay_buffer_kwargs={"handle_timeout_termination": False}), []),
         (sb3(buffer_size=1000), ["no-effect"]),
@@ -79,3 +80,18 @@ def test_the_proposed_minibatches_always_satisfy_brax(batch, minibatches, envs):
 )
 def test_what_sb3_would_refuse_or_ignore(run, names):
     assert [finding.name for finding in broken_rules(run)] == names
+
+
+def test_an_environment_that_shows_a_number_without_a_dimension_is_refused_in_one_line():
+    import gymnasium as gym
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    from legroom.backends.sb3.making import make_model
+    from legroom.errors import BadInput
+
+    class Scalar(gym.Env):
+        observation_space, action_space = gym.spaces.Box(-1, 1, ()), gym.spaces.Discrete(2)
+
+    run = sb3()
+    with pytest.raises(BadInput, match=r"shape \(\).*give the Box the shape \(1,\)"):
+        make_model(run, DummyVecEnv([Scalar]), "cpu")

@@ -46,6 +46,13 @@ def space_rules(run: Run) -> Iterator[Finding]:
             f"{run.algo} reads multidiscrete actions as a set of K of n cells; nvec is {_short(action.nvec)}",
             hint="the same n K times, K at most n", path=run.source,
         )  # fmt: skip
+    parts = observation.spaces.values() if isinstance(observation, DictSpace) else (observation,)
+    if any(isinstance(part, BoxSpace) and not part.shape for part in parts) and not run.policy.features_extractor:
+        yield Finding(
+            "LR004", "policy-does-not-match", "error",
+            "SB3's policies cannot flatten an observation of shape (), a single number without a dimension",
+            hint="give the Box the shape (1,)", path=run.source,
+        )  # fmt: skip
     if isinstance(observation, DictSpace) and run.policy.name in ("MlpPolicy", "CnnPolicy"):
         yield Finding(
             "LR004", "policy-does-not-match", "error",

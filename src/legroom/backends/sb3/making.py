@@ -99,6 +99,10 @@ def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:
         "seed": run.seed,
         **{key: _argument(run, key, value, env) for key, value in run.hyperparams.items()},
     }
+    observed = env.observation_space
+    parts = observed.spaces.values() if isinstance(observed, spaces.Dict) else (observed,)
+    if any(isinstance(part, spaces.Box) and not part.shape for part in parts) and not run.policy.features_extractor:
+        raise BadInput(f"SB3 cannot flatten an observation of shape (): {observed}", hint="give the Box the shape (1,)")
     policy = find_object(run.policy.name) if ":" in run.policy.name else run.policy.name
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*on the GPU, but it is primarily intended to run on the CPU.*")

@@ -30,6 +30,7 @@ from legroom.backends.sb3.watched_envs import watch_calls
 from legroom.device.redoing import Retreat, is_out_of_memory
 from legroom.environments.env_make import EnvError
 from legroom.errors import BadInput, LegroomError
+from legroom.machine.limits import limit_reached
 from legroom.machine.stack_signal import answer_stack_signal
 from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, Loop, SavedState, State, Status
 from legroom.model.task import TrainTask
@@ -63,7 +64,13 @@ class Sb3Learner(Learner):
         self.total_timesteps = task.total_timesteps
         self._calls = EnvCalls(task.calls_fd)
         answer_stack_signal()
-        self._env = self._watched(lambda: make_vec_env(self._run))
+        try:
+            self._env = self._watched(lambda: make_vec_env(self._run))
+        except (OSError, RuntimeError) as error:
+            if (reached := limit_reached(error)) is None:
+                raise
+            workers = f"{self._run.env.n_envs} environments with workers: {self._run.env.workers}"
+            raise BadInput(f"{workers} cannot be started: {reached}") from error
         self.model: Any = make_model(self._run, self._env, task.device)
         self._env = self.model.get_env() or self._env  # with SB3's own wrappers around it (VecTransposeImage)
         self._on_policy = isinstance(self.model, OnPolicyAlgorithm)
