@@ -51,7 +51,9 @@ def trained(folder: Path, workers: str, env: dict, **kwargs) -> tuple[Ended, str
 
 
 @pytest.mark.parametrize(("workers", "who"), [
-    ("light", "the worker of env "), ("subproc", "the worker of env "), ("dummy", "the training process"),
+    ("light", "the worker of env "),
+    pytest.param("subproc", "the worker of env ", marks=pytest.mark.slow),
+    ("dummy", "the training process"),
 ])  # fmt: skip
 def test_what_hangs_is_named_with_its_stack_and_goes_on_from_the_last_checkpoint(tmp_path, workers, who):
     ended, said = trained(tmp_path, workers, {"timeout": 8 if workers == "subproc" else 3}, how="hold_gil", once=True)
@@ -77,6 +79,7 @@ def test_an_environment_that_cannot_be_built_hangs_twice_and_ends(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_training_whose_environment_hangs_in_close_has_finished(tmp_path):
     ended, said = trained(tmp_path, "dummy", {"timeout": 3}, how="hold_gil", where="close")
     assert (ended.exit_code, ended.outcome.status) == (0, "finished") and "in close" in said
@@ -88,6 +91,7 @@ def test_a_crash_in_the_training_process_goes_on_from_the_last_checkpoint(tmp_pa
     assert ended.outcome.retreats[0].why.startswith("it crashed by SIGSEGV")
 
 
+@pytest.mark.slow
 def test_a_crash_that_repeats_ends_with_its_story(tmp_path):
     ended, _ = trained(tmp_path, "dummy", {}, how="crash", where="reset")
     assert ended.exit_code == 4 and "was killed by SIGSEGV" in ended.outcome.error
@@ -95,7 +99,9 @@ def test_a_crash_that_repeats_ends_with_its_story(tmp_path):
 
 
 @pytest.mark.parametrize(("workers", "how", "where"), [
-    ("dummy", "loop", "reset"), ("dummy", "hold_gil", "step"), ("light", "sleep", "step"), ("subproc", "loop", "build"),
+    pytest.param("dummy", "loop", "reset", marks=pytest.mark.slow),
+    ("dummy", "hold_gil", "step"), ("light", "sleep", "step"),
+    pytest.param("subproc", "loop", "build", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_ctrl_c_ends_within_ten_seconds_whatever_the_environment_does(tmp_path, workers, how, where):
     asked: list[float] = []
