@@ -47,7 +47,6 @@ from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
 from legroom.model.outcome import Outcome
 from legroom.model.run import Run
 from legroom.model.sealed import Damaged, Document, Newer, seal, unseal
-from legroom.training.checkpoint import checkpoint_paths
 from legroom.training.durable import set_aside
 from legroom.training.progress_log import read_progress
 
@@ -232,6 +231,8 @@ class RunFolder:
         try:
             return self._read(RUN)
         except Damaged as damaged:
+            from legroom.training.checkpoint import checkpoint_paths  # numpy, which the page does without
+
             for path in reversed(checkpoint_paths(self.path)):
                 with suppress(OSError, BadInput):
                     return unseal((path / RUN).read_bytes(), path / RUN).data
