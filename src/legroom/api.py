@@ -23,6 +23,7 @@ def predict(
     mode: Mode = "auto",
     device: DeviceName | str | None = None,
     probe_env: bool = False,
+    trust: bool = False,
     **arguments: Any,
 ) -> Footprint:
     """Return what a run will need, before anything of it is allocated.
@@ -33,8 +34,10 @@ def predict(
     Args:
         probe_env: build the run's environment in a child process and step it for a second, also where its spaces are
             declared: tells what lean storage would take, and how fast it would be.
+        trust: import the code that a Run names by `module:attr`; classes that a call is given are the caller's own.
 
     Raises:
+        Unseen: the environment of a Run, which alone tells its spaces, is such code, and not trusted.
         BadInput: an argument cannot be understood.
     """
     if isinstance(what, Run):
@@ -42,14 +45,14 @@ def predict(
             raise TypeError("predict(run) takes no constructor arguments; change the run instead")
         run = what
     else:
-        run = _first(backend.run_of_call(what, policy, env, arguments) for backend in backends())
-    return predict_run(run, machine, mode=mode, device=_device(device), probe_env=probe_env)
+        run, trust = _first(backend.run_of_call(what, policy, env, arguments) for backend in backends()), True
+    return predict_run(run, machine, mode=mode, device=_device(device), probe_env=probe_env, trust=trust)
 
 
 def predict_model(model: Any, *, machine: Machine | None = None, mode: Mode = "auto") -> Footprint:
     """Return what training a live SB3 model will need; its networks and buffers are only looked at."""
     run = _first(backend.run_of_model(model) for backend in backends())
-    return predict_run(run, machine, mode=mode, device=_device(str(model.device)))
+    return predict_run(run, machine, mode=mode, device=_device(str(model.device)), trust=True)
 
 
 def _first(runs: Iterable[Run | None]) -> Run:

@@ -3,8 +3,12 @@
 Only `cli.main` turns them into text and an exit code. Programmatic users catch `LegroomError`.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 EXIT_GOOD = 0
-EXIT_FINDINGS = 1  # findings, does not fit, leak
+EXIT_FINDINGS = 1  # findings, does not fit, leak, unknown where a verdict was asked
 EXIT_BAD_INPUT = 2
 EXIT_MISSING_EXTRA = 3
 EXIT_TRAINING_FAILED = 4
@@ -33,6 +37,25 @@ class BadInput(LegroomError):
         text = f"{where}{message}" + (f" ({hint})" if hint else "")
         super().__init__(" ".join(text.split()))  # one line, whatever a library put into its own message
         self.message, self.hint, self.path, self.line = message, hint, path, line
+
+
+class Unseen(LegroomError):
+    """What decides is code that the run file names and that was not imported: nobody knows whether the run fits.
+
+    Args:
+        name: of the run.
+        code: what was not imported, each with what it is.
+    """
+
+    def __init__(self, name: str, code: Sequence[str], *, path: object = None) -> None:
+        where = "" if path is None else f"{path}: "
+        super().__init__(f"{where}unknown whether it fits: {unseen_text(code)}")
+        self.name, self.code = name, tuple(code)
+
+
+def unseen_text(code: Sequence[str]) -> str:
+    """Return what was not imported, and what would import it."""
+    return f"{', '.join(code)} is code named by the run file; it is imported only with --trust"
 
 
 class MissingExtra(LegroomError):

@@ -26,6 +26,12 @@ def _registered() -> Mapping[str, EntryPoint]:
 
 
 @cache
+def workload_packages() -> frozenset[str]:
+    """Return the top-level packages that registered workloads are in; nothing is imported."""
+    return frozenset(point.module.partition(".")[0] for point in _registered().values())
+
+
+@cache
 def find_workload(name: str) -> Workload | None:
     """Return the workload called `name`, None when there is none."""
     point = _registered().get(name)

@@ -42,7 +42,7 @@ def predicted(algo, name, hyperparams, **env):
     """Return the items of the run's buffer, as the probe predicts them."""
     memory = MemorySpec(rollout="lean", replay="lean")
     run = Run(algo=algo, env=EnvSpec(id=f"probe_envs:{name}", **env), hyperparams=hyperparams, memory=memory)
-    look = look_at_env(run, env_task(run))
+    look = look_at_env(run, env_task(run), trust=True)
     assert not look.not_probed
     run = run.replace(env=run.env.model_copy(update={"spaces": look.spaces}))
     evidence = Evidence(MACHINE, "cpu", BASE, lean=look.probe)

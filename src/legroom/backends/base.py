@@ -57,6 +57,7 @@ class Backend(Protocol):
         extra: what `pip install 'legroom[extra]'` needs for it; empty for a backend of another distribution.
         packages: what a training imports, checked before one is started.
         libraries: distributions that figures depend on, or that a report should name.
+        classes_from: packages whose classes (wrappers, layers) a run may name without being trusted.
         spreads: whether one training can be spread over the nodes of a cluster.
         script_packages: what Python source imports to use the library.
         algorithms: that it trains, with the defaults of their constructors.
@@ -67,6 +68,7 @@ class Backend(Protocol):
     extra: str = ""
     packages: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    classes_from: tuple[str, ...] = ()
     spreads: bool = False
     script_packages: tuple[str, ...] = ()
 
@@ -274,7 +276,7 @@ class Backend(Protocol):
 
     # ---- archives
 
-    def export(self, directory: Path, archive: Path, *, force: bool) -> Exported:
+    def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
         """Write what a run has learned, its last good checkpoint, as a file for use elsewhere.
 
         Raises:

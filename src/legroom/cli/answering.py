@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from legroom.cli.writing import write_text
-from legroom.errors import BadInput
+from legroom.errors import BadInput, Unseen
 from legroom.fitting.predictor import Predictor
 from legroom.model.files import write_whole
 from legroom.model.machine import Machine
@@ -30,14 +30,23 @@ class Look:
     mode: Mode
     device: DeviceName | None
     quiet: bool
+    trust: bool = False
 
     def at(self, run: Run) -> Predictor:
-        """Return what predicts variants of the run."""
+        """Return what predicts variants of the run.
+
+        Raises:
+            Unseen: code that decides whether it fits was not imported, for want of trust.
+        """
         probing = self.mode != "arithmetic" and run.env.id is not None
         with self.showing(f"predicting {run.name}") as shown:
-            return Predictor(
-                run, self.machine, mode=self.mode, device=self.device, probe_env=probing, progress=told(shown)
-            )
+            predictor = Predictor(
+                run, self.machine, mode=self.mode, device=self.device, probe_env=probing, trust=self.trust,
+                progress=told(shown),
+            )  # fmt: skip
+        if predictor.unseen:
+            raise Unseen(run.name, predictor.unseen, path=run.source)
+        return predictor
 
     def showing(self, text: str) -> AbstractContextManager[Callable[[str], None]]:
         """Show that something is being worked on, where it takes long."""

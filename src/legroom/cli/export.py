@@ -9,6 +9,7 @@ import typer
 
 from legroom.backends.base import backend_named
 from legroom.cli import options
+from legroom.cli.trusting import Trust
 from legroom.rendering.console import document, say
 from legroom.training.archives import backend_name_in, check_export
 from legroom.units import format_size
@@ -20,9 +21,12 @@ def run(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder, or one of its checkpoints.")],
     archive: Annotated[Path, typer.Argument(metavar="FILE", help="model.zip; of a brax run: policy.safetensors.")],
     force: Force = False,
+    trust: Trust = False,
     json: options.Json = False,
 ) -> None:
     """The last good checkpoint of a run as Stable-Baselines3's archive; of a brax run, as safetensors.
+
+    Checkpoints are data. Code that the run's policy names (`module:attr`) is imported only with --trust.
 
     \b
     legroom export runs/first model.zip
@@ -30,7 +34,7 @@ def run(
     legroom export runs/first/checkpoints/step-000000012288 model.zip --force
     """
     check_export(directory, archive, force=force)  # before torch is imported
-    exported = backend_named(backend_name_in(directory)).export(directory, archive, force=force)
+    exported = backend_named(backend_name_in(directory)).export(directory, archive, force=force, trust=trust)
     if json:
         facts = {"archive": str(exported.path), "algo": exported.algorithm, "timesteps": exported.step}
         say(document({**facts, "nbytes": exported.nbytes, "notes": exported.notes}))

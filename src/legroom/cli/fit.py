@@ -14,8 +14,9 @@ from legroom.backends.base import backend_of, spreading_backend
 from legroom.cli import cluster_options, options
 from legroom.cli.answering import Answer, Look
 from legroom.cli.overrides import split_settings, with_backend
+from legroom.cli.trusting import Trust
 from legroom.cli.writing import Html, check_writable
-from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, Unseen
 from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.search import fit
@@ -69,13 +70,15 @@ def run(
     mode: Mode = options.Mode.AUTO,
     like: options.Like = None,
     settings: options.Settings = None,
+    trust: Trust = False,
     html: Html = None,
     json: options.Json = False,
 ) -> int:
     """Make a run fit into a budget: free savings first, then slower ones, then what changes the learning.
 
     Knobs are turned in order of price and as little as needed; what comes out is proven by predicting it, its whole
-    band inside the budget. Exit code 1: nothing fits (and it says what would be needed).
+    band inside the budget. Code that RUN names (`module:attr`) is imported only with --trust. Exit code 1: nothing fits
+    (and it says what would be needed), or it is unknown without --trust.
 
     \b
     legroom fit mine:full --ram 8GiB
@@ -97,7 +100,7 @@ def run(
     machine = options.with_gpu(probe(), gpu or node_gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or node_gpu or tiers))
-    look, answer = Look(machine, budget, mode.value, where, quiet=json), Answer(output, html, json)
+    look, answer = Look(machine, budget, mode.value, where, quiet=json, trust=trust), Answer(output, html, json)
     overrides = with_backend(split_settings(settings or []), backend, cluster)
     workload = None if tiers or described or Path(target).exists() else find_workload(target)
     if workload is not None:
@@ -167,7 +170,9 @@ def _fit_cluster(run: Run, cluster: Cluster, look: Look, answer: Answer) -> int:
         what = f"a cluster is fitted with {able.title}, " if able is not None else ""
         raise BadInput(f"{what}{run.name} is of backend {run.backend}", path=run.source)
     with look.showing(f"fitting {run.name} to {len(cluster.nodes):,} nodes"):
-        seen, evidence = gather(run, look.machine, mode=look.mode, device=look.device)
+        seen, evidence = gather(run, look.machine, mode=look.mode, device=look.device, trust=look.trust)
+        if evidence.unseen:
+            raise Unseen(run.name, evidence.unseen, path=run.source)
         plan = backend.fit_to_cluster(seen, cluster, evidence, reserve=look.budget.reserve)
     answer.write_run(plan.fits, partial(cluster_plan_file, plan))
     say(cluster_plan_json(plan) if answer.json else cluster_plan_text(plan))

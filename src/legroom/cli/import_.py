@@ -10,6 +10,7 @@ import typer
 from legroom.backends.base import backends
 from legroom.cli import options
 from legroom.cli.export import Force
+from legroom.cli.trusting import Trust
 from legroom.errors import BadInput
 from legroom.rendering.console import document, say
 from legroom.training.archives import check_import
@@ -18,14 +19,14 @@ from legroom.training.archives import check_import
 def run(
     archive: Annotated[Path, typer.Argument(metavar="MODEL.ZIP", help="What model.save() of SB3 wrote.")],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The run's folder to make.")],
-    trust: Annotated[bool, typer.Option("--trust", help="Loading an archive runs what it says: you know it.")] = False,
+    trust: Trust = False,
     algo: Annotated[str | None, typer.Option(metavar="NAME", help="Where the archive does not make it clear.")] = None,
     force: Force = False,
     json: options.Json = False,
 ) -> None:
     """A run's folder, with one checkpoint, made of Stable-Baselines3's archive.
 
-    Archives are programs as much as data, hence --trust. Going on from one is approximate: it holds no environments.
+    Archives can execute code, hence --trust. Going on from one is approximate: it holds no environments.
 
     \b
     legroom import model.zip runs/old --trust

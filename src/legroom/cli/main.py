@@ -7,15 +7,17 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from legroom import __version__
-from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, LegroomError
+from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, LegroomError, Unseen
 from legroom.machine.limits import limit_reached  # here: with no descriptor left, nothing can be imported
+from legroom.rendering.printable import printable
 
 # Each module defines `run`, the command's function. Only the module of the command that is called is imported: the
 # summaries are here so that neither `legroom --help` nor a press of TAB needs the others.
@@ -40,9 +42,17 @@ COMMANDS = {
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     arguments = sys.argv[1:] if argv is None else argv
+    with suppress(OSError):  # a yaml.py in the working directory is not yaml, whatever PYTHONPATH says
+        sys.path.sort(key=("", str(Path.cwd())).__contains__)  # it stays in order, these two last
     try:
         with _terminated_at_leisure():
             code = _run(arguments)
+    except Unseen as unseen:
+        trusting = import_module("legroom.cli.trusting")
+        if "--json" in arguments:
+            sys.stdout.write(trusting.unseen_json(unseen, arguments) + "\n")
+        _say(f"legroom: {unseen}; {trusting.unseen_line()}")
+        code = unseen.exit_code
     except LegroomError as error:
         _say(f"legroom: {error}")
         code = error.exit_code
@@ -184,7 +194,7 @@ def _not_called() -> None:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(printable(line) + "\n")
 
 
 if __name__ == "__main__":

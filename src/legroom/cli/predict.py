@@ -11,13 +11,16 @@ import typer
 from legroom.backends.base import spreading_backend
 from legroom.cli import cluster_options, options
 from legroom.cli.overrides import split_settings, with_backend
+from legroom.cli.trusting import Trust, unseen_line, unseen_run
 from legroom.cli.writing import Html, check_writable, write_text
-from legroom.errors import EXIT_FINDINGS, EXIT_GOOD
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, Unseen
 from legroom.fitting.priced import predict_all
 from legroom.machine import probe
 from legroom.model.prediction import Prediction
+from legroom.model.run import Run
+from legroom.predicting.predict import unseen_env
 from legroom.reading import read_all
-from legroom.rendering.console import say, status, told
+from legroom.rendering.console import complain, say, status, told
 from legroom.rendering.prediction_text import comparison_text, prediction_json, prediction_text
 
 Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="mine:full, run.yaml, ppo.yml:atari, train.py")]
@@ -50,13 +53,16 @@ def run(
     cluster: cluster_options.RayCluster = None,
     like: options.Like = None,
     settings: options.Settings = None,
+    trust: Trust = False,
     everything: Everything = False,
     html: Html = None,
     json: options.Json = False,
 ) -> int:
     """What a run will need on host and GPU, item by item, and whether it fits.
 
-    One run gives its bill; several give a comparison. Exit code 1: it does not fit, or breaks a rule of its library.
+    One run gives its bill; several give a comparison. A RUN is read, not executed; its environment is built where an
+    installed package has it. Code that RUN itself names (`module:attr`) is imported only with --trust, and what depends
+    on it is unknown without. Exit code 1: it does not fit, breaks a rule of its library, or is unknown.
 
     \b
     legroom predict mine:full
@@ -67,6 +73,7 @@ def run(
     legroom predict constants.py --like gameboy:default
     legroom predict train.py --set env.n_envs=8
     legroom predict run.yaml --probe
+    legroom predict run.yaml --trust
     legroom predict mine:full mine:small --html mine.html
     legroom predict robot:default --mode trace --gpu "RTX 4090"
     legroom predict ninja:parallel --nodes 8 --node-ram 64GiB --node-cpus 16
@@ -83,22 +90,40 @@ def run(
     wanted = [one for target in runs for one in read_all(target, overrides=overrides, like=like)]
     what = f"predicting {', '.join(one.name for one in wanted)}"
     with status(what, show=not json and mode != "arithmetic") as shown:
-        how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env}
-        predictions = predict_all(wanted, machine, budget, described, **how, progress=told(shown))
-    _show(predictions, html, json=json, everything=everything)
-    return EXIT_FINDINGS if any(p.bad for p in predictions) else EXIT_GOOD
+        how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env, "trust": trust}
+        seen, unseen = _divided(wanted, mode, trust=trust)
+        predictions = predict_all(seen, machine, budget, described, **how, progress=told(shown)) if seen else []
+    _show(predictions, unseen, html, json=json, everything=everything)
+    return EXIT_FINDINGS if unseen or any(p.bad for p in predictions) else EXIT_GOOD
 
 
-def _show(predictions: Sequence[Prediction], html: Path | None, *, json: bool, everything: bool) -> None:
-    if html is not None:
+def _divided(runs: Sequence[Run], mode: str, *, trust: bool) -> tuple[list[Run], list[Unseen]]:
+    """Return the runs that can be predicted, and why the others cannot without trust."""
+    if trust or mode == "arithmetic":
+        return list(runs), []
+    codes = [(run, unseen_env(run)) for run in runs]
+    seen = [run for run, code in codes if not code]
+    return seen, [Unseen(run.name, code, path=run.source) for run, code in codes if code]
+
+
+def _show(
+    predictions: Sequence[Prediction], unseen: Sequence[Unseen], html: Path | None, *, json: bool, everything: bool
+) -> None:
+    if html is not None and predictions:
         from legroom.rendering.pages.prediction_page import prediction_page
 
         write_text("--html", html, prediction_page(predictions))
     if json:
-        say(prediction_json(predictions))
+        say(prediction_json(predictions, [unseen_run(each) for each in unseen]))
     elif len(predictions) == 1:
         say(prediction_text(predictions[0], everything=everything))
-    else:
+    elif predictions:
         say(comparison_text(predictions))
-    if html is not None and not json:
+    if html is not None and predictions and not json:
         say(f"written: {html}")
+    for each in unseen[:-1]:
+        complain(str(each))
+    if unseen:
+        complain(f"{unseen[-1]}; {unseen_line()}")
+    elif any(p.footprint.unseen for p in predictions):
+        complain(unseen_line())

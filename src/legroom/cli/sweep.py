@@ -13,9 +13,10 @@ import typer
 
 from legroom.cli import options
 from legroom.cli.overrides import split_settings
+from legroom.cli.trusting import Trust
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
 from legroom.extras import needs
-from legroom.rendering.console import say, status
+from legroom.rendering.console import complain, say, status
 from legroom.rendering.sweep_text import SweepLine, sweep_text
 from legroom.sweeping.grid import parse_parameters
 from legroom.sweeping.sweep_folder import SweepFolder
@@ -57,6 +58,7 @@ def run(
     timesteps: Timesteps = None,
     resume: Resume = False,
     ram: SweepRam = None,
+    trust: Trust = False,
     like: options.Like = None,
     settings: options.Settings = None,
     json: options.Json = False,
@@ -65,7 +67,8 @@ def run(
 
     Each trial is a training of its own in DIR/trials/NNN, with checkpoints. One that takes more than was predicted is
     run again with what was measured; one that fails does not end the sweep. Ctrl-C: trials write checkpoints, --resume
-    goes on. Exit code 1: a trial fits no node. 4: no trial finished. 130: stopped.
+    goes on. Code that RUN names (`module:attr`) is imported only with --trust. Exit code 1: a trial fits no node, or
+    needs --trust. 4: no trial finished. 130: stopped.
 
     \b
     legroom sweep run.yaml --param learning_rate=1e-4,3e-4 --out sweeps/lr
@@ -84,7 +87,9 @@ def run(
         raise BadInput("a sweep needs a folder", hint="--out DIR")
     RunFolder(out).check(resume=resume)
     base, budget = split_settings(settings or []), parse_size(ram, what="--ram") if ram is not None else None
-    task = SweepTask(target, parameters, base, like, timesteps, out, metric, best, cluster, concurrent, budget, resume)
+    task = SweepTask(
+        target, parameters, base, like, timesteps, out, metric, best, cluster, concurrent, budget, resume, trust
+    )
     line = SweepLine()
     nothing: Any = lambda _: None  # noqa: E731 (JSON is printed at the end, and nothing else)
     begin, show = (nothing, nothing) if json else (line.say, line)
@@ -127,7 +132,7 @@ def _draw(data: dict[str, Any], folder: SweepFolder) -> None:
         curves = [read_progress(log) if log.exists() else [] for log in logs]
         sweep_chart(data, curves, folder.path / "sweep.svg")
     except OSError as error:
-        sys.stderr.write(f"legroom: the chart cannot be written: {error.strerror or error}\n")
+        complain(f"the chart cannot be written: {error.strerror or error}")
 
 
 def _command_to_resume(resume: bool) -> str:

@@ -13,8 +13,9 @@ from legroom.errors import BadInput
 from legroom.extras import needs
 from legroom.model.machine import Machine
 from legroom.model.progress import Progress
-from legroom.rendering.console import say
+from legroom.rendering.console import complain, say
 from legroom.rendering.outcome_text import TrainingReport, outcome_text
+from legroom.rendering.printable import printable
 from legroom.training.progress_log import read_progress
 from legroom.training.run_folder import LOG
 from legroom.training.train import Ended, Training
@@ -93,10 +94,10 @@ def _say_outcome(ended: Ended, training: Training, target: str, json: bool) -> N
     outcome, end, folder = ended.outcome, ended.record.end, training.folder.path
     if outcome.status == "failed":
         # without a last word there is only what Python wrote while it went down
-        sys.stderr.write(end.get("traceback") or _log_tail(folder / LOG))
+        sys.stderr.write(printable(end.get("traceback") or _log_tail(folder / LOG)))
         step = ended.record.checkpoint_step
         way = f"resume from step {step:,} with --resume --out {folder}" if step else "there is no checkpoint yet"
-        sys.stderr.write(f"legroom: {outcome.error} ({way}; log: {folder / 'train.log'})\n")
+        complain(f"{outcome.error} ({way}; log: {folder / 'train.log'})")
     if json:
         say(dumps(outcome.to_json(), indent=2))
     else:
@@ -121,4 +122,4 @@ def _reminder(training: Training) -> str:
 
 def tell(line: str) -> None:
     """Write a line for people, beside the result."""
-    sys.stderr.write(f"legroom: {line}\n")
+    complain(line)

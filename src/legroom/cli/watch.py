@@ -13,6 +13,7 @@ import typer
 from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_GOOD, BadInput
 from legroom.model.files import write_whole
+from legroom.rendering.printable import printable
 from legroom.rendering.watch_text import WatchDisplay, watched_json, watched_text
 from legroom.units import parse_size
 from legroom.watching import Signals, attach, watch
@@ -92,7 +93,7 @@ def _to_stderr(data: bytes) -> None:
 
 def _tell(text: str) -> None:
     with suppress(OSError):
-        _to_stderr(text.encode())
+        _to_stderr(printable(text).encode())
 
 
 def _make_folder(out: Path) -> None:

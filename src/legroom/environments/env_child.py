@@ -71,7 +71,7 @@ def describe(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
     memory = []
     for _ in range(task["instances"]):
         try:
-            env = build(task["id"], task["kwargs"], task["wrappers"])
+            env = build(task["id"], task["kwargs"], task["wrappers"], trust=task["trust"])
             with stage(f"env {task['id']!r} raised in reset()"):
                 env.reset()
         except EnvError:

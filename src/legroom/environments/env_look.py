@@ -35,12 +35,14 @@ CHILD = "legroom.environments.env_child"
 
 
 def look_at_env(
-    run: Run, how: EnvTask, *, timeout_s: float = TIMEOUT_S, probe_timeout_s: float = PROBE_TIMEOUT_S
+    run: Run, how: EnvTask, *, trust: bool, timeout_s: float = TIMEOUT_S, probe_timeout_s: float = PROBE_TIMEOUT_S
 ) -> EnvLook:
     """Return what building the run's environment, with its wrappers, tells: spaces, memory and, if asked for, a probe.
 
     Args:
         how: it is stepped where this says how its observations are stored.
+        trust: modules beside the run file may be imported, and functions be called to make it; otherwise only classes
+            of installed packages (`own_code` says which runs need no more).
         timeout_s: for everything.
         probe_timeout_s: for stepping it; beyond that there is no probe, but all the rest.
 
@@ -54,6 +56,7 @@ def look_at_env(
         "id": run.env.id,
         "kwargs": run.env.arguments,
         "wrappers": run.env.wrappers,
+        "trust": trust,
         "instances": min(together, 2),
         "preload": [],
         "probe": None if how.storage is None else {**how.storage, "timeout_s": probe_timeout_s},
@@ -104,7 +107,8 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
         # what it shares goes with this folder, however it ends
         shared = OFF if run.memory.shared_data is False else os.environ.get(VARIABLE, str(Path(folder, "shared")))
         environment = {**os.environ, VARIABLE: shared}
-        code = run_child(CHILD, import_path(run), task_file, log_file, timeout_s=timeout_s, environment=environment)
+        path = import_path(run, own=task["trust"])
+        code = run_child(CHILD, path, task_file, log_file, timeout_s=timeout_s, environment=environment)
         with suppress(OSError, ValueError):
             # whatever happened after the answer (a step or a close() that hangs) does not matter any more
             fate = ""

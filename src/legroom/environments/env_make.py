@@ -13,31 +13,27 @@ from typing import Any
 
 import gymnasium
 
-from legroom.environments.objects import resolve_object
+from legroom.environments.objects import PROVIDERS, makes_env, resolve_object
 from legroom.errors import BadInput
 from legroom.sharing.statistics import EpisodeStatistics
 
 LONGEST_MESSAGE = 600  # characters; some libraries print a whole configuration
-
-# Packages whose import registers ids; SB3's own command line tools import them as well.
-PROVIDERS = (
-    "ale_py", "pybullet_envs_gymnasium", "panda_gym", "highway_env", "minigrid", "gymnasium_robotics", "shimmy",
-)  # fmt: skip
 
 
 class EnvError(Exception):
     """The environment cannot be used; the text is for the user."""
 
 
-def build(env_id: str, kwargs: dict[str, Any], wrappers: Sequence[str | dict[str, Any]]) -> Any:
+def build(env_id: str, kwargs: dict[str, Any], wrappers: Sequence[str | dict[str, Any]], *, trust: bool = True) -> Any:
     """Return the environment with its wrappers around it, the first in the list innermost.
+
+    Args:
+        trust: False: only classes of environments and wrappers are used, each of the package that it is named of.
 
     Raises:
         EnvError: with the environment's own words.
     """
-    env = _make(env_id, kwargs)
-    if not hasattr(env, "observation_space") or not hasattr(env, "action_space") or not hasattr(env, "reset"):
-        raise EnvError(f"env {env_id!r} made an object of type {type(env).__name__}, which is no gymnasium environment")
+    env = _checked(env_id, _make(env_id, kwargs, trust))
     for wrapper in wrappers:
         if isinstance(wrapper, dict):
             if len(wrapper) != 1:
@@ -46,17 +42,24 @@ def build(env_id: str, kwargs: dict[str, Any], wrappers: Sequence[str | dict[str
         else:
             name, arguments = wrapper, None
         try:
-            wrap = resolve_object(name)
+            wrap = makes_env(name, resolve_object(name), None if trust else gymnasium.Wrapper)
         except BadInput as unknown:
             raise EnvError(f"env.wrappers: {unknown}") from unknown
         with stage(f"env.wrappers: {name} raised"):
             env = wrap(env, **(arguments or {}))
+        _checked(name, env)
     return env
 
 
-def _make(env_id: str, kwargs: dict[str, Any]) -> Any:
+def _checked(name: str, env: Any) -> Any:
+    if all(hasattr(env, each) for each in ("observation_space", "action_space", "reset", "step")):
+        return env
+    raise EnvError(f"env {name!r} made an object of type {type(env).__name__}, which is no gymnasium environment")
+
+
+def _make(env_id: str, kwargs: dict[str, Any], trust: bool) -> Any:
     if ":" in env_id:
-        factory = _find_factory(env_id)
+        factory = _find_factory(env_id, trust)
         if factory is not None:
             with stage(f"env {env_id!r} raised"):
                 return factory(**kwargs)
@@ -76,7 +79,7 @@ def _make_registered(env_id: str, kwargs: dict[str, Any]) -> Any:
         return gymnasium.make(env_id, **kwargs)
 
 
-def _find_factory(env_id: str) -> Callable[..., Any] | None:
+def _find_factory(env_id: str, trust: bool) -> Callable[..., Any] | None:
     """Return what `module:attr` names; None when it is gymnasium's `module:Id-v0`, an id the module registers."""
     try:
         found = resolve_object(env_id)
@@ -85,10 +88,7 @@ def _find_factory(env_id: str) -> Callable[..., Any] | None:
         if registered:
             return None
         raise
-    if not callable(found):
-        raise EnvError(f"env {env_id!r} is of type {type(found).__name__}, not a class or function that makes one")
-    factory: Callable[..., Any] = found
-    return factory
+    return makes_env(env_id, found, None if trust else gymnasium.Env)
 
 
 def _import_providers() -> bool:
@@ -124,7 +124,7 @@ def make_env(env_id: str, kwargs: dict[str, Any], wrappers: Sequence[str | dict[
 
 def _prepare_workers(env_id: str, kwargs: dict[str, Any], _wrappers: Sequence[str | dict[str, Any]]) -> None:
     """Let the environment's class prepare the process that workers are forked from, if it can (`worker_template`)."""
-    prepare = getattr(_find_factory(env_id), "prepare_workers", None) if ":" in env_id else None
+    prepare = getattr(_find_factory(env_id, trust=True), "prepare_workers", None) if ":" in env_id else None
     if prepare is not None:
         prepare(**kwargs)
 

@@ -8,7 +8,11 @@ understands for as long as the process lives, and nowhere else.
 
 import difflib
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from inspect import getattr_static
+from types import FunctionType, MethodType
 from typing import Any
 
 from legroom.errors import BadInput
@@ -16,6 +20,10 @@ from legroom.errors import BadInput
 LIVE = "live:"
 # As people and hyperparameter files abbreviate them.
 ALIASES = {"nn": "torch.nn", "th": "torch", "optim": "torch.optim", "gym": "gymnasium"}
+# Packages whose import registers ids; SB3's own command line tools import them as well.
+PROVIDERS = (
+    "ale_py", "pybullet_envs_gymnasium", "panda_gym", "highway_env", "minigrid", "gymnasium_robotics", "shimmy",
+)  # fmt: skip
 # Where the libraries document their classes, as against the modules that happen to define them.
 _PUBLIC_MODULES = ("torch.nn", "torch.optim")
 
@@ -79,6 +87,49 @@ def resolve_object(text: str) -> Any:
         hint = f"did you mean {close[0]!r}?" if close else ""
         raise BadInput(f"{text!r}: {owner.__name__} has no {qualname!r}", hint=hint)
     return found
+
+
+def package_of(name: str) -> str:
+    """Return the top-level package that importing `module:Name` or `package.module.Name` begins with."""
+    module, colon, _ = name.partition(":")
+    head = (module if colon else name.rpartition(".")[0]).partition(".")[0]
+    return ALIASES.get(head, head).partition(".")[0]
+
+
+def makes_env(name: str, found: Any, base: type | tuple[type, ...] | None = None) -> Callable[..., Any]:
+    """Return `found` if it is something to call for an environment, decided before it is called.
+
+    That is a class with `reset` and `step`, or a function of Python that is not the standard library's (or a partial
+    or an object that can be called like one): neither `os.system` nor `subprocess.Popen` is.
+
+    Args:
+        base: given, only a class that derives from it, defined in the package that `name` begins with, will do.
+
+    Raises:
+        BadInput: it is something else.
+    """
+    plain = found
+    while isinstance(plain, partial):
+        plain = plain.func
+    if base is not None:
+        fine = isinstance(found, type) and issubclass(found, base) and _package(found) == package_of(name)
+    elif isinstance(plain, type):
+        fine = all(callable(getattr(plain, each, None)) for each in ("reset", "step"))
+    else:
+        is_function = isinstance(plain, FunctionType | MethodType)
+        function = plain if is_function else getattr_static(type(plain), "__call__", None)
+        fine = isinstance(function, FunctionType | MethodType) and _package(function) not in sys.stdlib_module_names
+    if fine:
+        made: Callable[..., Any] = found
+        return made
+    kind = f"{_package(found)}'s {found.__qualname__}" if hasattr(found, "__qualname__") else ""
+    hint = "name a class with reset() and step(), or a function of your own that returns an environment"
+    what = f"{kind}, which is not called" if kind else f"of type {type(found).__name__}"
+    raise BadInput(f"{name!r} is {what}, not a class or function that makes an environment", hint=hint)
+
+
+def _package(found: Any) -> str:
+    return str(getattr(found, "__module__", "")).partition(".")[0]
 
 
 def _import(module: str, text: str) -> Any:

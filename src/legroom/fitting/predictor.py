@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from legroom.backends.base import backend_of
 from legroom.model.evidence import Evidence
@@ -30,13 +31,20 @@ class Predictor:
         mode: Mode = "auto",
         device: DeviceName | None = None,
         probe_env: bool,
+        trust: bool = False,
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self.mode = mode
-        self.run, evidence = gather(run, machine, mode=mode, device=device, probe_env=probe_env, progress=progress)
+        self.mode, self._trust = mode, trust
+        how: Any = {"mode": mode, "device": device, "probe_env": probe_env, "trust": trust, "progress": progress}
+        self.run, evidence = gather(run, machine, **how)
         self._first, self._backend = evidence, backend_of(self.run)
         self._by_net: dict[str, Evidence] = {self._backend.evidence_key(self.run): evidence}
         self._footprints: dict[str, Footprint] = {}
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """What the figures depend on and was not imported: nothing that is found with them can be said to fit."""
+        return self._first.unseen
 
     @property
     def device(self) -> DeviceName:
@@ -79,7 +87,7 @@ class Predictor:
         first = self._first
         for run, (_, found) in zip(
             missing,
-            gather_all(missing, first.machine, mode=self.mode, device=self.device),
+            gather_all(missing, first.machine, mode=self.mode, device=self.device, trust=self._trust),
             strict=True,
         ):
             notes = tuple(dict.fromkeys((*first.notes, *found.notes)))

@@ -6,8 +6,9 @@ from typing import Any
 
 from legroom.backends.base import backend_of, spreading_backend
 from legroom.errors import BadInput
-from legroom.model.cluster import Cluster
+from legroom.model.cluster import Cluster, NodeBill
 from legroom.model.evidence import Evidence
+from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.run import Run
@@ -39,7 +40,13 @@ def _per_node(prediction: Prediction, evidence: Evidence, cluster: Cluster) -> P
         title = able.title if able else "another backend"
         raise BadInput(f"--nodes is for {title}, {run.name} is of backend {backend.name}")
     bills = tuple(backend.node_bills(run, evidence, cluster, reserve=prediction.budget.reserve))
-    return replace(prediction, cluster=cluster, bills=bills, fits=all(bill.fits for bill in bills))
+    return replace(prediction, cluster=cluster, bills=bills, fits=_all_fit(bills, footprint=prediction.footprint))
+
+
+def _all_fit(bills: Sequence[NodeBill], footprint: Footprint) -> bool | None:
+    if not all(bill.fits for bill in bills):
+        return False
+    return None if footprint.unseen else True
 
 
 def priced(run: Run, evidence: Evidence, budget: Budget) -> Prediction:

@@ -23,6 +23,20 @@ CLOSE_TIMEOUT_S = 2.0
 LONGEST_LAST_WORDS = 300  # characters
 
 
+def interpreter(main: str, path: Sequence[str], *arguments: str, ends: bool = False) -> list[str]:
+    """Return the command that runs `main()` of a module in a fresh interpreter with this `sys.path`.
+
+    `-P`, and a path that is set before anything is imported: a json.py in the working directory must not be the child's
+    json. Its arguments follow the path in `sys.argv`.
+
+    Args:
+        ends: it ends when this process does.
+    """
+    at, end_with, parent = (2, END_WITH_PARENT, [str(os.getpid())]) if ends else (1, "", [])
+    boot = f"import sys; sys.path[:] = sys.argv[{at}].split(chr(10)); {end_with} from {main} import main; main()"
+    return [sys.executable, "-P", "-c", boot, *parent, "\n".join(path), *arguments]
+
+
 def run_child(
     main: str, path: Sequence[str], task_file: Path, log_file: Path, *, timeout_s: float, environment: Mapping[str, str]
 ) -> int | None:
@@ -34,9 +48,7 @@ def run_child(
         task_file: the last of its arguments.
         log_file: gets what it writes to standard error; what it prints goes nowhere.
     """
-    # -P and the path as an argument: a json.py in the working directory must not be the child's json.
-    boot = f"import json, sys; sys.path[:] = json.loads(sys.argv[2]); {END_WITH_PARENT} from {main} import main; main()"
-    command = [sys.executable, "-P", "-c", boot, str(os.getpid()), json.dumps(list(path)), str(task_file)]
+    command = interpreter(main, path, str(task_file), ends=True)
     with log_file.open("wb") as log:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=dict(environment),
@@ -89,11 +101,21 @@ def close_and_leave(envs: Iterable[Any]) -> None:
     os._exit(0)
 
 
-def import_path(run: Run) -> list[str]:
-    """Return the child's sys.path: modules beside the run file, then the working directory, then ours."""
+def import_path(run: Run, *, own: bool) -> list[str]:
+    """Return the child's sys.path: ours and, with `own`, the folder of the run file and the working directory.
+
+    These two come last, also where this process has them earlier: a numpy.py beside a run file must not be taken for
+    numpy. What is installed from one of them (`pip install -e .`) is found there all the same.
+    """
     file = run.source or ""
     while file and not Path(file).is_file():
         file = file.rpartition(":")[0]  # `ppo.yml:ALE/Pong-v5` is an entry of a file
     here = str(Path.cwd())
     beside = str(Path(file).absolute().parent) if file else here
-    return [beside, here, *(entry or here for entry in sys.path)]
+    return installed_first(sys.path, last=(beside, here), add=own)
+
+
+def installed_first(path: Sequence[str], last: Sequence[str], *, add: bool = False) -> list[str]:
+    """Return the entries of a path with those in `last` behind all others; `add` also those that it has not got."""
+    behind = last if add else [entry for entry in last if entry in path]
+    return [entry for entry in path if entry and entry not in last] + list(dict.fromkeys(behind))

@@ -83,7 +83,11 @@ class AllocatorPeaks:
 
 @dataclass(frozen=True)
 class Footprint(ShownInNotebooks):
-    """The whole bill of one run."""
+    """The whole bill of one run.
+
+    Args:
+        unseen: code of the run's own that the figures depend on and that was not imported; they are guesses then.
+    """
 
     name: str
     items: tuple[Item, ...]
@@ -91,6 +95,7 @@ class Footprint(ShownInNotebooks):
     findings: tuple[Finding, ...] = ()
     allocator: AllocatorPeaks | None = None
     notes: tuple[str, ...] = field(default=())
+    unseen: tuple[str, ...] = ()
 
     def at(self, phase: Phase, places: Iterable[Place] = HOST_PLACES) -> int:
         """Return the bytes in `places` during `phase`."""

@@ -46,4 +46,5 @@ class Prediction:
     @property
     def bad(self) -> bool:
         """Whether the command should end with exit code 1."""
-        return self.fits is False or any(finding.severity == "error" for finding in self.footprint.findings)
+        broken = any(finding.severity == "error" for finding in self.footprint.findings)
+        return self.fits is False or bool(self.footprint.unseen) or broken

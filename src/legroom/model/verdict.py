@@ -20,13 +20,16 @@ class Budget:
 
 
 def fits(footprint: Footprint, budget: Budget) -> bool | None:
-    """Return whether the upper end of every band is inside the budget; None when a used place has no budget."""
+    """Return whether the upper end of every band is inside the budget.
+
+    None when a used place has no budget, or when it would fit by a guess: code that decides was not seen.
+    """
     verdicts = [_place_fits(footprint.host.high, budget.ram, budget)]
     if footprint.gpu is not None:
         verdicts.append(_place_fits(footprint.gpu.high, budget.vram, budget))
     if False in verdicts:
         return False
-    return None if None in verdicts else True
+    return None if None in verdicts or footprint.unseen else True
 
 
 def _place_fits(high: int, limit: int | None, budget: Budget) -> bool | None:

@@ -11,9 +11,11 @@ they are declared.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from legroom.backends.base import backend_named, backend_of
-from legroom.errors import BadInput, MissingExtra
+from legroom.environments.own_code import OwnCode, own_code
+from legroom.errors import BadInput, MissingExtra, Unseen, unseen_text
 from legroom.machine import probe
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import DeviceName as DeviceName
@@ -36,18 +38,21 @@ def predict(
     mode: Mode = "auto",
     device: DeviceName | None = None,
     probe_env: bool = False,
+    trust: bool = False,
 ) -> Footprint:
     """Return what the run will need, before anything of it is allocated.
 
     Args:
         device: overrides the run's own; `auto` there means cuda where the machine has a GPU.
         probe_env: build and step the environment also where the run declares its spaces.
+        trust: import the code that the run names and that no installed package has registered (`own_code`).
 
     Raises:
         BadInput: the spaces are not known, or the sizes are beyond 2**63 bytes.
+        Unseen: the environment, which alone tells its spaces, is such code, and not trusted.
         MissingExtra: mode `trace` without the libraries.
     """
-    return add_up(*gather(run, machine or probe(), mode=mode, device=device, probe_env=probe_env))
+    return add_up(*gather(run, machine or probe(), mode=mode, device=device, probe_env=probe_env, trust=trust))
 
 
 def gather(
@@ -57,10 +62,12 @@ def gather(
     mode: Mode = "auto",
     device: DeviceName | None = None,
     probe_env: bool = False,
+    trust: bool = False,
     progress: Callable[[str], None] = lambda text: None,
 ) -> tuple[Run, Evidence]:
     """Return the run with its spaces, and all there is to know about it; the slow half of a prediction."""
-    return gather_all([run], machine, mode=mode, device=device, probe_env=probe_env, progress=progress)[0]
+    how: Any = {"mode": mode, "device": device, "probe_env": probe_env, "trust": trust, "progress": progress}
+    return gather_all([run], machine, **how)[0]
 
 
 def gather_all(
@@ -70,6 +77,7 @@ def gather_all(
     mode: Mode = "auto",
     device: DeviceName | None = None,
     probe_env: bool = False,
+    trust: bool = False,
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[tuple[Run, Evidence]]:
     """Return the same for several runs, which share the cost of importing the libraries.
@@ -79,20 +87,30 @@ def gather_all(
     """
     if probe_env and mode == "arithmetic":
         raise BadInput("probing builds the environment, which mode arithmetic does not", hint="mode auto or trace")
-    runs = [backend_of(run).prepared(run, mode, progress) for run in runs]
-    built = [_with_spaces(run, mode, probe_env) for run in runs]
+    # By arithmetic nothing is imported, so that there is nothing to trust.
+    seen = [OwnCode() if trust or mode == "arithmetic" else own_code(run) for run in runs]
+    runs = [
+        backend_of(run).prepared(run, "arithmetic" if own.env else mode, progress)
+        for run, own in zip(runs, seen, strict=True)
+    ]
+    built = [_with_spaces(run, mode, probe_env, own.env, trust) for run, own in zip(runs, seen, strict=True)]
     devices = [device or choose_device(run, machine) for run in runs]
-    looks = _looks([run for run, _ in built], devices, machine, mode)
+    modes: list[Mode] = ["arithmetic" if own.policy else mode for own in seen]
+    looks = _looks([run for run, _ in built], devices, machine, modes)
     return [
-        (run, _evidence(run, look, env, where, machine, measure=mode != "arithmetic"))
-        for (run, env), where, look in zip(built, devices, looks, strict=True)
+        (run, _evidence(run, look, env, where, machine, own, measure=mode != "arithmetic"))
+        for (run, env), where, look, own in zip(built, devices, looks, seen, strict=True)
     ]
 
 
 def _evidence(
-    run: Run, look: Look, env: EnvLook | None, device: DeviceName, machine: Machine, *, measure: bool
+    run: Run, look: Look, env: EnvLook | None, device: DeviceName, machine: Machine, own: OwnCode, *, measure: bool
 ) -> Evidence:
     notes = list(look.notes)
+    # an environment that is not gymnasium's is part of the compiled program: its spaces alone do not tell the memory
+    unseen = own.policy + (own.env if backend_of(run).env_task(run) is None else ())
+    if unseen:
+        notes.append(f"predicted by arithmetic: {unseen_text(unseen)}")
     if env is not None and env.not_probed:
         notes.append(f"the env could not be probed: {env.not_probed}")
     if device == "cuda" and not machine.gpus:
@@ -107,7 +125,16 @@ def _evidence(
         lean=env.probe if env else None,
         library_versions=machine.versions,
         notes=tuple(notes),
+        unseen=unseen,
     )
+
+
+def unseen_env(run: Run) -> tuple[str, ...]:
+    """Return the code that would have to be trusted before anything can be predicted: only it tells the spaces."""
+    code = own_code(run).env
+    if not code or backend_of(run).prepared(run, "arithmetic", lambda text: None).env.spaces is not None:
+        return ()
+    return code
 
 
 def add_up(run: Run, evidence: Evidence) -> Footprint:
@@ -116,7 +143,7 @@ def add_up(run: Run, evidence: Evidence) -> Footprint:
     Raises:
         BadInput: an item is beyond 2**63 bytes.
     """
-    footprint = backend_of(run).footprint(run, evidence)
+    footprint = replace(backend_of(run).footprint(run, evidence), unseen=evidence.unseen)
     largest = max(footprint.items, key=lambda item: item.total)
     if largest.total > LARGEST:
         raise BadInput(
@@ -132,37 +159,48 @@ def choose_device(run: Run, machine: Machine) -> DeviceName:
     return "cuda" if machine.gpus else "cpu"
 
 
-def _looks(runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
-    """Return what the backends know of the runs' networks; each is asked once for all of its runs."""
+def _looks(runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, modes: Sequence[Mode]) -> list[Look]:
+    """Return what the backends know of the runs' networks; each is asked once for all of its runs of one mode."""
     found: dict[int, Look] = {}
-    for name in dict.fromkeys(run.backend for run in runs):
-        numbers = [number for number, run in enumerate(runs) if run.backend == name]
+    asked = [(run.backend, mode) for run, mode in zip(runs, modes, strict=True)]
+    for name, mode in dict.fromkeys(asked):
+        numbers = [number for number, each in enumerate(asked) if each == (name, mode)]
         looks = backend_named(name).look([runs[n] for n in numbers], [devices[n] for n in numbers], machine, mode)
         found |= zip(numbers, looks, strict=True)
     return [found[number] for number in range(len(runs))]
 
 
-def _with_spaces(run: Run, mode: Mode, probe_env: bool) -> tuple[Run, EnvLook | None]:
-    """Return the run with its spaces, and what building its environment told; None where it was not built."""
+def _with_spaces(
+    run: Run, mode: Mode, probe_env: bool, unseen: Sequence[str], trust: bool
+) -> tuple[Run, EnvLook | None]:
+    """Return the run with its spaces, and what building its environment told; None where it was not built.
+
+    Raises:
+        Unseen: only the environment tells them, and it may not be built.
+    """
     declared, task = run.env.spaces, backend_of(run).env_task(run)
+    if unseen and declared is None:
+        raise Unseen(run.name, unseen, path=run.source)
     if task is None:
         return run, None
     if declared is not None:
         asked = probe_env and (task.storage is not None or task.not_probed)
-        return run, _look_only(run, declared, task) if asked else None
+        if asked and unseen:
+            return run, EnvLook(declared, not_probed=unseen_text(unseen))
+        return run, _look_only(run, declared, task, trust) if asked else None
     if mode == "arithmetic" or run.env.id is None:
         return run, None  # facts.spaces_of says what to do when there are none
     if not is_installed("gymnasium"):
         what = f"building env {run.env.id!r} to see its spaces"
         raise MissingExtra(backend_of(run).extra, "gymnasium", what=what)
-    look = _look_at_env(run, task)
+    look = _look_at_env(run, task, trust)
     return run.replace(env=run.env.model_copy(update={"spaces": look.spaces})), look
 
 
-def _look_only(run: Run, declared: Spaces, task: EnvTask) -> EnvLook:
+def _look_only(run: Run, declared: Spaces, task: EnvTask, trust: bool) -> EnvLook:
     """Return what the environment tells beside its spaces; these are the declared ones, whatever it has."""
     try:
-        look = _look_at_env(run, task)
+        look = _look_at_env(run, task, trust)
     except (BadInput, MissingExtra) as failed:
         return EnvLook(declared, not_probed=str(failed))
     if task.not_probed:
@@ -172,10 +210,10 @@ def _look_only(run: Run, declared: Spaces, task: EnvTask) -> EnvLook:
     return look
 
 
-def _look_at_env(run: Run, task: EnvTask) -> EnvLook:
+def _look_at_env(run: Run, task: EnvTask, trust: bool) -> EnvLook:
     from legroom.environments.env_look import look_at_env  # most predictions build none
 
-    return look_at_env(run, task)
+    return look_at_env(run, task, trust=trust)
 
 
 def _sizes(spaces: Spaces) -> dict[str, tuple[tuple[int, ...], str]]:

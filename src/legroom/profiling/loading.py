@@ -64,7 +64,7 @@ def env_task(run: Run) -> dict[str, Any]:
         "id": run.env.id,
         "kwargs": run.env.arguments,
         "wrappers": list(run.env.wrappers),
-        "path": import_path(run),
+        "path": import_path(run, own=True),
         "frame_stack": run.env.frame_stack or 1,
         "rollout_steps": storage.steps * run.env.n_envs if collects else 0,
     }

@@ -11,6 +11,7 @@ from shutil import get_terminal_size
 from typing import Any
 
 from legroom.rendering.layout import Part, draw
+from legroom.rendering.printable import printable
 
 JSON_VERSION = 1  # of every document that a command prints or writes
 PLAIN_WIDTH = 100  # into a file or a pipe, where there is no terminal to ask
@@ -18,7 +19,9 @@ PLAIN_WIDTH = 100  # into a file or a pipe, where there is no terminal to ask
 
 def say(result: str | Iterable[Part]) -> None:
     """Write a text as it is, or parts of a page fitted to the terminal, to standard output."""
-    if not isinstance(result, str):
+    if isinstance(result, str):
+        result = printable(result)
+    else:
         terminal = sys.stdout.isatty()
         width = get_terminal_size().columns if terminal else int(os.environ.get("COLUMNS", PLAIN_WIDTH))
         result = draw(result, width=max(width, 40), colour=terminal and "NO_COLOR" not in os.environ)
@@ -29,6 +32,12 @@ def say(result: str | Iterable[Part]) -> None:
 def document(data: Mapping[str, Any]) -> str:
     """Return the JSON that a command prints: the version of its contract first, then the data."""
     return dumps({"legroom": JSON_VERSION, **data}, indent=2)
+
+
+def complain(line: str) -> None:
+    """Write a line for the user to standard error."""
+    sys.stderr.write(f"legroom: {printable(line)}\n")
+    sys.stderr.flush()
 
 
 @contextmanager
@@ -42,8 +51,8 @@ def status(text: str, *, show: bool) -> Iterator[Callable[[str], None]]:
         return
     from rich.console import Console  # only here: see rendering.layout
 
-    with Console(stderr=True).status(text) as shown:
-        yield shown.update
+    with Console(stderr=True).status(printable(text)) as shown:
+        yield lambda text: shown.update(printable(text))
 
 
 def told(shown: Callable[[str], None]) -> Callable[[str], None]:
@@ -55,7 +64,6 @@ def told(shown: Callable[[str], None]) -> Callable[[str], None]:
     def tell(text: str) -> None:
         if text not in said:
             said.add(text)
-            sys.stderr.write(f"legroom: {text}\n")
-            sys.stderr.flush()
+            complain(text)
 
     return tell

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from legroom.rendering.columns import Columns, fit_columns
+from legroom.rendering.printable import printable
 
 _ANSI = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold red": "1;31"}
 
@@ -19,7 +20,7 @@ class Styled:
     __slots__ = ("style", "text")
 
     def __init__(self, text: str, style: str = "") -> None:
-        self.text, self.style = text, style
+        self.text, self.style = printable(text), style
 
 
 Cell = str | Styled

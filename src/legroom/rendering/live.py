@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from legroom.model.progress import MemorySample, Progress, finite
+from legroom.rendering.printable import printable
 from legroom.rendering.time_left import duration_text, number_text
 from legroom.rendering.training_display import MemoryGauge, TrainingView
 from legroom.units import format_size
@@ -53,7 +54,7 @@ class LiveDisplay:
         self.view.memory(sample)
 
     def say(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=True)
+        self._console.print(Text(printable(line)), soft_wrap=True)
 
 
 class _Picture:
@@ -90,12 +91,12 @@ def picture(view: TrainingView, width: int) -> list[Text]:
 def _headline(view: TrainingView, width: int) -> Text:
     now = view.now
     if now is None:
-        return Text.assemble((view.run_name, "bold"), "  ", ("starting", "dim"))
-    left = Text.assemble((view.run_name, "bold"), "  ", (now.phase, _PHASES.get(now.phase, "")), "  ")
+        return Text.assemble((printable(view.run_name), "bold"), "  ", ("starting", "dim"))
+    left = Text.assemble((printable(view.run_name), "bold"), "  ", (now.phase, _PHASES.get(now.phase, "")), "  ")
     if now.iteration:
         left.append(f"iteration {now.iteration:,}", style="dim")
     if view.waiting:
-        left.append(f"  {view.waiting}", style=_LEVELS["warning"])
+        left.append(f"  {printable(view.waiting)}", style=_LEVELS["warning"])
     gone = view.elapsed_s
     right = Text.assemble((f"{duration_text(gone)} gone" if gone >= 1 else "", "dim"))
     if view.time_left or now.timesteps < view.total:

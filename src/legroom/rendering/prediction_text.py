@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from legroom.backends.base import backend_of
+from legroom.errors import unseen_text
 from legroom.model.cluster import NodeBill
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import LeanOption, Prediction
@@ -25,8 +26,9 @@ SMALL_SHARES = (0.002, 0.005, 0.01, 0.02, 0.05)
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
-def prediction_json(predictions: Sequence[Prediction]) -> str:
-    return document({"runs": [_as_json(p) for p in predictions]})
+def prediction_json(predictions: Sequence[Prediction], more: Sequence[dict[str, Any]] = ()) -> str:
+    """Return the document; `more` are the runs of which nothing but this is known."""
+    return document({"runs": [*map(_as_json, predictions), *more]})
 
 
 def _as_json(prediction: Prediction) -> dict[str, Any]:
@@ -50,6 +52,7 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
         "findings": [finding.as_json() for finding in footprint.findings],
         "notes": list(footprint.notes),
         "items": [{key: getattr(item, key) for key in ITEM_KEYS} for item in footprint.items],
+        **({"unseen": list(footprint.unseen)} if footprint.unseen else {}),
         **({} if prediction.cluster is None else {"nodes": nodes_data(prediction.cluster, prediction.bills)}),
     }
 
@@ -90,6 +93,8 @@ def cluster_text(prediction: Prediction) -> Iterator[Part]:
     for note in prediction.footprint.notes:
         yield Styled(f"note: {note}", "dim")
     yield from nodes_text(prediction.cluster, prediction.bills)
+    if prediction.footprint.unseen:
+        yield Styled(verdict_text(prediction), "yellow")
 
 
 def _high(bill: NodeBill) -> int:
@@ -228,6 +233,8 @@ def verdict_text(p: Prediction) -> str:
             short.append(f"{name} needs up to {format_size(peak.high)}, {limit_text(p.budget, limit, origin)}")
     if short:
         return f"does not fit: {'; '.join(short)}"
+    if p.footprint.unseen:
+        return f"unknown whether it fits: {unseen_text(p.footprint.unseen)}"
     if p.fits is None:
         return "fits the host; no GPU budget is known (give --gpu or --vram)"
     return f"fits: {_budget_line(p)}"

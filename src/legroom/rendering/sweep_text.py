@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.printable import printable
 from legroom.rendering.time_left import duration_text, number_text
 from legroom.sweeping.trial import SweepView
 from legroom.units import format_size
@@ -22,7 +23,7 @@ class SweepLine:
         self._moves, self._due, self._last, self._drawn = sys.stderr.isatty(), 0.0, "", False
 
     def __call__(self, view: SweepView) -> None:
-        text = glance_text(view)
+        text = printable(glance_text(view))
         if self._moves:
             self._write(f"\r\x1b[2K{text}")
             self._drawn = True
@@ -32,7 +33,7 @@ class SweepLine:
 
     def say(self, line: str) -> None:
         self.clear()
-        self._write(f"legroom: {line}\n")
+        self._write(f"legroom: {printable(line)}\n")
 
     def clear(self) -> None:
         if self._drawn:

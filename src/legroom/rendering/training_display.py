@@ -15,6 +15,7 @@ from typing import Literal, Protocol, Self, TextIO
 
 from legroom.model.footprint import Peak
 from legroom.model.progress import MemorySample, Progress, finite
+from legroom.rendering.printable import printable
 from legroom.rendering.time_left import Pace, duration_text, number_text
 from legroom.units import format_size
 
@@ -226,7 +227,7 @@ class PlainDisplay:
     def _write(self, line: str) -> None:
         encoding = self._stream.encoding or "utf-8"
         try:
-            self._stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+            self._stream.write(printable(line).encode(encoding, "replace").decode(encoding) + "\n")
             self._stream.flush()
         except (OSError, ValueError):  # nobody reads it any more
             pass

@@ -20,6 +20,7 @@ from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Watc
 from legroom.rendering.console import JSON_VERSION
 from legroom.rendering.explanation_text import explanation_text
 from legroom.rendering.layout import Part, Styled, Table, draw, paint
+from legroom.rendering.printable import printable
 from legroom.rendering.time_left import duration_text
 from legroom.units import format_size
 from legroom.watching.watch import Display
@@ -90,7 +91,7 @@ class WatchDisplay(Display):
     def _say(self, text: str) -> None:
         with self._lock:
             self._wipe()
-            self._put((b"" if self._line_complete else b"\n") + f"{PREFIX}{text}\n".encode())
+            self._put((b"" if self._line_complete else b"\n") + f"{PREFIX}{printable(text)}\n".encode())
             self._line_complete = True
 
     def _wipe(self) -> None:

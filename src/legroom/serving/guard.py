@@ -79,7 +79,7 @@ class Guard:
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:  # nobody who asks shall see a traceback, and the page goes on
-            sys.stderr.write(f"legroom ui: {scope['path'][:80]!r}: {type(error).__name__}: {str(error)[:200]}\n")
+            sys.stderr.write(f"legroom ui: {scope['path'][:80]!r}: {type(error).__name__}: {str(error)[:200]!r}\n")
             await answer.fail(500, f"this could not be worked out ({type(error).__name__})")
 
     def _admit(self, scope: Scope) -> str | None:

@@ -90,7 +90,10 @@ def _answered(out: bytes, err: bytes, code: int | None, seconds: float, where: W
     if code not in (0, 1):  # 1: it does not fit, which is an answer
         lines = err.decode("utf-8", "replace").strip().splitlines() or [f"exit code {code}"]
         return {"state": "failed", "text": f"It could not be traced: {lines[-1][:400]}"}
-    footprint = footprint_of(json.loads(out)["runs"][0])
+    told = json.loads(out)["runs"][0]
+    if told.get("unseen"):
+        return {"state": "failed", "text": f"It was not traced: {'; '.join(told['notes'])[:400]}."}
+    footprint = footprint_of(told)
     peaks = [f"host {peak_text(footprint.host)}", *([f"GPU {peak_text(footprint.gpu)}"] if footprint.gpu else [])]
     host, gpu = bar_of(footprint, "host", name="traced"), bar_of(footprint, "gpu", name="traced")
     drawn = (

@@ -16,8 +16,8 @@ import sys
 import threading
 from collections.abc import Mapping
 
-# -P and the path as an argument: a json.py in the working directory must not be the worker's json.
-_BOOTSTRAP = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {module} import main; main()"
+from legroom.machine.child_process import interpreter
+
 # One thread per worker: with a worker per core, more only get in each other's way, and each has buffers of its own.
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -26,9 +26,9 @@ def start_interpreter(module: str, fds: Mapping[str, int]) -> subprocess.Popen[b
     """Start `main()` of `module`; its last argument is JSON: descriptors by name, and who the trainer is."""
     main_thread = threading.current_thread() is threading.main_thread()
     task = {"fds": dict(fds), "trainer": os.getpid(), "main_thread": main_thread}
-    path = json.dumps([str(entry) or "." for entry in sys.path])
+    path = [str(entry) or "." for entry in sys.path]
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", _BOOTSTRAP.format(module=module), path, json.dumps(task)],
+        interpreter(module, path, json.dumps(task)),
         stdin=subprocess.DEVNULL, pass_fds=tuple(fds.values()), env=_environment(), process_group=0,
     )  # fmt: skip
 

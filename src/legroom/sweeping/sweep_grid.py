@@ -19,7 +19,7 @@ from legroom.reading import read
 from legroom.sweeping.grid import Parameter, Point
 from legroom.sweeping.sweep_folder import RESULT, SweepFolder
 from legroom.sweeping.trial import SERVICES_NBYTES, Mode, Sweep, SweepView, Trial
-from legroom.sweeping.trial_plan import make_trials
+from legroom.sweeping.trial_plan import check_trust, make_trials
 from legroom.training.run_folder import RunFolder
 from legroom.units import format_size
 
@@ -34,6 +34,7 @@ class SweepTask:
         concurrent: trials at once, at most; None: as many as fit.
         budget: bytes for all trials together; None: what is available.
         resume: go on with the sweep in `out`.
+        trust: import the code that the run names.
     """
 
     target: str
@@ -48,6 +49,7 @@ class SweepTask:
     concurrent: int | None = None
     budget: int | None = None
     resume: bool = False
+    trust: bool = False
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def _planned(
     backend = backend_of(first)
     require(backend.extra, backend.packages, what=f"training with backend {backend.name}")
     with working(f"predicting {first.name}"):
-        return make_trials(task.parameters, task.read_point, machine)
+        return make_trials(task.parameters, task.read_point, machine, trust=task.trust)
 
 
 def _resumed(task: SweepTask, folder: SweepFolder) -> list[Trial] | None:
@@ -123,6 +125,7 @@ def _resumed(task: SweepTask, folder: SweepFolder) -> list[Trial] | None:
 
     Raises:
         BadInput: it holds another sweep.
+        Unseen: its runs name code of their own, and are not trusted.
     """
     held = folder.identity()
     if held is None:
@@ -135,6 +138,7 @@ def _resumed(task: SweepTask, folder: SweepFolder) -> list[Trial] | None:
                 hint="resume with the command it was begun with, or start anew in another --out",
             )
     trials, steps = folder.trials(), task.timesteps
+    check_trust((trial.run for trial in trials), trust=task.trust)
     if steps is None:
         return trials
     return [

@@ -7,11 +7,12 @@ prediction; those that do not are asked for together, since most of a prediction
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from legroom.backends.base import backend_of
-from legroom.errors import BadInput
+from legroom.environments.own_code import own_code
+from legroom.errors import BadInput, Unseen
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
@@ -33,16 +34,21 @@ WITHOUT_MEMORY = frozenset({
 Reader = Callable[[Point], Run]
 
 
-def make_trials(parameters: Sequence[Parameter], read_point: Reader, machine: Machine) -> list[Trial]:
+def make_trials(
+    parameters: Sequence[Parameter], read_point: Reader, machine: Machine, *, trust: bool = False
+) -> list[Trial]:
     """Return a trial for every point of the grid, with what it will need.
 
     Args:
         read_point: gives the run with a point's values laid over it.
+        trust: import the code that the run names (`own_code`).
 
     Raises:
+        Unseen: it names some, and is not trusted.
         BadInput: a key or a value that the run cannot have, or a run that does not say how long it trains.
     """
     asked = [(point, read_point(point)) for point in points(parameters)]
+    check_trust([run for _, run in asked], trust=trust)
     seed = secrets.randbelow(2**31)  # the same for all, or they would differ by more than their params
     for _, run in asked:
         if run.total_timesteps is None:
@@ -50,7 +56,7 @@ def make_trials(parameters: Sequence[Parameter], read_point: Reader, machine: Ma
     firsts: dict[str, int] = {}
     shares = [firsts.setdefault(_memory_key(run), number) for number, (_, run) in enumerate(asked)]
     leaders = sorted(set(shares))
-    gathered = gather_all([asked[number][1] for number in leaders], machine, probe_env=True)
+    gathered = gather_all([asked[number][1] for number in leaders], machine, probe_env=True, trust=True)
     known = {number: _priced(run, evidence, machine) for number, (run, evidence) in zip(leaders, gathered, strict=True)}
     trials = []
     for number, (point, run) in enumerate(asked):
@@ -70,6 +76,17 @@ def make_trials(parameters: Sequence[Parameter], read_point: Reader, machine: Ma
             )
         )
     return trials
+
+
+def check_trust(runs: Iterable[Run], *, trust: bool) -> None:
+    """Refuse to train runs that name code of their own without being trusted.
+
+    Raises:
+        Unseen: one does.
+    """
+    for run in runs:
+        if not trust and (code := own_code(run).names):
+            raise Unseen(run.name, code, path=run.source)
 
 
 def _priced(run: Run, evidence: Evidence, machine: Machine) -> tuple[Run, Evidence, Footprint, float]:

@@ -42,7 +42,7 @@ def check_import(archive: Path, directory: Path, *, trust: bool, force: bool) ->
         BadInput: says what is wrong.
     """
     if not trust:
-        raise BadInput("loading it runs what it says", path=archive, hint="--trust, if you know who made it")
+        raise BadInput("archives can execute code", path=archive, hint="--trust, if you know who made it")
     if not directory.exists():
         return
     if not directory.is_dir():

@@ -164,7 +164,7 @@ def knob_after_failure(training: Training, machine: Machine, allow: Sequence[Pri
     def next_knob(run: Run, failure: Failure) -> tuple[Run, Predicted | None] | None:
         assert failure.place is not None
         known, mode = backend.quick_prediction(run)  # made only now, since most trainings never fail
-        predictor = Predictor(known, machine, mode=mode, device=device, probe_env=False)
+        predictor = Predictor(known, machine, mode=mode, device=device, probe_env=False, trust=True)
         found = retreat(predictor.run, failure.place, predictor, allow)
         return None if found is None else (found[0], Predicted.of(found[1]))
 
@@ -202,7 +202,7 @@ def _on_cluster(request: Request, machine: Machine, budget: Budget, console: Con
     """
     asked, device = request.asked, choose_device(request.asked, machine)
     with console.busy(f"predicting {asked.name}"):
-        seen, evidence = gather(asked, machine, device=device)
+        seen, evidence = gather(asked, machine, device=device, trust=True)
         footprint = add_up(seen, evidence)
     run = _seeded(asked)
     if request.cluster not in (None, "local"):
@@ -219,14 +219,14 @@ def _seeded(run: Run) -> Run:
 
 
 def _predictor(run: Run, machine: Machine, *, probe_env: bool = True) -> Predictor:
-    return Predictor(run, machine, mode="auto", device=choose_device(run, machine), probe_env=probe_env)
+    return Predictor(run, machine, mode="auto", device=choose_device(run, machine), probe_env=probe_env, trust=True)
 
 
 def _quick_predictor(run: Run, machine: Machine, *, probe_env: bool) -> Predictor:
     """Return predictions that take seconds: a compiler, which takes minutes, is asked only to make a run fit."""
     known, mode = backend_of(run).quick_prediction(run)
     probing = probe_env and mode != "arithmetic"
-    return Predictor(known, machine, mode=mode, device=choose_device(known, machine), probe_env=probing)
+    return Predictor(known, machine, mode=mode, device=choose_device(known, machine), probe_env=probing, trust=True)
 
 
 def _fitted(request: Request, machine: Machine, budget: Budget, console: Console) -> tuple[Run, Footprint] | None:

@@ -8,7 +8,6 @@ there was one, and how high.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import select
@@ -48,7 +47,7 @@ LET_GO_S = 3.0  # after a second Ctrl-C
 
 # -P and the path as an argument: a json.py in the working directory must not be the child's json.
 _BOOTSTRAP = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1));"
+    "import sys; sys.path[:] = sys.argv.pop(1).split(chr(10));"
     "from legroom.orphan import end_with; end_with(int(sys.argv.pop(1)));"
     "from legroom.training.child import main; main()"
 )
@@ -122,7 +121,7 @@ def supervise(
     ):
         task_file = folder / "task.json"
         replace(task, events_fd=writing, calls_fd=calls).write(task_file)
-        about = [json.dumps(import_path), str(os.getpid()), str(task_file)]
+        about = ["\n".join(import_path), str(os.getpid()), str(task_file)]
         child = subprocess.Popen(
             [sys.executable, "-P", "-c", _BOOTSTRAP, *about],
             stdin=subprocess.DEVNULL,

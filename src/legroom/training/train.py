@@ -105,7 +105,7 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
                 record = supervise(
                     _task(training, history.run, resume=history.resume),
                     display,
-                    import_path=import_path(run),
+                    import_path=import_path(run, own=True),
                     lookout=Lookout(training.host_limit, history.predicted.host.high if history.predicted else None),
                     on_retreat=lambda event: history.retreat_in_update(event, folder),
                 )

@@ -97,7 +97,7 @@ def _cached(request: str, folder: Path) -> NDArray[np.int16]:
             fcntl.flock(lock, fcntl.LOCK_EX)  # of several runs that start at once, one generates
             if (found := _read(folder)) is None:
                 shutil.rmtree(folder, ignore_errors=True)  # damaged, if it is there at all
-                command = [sys.executable, "-m", "legroom_workloads.fire.landscapes", request, str(folder)]
+                command = [sys.executable, "-P", "-m", "legroom_workloads.fire.landscapes", request, str(folder)]
                 subprocess.run(command, capture_output=True, check=True)
                 found = _read(folder)
         if found is not None:

@@ -172,7 +172,7 @@ def _compute(request: dict[str, Any]) -> Prepared:
 
 def _prepare_in_child(request: str, folder: Path) -> None:
     """Have a child process fill `folder`, so that neither scipy nor the peak of the work stays in this one."""
-    command = [sys.executable, "-m", "legroom_workloads.mine.prepared", request, str(folder)]
+    command = [sys.executable, "-P", "-m", "legroom_workloads.mine.prepared", request, str(folder)]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
     if child.returncode == BadInput.exit_code:
         raise BadInput(child.stderr.strip())

@@ -154,7 +154,7 @@ def test_the_commands(tmp_path: Path, monkeypatch, capsys) -> None:
     model.secret = Loud()
     model.save("model.zip")
     assert legroom(capsys, "import", "model.zip", "run") == (
-        2, "", "legroom: model.zip: loading it runs what it says (--trust, if you know who made it)\n",
+        2, "", "legroom: model.zip: archives can execute code (--trust, if you know who made it)\n",
     )  # fmt: skip
     assert not Path("pwned").exists() and not Path("run").exists()
     code, out, _ = legroom(capsys, "import", "model.zip", "run", "--trust", "--json")

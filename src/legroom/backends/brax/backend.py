@@ -42,6 +42,7 @@ class BraxBackend(Backend):
     libraries = ("jax", "jaxlib", "brax", "mujoco", "mujoco-mjx", "flax", "optax")
     algorithms = BRAX_ALGORITHMS
     script_packages = ("brax",)
+    classes_from = ("brax", "mujoco_playground")
     own_spaces = SPACES
 
     # ---- reading
@@ -146,7 +147,7 @@ class BraxBackend(Backend):
 
     # ---- archives
 
-    def export(self, directory: Path, archive: Path, *, force: bool) -> Exported:
+    def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
         with needs("jax", what="an export"):
             from legroom.backends.brax.exporting import export_brax
 

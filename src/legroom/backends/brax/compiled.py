@@ -6,15 +6,15 @@ it. What the child says it is doing is handed on, since a compilation takes minu
 
 import json
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from legroom.environments.own_code import own_code
 from legroom.errors import BadInput, MissingExtra
-from legroom.machine.child_process import how_it_ended, run_child
+from legroom.machine.child_process import how_it_ended, import_path, run_child
 from legroom.machine.versions import is_installed
 from legroom.model.run import Run
 
@@ -57,11 +57,12 @@ def ask_compiler(
         environment = {
             **os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "0", "TF_CPP_MIN_LOG_LEVEL": "3",
         }  # fmt: skip
+        path = import_path(run, own=bool(own_code(run).names))
         finished = threading.Event()
         listener = threading.Thread(target=_listen, args=(progress_file, progress, finished), daemon=True)
         listener.start()
         try:
-            code = run_child(CHILD, sys.path, task_file, log_file, timeout_s=timeout_s, environment=environment)
+            code = run_child(CHILD, path, task_file, log_file, timeout_s=timeout_s, environment=environment)
         finally:
             finished.set()
             listener.join()

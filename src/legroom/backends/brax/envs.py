@@ -13,7 +13,8 @@ from typing import Any
 
 from brax import envs as brax_envs
 
-from legroom.environments.objects import resolve_object
+from legroom.environments.objects import makes_env, package_of, resolve_object
+from legroom.environments.own_code import registered_packages
 from legroom.errors import BadInput, MissingExtra
 from legroom.model.run import Run
 
@@ -45,7 +46,9 @@ def make_training_env(run: Run) -> TrainingEnv:
             path=run.source, hint="hyperparams.normalize_observations, and the rest inside the environment",
         )  # fmt: skip
     if ":" in env_id:
-        return _checked(run, _made(run, resolve_object(env_id)))
+        # of a registered package, which needs no trust, only its environments
+        base = _kinds() if package_of(env_id) in registered_packages(run) else None
+        return _checked(run, _made(run, makes_env(env_id, resolve_object(env_id), base)))
     if env_id in brax_envs._envs:
         return TrainingEnv(_made(run, brax_envs._envs[env_id]))
     return _playground(run, env_id)
@@ -59,6 +62,12 @@ def _made(run: Run, factory: Callable[..., Any]) -> Any:
     except Exception as error:  # a model's XML, an unknown argument: whatever it is, it is the user's to see
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise BadInput(f"env {run.env.id!r} raised {text[:LONGEST_MESSAGE]}", path=run.source) from error
+
+
+def _kinds() -> tuple[type, ...]:
+    """Return the base classes of environments that can be trained on."""
+    playground = (import_module(PLAYGROUND).MjxEnv,) if find_spec(PLAYGROUND) is not None else ()
+    return (brax_envs.Env, *playground)
 
 
 def _checked(run: Run, env: Any) -> TrainingEnv:

@@ -38,6 +38,7 @@ class RllibBackend(Backend):
     spreads = True
     algorithms = SB3_ALGORITHMS
     script_packages = ("ray",)
+    classes_from = SB3.classes_from
 
     # ---- reading
 
@@ -126,11 +127,11 @@ class RllibBackend(Backend):
 
     # ---- archives
 
-    def export(self, directory: Path, archive: Path, *, force: bool) -> Exported:
+    def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
         with needs("sb3", what="an export"):
             from legroom.backends.rllib.exporting import export_rllib
 
-        return export_rllib(directory, archive, force=force)
+        return export_rllib(directory, archive, force=force, trust=trust)
 
     # ---- training
 

@@ -6,7 +6,7 @@ import torch
 
 from legroom.backends.base import find_algorithm
 from legroom.backends.rllib.translation import rllib_plan
-from legroom.backends.sb3.archives_zip import build_model, run_of_folder, save_archive
+from legroom.backends.sb3.archives_zip import build_model, save_archive, trusted_run
 from legroom.backends.sb3.state import saved_spaces
 from legroom.errors import BadInput
 from legroom.model.archive import Exported
@@ -14,7 +14,7 @@ from legroom.training.archives import check_export
 from legroom.training.checkpoint import newest_checkpoint
 
 
-def export_rllib(directory: Path, archive: Path, *, force: bool = False) -> Exported:
+def export_rllib(directory: Path, archive: Path, *, force: bool = False, trust: bool = False) -> Exported:
     """Write SB3's archive of a run's last good checkpoint, or of the one checkpoint that `directory` is.
 
     Raises:
@@ -25,7 +25,7 @@ def export_rllib(directory: Path, archive: Path, *, force: bool = False) -> Expo
     checkpoint = newest_checkpoint(directory)
     if checkpoint is None:
         raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
-    run = run_of_folder(checkpoint.path.parent.parent)
+    run = trusted_run(checkpoint.path.parent.parent, trust=trust)
     algorithm = find_algorithm("sb3", run.algo)
     hyperparams = {k: v for k, v in run.hyperparams.items() if algorithm is not None and k in algorithm.keys}
     seen = saved_spaces(checkpoint)

@@ -23,7 +23,7 @@ from ray.rllib.utils.schedules.scheduler import Scheduler
 
 from legroom.backends.base import algorithm_of
 from legroom.backends.rllib.envs import MASK, OBSERVATION
-from legroom.backends.sb3.building import class_of, find_object, policy_arguments
+from legroom.backends.sb3.building import class_of, find_class, policy_arguments
 from legroom.errors import BadInput
 from legroom.model.run import Run
 
@@ -38,7 +38,7 @@ def build_policy(run: Run, observation_space: spaces.Space[Any], action_space: s
     """
     algorithm = class_of(algorithm_of(run.replace(backend="sb3")))
     name = run.policy.name
-    policy_class = find_object(name) if ":" in name else algorithm.policy_aliases.get(name)
+    policy_class = find_class(run, name) if ":" in name else algorithm.policy_aliases.get(name)
     if policy_class is None:
         known = ", ".join(algorithm.policy_aliases)
         raise BadInput(f"policy {name!r} is none of {run.algo}'s", path=run.source, hint=f"one of {known}")

@@ -32,6 +32,7 @@ from legroom.backends.sb3.lean_replay import LeanReplayBuffer
 from legroom.backends.sb3.lean_storage import lean_rollout_class
 from legroom.backends.sb3.making import make_model
 from legroom.backends.sb3.state import capture, policy_arrays, restore_learned, saved_spaces
+from legroom.environments.own_code import own_code
 from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm
 from legroom.model.archive import Exported, Imported
@@ -42,10 +43,15 @@ from legroom.training.archives import IMPORTED, RUN, check_export, check_import
 from legroom.training.checkpoint import Checkpoints, newest_checkpoint, parameters_sha256
 from legroom.training.durable import put_in_place
 from legroom.training.run_folder import RunFolder
+from legroom.units import format_size
 
 LARGEST_PLAIN_BUFFER = 4 << 30  # bytes; PPO.load allocates it, whatever the model is loaded for
 LARGEST_DESCRIPTION = 32 << 20  # bytes, unpacked; classes of a user's are in it
 _BUFFER_ARGUMENTS = ("_buffer_class", "_buffer_kwargs")
+TRUST = "--trust, if you know who made it"
+WEIGHTS = (".pth", ".pt")
+MOST_TIMES, SMALL_ARCHIVE = 4, 64 << 20  # an archive may unpack to so many times its size, and so many bytes more
+MOST_MEMBERS = 100_000  # with the records in its weights, one or two per tensor
 IMPORTED_WHY = "imported from an archive, which holds no environments"
 
 # A hyperparameter that only this algorithm has, of those that share their policies' classes; the first that fits.
@@ -62,18 +68,22 @@ _MODULES = (
 )  # fmt: skip
 
 
-def export_sb3(directory: Path, archive: Path, *, force: bool = False) -> Exported:
+def export_sb3(directory: Path, archive: Path, *, force: bool = False, trust: bool = False) -> Exported:
     """Write SB3's archive of a run's last good checkpoint, or of the one checkpoint that `directory` is.
 
+    Args:
+        trust: import the classes that the run's policy names and that no installed package has registered.
+
     Raises:
-        BadInput: there is no good checkpoint, the archive exists (and not `force`), or the run's classes are not found.
+        BadInput: there is no good checkpoint, the archive exists (and not `force`), or the run's classes are not found
+            or not trusted.
     """
     directory, archive = Path(directory), Path(archive)
     check_export(directory, archive, force=force)
     checkpoint = newest_checkpoint(directory)
     if checkpoint is None:
         raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
-    run = run_of_folder(checkpoint.path.parent.parent)
+    run = trusted_run(checkpoint.path.parent.parent, trust=trust)
     seen = saved_spaces(checkpoint)
     model = build_model(run, seen["observation"], seen["action"], checkpoint.data["n_envs"])
     restore_learned(model, checkpoint)
@@ -118,6 +128,19 @@ def import_sb3(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return Imported(directory, found.name, step, parameters_sha256(policy_arrays(model)))
+
+
+def trusted_run(folder: Path, *, trust: bool) -> Run:
+    """Return the same as `run_of_folder`, refused where building its networks would import code of the run's own.
+
+    Raises:
+        BadInput: it would, and is not trusted; or as there.
+    """
+    run = run_of_folder(folder)
+    code = () if trust else own_code(run).policy
+    if code:
+        raise BadInput(f"the run names code of its own: {', '.join(code)}", path=folder, hint=TRUST)
+    return run
 
 
 def run_of_folder(folder: Path) -> Run:
@@ -190,10 +213,11 @@ def _describe(archive: Path) -> dict[str, Any]:
     Raises:
         BadInput: it is no archive of SB3's.
     """
+    if archive.exists() and not archive.is_file():
+        raise BadInput("is no file", path=archive)
     try:
         with zipfile.ZipFile(archive) as content:
-            if content.getinfo("data").file_size > LARGEST_DESCRIPTION:
-                raise ValueError("a description that is larger than any model's")
+            _check_sizes(archive, content)
             described = json.loads(content.read("data"))
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror or error}", path=archive) from error
@@ -202,6 +226,30 @@ def _describe(archive: Path) -> dict[str, Any]:
     if not isinstance(described, dict):
         raise BadInput("is no archive of a Stable-Baselines3 model", path=archive)
     return described
+
+
+def _check_sizes(archive: Path, content: zipfile.ZipFile) -> None:
+    """Refuse an archive that unpacks to far more than it is: torch keeps weights as they are, which hardly compress.
+
+    Weights are archives in the archive, whose records count, too. What a record unpacks to is what it declares: zipfile
+    and torch read no further.
+
+    Raises:
+        BadInput: says how large it would be.
+    """
+    packed = archive.stat().st_size
+    most = MOST_TIMES * packed + SMALL_ARCHIVE
+    members, described = content.infolist(), 0
+    unpacked = sum(member.file_size for member in members)
+    for member in members if unpacked <= most and len(members) <= MOST_MEMBERS else ():
+        described += member.file_size if member.filename == "data" else 0
+        if member.filename.endswith(WEIGHTS):
+            with content.open(member) as file, zipfile.ZipFile(file) as inner:
+                members = [*members, *inner.infolist()]
+                unpacked += sum(record.file_size for record in inner.infolist())
+    if unpacked > most or described > LARGEST_DESCRIPTION or len(members) > MOST_MEMBERS:
+        what = f"{len(members):,} members of {format_size(unpacked)} in a file of {format_size(packed)}"
+        raise BadInput(f"is not unpacked: {what}", path=archive, hint="save the model again with Stable-Baselines3")
 
 
 def _algorithm(archive: Path, described: Mapping[str, Any], given: str | None) -> Algorithm:

@@ -45,6 +45,7 @@ class Sb3Backend(Backend):
     libraries = ("torch", "stable-baselines3", "sb3-contrib", "gymnasium", "cloudpickle")
     algorithms = SB3_ALGORITHMS
     script_packages = ("stable_baselines3", "sb3_contrib")
+    classes_from = ("stable_baselines3", "sb3_contrib", "rl_zoo3", "torch")
     pins_read = ("stable-baselines3",)
 
     # ---- reading
@@ -192,11 +193,11 @@ class Sb3Backend(Backend):
 
     # ---- archives
 
-    def export(self, directory: Path, archive: Path, *, force: bool) -> Exported:
+    def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
         with needs("sb3", what="an export"):
             from legroom.backends.sb3.archives_zip import export_sb3
 
-        return export_sb3(directory, archive, force=force)
+        return export_sb3(directory, archive, force=force, trust=trust)
 
     def import_archive(self, archive: Path, directory: Path, *, algorithm: str | None, force: bool) -> Imported | None:
         with needs("sb3", what="an import"):

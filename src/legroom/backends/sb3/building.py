@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,8 +25,10 @@ from legroom.backends.sb3.hollow_buffers import Sizes, StubVecEnv, hollow_replay
 from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.environments.gym_spaces import to_gymnasium
-from legroom.environments.objects import LIVE, resolve_object
+from legroom.environments.objects import LIVE, package_of, resolve_object
+from legroom.environments.own_code import own_code, registered_packages
 from legroom.errors import BadInput, Untraceable
+from legroom.machine.child_process import import_path
 from legroom.model.algorithms import Algorithm
 from legroom.model.facts import spaces_of
 from legroom.model.run import Run
@@ -75,7 +76,7 @@ def build_model(
             arguments |= _replay_arguments(run, dict_space, plan, parts)
         else:
             raise Untraceable(f"{algorithm.name} has no gradient update to trace")
-        policy = find_object(run.policy.name) if ":" in run.policy.name else run.policy.name
+        policy = find_class(run, run.policy.name) if ":" in run.policy.name else run.policy.name
         policy_kwargs = policy_arguments(run)
         try:
             model: BaseAlgorithm = algorithm_class(policy, env, policy_kwargs=policy_kwargs, device=device, **arguments)
@@ -106,12 +107,12 @@ def _replay_arguments(run: Run, dict_space: bool, plan: Sizes, parts: Sizes) -> 
 
 def policy_arguments(run: Run) -> dict[str, Any]:
     """Return SB3's policy_kwargs for the run, with names resolved to classes."""
-    arguments = {key: _resolve(key, value) for key, value in run.policy.kwargs.items()}
+    arguments = {key: _resolve(run, key, value) for key, value in run.policy.kwargs.items()}
     if run.policy.features_extractor:
-        arguments["features_extractor_class"] = find_object(run.policy.features_extractor)
+        arguments["features_extractor_class"] = find_class(run, run.policy.features_extractor)
     if run.policy.features_extractor_kwargs:
         arguments["features_extractor_kwargs"] = {
-            key: _resolve(key, value) for key, value in run.policy.features_extractor_kwargs.items()
+            key: _resolve(run, key, value) for key, value in run.policy.features_extractor_kwargs.items()
         }
     if run.memory.activation_checkpointing and has_own(arguments.get("features_extractor_class")):
         given = arguments.get("features_extractor_kwargs") or {}
@@ -119,10 +120,10 @@ def policy_arguments(run: Run) -> dict[str, Any]:
     return arguments
 
 
-def _resolve(key: str, value: Any) -> Any:
+def _resolve(run: Run, key: str, value: Any) -> Any:
     """Return `value` with names of classes replaced by the classes, at any depth."""
     if isinstance(value, dict):
-        return {name: _resolve(name, each) for name, each in value.items()}
+        return {name: _resolve(run, name, each) for name, each in value.items()}
     if not isinstance(value, str):
         return value
     if key in _OWNERS and "." not in value and ":" not in value:
@@ -131,8 +132,21 @@ def _resolve(key: str, value: Any) -> Any:
             raise Untraceable(f"policy.kwargs.{key}: {_OWNERS[key].__name__} has no {value!r}")
         return found
     if key.endswith(("_class", "_fn")) or value.startswith(LIVE):
-        return find_object(value)
+        return find_class(run, value)
     return value
+
+
+def find_class(run: Run, name: str) -> Any:
+    """Return the layers, optimizer or policy that the run names; of a registered package, only a class of these.
+
+    Raises:
+        Untraceable: it cannot be imported, or is something else: `torch.load`.
+    """
+    found = find_object(name)
+    fine = isinstance(found, type) and issubclass(found, torch.nn.Module | torch.optim.Optimizer)
+    if not fine and not name.startswith(LIVE) and package_of(name) in registered_packages(run):
+        raise Untraceable(f"{name!r} is no class of layers and no optimizer")
+    return found
 
 
 def find_object(name: str) -> Any:
@@ -174,13 +188,14 @@ def wrapped(run: Run, env: VecEnv, **normalizing: Any) -> VecEnv:
 
 @contextmanager
 def importable(run: Run) -> Iterator[None]:
-    """Make the modules beside the run file importable."""
-    folder = str(Path(run.source.partition(":")[0]).resolve().parent) if run.source else None
-    if folder is None or folder in sys.path:
-        yield
-        return
-    sys.path.insert(0, folder)
+    """Make modules beside the run file and in the working directory importable for a run that names some of them.
+
+    Whoever builds such a run has been told to trust it. They come last: a numpy.py there is not numpy.
+    """
+    before = list(sys.path)
+    if own_code(run).names:
+        sys.path[:] = import_path(run, own=True)
     try:
         yield
     finally:
-        sys.path.remove(folder)
+        sys.path[:] = before

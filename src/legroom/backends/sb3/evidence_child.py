@@ -1,6 +1,6 @@
 """The process that does the heavy part of a prediction: imports the libraries, makes small updates, traces.
 
-    python -m legroom.backends.sb3.evidence_child < request (a pickled list of Request, from `bill.tracing`)
+    main() < request (a pickled list of Request, from `bill.tracing`, which starts it)
 
 A process of its own keeps the command light and small: nothing it imports or allocates outlives the prediction, and a
 crash in a user's network is a message. One run is worked on in this process; of several, each in a fork of it, so that

@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.applied_knobs import with_knobs
-from legroom.backends.sb3.building import class_of, find_object, policy_arguments, wrapped
+from legroom.backends.sb3.building import class_of, find_class, find_object, policy_arguments, wrapped
 from legroom.backends.sb3.constraints import refuse_untrainable
 from legroom.backends.sb3.lean_storage import lean
 from legroom.backends.sb3.lean_vec_env import LeanVecEnv
@@ -103,7 +103,7 @@ def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:
     parts = observed.spaces.values() if isinstance(observed, spaces.Dict) else (observed,)
     if any(isinstance(part, spaces.Box) and not part.shape for part in parts) and not run.policy.features_extractor:
         raise BadInput(f"SB3 cannot flatten an observation of shape (): {observed}", hint="give the Box the shape (1,)")
-    policy = find_object(run.policy.name) if ":" in run.policy.name else run.policy.name
+    policy = find_class(run, run.policy.name) if ":" in run.policy.name else run.policy.name
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*on the GPU, but it is primarily intended to run on the CPU.*")
         try:

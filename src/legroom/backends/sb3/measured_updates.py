@@ -23,11 +23,10 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.applied_knobs import with_knobs
 from legroom.backends.sb3.bill.scratch import Measured
-from legroom.backends.sb3.building import HOST_ONLY, class_of, importable, policy_arguments, wrapped
+from legroom.backends.sb3.building import HOST_ONLY, class_of, find_class, importable, policy_arguments, wrapped
 from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.environments.gym_spaces import to_gymnasium
-from legroom.environments.objects import resolve_object
 from legroom.model.facts import spaces_of
 from legroom.model.run import Run
 
@@ -143,7 +142,7 @@ def build(run: Run, batch: int) -> Any:
             arguments["normalize_advantage"] = False  # one sample has no standard deviation
     else:
         arguments |= {"n_steps": batch}
-    policy = resolve_object(run.policy.name) if ":" in run.policy.name else run.policy.name
+    policy = find_class(run, run.policy.name) if ":" in run.policy.name else run.policy.name
     return algorithm_class(policy, vec_env, device="cpu", policy_kwargs=policy_arguments(run), **arguments)
 
 

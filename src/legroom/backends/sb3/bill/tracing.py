@@ -5,12 +5,12 @@ policy made of classes that only this process knows is traced here instead, and 
 estimated by arithmetic, and a note says why.
 """
 
-import os
 import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from legroom.backends.sb3.base_figures import base_figures
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
@@ -20,12 +20,12 @@ from legroom.backends.sb3.bill.scratch import Answer, Measured, Request, beyond_
 from legroom.backends.sb3.stored import update_nbytes
 from legroom.errors import MissingExtra, Untraceable
 from legroom.extras import needs
+from legroom.machine.child_process import installed_first, interpreter
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace
 from legroom.model.footprint import Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
-from legroom.orphan import END_WITH_PARENT
 
 CHILD = "legroom.backends.sb3.evidence_child"
 NEEDED = ("torch", "stable-baselines3", "sb3-contrib")
@@ -145,8 +145,8 @@ def trace_in_child(requests: Sequence[Request]) -> list[Answer]:
     for package in NEEDED:
         if not is_installed(package):
             raise MissingExtra("sb3", package, what="tracing a run")
-    command = [sys.executable, "-c", f"{END_WITH_PARENT} from {CHILD} import main; main()", str(os.getpid())]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    path, pipe = installed_first(sys.path, last=(str(Path.cwd()),)), subprocess.PIPE
+    child = subprocess.Popen(interpreter(CHILD, path, ends=True), stdin=pipe, stdout=pipe, stderr=pipe)
     try:
         output, errors = child.communicate(pickle.dumps(list(requests)), timeout=TIMEOUT_S * (1 + len(requests)))
     except subprocess.TimeoutExpired:

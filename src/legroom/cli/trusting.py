@@ -1,0 +1,42 @@
+"""`--trust`: one option and one wording for every command that may import code which a file names."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from legroom.errors import Unseen
+
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Import and run code that the file names. Only for files you trust.")
+]
+
+
+def command_with_trust() -> str:
+    """Return the command that was given, as it would see everything."""
+    return shlex.join(["legroom", *sys.argv[1:], "--trust"])
+
+
+def unseen_line() -> str:
+    """Return the line that ends an answer which is not known for want of trust."""
+    return f"if you trust it: {command_with_trust()}"
+
+
+def unseen_run(unseen: Unseen) -> dict[str, Any]:
+    """Return what is known of a run whose environment was not imported, under the keys of a prediction."""
+    nothing = dict.fromkeys(("device", "host", "gpu", "with_free_savings", "with_lean_storage", "probe"))
+    empty: dict[str, Any] = {"findings": [], "notes": [str(unseen)], "items": []}
+    return {"name": unseen.name, "fits": None, **nothing, **empty, "unseen": list(unseen.code)}
+
+
+def unseen_json(unseen: Unseen, arguments: Sequence[str]) -> str:
+    """Return the document of a command other than `predict` that cannot give its verdict."""
+    return json.dumps({
+        "legroom": 1, "name": unseen.name, "fits": None, "notes": [str(unseen)], "unseen": list(unseen.code),
+        "see": shlex.join(["legroom", *arguments, "--trust"]),
+    }, indent=2)  # fmt: skip
