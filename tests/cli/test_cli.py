@@ -168,7 +168,7 @@ def test_a_comparison_marks_the_largest_that_fits() -> None:
 def test_an_env_that_raises_gives_its_own_message(tmp_path: Path) -> None:
     (tmp_path / "broken_env.py").write_text("def Env(**kwargs):\n    raise RuntimeError('no\\nROM at /x')\n")
     (tmp_path / "run.yaml").write_text("algo: PPO\nenv: {id: 'broken_env:Env'}\n")
-    done = legroom("predict", "run.yaml", cwd=tmp_path)
+    done = legroom("predict", "run.yaml", "--trust", cwd=tmp_path)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert "RuntimeError: no ROM at /x" in done.stderr
@@ -193,7 +193,7 @@ def test_a_policy_that_cannot_be_traced_is_no_error(tmp_path: Path) -> None:
         "algo: PPO\nenv: {spaces: {observation: {type: box, shape: [4]}, action: {type: discrete, n: 2}}}\n"
         "policy: {features_extractor: 'nets:Peeks'}\n"
     )
-    done = legroom("predict", "run.yaml", "--json", cwd=tmp_path)
+    done = legroom("predict", "run.yaml", "--trust", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "cannot be traced" in json.loads(done.stdout)["runs"][0]["notes"][0]
 
@@ -268,7 +268,7 @@ def screens(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def probed(screens: Path) -> dict[str, dict]:
     files = [f"{name}.yaml" for name in SCREEN_RUNS]
-    done = legroom("predict", *files, "--probe", "--json", "--device", "cpu", cwd=screens)
+    done = legroom("predict", *files, "--probe", "--trust", "--json", "--device", "cpu", cwd=screens)
     assert done.returncode == 0, done.stderr
     return dict(zip(SCREEN_RUNS, json.loads(done.stdout)["runs"], strict=True))
 
