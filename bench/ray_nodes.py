@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _rows(name: str, run: Run, steps: int) -> list[list[str]]:
     cluster = Cluster(tuple(Node(f"node {n}", RAM, CPUS) for n in (1, 2, 3)))
-    seen, evidence = gather(run, probe(), device="cpu")
+    seen, evidence = gather(run, probe(), device="cpu", trust=True)
     predicted = sorted(
         ((number, bill) for bill in predict_nodes(seen, evidence, cluster) for number in bill.names),
         key=lambda pair: pair[0],
