@@ -14,13 +14,13 @@ a remark and no failure.
 
 import json
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
 from legroom.machine.child_process import how_it_ended, import_path, run_child
+from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.evidence import EnvLook, EnvTask, Growth, LeanProbe, LeanTimes
 from legroom.model.facts import n_workers
 from legroom.model.run import Run, Spaces
@@ -98,14 +98,14 @@ def _mean_nbytes(memory: list[dict[str, int]] | None, together: int, processes: 
 
 def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any], str]:
     """Return the child's answer and, where it did not get to answer about the probe, what became of it."""
-    with tempfile.TemporaryDirectory(prefix="legroom-env-") as folder:
-        task_file, answer_file, log_file = (Path(folder, name) for name in ("task.json", "answer.json", "log"))
+    with temporary_folder("env") as folder:
+        task_file, answer_file, log_file = (folder / name for name in ("task.json", "answer.json", "log"))
         try:
             task_file.write_text(json.dumps(task | {"answer": str(answer_file)}))
         except (TypeError, ValueError) as wrong:
             raise BadInput(f"env.kwargs of {run.env.id!r} are no plain data: {wrong}", path=run.source) from wrong
         # what it shares goes with this folder, however it ends
-        shared = OFF if run.memory.shared_data is False else os.environ.get(VARIABLE, str(Path(folder, "shared")))
+        shared = OFF if run.memory.shared_data is False else os.environ.get(VARIABLE, str(folder / "shared"))
         environment = {**os.environ, VARIABLE: shared}
         path = import_path(run, own=task["trust"])
         code = run_child(CHILD, path, task_file, log_file, timeout_s=timeout_s, environment=environment)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput, MissingExtra
 from legroom.machine.child_process import how_it_ended, run_child
+from legroom.machine.temporary_folder import temporary_folder
 from legroom.sharing.shared_folder import VARIABLE
 
 BUILD_TIMEOUT_S = 60.0
@@ -37,15 +37,15 @@ def ask_child(
         BadInput: the environment cannot be built, raised, ended its process or took too long.
         MissingExtra: the child lacks a package.
     """
-    with tempfile.TemporaryDirectory(prefix="legroom-profile-") as folder:
-        task_file, answer_file, log_file = (Path(folder, name) for name in ("task.json", "answer.json", "log"))
-        task = {"what": what, "env": {**env}, "arguments": arguments, "answer": str(answer_file), "folder": folder}
+    with temporary_folder("profile") as folder:
+        task_file, answer_file, log_file = (folder / name for name in ("task.json", "answer.json", "log"))
+        task = {"what": what, "env": {**env}, "arguments": arguments, "answer": str(answer_file), "folder": str(folder)}
         try:
             task_file.write_text(json.dumps(task))
         except (TypeError, ValueError) as wrong:
             raise BadInput(f"the arguments of env {env['id']!r} are no plain data: {wrong}") from wrong
         # what it shares goes with this folder, however it ends
-        shared = os.environ.get(VARIABLE, str(Path(folder, "shared")))
+        shared = os.environ.get(VARIABLE, str(folder / "shared"))
         environment = {**os.environ, VARIABLE: shared, **(extra or {})}
         code = run_child(CHILD, env["path"], task_file, log_file, timeout_s=timeout_s, environment=environment)
         try:

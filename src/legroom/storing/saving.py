@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import struct
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 from legroom.errors import BadInput
+from legroom.model.files import whole_file
 
 MAGIC = b"LEGROOM\x01"
 HEAD = struct.Struct("<8sQ32s")
@@ -71,19 +71,11 @@ def write_file(path: Path, tree: dict[str, Any]) -> None:
     plain = _take_out(tree, parts)
     listed = [{"bytes": len(_raw(part)), "sha256": hashlib.sha256(_raw(part)).hexdigest()} for part in parts]
     description = json.dumps({"tree": plain, "parts": listed}).encode()
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(HEAD.pack(MAGIC, len(description), hashlib.sha256(description).digest()))
-            file.write(description)
-            for part in parts:
-                file.write(_raw(part))
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as file:
+        file.write(HEAD.pack(MAGIC, len(description), hashlib.sha256(description).digest()))
+        file.write(description)
+        for part in parts:
+            file.write(_raw(part))
 
 
 def read_file(path: Path) -> dict[str, Any]:

@@ -6,7 +6,6 @@ it. What the child says it is doing is handed on, since a compilation takes minu
 
 import json
 import os
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Literal
 from legroom.environments.own_code import own_code
 from legroom.errors import BadInput, MissingExtra
 from legroom.machine.child_process import how_it_ended, import_path, run_child
+from legroom.machine.temporary_folder import temporary_folder
 from legroom.machine.versions import is_installed
 from legroom.model.run import Run
 
@@ -41,13 +41,13 @@ def ask_compiler(
     for package in PACKAGES:
         if not is_installed(package):
             raise MissingExtra("jax", package, what="compiling a brax run")
-    with tempfile.TemporaryDirectory(prefix="legroom-compile-") as folder:
+    with temporary_folder("compile") as folder:
         task_file, answer_file, log_file, progress_file = (
-            Path(folder, name) for name in ("task.json", "answer.json", "log", "progress")
+            folder / name for name in ("task.json", "answer.json", "log", "progress")
         )
         task = {
             "what": what, "run": run.model_dump(), "answer": str(answer_file), "progress": str(progress_file),
-            "folder": folder, **more,
+            "folder": str(folder), **more,
         }  # fmt: skip
         try:
             task_file.write_text(json.dumps(task))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,6 +21,7 @@ from legroom.backends.rllib.config import building, make_config
 from legroom.backends.rllib.translation import rllib_plan
 from legroom.cluster.node_memory import anonymous_nbytes, node_memory
 from legroom.cluster.session import ray_session
+from legroom.machine.temporary_folder import temporary_folder
 from legroom.machine.tree import descendants
 from legroom.model.run import EnvSpec, Run
 
@@ -43,9 +43,9 @@ def measure() -> dict[str, int]:
     """Return bytes by role, and of mapped libraries with and without the processes that import torch."""
     plan = rllib_plan(RUN)
     with (
-        tempfile.TemporaryDirectory(prefix="legroom-base-") as folder,
+        temporary_folder("base") as folder,
         ray_session(num_cpus=2, object_store_nbytes=STORE_NBYTES),
-        building(Path(folder), None),
+        building(folder, None),
     ):
         algorithm = make_config(RUN, plan, "cpu").build_algo()
         for _ in range(2):

@@ -8,7 +8,6 @@ says so: the parent goes on from the last checkpoint.
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,6 +29,7 @@ from legroom.cluster.session import environment, ray_session
 from legroom.device.redoing import is_out_of_memory
 from legroom.environments.env_make import EnvError, build
 from legroom.errors import BadInput, LegroomError
+from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.learner import FailureCause, Figures, Learned, Learner, Loop, SavedState, State, Status
 from legroom.model.run import Run
 from legroom.model.task import TrainTask
@@ -73,7 +73,7 @@ class RllibLearner(Learner):
         for line in self._plan.said:
             self._loop.say(line)
         stack, store = self._stack, self._run.memory.object_store_bytes
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="legroom-rllib-")))
+        folder = stack.enter_context(temporary_folder("rllib"))
         stack.enter_context(importable_by_workers(self._task.cluster))
         stack.enter_context(ray_session(self._task.cluster, num_cpus=local_cpus(self._plan), object_store_nbytes=store))
         refuse_what_cannot_be_placed(self._plan, rooms_of_cluster())
