@@ -9,7 +9,6 @@ other as the description lists them.
 
 import hashlib
 import json
-import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
