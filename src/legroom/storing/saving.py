@@ -9,6 +9,7 @@ other as the description lists them.
 
 import hashlib
 import json
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
