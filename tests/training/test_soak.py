@@ -5,7 +5,6 @@ from bench.soak import soak
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_commands_under_faults_stay_flat_and_leave_nothing(tmp_path):
     rows, good = soak(2, tmp_path)
     assert good, rows

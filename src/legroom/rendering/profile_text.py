@@ -138,7 +138,7 @@ def rollout_title(cost: ObservationCost) -> str:
 def observation_parts(cost: ObservationCost, most: int | None = None) -> Iterator[Part]:
     """Yield what observations cost key by key, the largest where there are more than `most`, and what is wrong."""
     yield _observation_table(cost, most or len(cost.keys))
-    for severity, text in _observation_findings(cost):
+    for severity, text in observation_findings(cost):
         yield Styled(f"{severity}: {text}", {"error": "bold red", "warning": "yellow"}.get(severity, "cyan"))
 
 
@@ -170,7 +170,7 @@ def _would_do(key: KeyCost) -> str:
     return f"{key.smaller.dtype}: {format_size(key.nbytes - key.smaller.saves)}"
 
 
-def _observation_findings(cost: ObservationCost) -> Iterator[tuple[str, str]]:
+def observation_findings(cost: ObservationCost) -> Iterator[tuple[str, str]]:
     """Yield severity and text of what is wrong with observations, or could be better."""
     for key in cost.keys:
         if key.aliases:
