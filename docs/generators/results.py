@@ -23,7 +23,7 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("workers", "Workers, and many environments", r"^Workers|^Parallel"),
     ("micro_batches", "Micro-batches", r"^Micro-batches"),
     ("fit", "Fitting, and hard limits", r"^Fitted|^Hard limits"),
-    ("failures", "Kills, faults and failed allocations", r"kill|^Faults|^Allocation"),
+    ("failures", "Kills, faults and failed allocations", r"kill|^Faults|^Allocation|^File operations|^Power loss"),
     ("watch", "Watching and explaining", r"^Watching|^explain"),
     ("leaks", "Leaks", r"^Leaks"),
     ("page", "The page", r"(?i)\bui\b|\bpage\b"),
