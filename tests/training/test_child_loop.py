@@ -260,3 +260,16 @@ def test_numbers_that_are_not_finite_are_counted_in_every_dtype():
     assert count_not_finite(np.full(3, 3e38, np.float32)) == (0, 0)  # their sum is not finite
     assert count_not_finite(np.array([np.nan, np.inf, 1], np.float16)) == (1, 1)
     assert count_not_finite(np.arange(3)) == (0, 0)
+
+
+def test_a_checkpoint_that_the_disk_does_not_give_is_one_line(toy, tmp_path, monkeypatch):
+    train(tmp_path / "run", Events(at=40))
+    state = next((tmp_path / "run/checkpoints").iterdir()) / "replay.bin"
+
+    def restore(self, checkpoint):
+        raise OSError(5, "Input/output error", str(checkpoint.path / state.name))
+
+    monkeypatch.setattr(Counter, "restore", restore)
+    events = Events()
+    assert train(tmp_path / "run", events, resume=True) == EXIT_BAD_INPUT
+    assert "replay.bin cannot be read: Input/output error" in events.of("refused")[0]["message"]

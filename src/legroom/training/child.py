@@ -134,7 +134,7 @@ class TrainingLoop:
             learner.begin()
         else:
             kept = checkpoint.data.get("legroom", {})
-            unlike = learner.restore(checkpoint)
+            unlike = self._restore(learner, checkpoint)
             self.iteration = int(kept.get("iteration", 0))
             self._elapsed_before_s = float(kept.get("elapsed_s", 0.0))
             self._why_not_exact = str(kept.get("why_not_exact", "")) or unlike
@@ -147,6 +147,16 @@ class TrainingLoop:
         self._evaluated_at = learner.timesteps
         self._began = time.monotonic()  # compiling and building would spoil the steps per second
         self._began_at = learner.timesteps
+
+    def _restore(self, learner: Learner, checkpoint: Checkpoint) -> str:
+        try:
+            return learner.restore(checkpoint)
+        except OSError as error:  # of the checkpoint's files: a worker that is gone is another story
+            name = error.filename
+            if not isinstance(name, str) or not Path(name).is_relative_to(checkpoint.path):
+                raise
+            reason = f"{Path(name).name} cannot be read: {error.strerror}"
+            raise BadInput(reason, path=checkpoint.path, hint="--resume tries again") from error
 
     def _end(self, learner: Learner) -> int:
         finished = learner.timesteps >= learner.total_timesteps
