@@ -13,6 +13,8 @@ import pickle
 import sys
 import warnings
 from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 
 from legroom.backends.sb3.bill.scratch import Answer, Request
 from legroom.backends.sb3.measured_updates import measure_updates
@@ -41,6 +43,41 @@ def answer(request: Request) -> Answer:
     return Answer(net, not_traced, measured, not_measured)
 
 
+def _in_forks(requests: list[Request], at_once: int) -> list[Answer]:
+    """Return the answers, each worked out in a fork of this process.
+
+    Not by multiprocessing's Pool: it forks from a thread, with whose end the kernel would end a worker that has asked
+    to end with its parent, and one that ends while it holds the lock of the queue leaves the Pool waiting for ever.
+    """
+    fork, me = multiprocessing.get_context("fork"), os.getpid()
+    answers: dict[int, Answer] = {}
+    running: dict[Connection, tuple[int, BaseProcess]] = {}
+    while len(answers) < len(requests):
+        while len(running) < at_once and len(answers) + len(running) < len(requests):
+            number = len(answers) + len(running)
+            ours, theirs = fork.Pipe(duplex=False)
+            started = fork.Process(target=_answer_in_fork, args=(requests[number], theirs, me))
+            started.start()
+            theirs.close()
+            running[ours] = number, started
+        for ready in wait(list(running)):
+            assert isinstance(ready, Connection)
+            number, process = running.pop(ready)
+            try:
+                answers[number] = ready.recv()
+            except EOFError:
+                process.join()
+                how = f"the process that worked on it ended with exit code {process.exitcode}"
+                answers[number] = Answer(None, how, [], how)
+            process.join()
+    return [answers[number] for number in range(len(requests))]
+
+
+def _answer_in_fork(request: Request, to: Connection, parent: int) -> None:
+    end_with(parent)
+    to.send(answer(request))
+
+
 def main() -> None:
     requests: list[Request] = pickle.load(sys.stdin.buffer)
     answers_to = os.dup(1)
@@ -51,9 +88,7 @@ def main() -> None:
     else:
         import_module("torch._dynamo")  # every optimizer step would, in every fork, for 1.3 s
         at_once = min(len(requests), os.cpu_count() or 1, MOST_AT_ONCE)
-        fork = multiprocessing.get_context("fork")
-        with fork.Pool(at_once, initializer=end_with, initargs=(os.getpid(),), maxtasksperchild=1) as pool:
-            answers = pool.map(answer, requests, chunksize=1)
+        answers = _in_forks(requests, at_once)
     with os.fdopen(answers_to, "wb") as file:
         pickle.dump(answers, file, protocol=pickle.HIGHEST_PROTOCOL)
 
