@@ -23,7 +23,7 @@ from legroom.predicting.predict import add_up, gather_all
 from legroom.units import MIB
 
 HERE = Path(__file__).parent
-FILES = (HERE.parent.parent / "shared" / "truth" / "vram_sb3.json", HERE / "data" / "vram_truth.json")
+FILES = tuple(HERE / "data" / name for name in ("vram_sb3.json", "vram_truth.json", "vram_more.json"))
 REQUIRED_EXACT = 0.8
 NO_MACHINE = Machine(ram=0, limit=None, available=0, swap=0, shm=0)
 
@@ -36,14 +36,21 @@ def run_of(row: dict[str, Any]) -> Run:
     if "cnn3d" in row:
         policy |= {"features_extractor": "bench.truth_nets:Cnn3d", "features_extractor_kwargs": row["cnn3d"]}
         policy["kwargs"] = {**policy["kwargs"], "normalize_images": False}
+    if "features_extractor" in row:
+        policy |= {key: row[key] for key in ("features_extractor", "features_extractor_kwargs")}
+    if isinstance(activation := policy["kwargs"].get("activation_fn"), str):
+        policy["kwargs"] = {**policy["kwargs"], "activation_fn": activation.removeprefix("nn.")}
     return Run.model_validate({
         "name": row["name"],
-        "algo": row["algo"],
+        "algo": row.get("base", row["algo"]),
+        "algo_class": row["algo"] if "base" in row else None,
         "env": {"n_envs": n_envs, "spaces": {"observation": row["obs"], "action": row["action"]}},
         "policy": policy,
         "hyperparams": hyperparams,
         "total_timesteps": row.get("total_timesteps") or 2 * hyperparams.get("n_steps", 2048) * n_envs,
         "device": "cuda",
+        "eval": row.get("eval"),
+        "memory": {"expandable_segments": row.get("expandable")},
     })  # fmt: skip
 
 
@@ -53,7 +60,7 @@ def main(files: list[str]) -> int:
         table, exact, inside = [], 0, 0
         rows = json.loads(path.read_text())
         start = time.perf_counter()
-        gathered = gather_all([run_of(row) for row in rows], NO_MACHINE, mode="trace", device="cuda")
+        gathered = gather_all([run_of(row) for row in rows], NO_MACHINE, mode="trace", device="cuda", trust=True)
         seconds = time.perf_counter() - start
         for row, (run, evidence) in zip(rows, gathered, strict=True):
             peaks = add_up(run, evidence).allocator

@@ -21,6 +21,7 @@ class Card:
 
     multiprocessors: int = 128
     threads_per_multiprocessor: int = 1536
+    capability: tuple[int, int] = (8, 9)
 
 
 @dataclass(frozen=True)

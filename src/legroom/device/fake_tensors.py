@@ -30,7 +30,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from legroom.device.cuda_reduce import Card
-from legroom.device.op_scratch import MATMULS, PROGRAMS, Call, Program, conv_format
+from legroom.device.op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Program, conv_format
 from legroom.errors import Untraceable
 from legroom.model.evidence import Event
 
@@ -162,11 +162,12 @@ class StorageFollower(TorchDispatchMode):
         Most meta kernels are written in Python and slow, and an update repeats the same operators.
         """
         key = _key((func, args, tuple(sorted(kwargs.items()))) if kwargs else (func, args))
+        ask = SHAPES.get(func, func)
         if key is None:
-            return func(*args, **kwargs)
+            return ask(*args, **kwargs)
         recipe = self._recipes.get(key)
         if recipe is None:
-            out = func(*args, **kwargs)
+            out = ask(*args, **kwargs)
             if func is _aten.convolution.default:  # its meta kernel forgets the layout, and flattening then copies
                 out = torch.empty_like(out, memory_format=conv_format(*args[:2]))
                 size = sum(t.numel() * t.element_size() for t in (*args[:2], out))
@@ -178,7 +179,7 @@ class StorageFollower(TorchDispatchMode):
             )  # unsqueeze_ and its like change shapes
             self._recipes[key] = _recipe(args, kwargs, out) if unchanged else _ASK
             return out
-        return func(*args, **kwargs) if recipe is _ASK else _follow(recipe, args)
+        return ask(*args, **kwargs) if recipe is _ASK else _follow(recipe, args)
 
     def _run_program(self, program: Program, call: Call, births: list[torch.Tensor]) -> None:
         held: dict[str, int] = {}
@@ -190,6 +191,8 @@ class StorageFollower(TorchDispatchMode):
                     waiting = [t for t in waiting if t is not tensor]
                     if tensor.untyped_storage()._cdata not in self.live:
                         self._born(tensor.untyped_storage(), "temporaries", step.nbytes)
+            elif step.kind == "host":
+                waiting = [t for t in waiting if t is not call.out[int(step.name)]]
             elif step.kind == "alloc":
                 if step.nbytes:
                     held[step.name] = self.alloc(step.nbytes, "temporaries")

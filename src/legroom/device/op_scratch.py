@@ -22,11 +22,11 @@ class Step:
     """One step of an operator's inside.
 
     Args:
-        name: tells scratch blocks apart; for `out` the index of the result.
+        name: tells scratch blocks apart; for `out` the index of the result, for `host` that of one on the host.
         nbytes: for `out`, the size of its storage where that is larger than the result.
     """
 
-    kind: Literal["alloc", "free", "out"]
+    kind: Literal["alloc", "free", "out", "host"]
     name: str = "0"
     nbytes: int = 0
 
@@ -213,3 +213,147 @@ def _softmax_backward(call: Call) -> Iterator[Step]:
     # SoftMax.cu, softmax_backward_cuda_out: grad * output is computed first; log_softmax needs no such product
     yield Step("out")
     yield Step("alloc", "product", nbytes(call.args[0]))
+
+
+@_program(_aten._scaled_dot_product_efficient_attention.default)
+def _efficient_attention(call: Call) -> Iterator[Step]:
+    # attention.cu, _efficient_attention_forward; the state of the random numbers is on the host if there is dropout
+    yield Step("out", "0")
+    yield Step("out", "1")
+    where: Literal["host", "out"] = "host" if call.arg(5, "dropout_p", 0.0) else "out"
+    yield Step(where, "2")
+    yield Step(where, "3")
+    value = call.args[2]
+    if value.element_size() == 2 and value.shape[-1] > 128:
+        yield Step("alloc", "sums in float32", nbytes(call.out[0], 4))
+
+
+@_program(_aten._scaled_dot_product_efficient_attention_backward.default)
+def _efficient_attention_backward(call: Call) -> Iterator[Step]:
+    # attention_backward.cu, _efficient_attention_backward, and kernel_backward.h for tiles and the workspace
+    grad, query, key, value = call.args[:4]
+    if not grad.transpose(1, 2).is_contiguous():
+        yield Step("alloc", "gradient", nbytes(grad))
+    for index in range(3):
+        yield Step("out", str(index))
+    if call.out[3] is not None:
+        yield Step("out", "3")
+    batch, heads, rows = query.shape[:3]
+    half = query.element_size() == 2
+    if half:
+        yield Step("alloc", "delta", 4 * batch * heads * rows)
+    else:
+        yield Step("alloc", "products", nbytes(grad))
+        yield Step("alloc", "sums", 4 * batch * heads * rows)
+        yield Step("free", "products")
+        yield Step("alloc", "delta", 4 * batch * heads * rows)
+        yield Step("free", "sums")
+    yield Step("alloc", "workspace", batch * heads * _attention_workspace(query, key, value))
+
+
+def _attention_workspace(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> int:
+    """Return what the memory-efficient backward takes per head: tiles of the query's gradient, each with a lock."""
+    half, width = query.element_size() == 2, max(query.shape[-1], value.shape[-1])
+    tile = 128 if width > 64 else 64
+    tiles = -(-query.shape[2] // tile) * -(-query.shape[-1] // tile)
+    floats = tiles * (4 + tile * tile)
+    if half and width > tile:  # gradients of key and value do not stay in registers
+        floats += -(-key.shape[2] // 64) * 64 * 2 * -(-width // tile) * tile
+    return 4 * (-(-floats // 4) * 4)
+
+
+@_program(_aten._scaled_dot_product_flash_attention.default)
+def _flash_attention(call: Call) -> Iterator[Step]:
+    # flash_api.cpp, mha_fwd: result, log-sum-exp, and the state of the random numbers, which is on the card
+    yield Step("out", "0")
+    yield Step("out", "1")
+    for index, given in enumerate(call.out):
+        if isinstance(given, torch.Tensor) and index > 1:
+            yield Step("out" if given.numel() and index in (6, 7) else "host", str(index))
+
+
+@_program(_aten._scaled_dot_product_flash_attention_backward.default)
+def _flash_attention_backward(call: Call) -> Iterator[Step]:
+    # flash_api.cpp, mha_bwd: rows rounded to 128, heads to 32 or 64
+    grad, query = call.args[:2]
+    if not grad.transpose(1, 2).is_contiguous():
+        yield Step("alloc", "gradient", nbytes(grad))
+    for index in range(3):
+        yield Step("out", str(index))
+    batch, heads, rows, width = query.shape
+    rows, width = -(-rows // 128) * 128, -(-width // 32) * 32 if width <= 128 else -(-width // 64) * 64
+    yield Step("alloc", "softmax", 4 * batch * heads * rows)
+    yield Step("alloc", "query in float32", 4 * batch * heads * rows * width)
+
+
+@_program(_aten.native_dropout.default)
+def _dropout(call: Call) -> Iterator[Step]:
+    # Dropout.cu: the mask comes first
+    yield Step("out", "1")
+    yield Step("out", "0")
+
+
+@_program(_aten._thnn_fused_lstm_cell.default)
+def _lstm_cell(call: Call) -> Iterator[Step]:
+    # RNN.cu: the gates' workspace comes first
+    for index in (2, 0, 1):
+        yield Step("out", str(index))
+
+
+@_program(_aten._thnn_fused_lstm_cell_backward_impl.default)
+def _lstm_cell_backward(call: Call) -> Iterator[Step]:
+    for index in range(3):
+        if call.out[index] is not None:
+            yield Step("out", str(index))
+    if call.out[2] is not None:
+        yield from _reduction(call, call.out[0], [0], 4)
+
+
+@_program(_aten._thnn_fused_gru_cell.default)
+def _gru_cell(call: Call) -> Iterator[Step]:
+    yield Step("out", "1")
+    yield Step("out", "0")
+
+
+@_program(_aten._thnn_fused_gru_cell_backward.default)
+def _gru_cell_backward(call: Call) -> Iterator[Step]:
+    for index in range(3):
+        yield Step("out", str(index))
+    for gates, bias in ((0, 3), (1, 4)):
+        if call.out[bias] is not None:
+            yield Step("out", str(bias))
+            yield from _reduction(call, call.out[gates], [0], 4)
+
+
+# -- shapes that the meta device does not know -----------------------------------------------------------------------
+
+
+def _lstm_cell_shapes(gates: Any, hidden: Any, memory: Any, *bias: Any) -> Any:
+    like = memory.new_empty
+    return like(memory.shape), like(memory.shape), like(gates.shape)
+
+
+def _lstm_cell_backward_shapes(grad: Any, grad_memory: Any, memory: Any, after: Any, gates: Any, bias: bool) -> Any:
+    return (
+        gates.new_empty(gates.shape),
+        memory.new_empty(memory.shape),
+        gates.new_empty(gates.shape[1:]) if bias else None,
+    )
+
+
+def _gru_cell_shapes(gates: Any, hidden: Any, state: Any, *bias: Any) -> Any:
+    return state.new_empty(state.shape), state.new_empty((state.shape[0], 5 * state.shape[1]))
+
+
+def _gru_cell_backward_shapes(grad: Any, workspace: Any, bias: bool) -> Any:
+    rows, width = grad.shape
+    gates = [grad.new_empty((rows, 3 * width)) for _ in range(2)]
+    return (*gates, grad.new_empty((rows, width)), *(grad.new_empty(3 * width) if bias else None for _ in range(2)))
+
+
+SHAPES: dict[Any, Callable[..., Any]] = {
+    _aten._thnn_fused_lstm_cell.default: _lstm_cell_shapes,
+    _aten._thnn_fused_lstm_cell_backward_impl.default: _lstm_cell_backward_shapes,
+    _aten._thnn_fused_gru_cell.default: _gru_cell_shapes,
+    _aten._thnn_fused_gru_cell_backward.default: _gru_cell_backward_shapes,
+}

@@ -66,6 +66,8 @@ def _env_names(run: Run, installed: set[str]) -> Iterator[tuple[str, str, bool]]
 
 
 def _policy_names(run: Run) -> Iterator[tuple[str, str]]:
+    if run.algo_class:
+        yield "algorithm", run.algo_class
     for what, name in (("policy", run.policy.name), ("features extractor", run.policy.features_extractor or "")):
         if ":" in name or (what != "policy" and "." in name):
             yield what, name

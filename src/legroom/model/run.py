@@ -145,6 +145,8 @@ class Run(Data):
     description: str = ""
     recommended_for: str = ""
     backend: str = DEFAULT_BACKEND
+    algo_class: str | None = None
+    """module:Class, where the run trains a subclass of its own of `algo`"""
     policy: PolicySpec = PolicySpec()
     hyperparams: dict[str, Any] = field(default_factory=dict)
     memory: MemorySpec = MemorySpec()

@@ -55,14 +55,14 @@ def build_model(
         BadInput: the run declares no spaces.
     """
     algorithm = algorithm_of(run)
-    algorithm_class = class_of(algorithm)
+    algorithm_class = class_of_run(run)
     if pass_samples(run) < batch_samples(run):
         algorithm_class = with_micro_batch(algorithm_class, pass_samples(run))
     algorithm_class = with_knobs(algorithm_class, run)
     arguments = {k: _schedule(k, v) for k, v in run.hyperparams.items() if k not in HOST_ONLY}
     with importable(run), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        env = _stub_env(run, on_step)
+        env = stub_env(run, on_step)
         dict_space = isinstance(env.observation_space, spaces.Dict)
         if algorithm.recurrent:
             raise Untraceable("RecurrentPPO: its LSTM runs as one cuDNN call whose reserve space is not modelled")
@@ -90,6 +90,21 @@ def build_model(
 def class_of(algorithm: Algorithm) -> Any:
     """Return the algorithm's class, from SB3, sb3-contrib or legroom itself."""
     return getattr(import_module(algorithm.package), algorithm.name)
+
+
+def class_of_run(run: Run) -> Any:
+    """Return the class that the run trains: its own subclass of the algorithm, or the algorithm's.
+
+    Raises:
+        Untraceable: its own cannot be imported, or is no subclass.
+    """
+    base = class_of(algorithm_of(run))
+    if run.algo_class is None:
+        return base
+    found = find_object(run.algo_class)
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise Untraceable(f"{run.algo_class!r} is no subclass of {base.__name__}")
+    return found
 
 
 def _replay_arguments(run: Run, dict_space: bool, plan: Sizes, parts: Sizes) -> dict[str, Any]:
@@ -170,9 +185,10 @@ def _schedule(key: str, value: Any) -> Any:
     return value
 
 
-def _stub_env(run: Run, on_step: Callable[[], None]) -> VecEnv:
+def stub_env(run: Run, on_step: Callable[[], None], n_envs: int | None = None) -> VecEnv:
+    """Return environments that show zeros, wrapped as the run wraps them."""
     observation, action = spaces_of(run)
-    return wrapped(run, StubVecEnv(run.env.n_envs, to_gymnasium(observation), to_gymnasium(action), on_step))
+    return wrapped(run, StubVecEnv(n_envs or run.env.n_envs, to_gymnasium(observation), to_gymnasium(action), on_step))
 
 
 def wrapped(run: Run, env: VecEnv, **normalizing: Any) -> VecEnv:

@@ -79,6 +79,7 @@ def run_from_call(algo_class: Any, policy: Any = None, env: Any = None, *args: A
         device=given.get("device", "auto"),
         seed=given.get("seed"),
         name=_name(algorithm, chosen_env),
+        algo_class=_own_class(algo_class, algorithm),
     )
 
 
@@ -117,6 +118,7 @@ def run_from_model(model: BaseAlgorithm) -> Run:
         device=model.device,
         seed=model.seed,
         name=_name(algorithm, live_env),
+        algo_class=_own_class(type(model), algorithm),
     )
 
 
@@ -129,6 +131,7 @@ def _assemble(
     device: Any,
     seed: Any,
     name: str,
+    algo_class: str | None,
 ) -> Run:
     plain = {}
     for key, value in hyperparams.items():
@@ -146,7 +149,7 @@ def _assemble(
     try:
         return Run.model_validate({
             "name": name, "algo": algorithm.name, "env": env, "policy": policy, "hyperparams": plain,
-            "device": _device(device), "seed": seed,
+            "device": _device(device), "seed": seed, "algo_class": algo_class,
         })  # fmt: skip
     except ValueError as wrong:
         raise BadInput(f"{algorithm.name}: {wrong}") from wrong
@@ -154,12 +157,18 @@ def _assemble(
 
 def _algorithm(algo_class: Any) -> Algorithm:
     if isinstance(algo_class, type):
-        for base in algo_class.__mro__:  # a user's subclass of PPO is PPO as far as memory is concerned
+        for base in algo_class.__mro__:  # a user's subclass of PPO takes what PPO takes
             found = find_algorithm("sb3", base.__name__)
             if found is not None and base.__module__.partition(".")[0] == found.package:
                 return found
     shown = algo_class.__name__ if isinstance(algo_class, type) else repr(algo_class)
     raise BadInput(f"unknown algorithm {shown}", hint="a class of " + ", ".join(algorithm_names("sb3")))
+
+
+def _own_class(algo_class: type, algorithm: Algorithm) -> str | None:
+    """Return the name of a user's subclass of an algorithm; None for the algorithm itself."""
+    itself = algo_class.__name__ == algorithm.name and algo_class.__module__.partition(".")[0] == algorithm.package
+    return None if itself else name_object(algo_class)
 
 
 def _bind(algo_class: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

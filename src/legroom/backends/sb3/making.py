@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.applied_knobs import with_knobs
-from legroom.backends.sb3.building import class_of, find_class, find_object, policy_arguments, wrapped
+from legroom.backends.sb3.building import class_of_run, find_class, find_object, policy_arguments, wrapped
 from legroom.backends.sb3.constraints import refuse_untrainable
 from legroom.backends.sb3.lean_storage import lean
 from legroom.backends.sb3.lean_vec_env import LeanVecEnv
@@ -86,9 +86,9 @@ def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:
         BadInput: the constructor refuses, a class cannot be found, or a knob cannot be turned.
     """
     algorithm = algorithm_of(run)
-    algorithm_class = class_of(algorithm)
+    algorithm_class = class_of_run(run)
     refuse_untrainable(run)
-    if can_survive(algorithm_class):
+    if run.algo_class is None and can_survive(algorithm_class):
         algorithm_class = surviving(algorithm_class, run.memory.micro_batch)
     elif run.memory.micro_batch is not None:
         algorithm_class = with_micro_batch(algorithm_class, run.memory.micro_batch)  # which says why not

@@ -23,7 +23,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.applied_knobs import with_knobs
 from legroom.backends.sb3.bill.scratch import Measured
-from legroom.backends.sb3.building import HOST_ONLY, class_of, find_class, importable, policy_arguments, wrapped
+from legroom.backends.sb3.building import HOST_ONLY, class_of_run, find_class, importable, policy_arguments, wrapped
 from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.environments.gym_spaces import to_gymnasium
@@ -121,7 +121,7 @@ def map_blocks_from(nbytes: int) -> None:
 def build(run: Run, batch: int) -> Any:
     """Return the run's model with a buffer of just enough rows; `batch` samples go through the networks at once."""
     algorithm = algorithm_of(run)
-    algorithm_class = class_of(algorithm)
+    algorithm_class = class_of_run(run)
     if pass_samples(run) < batch_samples(run):  # two micro-batches: from the second on, gradients are added up
         algorithm_class = with_micro_batch(algorithm_class, batch)
         batch *= 2

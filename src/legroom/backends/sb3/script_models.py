@@ -183,7 +183,9 @@ class ScriptModels(Follower):
         bases = (base for base in self.ancestors(cls) if isinstance(base, Symbol))
         algorithm = next((found for base in bases if (found := algorithm_named(base))), None)
         if algorithm is not None:
-            return self.construct(algorithm, args, kwargs, node)
+            model = self.construct(algorithm, args, kwargs, node)
+            model.draft.put(("algo_class",), cls.reference, node.lineno)
+            return model
         return super().instance(cls, args, kwargs, node)
 
     def library_call(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:

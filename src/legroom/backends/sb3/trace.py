@@ -18,9 +18,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import sb3_contrib
 import stable_baselines3
 import torch
+from sb3_contrib.common.maskable.utils import get_action_masks
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 from torch.distributions import Distribution
@@ -29,9 +32,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3 import algorithms, microbatch
 from legroom.backends.sb3.bf16 import autocast_as_on
-from legroom.backends.sb3.building import build_model, importable
+from legroom.backends.sb3.building import build_model, importable, stub_env
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.device import exact_pieces
+from legroom.device.card_operators import operators_as_on_card
+from legroom.device.cuda_reduce import Card
 from legroom.device.event_chunks import repeat, shorten
 from legroom.device.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
 from legroom.errors import Untraceable
@@ -70,6 +75,7 @@ def trace_run(run: Run, device: Literal["cpu", "cuda"], *, validate_args: bool |
     with ExitStack() as stack:
         stack.enter_context(importable(run))
         if on_cuda:
+            stack.enter_context(operators_as_on_card(Card()))
             stack.enter_context(foreach_as_on_cuda(optimizers=run.memory.foreach is not False))
         if run.memory.bf16:
             stack.enter_context(autocast_as_on(device))
@@ -122,7 +128,8 @@ class _Tracer:
     def _learn(self, model: Any) -> None:
         total = self.run.total_timesteps or ENDLESS
         model.set_logger(Logger(folder=None, output_formats=[]))
-        _, callback = model._setup_learn(total)
+        self.evaluating = _Evaluating(self.run)
+        _, callback = model._setup_learn(total, callback=self.evaluating)
         if self.family == "on-policy":
             self._learn_on_policy(model, callback, total)
         else:
@@ -136,8 +143,9 @@ class _Tracer:
         self.copies["step"] = shorten(steps, 60) - traced
         self.copies["iteration"] = shorten(iterations, 24) - min(iterations, TRACED)
         self._shorten_epochs(model)
-        for _ in range(min(iterations, TRACED)):
+        for number in range(min(iterations, TRACED)):
             self._mark("iteration")
+            self.evaluating.plan(traced, number, iterations, steps * self.run.env.n_envs)
             model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=traced)
             self._mark("update")
             model._update_current_progress_remaining(model.num_timesteps, total)
@@ -152,8 +160,8 @@ class _Tracer:
         if hasattr(model, "n_critic_updates"):  # TRPO: passes over the rollout for the critic
             model.n_critic_updates = min(model.n_critic_updates, TRACED)
         parts = self._shorten_parts(batch_samples(self.run), rest)
-        if rest == 0:
-            # epoch after epoch of equal minibatches is one long epoch
+        if rest == 0 and self.run.algo_class is None:
+            # epoch after epoch of equal minibatches is one long epoch; a user's subclass may go through them as well
             self.copies["batch"] = shorten(full * epochs, max(24 // parts, 4)) - min(full * epochs, TRACED)
             self._full = min(full * epochs, TRACED)
             if hasattr(model, "n_epochs"):
@@ -230,6 +238,7 @@ class _Tracer:
             model._update_current_progress_remaining(model.num_timesteps, total)
             self._settle_exploration(model, frequency, first=number == 0)
             model.num_timesteps += (frequency - steps) * n_envs
+            self.evaluating.plan(steps, number, loops, per_loop, before=loops_before)
             model.collect_rollouts(
                 model.env,
                 train_freq=model.train_freq,
@@ -384,6 +393,53 @@ class _Labels:
             handle.remove()
 
 
+class _Evaluating(BaseCallback):
+    """Passes the observations of the evaluation environments through the policy, as SB3's EvalCallback does.
+
+    It does so in a step of the environments, while what that step computed is alive. The last traced step of a rollout
+    stands for any of them, and the second rollout (of three that are traced) for any later one.
+    """
+
+    PASSES = 3  # of one evaluation; they repeat the same requests
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run, self._steps_left = run, 0
+        self._env: Any = None
+
+    def plan(self, steps: int, rollout: int, rollouts: int, rollout_steps: int, before: int = 0) -> None:
+        """Decide whether there is an evaluation in this rollout, of which so many `steps` are traced.
+
+        Args:
+            rollout: its number; `before` others went before that were not traced.
+            rollouts: how many the run has.
+            rollout_steps: of a whole one, all environments together.
+        """
+        self._steps_left = 0
+        if self._run.eval is not None:
+            every = self._run.eval.every or max((self._run.total_timesteps or 100_000) // 10, 1)
+            first = max(0, -(-every // rollout_steps) - 1 - before)
+            if first < rollouts and rollout >= min(first, 1):
+                self._steps_left = steps
+
+    def _on_step(self) -> bool:
+        self._steps_left -= 1
+        if self._steps_left == 0:
+            self._evaluate()
+        return True
+
+    def _evaluate(self) -> None:
+        assert self._run.eval is not None
+        model: Any = self.model
+        if self._env is None:
+            self._env = model._wrap_env(stub_env(self._run, lambda: None, self._run.eval.n_envs), monitor_wrapper=False)
+        masks = {"action_masks": get_action_masks(self._env)} if algorithm_of(self._run).masked else {}
+        observations, states = self._env.reset(), None
+        starts = np.ones(self._env.num_envs, dtype=bool)
+        for _ in range(self.PASSES):
+            _, states = model.predict(observations, state=states, episode_start=starts, deterministic=True, **masks)
+
+
 _PHASES = {"start": Phase.START, "iteration": Phase.COLLECT, "loop": Phase.COLLECT, "update": Phase.UPDATE}
 _LASTING = {"weights", "targets", "gradients", "optimizer", "workspace"}
 
@@ -434,6 +490,10 @@ def _moves(follower: StorageFollower) -> Iterator[None]:
     original = torch.nn.Module.to
 
     def to(module: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
+        _, dtype, _, layout = torch._C._nn._parse_to(*args, **kwargs)
+        changes = {"dtype": dtype} if dtype is not None else {}
+        if changes or layout is not None:
+            original(module, **changes, **({} if layout is None else {"memory_format": layout}))
         # Extractors, actors and critics are "moved" while they are built, from the host to the host: the algorithm's
         # own _setup_model is what moves the finished policy.
         if sys._getframe(1).f_code.co_name != "_setup_model":
