@@ -113,7 +113,8 @@ def attention_backend(
     trained = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
     if (
         torch.backends.cuda.flash_sdp_enabled() and query.dtype in _HALVES and card.capability >= (8, 0)
-        and mask is None and width <= _FLASH_HEAD and key.shape[-1] == width == value.shape[-1] and (gqa or len(heads) == 1)
+        and mask is None and width <= _FLASH_HEAD and key.shape[-1] == width == value.shape[-1]
+        and (gqa or len(heads) == 1)
         # cards with little shared memory cannot train the widest heads with dropout
         and not (width > 192 and trained and dropout > 0 and card.capability in ((8, 6), (8, 9)))
     ):  # fmt: skip
