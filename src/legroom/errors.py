@@ -39,18 +39,30 @@ class BadInput(LegroomError):
         self.message, self.hint, self.path, self.line = message, hint, path, line
 
 
-class Unseen(LegroomError):
-    """What decides is code that the run file names and that was not imported: nobody knows whether the run fits.
+class Unknown(LegroomError):
+    """Nobody knows whether the run fits, and a verdict was asked for.
 
     Args:
         name: of the run.
+        reasons: why not, each with the way to know.
+    """
+
+    def __init__(self, name: str, reasons: Sequence[str], *, path: object = None) -> None:
+        where = "" if path is None else f"{path}: "
+        super().__init__(" ".join(f"{where}unknown whether it fits: {'; '.join(reasons)}".split()))
+        self.name, self.reasons = name, tuple(reasons)
+
+
+class Unseen(Unknown):
+    """What decides is code that the run file names and that was not imported.
+
+    Args:
         code: what was not imported, each with what it is.
     """
 
     def __init__(self, name: str, code: Sequence[str], *, path: object = None) -> None:
-        where = "" if path is None else f"{path}: "
-        super().__init__(f"{where}unknown whether it fits: {unseen_text(code)}")
-        self.name, self.code = name, tuple(code)
+        super().__init__(name, [unseen_text(code)], path=path)
+        self.code = tuple(code)
 
 
 def unseen_text(code: Sequence[str]) -> str:
@@ -70,4 +82,13 @@ class MissingExtra(LegroomError):
 
 
 class Untraceable(LegroomError):
-    """A policy or update that cannot be followed on fake tensors; callers fall back to arithmetic and say why."""
+    """A policy or update that cannot be followed on fake tensors; callers fall back to arithmetic and say why.
+
+    Args:
+        way: how the user would get to know all the same, where there is a better way than to run it.
+        modelled: arithmetic models it on purpose, so that what it says is no guess.
+    """
+
+    def __init__(self, reason: str, *, way: str = "", modelled: bool = False) -> None:
+        super().__init__(" ".join(reason.split()))
+        self.way, self.modelled = way, modelled

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from legroom.backends.base import backend_of, hyper
-from legroom.checking.rule_helpers import counts_known, of_ram, of_vram, plural, ram_limit
+from legroom.checking.rule_helpers import counts_known, of_ram, of_vram, plural
 from legroom.errors import BadInput
 from legroom.model.facts import episode_limit
 from legroom.model.subject import Subject, SubjectRun
+from legroom.model.verdict import gpu_fits, host_fits
 from legroom.units import format_fine_size as size
 
 Sentence = tuple[str, str]
@@ -38,8 +39,7 @@ def _epochs(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
 
 
 def _host(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
-    limit = ram_limit(subject)
-    if limit is None or one.footprint is None or one.footprint.host.high > limit:
+    if one.footprint is None or not host_fits(one.footprint, subject.budget):
         return
     host, detail = one.footprint.host, ""
     stored = backend_of(one.run).stored_data(one.run, one.footprint)
@@ -50,8 +50,8 @@ def _host(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
 
 
 def _gpu(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
-    vram, gpu = subject.budget.vram, one.footprint.gpu if one.footprint else None
-    if vram is None or gpu is None or gpu.high > subject.budget.usable(vram):
+    gpu = one.footprint.gpu if one.footprint else None
+    if one.footprint is None or gpu is None or not gpu_fits(one.footprint, subject.budget):
         return
     yield "GPU memory", f"peak {size(gpu.nbytes)}, at most {size(gpu.high)}, of {of_vram(subject)}"
 

@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from legroom import __version__
-from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, LegroomError, Unseen
+from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, LegroomError, Unknown, Unseen
 from legroom.machine.limits import limit_reached  # here: with no descriptor left, nothing can be imported
 from legroom.rendering.printable import printable
 
@@ -47,12 +47,12 @@ def main(argv: list[str] | None = None) -> None:
     try:
         with _terminated_at_leisure():
             code = _run(arguments)
-    except Unseen as unseen:
+    except Unknown as unknown:
         trusting = import_module("legroom.cli.trusting")
         if "--json" in arguments:
-            sys.stdout.write(trusting.unseen_json(unseen, arguments) + "\n")
-        _say(f"legroom: {unseen}; {trusting.unseen_line()}")
-        code = unseen.exit_code
+            sys.stdout.write(trusting.unknown_json(unknown, arguments) + "\n")
+        _say(f"legroom: {unknown}{f'; {trusting.unseen_line()}' if isinstance(unknown, Unseen) else ''}")
+        code = unknown.exit_code
     except LegroomError as error:
         _say(f"legroom: {error}")
         code = error.exit_code

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from legroom.errors import Unseen
+from legroom.errors import Unknown, Unseen
 
 Trust = Annotated[
     bool, typer.Option("--trust", help="Import and run code that the file names. Only for files you trust.")
@@ -34,9 +34,11 @@ def unseen_run(unseen: Unseen) -> dict[str, Any]:
     return {"name": unseen.name, "fits": None, **nothing, **empty, "unseen": list(unseen.code)}
 
 
-def unseen_json(unseen: Unseen, arguments: Sequence[str]) -> str:
+def unknown_json(unknown: Unknown, arguments: Sequence[str]) -> str:
     """Return the document of a command other than `predict` that cannot give its verdict."""
-    return json.dumps({
-        "legroom": 1, "name": unseen.name, "fits": None, "notes": [str(unseen)], "unseen": list(unseen.code),
-        "see": shlex.join(["legroom", *arguments, "--trust"]),
-    }, indent=2)  # fmt: skip
+    told: dict[str, Any] = {"legroom": 1, "name": unknown.name, "fits": None, "notes": [str(unknown)]}
+    if isinstance(unknown, Unseen):
+        told |= {"unseen": list(unknown.code), "see": shlex.join(["legroom", *arguments, "--trust"])}
+    else:
+        told["unknown"] = list(unknown.reasons)
+    return json.dumps(told, indent=2)

@@ -47,6 +47,11 @@ class Predictor:
         return self._first.unseen
 
     @property
+    def unknown(self) -> tuple[str, ...]:
+        """Why the networks' memory is a guess: the same holds for what is found with it."""
+        return self._first.unknown
+
+    @property
     def device(self) -> DeviceName:
         return self._first.device
 

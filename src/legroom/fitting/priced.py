@@ -46,7 +46,7 @@ def _per_node(prediction: Prediction, evidence: Evidence, cluster: Cluster) -> P
 def _all_fit(bills: Sequence[NodeBill], footprint: Footprint) -> bool | None:
     if not all(bill.fits for bill in bills):
         return False
-    return None if footprint.unseen else True
+    return None if footprint.unseen or footprint.unknown else True
 
 
 def priced(run: Run, evidence: Evidence, budget: Budget) -> Prediction:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from legroom.backends.base import backend_of
-from legroom.errors import BadInput
+from legroom.errors import BadInput, Unknown
 from legroom.fitting.changes import differences, with_changes, with_settings
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import Mend, breaks_rules, repaired
@@ -48,7 +48,10 @@ def fit(run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Pri
 
     Raises:
         BadInput: the run breaks a rule of its library that no knob mends, or the GPU's size is not known.
+        Unknown: what its networks take is a guess.
     """
+    if predictor.unknown:
+        raise Unknown(run.name, predictor.unknown, path=run.source)
     if predictor.device == "cuda" and budget.vram is None:
         raise BadInput("the GPU's memory is not known", hint="--vram 8GiB, or --gpu NAME")
     mended, repairs = repaired(run)

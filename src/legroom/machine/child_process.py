@@ -107,12 +107,17 @@ def import_path(run: Run, *, own: bool) -> list[str]:
     These two come last, also where this process has them earlier: a numpy.py beside a run file must not be taken for
     numpy. What is installed from one of them (`pip install -e .`) is found there all the same.
     """
+    file, here = run_file(run), str(Path.cwd())
+    beside = str(file.absolute().parent) if file is not None else here
+    return installed_first(sys.path, last=(beside, here), add=own)
+
+
+def run_file(run: Run) -> Path | None:
+    """Return the file that the run was read from, None where there is none."""
     file = run.source or ""
     while file and not Path(file).is_file():
         file = file.rpartition(":")[0]  # `ppo.yml:ALE/Pong-v5` is an entry of a file
-    here = str(Path.cwd())
-    beside = str(Path(file).absolute().parent) if file else here
-    return installed_first(sys.path, last=(beside, here), add=own)
+    return Path(file) if file else None
 
 
 def installed_first(path: Sequence[str], last: Sequence[str], *, add: bool = False) -> list[str]:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from legroom.model.footprint import Known, Phase
+from legroom.model.footprint import Assumed, Known, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Spaces
 
 Mode = Literal["arithmetic", "trace", "auto"]
+Values = Literal["refuse", "assume"]
 DeviceName = Literal["cpu", "cuda"]
 # ("alloc", id, nbytes) | ("free", id); the words of the allocator truth files
 Event = tuple[str, int, int] | tuple[str, int]
@@ -38,6 +39,8 @@ class NetTrace:
         known: TRACED, or ARITHMETIC when estimated.
         error: relative error of `transient` (0 when traced).
         note: why it was not traced, where it was not.
+        guessed: what of it arithmetic does not know (a network of the user's own); its figures say nothing then.
+        assumed: answers that code got which asked for values.
     """
 
     device: Literal["cpu", "cuda"]
@@ -55,6 +58,8 @@ class NetTrace:
     known: Known = Known.TRACED
     error: float = 0.0
     note: str = ""
+    guessed: str = ""
+    assumed: tuple[Assumed, ...] = ()
 
     @property
     def traced(self) -> bool:
@@ -81,11 +86,13 @@ class Look:
 
     Args:
         net: None where the backend knows its networks otherwise, or not at all.
+        unknown: why `net` is a guess, with the way to know; empty where it is not.
     """
 
     net: NetTrace | None = None
     scratch: Scratch | None = None
     notes: tuple[str, ...] = ()
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
@@ -200,3 +207,4 @@ class Evidence:
     library_versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what the user should know about how this was gathered
     unseen: tuple[str, ...] = ()  # code of the run's own that decides and that was not imported, for want of trust
+    unknown: tuple[str, ...] = ()  # why the networks' memory is a guess, with the way to know

@@ -82,11 +82,23 @@ class AllocatorPeaks:
 
 
 @dataclass(frozen=True)
+class Assumed:
+    """A value that code asked for while it was traced, and the answer that it got instead: `what`, so many times."""
+
+    file: str
+    line: int
+    what: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
 class Footprint(ShownInNotebooks):
     """The whole bill of one run.
 
     Args:
         unseen: code of the run's own that the figures depend on and that was not imported; they are guesses then.
+        unknown: why the memory of the networks and updates is a guess, each with the way to know.
+        assumed: answers that were given to code that asked for values while it was traced.
     """
 
     name: str
@@ -96,6 +108,8 @@ class Footprint(ShownInNotebooks):
     allocator: AllocatorPeaks | None = None
     notes: tuple[str, ...] = field(default=())
     unseen: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    assumed: tuple[Assumed, ...] = ()
 
     def at(self, phase: Phase, places: Iterable[Place] = HOST_PLACES) -> int:
         """Return the bytes in `places` during `phase`."""

@@ -47,4 +47,4 @@ class Prediction:
     def bad(self) -> bool:
         """Whether the command should end with exit code 1."""
         broken = any(finding.severity == "error" for finding in self.footprint.findings)
-        return self.fits is False or bool(self.footprint.unseen) or broken
+        return self.fits is False or bool(self.footprint.unseen or self.footprint.unknown) or broken

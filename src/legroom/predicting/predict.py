@@ -126,6 +126,7 @@ def _evidence(
         library_versions=machine.versions,
         notes=tuple(notes),
         unseen=unseen,
+        unknown=(look.unknown,) if look.unknown and not own.policy else (),
     )
 
 
@@ -143,7 +144,12 @@ def add_up(run: Run, evidence: Evidence) -> Footprint:
     Raises:
         BadInput: an item is beyond 2**63 bytes.
     """
-    footprint = replace(backend_of(run).footprint(run, evidence), unseen=evidence.unseen)
+    footprint = replace(
+        backend_of(run).footprint(run, evidence),
+        unseen=evidence.unseen,
+        unknown=evidence.unknown,
+        assumed=evidence.net.assumed if evidence.net else (),
+    )
     largest = max(footprint.items, key=lambda item: item.total)
     if largest.total > LARGEST:
         raise BadInput(

@@ -28,6 +28,7 @@ from legroom.model.vocabulary import Vocabulary
 from legroom.reading.hyperchecks import checked, net_arch_problem, shown
 from legroom.reading.known_spaces import find_spaces
 from legroom.reading.naming import EXTRACTORS, PARTS, did_you_mean, hyperparameter_names, place_of, places
+from legroom.reading.own_algorithms import base_algorithm
 from legroom.reading.yamls import Key, Lines, parse_value
 from legroom.units import LARGEST, parse_size
 
@@ -306,6 +307,9 @@ class _Check:
         if not isinstance(algo, str):
             return  # pydantic says it better
         found = find_algorithm(self.backend, algo)
+        if found is None and ":" in algo:
+            found = base_algorithm(self.backend, algo, self.draft.path)
+            self.data["algo_class"] = algo
         if found is None:
             hint = did_you_mean(algo, algorithm_names(self.backend))
             self.fail(("algo",), f"unknown algorithm {shown(algo)} for backend {self.backend}", hint)

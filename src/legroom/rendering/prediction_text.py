@@ -53,6 +53,8 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
         "notes": list(footprint.notes),
         "items": [{key: getattr(item, key) for key in ITEM_KEYS} for item in footprint.items],
         **({"unseen": list(footprint.unseen)} if footprint.unseen else {}),
+        **({"unknown": list(footprint.unknown)} if footprint.unknown else {}),
+        **({"assumed": [asdict(each) for each in footprint.assumed]} if footprint.assumed else {}),
         **({} if prediction.cluster is None else {"nodes": nodes_data(prediction.cluster, prediction.bills)}),
     }
 
@@ -93,7 +95,7 @@ def cluster_text(prediction: Prediction) -> Iterator[Part]:
     for note in prediction.footprint.notes:
         yield Styled(f"note: {note}", "dim")
     yield from nodes_text(prediction.cluster, prediction.bills)
-    if prediction.footprint.unseen:
+    if prediction.footprint.unseen or prediction.footprint.unknown:
         yield Styled(verdict_text(prediction), "yellow")
 
 
@@ -235,6 +237,8 @@ def verdict_text(p: Prediction) -> str:
         return f"does not fit: {'; '.join(short)}"
     if p.footprint.unseen:
         return f"unknown whether it fits: {unseen_text(p.footprint.unseen)}"
+    if p.footprint.unknown:
+        return f"unknown whether it fits: {'; '.join(p.footprint.unknown)}"
     if p.fits is None:
         return "fits the host; no GPU budget is known (give --gpu or --vram)"
     return f"fits: {_budget_line(p)}"

@@ -93,6 +93,8 @@ def _answered(out: bytes, err: bytes, code: int | None, seconds: float, where: W
     told = json.loads(out)["runs"][0]
     if told.get("unseen"):
         return {"state": "failed", "text": f"It was not traced: {'; '.join(told['notes'])[:400]}."}
+    if told.get("unknown"):
+        return {"state": "failed", "text": f"It could not be traced: {'; '.join(told['unknown'])[:400]}."}
     footprint = footprint_of(told)
     peaks = [f"host {peak_text(footprint.host)}", *([f"GPU {peak_text(footprint.gpu)}"] if footprint.gpu else [])]
     host, gpu = bar_of(footprint, "host", name="traced"), bar_of(footprint, "gpu", name="traced")

@@ -28,7 +28,7 @@ def verdict(prediction: Prediction, card: str | None) -> dict[str, Any]:
     on_host = "on this machine" if budget.ram_origin != "given" else _inside(budget.ram)
     return {
         "fits": prediction.fits,
-        "words": _sentence(prediction.fits, (gpu, on_card, ""), (host, on_host, " of RAM")),
+        "words": _unknown(prediction) or _sentence(prediction.fits, (gpu, on_card, ""), (host, on_host, " of RAM")),
         "host": host,
         "gpu": gpu,
     }
@@ -86,6 +86,12 @@ def with_article(card: str) -> str:
     spelled = name.split()[0].isupper() or any(letter.isdigit() for letter in name.split()[0])
     vowel = name[0] in _SPOKEN_WITH_A_VOWEL if spelled and not name.startswith("TITAN") else name[0] in "AEIOU"
     return f"{'an' if vowel else 'a'} {name}"
+
+
+def _unknown(prediction: Prediction) -> str:
+    """Return why nobody knows, where what is known would fit."""
+    reasons = prediction.footprint.unknown
+    return f"Unknown whether it fits: {'; '.join(reasons)}." if reasons and prediction.fits is None else ""
 
 
 Told = tuple[dict[str, Any] | None, str, str]

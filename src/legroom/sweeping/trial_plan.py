@@ -93,7 +93,8 @@ def _priced(run: Run, evidence: Evidence, machine: Machine) -> tuple[Run, Eviden
     footprint = add_up(backend_of(run).with_free_savings(run, evidence), evidence)
     share = 0.0
     if footprint.gpu is not None:
-        share = min(footprint.gpu.high / machine.gpus[0].free, 1.0) if machine.gpus and machine.gpus[0].free else 1.0
+        known = machine.gpus and machine.gpus[0].free and not footprint.unknown  # else it gets a card of its own
+        share = min(footprint.gpu.high / machine.gpus[0].free, 1.0) if known else 1.0
     return run, evidence, footprint, round(share, 3)
 
 

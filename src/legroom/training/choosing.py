@@ -67,7 +67,8 @@ def choose(
             chosen = predictor.freely()
             footprint = predictor.footprint(chosen)
         if fits(footprint, budget) is not False:
-            console.tell(f"{asked.name} fits: {needs(footprint)}; training it as it is")
+            said = f"{asked.name} fits: {needs(footprint)}"
+            console.tell(f"{unknown_words(asked, footprint) or said}; training it as it is")
             return asked, (chosen, footprint)
         with console.busy(f"{asked.name} does not fit; looking for a way"):
             plan = fit(chosen, budget, predictor, allow=SAME_LEARNING)
@@ -86,6 +87,11 @@ def shortage(asked: Run, footprint: Footprint, budget: Budget) -> str:
     if footprint.gpu is not None and peak.high <= budget.usable(have):
         place, peak, have = "GPU", footprint.gpu, budget.vram or 0
     return f"{asked.name} needs {format_size(peak.high)} of {place} memory and {format_size(have)} are there"
+
+
+def unknown_words(asked: Run, footprint: Footprint) -> str:
+    """Return why nobody knows whether a run fits, as text; empty where that is known."""
+    return f"{asked.name}: unknown whether it fits: {'; '.join(footprint.unknown)}" if footprint.unknown else ""
 
 
 def needs(footprint: Footprint) -> str:

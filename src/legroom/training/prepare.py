@@ -26,7 +26,7 @@ from legroom.model.plan import PRICES, Plan, Price
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
-from legroom.training.choosing import SAME_LEARNING, Console, choose, shortage, words
+from legroom.training.choosing import SAME_LEARNING, Console, choose, shortage, unknown_words, words
 from legroom.training.differing import Differences, changing_learning, differences, listed, of_old, refuse, with_changes
 from legroom.training.failing import Failure
 from legroom.training.run_folder import Predicted, RunFolder
@@ -239,6 +239,8 @@ def _fitted(request: Request, machine: Machine, budget: Budget, console: Console
         chosen = predictor.run if plain else predictor.freely()
         footprint = predictor.footprint(chosen)
     if fits(footprint, budget) is not False:
+        if not_known := unknown_words(asked, footprint):
+            console.tell(not_known)
         return chosen, footprint
     head = shortage(asked, footprint, budget)
     if not request.fit and fits(footprint, replace(budget, vram=None)) is not False:

@@ -65,7 +65,9 @@ def build_model(
         env = stub_env(run, on_step)
         dict_space = isinstance(env.observation_space, spaces.Dict)
         if algorithm.recurrent:
-            raise Untraceable("RecurrentPPO: its LSTM runs as one cuDNN call whose reserve space is not modelled")
+            raise Untraceable(
+                "RecurrentPPO: its LSTM runs as one cuDNN call whose reserve space is not modelled", modelled=True
+            )
         if algorithm.family == "on-policy":
             if algorithm.masked:
                 base: type = maskable.MaskableDictRolloutBuffer if dict_space else maskable.MaskableRolloutBuffer
@@ -75,7 +77,7 @@ def build_model(
         elif algorithm.family == "off-policy":
             arguments |= _replay_arguments(run, dict_space, plan, parts)
         else:
-            raise Untraceable(f"{algorithm.name} has no gradient update to trace")
+            raise Untraceable(f"{algorithm.name} has no gradient update to trace", modelled=True)
         policy = find_class(run, run.policy.name) if ":" in run.policy.name else run.policy.name
         policy_kwargs = policy_arguments(run)
         try:

@@ -28,7 +28,7 @@ MOST_AT_ONCE = 4
 
 def answer(request: Request) -> Answer:
     """Return what tracing and measuring gave; what cannot be done is a reason, never an exception."""
-    measured, not_measured, net, not_traced = [], "", None, ""
+    measured, not_measured = [], ""
     if request.batches:
         # before tracing, while the process holds nothing but the libraries
         try:
@@ -39,8 +39,8 @@ def answer(request: Request) -> Answer:
     try:
         net = trace_run(request.run, request.device)
     except Untraceable as reason:
-        not_traced = str(reason)
-    return Answer(net, not_traced, measured, not_measured)
+        return Answer(None, str(reason), reason.way, reason.modelled, measured, not_measured)
+    return Answer(net, measured=measured, not_measured=not_measured)
 
 
 def _in_forks(requests: list[Request], at_once: int) -> list[Answer]:

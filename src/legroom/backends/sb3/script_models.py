@@ -119,6 +119,15 @@ KNOWN_CLASSES: Mapping[str, str] = {
     "CombinedExtractor": "stable_baselines3.common.torch_layers:CombinedExtractor",
     "FlattenExtractor": "stable_baselines3.common.torch_layers:FlattenExtractor",
 }
+# Policies by the names of their classes, all that SB3 and sb3-contrib also call by an alias.
+POLICY_ALIASES: Mapping[str, str] = {
+    f"{kind}{name}": alias
+    for kind in ("", "Maskable")
+    for name, alias in (
+        ("ActorCriticPolicy", "MlpPolicy"), ("ActorCriticCnnPolicy", "CnnPolicy"),
+        ("MultiInputActorCriticPolicy", "MultiInputPolicy"),
+    )
+}  # fmt: skip
 
 
 @dataclass
@@ -302,8 +311,10 @@ def class_reference(value: Any) -> str | None:
         return value.reference
     if isinstance(value, Symbol):
         module, dot, name = value.rpartition(".")
-        if name in KNOWN_CLASSES or name.endswith(("MlpPolicy", "CnnPolicy", "MultiInputPolicy")):
-            return KNOWN_CLASSES.get(name, name)
+        if not dot or module.partition(".")[0] in LIBRARIES:  # not a user's class of the same name
+            name = POLICY_ALIASES.get(name, name)
+            if name in KNOWN_CLASSES or name.endswith(("MlpPolicy", "CnnPolicy", "MultiInputPolicy")):
+                return KNOWN_CLASSES.get(name, name)
         return f"{module}:{name}" if dot else name
     return value if isinstance(value, str) else None
 

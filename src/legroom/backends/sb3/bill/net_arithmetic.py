@@ -72,7 +72,46 @@ def estimate_net(run: Run, device: Literal["cpu", "cuda"]) -> NetTrace:
         known=Known.ARITHMETIC,
         error=UNKNOWN_ERROR if note else KNOBS_ERROR if _is_turned(run) else TRANSIENT_ERROR,
         note=note,
+        guessed="; ".join(not_known(run)),
     )  # fmt: skip
+
+
+# Aliases of the library's own policies, whose networks are mirrored here.
+_POLICIES = frozenset({"MlpPolicy", "CnnPolicy", "MultiInputPolicy", "LinearPolicy"} | {
+    "MlpLstmPolicy", "CnnLstmPolicy", "MultiInputLstmPolicy",
+})  # fmt: skip
+_OPTIMIZERS = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "RMSpropTFLike", "SGD"})
+
+
+def not_known(run: Run) -> list[str]:
+    """Return what of the run's networks and updates no arithmetic knows: code of the user's own, mostly.
+
+    What is billed for it is not even a lower bound. Extractors that publish their layers are known.
+    """
+    found = []
+    if run.algo_class:
+        found.append(f"what {run.algo_class} does beyond {run.algo}")
+    if run.policy.name not in _POLICIES and not is_headless(run.policy.name):
+        found.append(f"the networks of {run.policy.name}")
+    if _extractor(run)[1]:
+        found.append(f"the layers of {_named_extractor(run)}")
+    kwargs = run.policy.kwargs
+    activation, optimizer = kwargs.get("activation_fn"), kwargs.get("optimizer_class")
+    if activation is not None and not _is_torchs(str(activation), "nn"):
+        found.append(f"what {activation} keeps")
+    if optimizer is not None and not (_is_torchs(str(optimizer), "optim") and _last(str(optimizer)) in _OPTIMIZERS):
+        found.append(f"what {optimizer} keeps")
+    return found
+
+
+def _is_torchs(name: str, part: str) -> bool:
+    """Return whether a class is torch's (or SB3's own copy of one of torch's), as people write it."""
+    module = name.replace(":", ".").rpartition(".")[0]
+    return module in ("", part) or module.partition(".")[0] in ("torch", "th", "stable_baselines3")
+
+
+def _last(name: str) -> str:
+    return name.replace(":", ".").rpartition(".")[2]
 
 
 def _is_turned(run: Run) -> bool:
@@ -272,17 +311,18 @@ def _actor_critics(run: Run, extractor: Net) -> Networks:
 def _extractor(run: Run) -> tuple[Net, str]:
     """Return the features extractor, and a note when it is not known here."""
     observation = stored_observation(run)
-    named = run.policy.features_extractor or run.policy.kwargs.get("features_extractor_class")
-    if named is None and isinstance(observation, DictSpace):
+    named = _named_extractor(run)
+    own = None if named is None else _last(str(named)) if _is_librarys(str(named)) else ""
+    if own in (None, "CombinedExtractor") and isinstance(observation, DictSpace):
         return _combined(run, observation), ""
     if named is None and run.policy.name.startswith("Cnn"):
         return nature_cnn(image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
-    if named is None:
+    if named is None or own == "FlattenExtractor":
         return flatten(observation), ""
     published = find_extractor(str(named))
     if published is not None and published.layers is not None and isinstance(observation, BoxSpace):
         return published.net(observation, _extractor_kwargs(run)), ""
-    if str(named).rpartition(":")[2].rpartition(".")[2] == "NatureCNN":
+    if own == "NatureCNN":
         return nature_cnn(image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
     features = int(_extractor_kwargs(run).get("features_dim", 512))
     elements = flattened(observation)
@@ -294,10 +334,20 @@ def _extractor_kwargs(run: Run) -> Mapping[str, Any]:
     return {**run.policy.kwargs.get("features_extractor_kwargs", {}), **run.policy.features_extractor_kwargs}
 
 
+def _named_extractor(run: Run) -> Any:
+    return run.policy.features_extractor or run.policy.kwargs.get("features_extractor_class")
+
+
+def _is_librarys(name: str) -> bool:
+    """Return whether an extractor is SB3's own, not a user's of the same name."""
+    module = name.replace(":", ".").rpartition(".")[0]
+    return not module or module.partition(".")[0] == "stable_baselines3"
+
+
 def _is_nature_cnn(run: Run) -> bool:
-    named = run.policy.features_extractor or run.policy.kwargs.get("features_extractor_class")
+    named = _named_extractor(run)
     if named is not None:
-        return str(named).rpartition(":")[2].rpartition(".")[2] == "NatureCNN"
+        return _is_librarys(str(named)) and _last(str(named)) == "NatureCNN"
     return run.policy.name.startswith("Cnn")
 
 

@@ -53,6 +53,8 @@ class Answer:
 
     net: NetTrace | None
     not_traced: str = ""
+    way: str = ""  # to know all the same
+    modelled: bool = False  # by arithmetic, on purpose
     measured: list[Measured] = field(default_factory=list)
     not_measured: str = ""
 

@@ -20,7 +20,7 @@ from legroom.backends.sb3.bill.scratch import Answer, Measured, Request, beyond_
 from legroom.backends.sb3.stored import update_nbytes
 from legroom.errors import MissingExtra, Untraceable
 from legroom.extras import needs
-from legroom.machine.child_process import installed_first, interpreter
+from legroom.machine.child_process import installed_first, interpreter, run_file
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace
 from legroom.model.footprint import Phase
@@ -53,7 +53,8 @@ def look(runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, m
         MissingExtra: mode `trace` without the libraries.
     """
     if mode == "arithmetic":
-        return [Look(estimate_net(run, on)) for run, on in zip(runs, devices, strict=True)]
+        nets = [estimate_net(run, on) for run, on in zip(runs, devices, strict=True)]
+        return [Look(net, unknown=_guess(net, "--mode auto --trust traces it")) for net in nets]
     measure = [_worth_measuring(run, machine, on) for run, on in zip(runs, devices, strict=True)]
     return look_closely(runs, devices, measure, strict=mode == "trace")
 
@@ -76,7 +77,8 @@ def look_closely(
     except MissingExtra as missing:
         if strict:
             raise
-        return [Look(job.estimate, notes=(f"predicted by arithmetic: {missing}",)) for job in jobs]
+        note, way = f"predicted by arithmetic: {missing}", "where torch and SB3 are installed it is traced"
+        return [Look(job.estimate, notes=(note,), unknown=_guess(job.estimate, way)) for job in jobs]
     return [_conclude(job, answer) for job, answer in zip(jobs, answers, strict=True)]
 
 
@@ -104,7 +106,7 @@ def _plan(run: Run, device: DeviceName, measure: bool) -> Job:
 
 def _answers(jobs: Sequence[Job]) -> list[Answer]:
     """Return an answer per job: from one child for all, or from this process for what only it knows."""
-    known_here = ["live:" in repr(job.run.policy) for job in jobs]
+    known_here = ["live:" in repr((job.run.policy, job.run.algo_class)) for job in jobs]
     requests = [
         Request(job.run, job.device, [] if job.measured else job.batches)
         for job, here in zip(jobs, known_here, strict=True)
@@ -121,19 +123,33 @@ def _trace_here(job: Job) -> Answer:
     try:
         return Answer(trace_run(job.run, job.device), not_measured=not_measured)
     except Untraceable as reason:
-        return Answer(None, str(reason), not_measured=not_measured)
+        return Answer(None, str(reason), reason.way, reason.modelled, not_measured=not_measured)
 
 
 def _conclude(job: Job, answer: Answer) -> Look:
-    notes, measured = list(job.notes), job.measured or answer.measured
+    notes, measured, unknown = list(job.notes), job.measured or answer.measured, ""
     if answer.measured:
         remember(job.run, answer.measured)
     if answer.net is None:
         notes.append(f"predicted by arithmetic, with a wider band: the policy cannot be traced: {answer.not_traced}")
+        if not answer.modelled or job.estimate.guessed:
+            unknown = f"it could not be traced: {answer.not_traced} ({answer.way or _way_out(job.run)})"
     if answer.not_measured:
         notes.append(f"operators' scratch memory was not measured: {answer.not_measured}")
     net = answer.net or job.estimate
-    return Look(net, beyond_tensors(job.run, net, measured) if measured else None, tuple(notes))
+    return Look(net, beyond_tensors(job.run, net, measured) if measured else None, tuple(notes), unknown)
+
+
+def _guess(net: NetTrace, way: str) -> str:
+    """Return why an estimate says nothing, empty where arithmetic knows all of it."""
+    return f"arithmetic does not know {net.guessed} ({way})" if net.guessed else ""
+
+
+def _way_out(run: Run) -> str:
+    """Return how to know what a run takes that cannot be traced: running it is the one way that is left."""
+    script = run_file(run)
+    command = f"python {script.name}" if script is not None and script.suffix == ".py" else "COMMAND"
+    return f"legroom watch -- {command} shows what it takes"
 
 
 def trace_in_child(requests: Sequence[Request]) -> list[Answer]:

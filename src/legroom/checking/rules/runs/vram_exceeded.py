@@ -8,13 +8,20 @@ from legroom.backends.base import backend_of
 from legroom.checking.rule_helpers import BATCH_SIZE, of_vram, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
+from legroom.model.verdict import gpu_fits
 from legroom.units import format_fine_size as size
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    vram = subject.budget.vram
-    gpu = one.footprint.gpu if one.footprint else None
-    if vram is None or gpu is None or gpu.high <= subject.budget.usable(vram):
+    vram, footprint = subject.budget.vram, one.footprint
+    gpu = footprint.gpu if footprint else None
+    if footprint is None or gpu is None or vram is None:
+        return
+    if gpu_fits(footprint, subject.budget) is None:
+        message = f"unknown whether it fits {of_vram(subject)}: {'; '.join(footprint.unknown)}"
+        yield Found(message, "legroom predict --trust traces it", one.line("policy") or one.line("algo"), "warning")
+        return
+    if gpu.high <= subject.budget.usable(vram):
         return
     certain = gpu.low > subject.budget.usable(vram)
     message = (
