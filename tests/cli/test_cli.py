@@ -194,8 +194,11 @@ def test_a_policy_that_cannot_be_traced_is_no_error(tmp_path: Path) -> None:
         "policy: {features_extractor: 'nets:Peeks'}\n"
     )
     done = legroom("predict", "run.yaml", "--trust", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "cannot be traced" in json.loads(done.stdout)["runs"][0]["notes"][0]
+    assert done.returncode == 1, done.stderr  # not known whether it fits
+    told = json.loads(done.stdout)["runs"][0]
+    assert told["fits"] is None
+    assert "cannot be traced" in told["notes"][0]
+    assert "nets.py:8 reads a tensor's value" in told["unknown"][0]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -136,12 +136,19 @@ def predictions() -> dict[str, Any]:
 def prediction(run: dict[str, Any]) -> dict[str, Any]:
     """Return the figures of a prediction, without the words that explain them."""
     kept = ("fits", "device", "host", "gpu", "with_free_savings", "with_lean_storage")
+    if run["gpu"] is not None:
+        run["gpu"] |= {"allocator": peaks(run["gpu"]["allocator"])}
     items = [
         [item["name"], item["place"], " ".join(item["phases"]), item["count"], item["nbytes"], item["error"]]
         for item in run["items"]
     ]
     findings = [[finding["code"], finding["name"], finding["severity"]] for finding in run["findings"]]
     return {key: run[key] for key in kept} | {"findings": findings, "items": items, "nodes": run.get("nodes")}
+
+
+def peaks(allocator: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return what 0.1 said of PyTorch's allocator."""
+    return None if allocator is None else {key: allocator[key] for key in ("peak_allocated", "peak_reserved")}
 
 
 def plans() -> dict[str, Any]:
@@ -234,7 +241,7 @@ def allocator(only: Sequence[str] = ()) -> dict[str, Any]:
                 files.append(Path(folder, f"{row['name']}.yaml"))
                 files[-1].write_text(yaml.safe_dump(recorded_run(row)))
         found = asked("predict", *files, "--mode", "trace", *CARD, "--json")["runs"]
-    return {run["name"]: run["gpu"]["allocator"] for run in found}
+    return {run["name"]: peaks(run["gpu"]["allocator"]) for run in found}
 
 
 def recorded_run(row: dict[str, Any]) -> dict[str, Any]:

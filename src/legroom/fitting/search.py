@@ -50,10 +50,9 @@ def fit(run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Pri
         BadInput: the run breaks a rule of its library that no knob mends, or the GPU's size is not known.
         Unknown: what its networks take is a guess.
     """
-    if predictor.unknown:
-        raise Unknown(run.name, predictor.unknown, path=run.source)
     if predictor.device == "cuda" and budget.vram is None:
         raise BadInput("the GPU's memory is not known", hint="--vram 8GiB, or --gpu NAME")
+    _refuse_guesses(run, budget, predictor)
     mended, repairs = repaired(run)
     search = _Search(budget, predictor)
     look = search.exhaust if search.is_hopeless(mended, allow) else search.cheapest
@@ -74,6 +73,7 @@ def fit(run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Pri
                 mended, repairs, steps = run, [], without
         fitted = _replayed(mended, steps)
         fitted, steps = _with_storage_limit(fitted, steps, predictor)
+    _refuse_guesses(fitted, budget, predictor)
     before = predictor.footprint(run)
     turns = _turns(run, repairs, steps, predictor)
     after = predictor.footprint(fitted)
@@ -81,6 +81,12 @@ def fit(run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Pri
     if needed and search.unfinished:
         notes = (*notes, f"not all combinations were tried, only the {MOST_COMBINATIONS:,} most promising")
     return Plan(run, fitted, before, after, budget, search.fits(fitted), turns, needed, notes)
+
+
+def _refuse_guesses(run: Run, budget: Budget, predictor: Predictor) -> None:
+    """Raise Unknown where the run would fit if the guess at its networks were right."""
+    if predictor.unknown and fits(predictor.footprint(run), budget) is None:
+        raise Unknown(run.name, predictor.unknown, path=run.source)
 
 
 class _Search:

@@ -133,6 +133,7 @@ EXTRACTOR = """
 @pytest.fixture
 def run_file(tmp_path):
     (tmp_path / "peeking_nets.py").write_text(textwrap.dedent(EXTRACTOR))
+    (tmp_path / "run.yaml").touch()
     yield tmp_path / "run.yaml"
     sys.modules.pop("peeking_nets", None)
 

@@ -4,13 +4,18 @@ The constructor is the library's own, so whatever a release does with spaces, wr
 Parameters are made on the meta device from the start: initialising 15 M of them with orthogonal matrices takes seconds.
 """
 
+import os
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+import sb3_contrib
+import stable_baselines3
 import torch
 from gymnasium import spaces
 from sb3_contrib.common.maskable import buffers as maskable
@@ -18,6 +23,7 @@ from stable_baselines3.common import buffers, torch_layers
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
 
+import legroom
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.activation_checkpointing import OWN_ARGUMENT, has_own
 from legroom.backends.sb3.applied_knobs import with_knobs
@@ -85,8 +91,24 @@ def build_model(
         except Untraceable:
             raise
         except Exception as wrong:  # a library's constructor raises anything; its message is the reason
-            raise Untraceable(f"{algorithm.name} cannot be built: {type(wrong).__name__}: {wrong}") from wrong
+            said = own_line(wrong) or f"{algorithm.name} cannot be built: {type(wrong).__name__}: {wrong}"
+            raise Untraceable(said) from wrong
         return model
+
+
+_NOT_THE_USERS = tuple(
+    str(Path(module.__file__ or "").parent) + os.sep for module in (torch, stable_baselines3, sb3_contrib, legroom)
+)
+
+
+def own_line(wrong: BaseException) -> str:
+    """Return where in the user's code something was raised, and what, in a line; empty where it was not there."""
+    frames = traceback.extract_tb(wrong.__traceback__)
+    own = [each for each in frames if not each.filename.startswith((*_NOT_THE_USERS, "<"))]
+    if not own:
+        return ""
+    said = str(wrong).strip().splitlines() or [""]
+    return f"{own[-1].filename}:{own[-1].lineno}, in {own[-1].name}: {type(wrong).__name__}: {said[0]}"
 
 
 def class_of(algorithm: Algorithm) -> Any:

@@ -32,7 +32,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3 import algorithms, microbatch
 from legroom.backends.sb3.bf16 import autocast_as_on
-from legroom.backends.sb3.building import build_model, importable, stub_env
+from legroom.backends.sb3.building import build_model, importable, own_line, stub_env
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.device import exact_pieces
 from legroom.device.card_operators import operators_as_on_card
@@ -86,6 +86,8 @@ def trace_run(run: Run, device: Literal["cpu", "cuda"], *, validate_args: bool |
         except Untraceable:
             raise
         except Exception as wrong:  # user code on tensors without data raises anything; the caller falls back
+            if said := own_line(wrong):
+                raise Untraceable(said) from wrong
             reason = f"{type(wrong).__name__}: {wrong}".strip().splitlines()[0]
             raise Untraceable(f"the update cannot be followed on tensors without data ({reason})") from wrong
 
