@@ -184,6 +184,12 @@ class Backend(Protocol):
         """
         return [Look() for _ in runs]
 
+    def look_assuming(
+        self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode
+    ) -> list[Look]:
+        """Return the same, where code that reads values while it is traced gets an answer that is written down."""
+        return self.look(runs, devices, machine, mode)
+
     def footprint(self, run: Run, evidence: Evidence) -> Footprint:
         """Return the bill; `predicting.predict.footprint_of` makes one of items."""
         ...

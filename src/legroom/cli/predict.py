@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,18 @@ ModeOption = Annotated[
 Probe = Annotated[
     bool, typer.Option("--probe", help="Step the env for a second: what lean storage would take, and how fast.")
 ]
+
+
+class Values(StrEnum):
+    """What code gets that reads a tensor's value while it is traced."""
+
+    REFUSE = "refuse"
+    ASSUME = "assume"
+
+
+ValuesOption = Annotated[
+    Values, typer.Option(help="A network that reads a value (.item()): unknown, or an answer that is listed.")
+]
 Everything = Annotated[bool, typer.Option("--all", help="List the small items too.")]
 
 
@@ -54,6 +67,7 @@ def run(
     like: options.Like = None,
     settings: options.Settings = None,
     trust: Trust = False,
+    values: ValuesOption = Values.REFUSE,
     everything: Everything = False,
     html: Html = None,
     json: options.Json = False,
@@ -74,6 +88,7 @@ def run(
     legroom predict train.py --set env.n_envs=8
     legroom predict run.yaml --probe
     legroom predict run.yaml --trust
+    legroom predict train.py --trust --values assume
     legroom predict mine:full mine:small --html mine.html
     legroom predict robot:default --mode trace --gpu "RTX 4090"
     legroom predict ninja:parallel --nodes 8 --node-ram 64GiB --node-cpus 16
@@ -90,7 +105,7 @@ def run(
     wanted = [one for target in runs for one in read_all(target, overrides=overrides, like=like)]
     what = f"predicting {', '.join(one.name for one in wanted)}"
     with status(what, show=not json and mode != "arithmetic") as shown:
-        how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env, "trust": trust}
+        how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env, "trust": trust, "values": values.value}
         seen, unseen = _divided(wanted, mode, trust=trust)
         predictions = predict_all(seen, machine, budget, described, **how, progress=told(shown)) if seen else []
     _show(predictions, unseen, html, json=json, everything=everything)

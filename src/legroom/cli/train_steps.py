@@ -17,8 +17,10 @@ from legroom.cli import options
 from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.train_report import report, tell
 from legroom.cli.writing import check_writable
+from legroom.environments.script_classes import named_by_file
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.machine import probe
+from legroom.machine.child_process import run_file
 from legroom.machine.gpus import with_gpus_by_torch
 from legroom.machine.tree import process_memory
 from legroom.model.machine import Machine
@@ -83,6 +85,7 @@ def carry_out(given: Asked) -> int:
     check_writable("--html", given.html)
     overrides = with_backend(split_settings(given.settings), given.backend, given.cluster)
     asked = given.laid_over(read(given.target, overrides=overrides, like=given.like))
+    asked = named_by_file(asked, run_file(asked))  # training trusts what it trains
     others = _sizes(given.target, overrides, given.like) if given.fit else ()
     request = Request(
         asked, [given.laid_over(one) for one in others], given.out, resume=given.resume, plain=given.plain,

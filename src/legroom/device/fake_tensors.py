@@ -12,13 +12,11 @@ Where the sequence on a card differs from the operators seen here, a mechanism i
 - the autograd engine adds gradients in place on a card but out of place under any dispatch mode (`_kept_in_place`);
 - operators allocate scratch inside (`op_scratch.py`);
 - cuBLAS takes a workspace at its first use in each thread (`Workspaces`).
-Values do not exist. The library's own logging and checks are answered (1, or True); anyone else who asks for a value
-would decide on data that is not there, and gets `Untraceable`.
+Values do not exist; `value_reads` says what those get who ask for one.
 
 Known limitations: one device, one stream; no CUDA graphs, torch.compile, AMP or custom CUDA extensions.
 """
 
-import os
 import sys
 import weakref
 from collections.abc import Iterator
@@ -31,12 +29,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from legroom.device.cuda_reduce import Card
 from legroom.device.op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Program, conv_format
-from legroom.errors import Untraceable
-from legroom.model.evidence import Event
+from legroom.device.value_reads import ValueReads
+from legroom.model.evidence import Event, Values
 
 DEVICE = torch.device("meta")
 _aten = torch.ops.aten
-_TORCH = os.path.dirname(torch.__file__)  # noqa: PTH120  compared with frame file names, as strings
 
 
 @dataclass(frozen=True)
@@ -53,9 +50,10 @@ class StorageFollower(TorchDispatchMode):
     Args:
         workspaces: cuBLAS sizes of the card; None for a CPU, which has none and no operator scratch modelled either.
         trusted: folders of library code whose questions for values are answered.
+        values: what others get who ask for some.
     """
 
-    def __init__(self, workspaces: Workspaces | None, trusted: tuple[str, ...]) -> None:
+    def __init__(self, workspaces: Workspaces | None, trusted: tuple[str, ...], values: Values = "refuse") -> None:
         super().__init__()
         self.workspaces = workspaces
         self.events: list[Event] = []
@@ -63,7 +61,7 @@ class StorageFollower(TorchDispatchMode):
         self.sizes: dict[int, int] = {}
         self.recording = False
         self.live: dict[int, int] = {}  # storage address -> id
-        self._trusted = (_TORCH, *trusted)
+        self.reads = ValueReads(values, trusted)
         self._refs: dict[int, Any] = {}
         self._next = 0
         self._warm: set[str] = set()
@@ -119,13 +117,11 @@ class StorageFollower(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is _aten._local_scalar_dense.default and args[0].device.type == "meta":
-            self._refuse_strangers(func)
-            return True if args[0].dtype == torch.bool else 1.0 if args[0].dtype.is_floating_point else 1
+            return self.reads.number(args[0])
         if func is _aten._to_copy.default and args[0].device.type == "meta":
             target = kwargs.get("device")
             if target is not None and torch.device(target).type == "cpu":
-                self._refuse_strangers(func)
-                return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
+                return self.reads.array(args[0], kwargs.get("dtype") or args[0].dtype)
         if not self.recording:
             return func(*args, **kwargs)
         backward = torch._C._current_graph_task_id() != -1
@@ -154,6 +150,7 @@ class StorageFollower(TorchDispatchMode):
             self._run_program(program, Call(args, kwargs, out, self.workspaces.card), births)
         if func in MATMULS and self.workspaces is not None:
             self._warm_up("backward" if backward else "main")
+        self.reads.made(func, out)
         return out
 
     def _shapes(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -216,19 +213,6 @@ class StorageFollower(TorchDispatchMode):
             for number in self.live.values():
                 if self.labels[number] == "temporaries":
                     self.labels[number] = "activations"  # alive when backward starts: kept for it
-
-    def _refuse_strangers(self, func: Any) -> None:
-        frame = sys._getframe(2)
-        skip = (__file__, os.path.join(_TORCH, "_tensor.py"), os.path.join(_TORCH, "_ops.py"))  # noqa: PTH118
-        while frame is not None:
-            name = frame.f_code.co_filename
-            if not name.startswith(skip) and f"{os.sep}utils{os.sep}_" not in name:
-                if name.startswith(self._trusted):
-                    return
-                raise Untraceable(
-                    f"{name}:{frame.f_lineno} reads a tensor's value ({func}), which does not exist before the run"
-                )
-            frame = frame.f_back  # type: ignore[assignment]
 
 
 _ASK = "ask"  # this call's result cannot be made without the operator

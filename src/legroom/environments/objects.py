@@ -1,9 +1,10 @@
 """Names for classes and functions, and back: what a Run holds where a library wants the object itself.
 
 A Run is plain data, so that it can be written to a file and read again. An object that can be imported is named
-`module:Qualname`, torch's own `torch.nn.ReLU` as one would write it. A class of a script's `__main__`, one defined
-inside a function, or a lambda has no such name; it is kept in this process and named `live:<n>`, which `resolve_object`
-understands for as long as the process lives, and nowhere else.
+`module:Qualname`, torch's own `torch.nn.ReLU` as one would write it, a class of a script `train.py:Qualname`
+(`script_classes`). A live class of `__main__`, one defined inside a function, or a lambda has no such name; it is kept
+in this process and named `live:<n>`, which `resolve_object` understands for as long as the process lives, and nowhere
+else.
 """
 
 import difflib
@@ -18,6 +19,7 @@ from typing import Any
 from legroom.errors import BadInput
 
 LIVE = "live:"
+SCRIPT = ".py:"  # in the name of a class that stands in a script
 # As people and hyperparameter files abbreviate them.
 ALIASES = {"nn": "torch.nn", "th": "torch", "optim": "torch.optim", "gym": "gymnasium"}
 # Packages whose import registers ids; SB3's own command line tools import them as well.
@@ -74,6 +76,8 @@ def resolve_object(text: str) -> Any:
         if not number.isdecimal() or int(number) >= len(_live):
             raise BadInput(f"{text!r} lives in another process", hint="move the class to a module that can be imported")
         return _live[int(number)]
+    if SCRIPT in text:
+        return _of_script(text)
     module, colon, qualname = text.partition(":")
     if not colon:
         module, _, qualname = text.rpartition(".")
@@ -86,6 +90,17 @@ def resolve_object(text: str) -> Any:
         close = difflib.get_close_matches(qualname, dir(owner), n=1)
         hint = f"did you mean {close[0]!r}?" if close else ""
         raise BadInput(f"{text!r}: {owner.__name__} has no {qualname!r}", hint=hint)
+    return found
+
+
+def _of_script(text: str) -> Any:
+    from legroom.environments.script_classes import lift, why_missing  # what few runs need, and workers stay small
+
+    path, _, qualname = text.rpartition(":")
+    module = lift(path)
+    found = _walk(module, qualname)
+    if found is None:
+        raise BadInput(f"{qualname!r} cannot be had without running {path}: {why_missing(module, qualname)}")
     return found
 
 

@@ -15,12 +15,15 @@ from typing import Any
 
 from legroom.backends.base import backend_named, backend_of
 from legroom.environments.own_code import OwnCode, own_code
+from legroom.environments.script_classes import named_by_file
 from legroom.errors import BadInput, MissingExtra, Unseen, unseen_text
 from legroom.machine import probe
+from legroom.machine.child_process import run_file
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import DeviceName as DeviceName
 from legroom.model.evidence import EnvLook, EnvTask, Evidence, Look
 from legroom.model.evidence import Mode as Mode
+from legroom.model.evidence import Values as Values
 from legroom.model.footprint import AllocatorPeaks, Footprint, Item
 from legroom.model.machine import Machine
 from legroom.model.run import Run, Spaces
@@ -39,6 +42,7 @@ def predict(
     device: DeviceName | None = None,
     probe_env: bool = False,
     trust: bool = False,
+    values: Values = "refuse",
 ) -> Footprint:
     """Return what the run will need, before anything of it is allocated.
 
@@ -46,13 +50,16 @@ def predict(
         device: overrides the run's own; `auto` there means cuda where the machine has a GPU.
         probe_env: build and step the environment also where the run declares its spaces.
         trust: import the code that the run names and that no installed package has registered (`own_code`).
+        values: what code gets that reads a value while it is traced. `refuse`: nothing, and what it takes is not
+            known. `assume`: an answer by where the value comes from, listed in `Footprint.assumed`.
 
     Raises:
         BadInput: the spaces are not known, or the sizes are beyond 2**63 bytes.
         Unseen: the environment, which alone tells its spaces, is such code, and not trusted.
         MissingExtra: mode `trace` without the libraries.
     """
-    return add_up(*gather(run, machine or probe(), mode=mode, device=device, probe_env=probe_env, trust=trust))
+    how: Any = {"mode": mode, "device": device, "probe_env": probe_env, "trust": trust, "values": values}
+    return add_up(*gather(run, machine or probe(), **how))
 
 
 def gather(
@@ -63,11 +70,12 @@ def gather(
     device: DeviceName | None = None,
     probe_env: bool = False,
     trust: bool = False,
+    values: Values = "refuse",
     progress: Callable[[str], None] = lambda text: None,
 ) -> tuple[Run, Evidence]:
     """Return the run with its spaces, and all there is to know about it; the slow half of a prediction."""
     how: Any = {"mode": mode, "device": device, "probe_env": probe_env, "trust": trust, "progress": progress}
-    return gather_all([run], machine, **how)[0]
+    return gather_all([run], machine, values=values, **how)[0]
 
 
 def gather_all(
@@ -78,6 +86,7 @@ def gather_all(
     device: DeviceName | None = None,
     probe_env: bool = False,
     trust: bool = False,
+    values: Values = "refuse",
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[tuple[Run, Evidence]]:
     """Return the same for several runs, which share the cost of importing the libraries.
@@ -87,6 +96,8 @@ def gather_all(
     """
     if probe_env and mode == "arithmetic":
         raise BadInput("probing builds the environment, which mode arithmetic does not", hint="mode auto or trace")
+    if trust and mode != "arithmetic":
+        runs = [named_by_file(run, run_file(run)) for run in runs]
     # By arithmetic nothing is imported, so that there is nothing to trust.
     seen = [OwnCode() if trust or mode == "arithmetic" else own_code(run) for run in runs]
     runs = [
@@ -96,7 +107,7 @@ def gather_all(
     built = [_with_spaces(run, mode, probe_env, own.env, trust) for run, own in zip(runs, seen, strict=True)]
     devices = [device or choose_device(run, machine) for run in runs]
     modes: list[Mode] = ["arithmetic" if own.policy else mode for own in seen]
-    looks = _looks([run for run, _ in built], devices, machine, modes)
+    looks = _looks([run for run, _ in built], devices, machine, modes, values)
     return [
         (run, _evidence(run, look, env, where, machine, own, measure=mode != "arithmetic"))
         for (run, env), where, look, own in zip(built, devices, looks, seen, strict=True)
@@ -165,13 +176,17 @@ def choose_device(run: Run, machine: Machine) -> DeviceName:
     return "cuda" if machine.gpus else "cpu"
 
 
-def _looks(runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, modes: Sequence[Mode]) -> list[Look]:
+def _looks(
+    runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, modes: Sequence[Mode], values: Values
+) -> list[Look]:
     """Return what the backends know of the runs' networks; each is asked once for all of its runs of one mode."""
     found: dict[int, Look] = {}
     asked = [(run.backend, mode) for run, mode in zip(runs, modes, strict=True)]
     for name, mode in dict.fromkeys(asked):
         numbers = [number for number, each in enumerate(asked) if each == (name, mode)]
-        looks = backend_named(name).look([runs[n] for n in numbers], [devices[n] for n in numbers], machine, mode)
+        backend = backend_named(name)
+        look = backend.look_assuming if values == "assume" else backend.look
+        looks = look([runs[n] for n in numbers], [devices[n] for n in numbers], machine, mode)
         found |= zip(numbers, looks, strict=True)
     return [found[number] for number in range(len(runs))]
 

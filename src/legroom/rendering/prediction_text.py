@@ -221,6 +221,8 @@ def closing_lines(p: Prediction) -> Iterator[Part]:
         yield _finding_text(finding)
     for note in p.footprint.notes:
         yield Styled(f"note: {note}", "dim")
+    for each in p.footprint.assumed:
+        yield Styled(f"assumed: {each.file}:{each.line}: {each.what}, {each.count:,} times", "dim")
     yield Styled(verdict_text(p), {True: "green", False: "bold red", None: "yellow"}[p.fits])
 
 

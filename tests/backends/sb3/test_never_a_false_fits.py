@@ -28,7 +28,7 @@ from legroom.units import GIB
 MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=0)
 ROOMY = Budget(ram=64 * GIB, vram=80 * GIB)
 NETS = """
-    import torch
+    import os, torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.policies import ActorCriticPolicy
     from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
@@ -51,6 +51,10 @@ NETS = """
     class Raises(NatureCNN):
         def forward(self, x):
             raise ValueError("no rows today")
+
+    class Dies(NatureCNN):
+        def forward(self, x):
+            os._exit(3)
 
     class Policy(ActorCriticPolicy):
         pass
@@ -156,6 +160,7 @@ REASONS = {
     "own_nets:Reads": r"own_nets\.py:16 reads a tensor's value",
     "own_nets:Counts": r"own_nets\.py:20",
     "own_nets:Raises": r"own_nets\.py:24, in forward: ValueError: no rows today",
+    "own_nets:Dies": r"ended with exit code 3",
     "own_nets:Missing": r"own_nets has no 'Missing'",
 }
 

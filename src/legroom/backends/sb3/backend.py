@@ -107,6 +107,13 @@ class Sb3Backend(Backend):
 
         return look(runs, devices, machine, mode)
 
+    def look_assuming(
+        self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode
+    ) -> list[Look]:
+        from legroom.backends.sb3.bill.tracing import look
+
+        return look(runs, devices, machine, mode, values="assume")
+
     def footprint(self, run: Run, evidence: Evidence) -> Footprint:
         from legroom.backends.sb3.bill.parts import sb3_footprint
 

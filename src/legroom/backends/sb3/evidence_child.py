@@ -37,7 +37,7 @@ def answer(request: Request) -> Answer:
             words = " ".join(f"{type(wrong).__name__}: {wrong}".split())
             not_measured = f"a small real update could not be made: {words}"
     try:
-        net = trace_run(request.run, request.device)
+        net = trace_run(request.run, request.device, values=request.values)
     except Untraceable as reason:
         return Answer(None, str(reason), reason.way, reason.modelled, measured, not_measured)
     return Answer(net, measured=measured, not_measured=not_measured)
@@ -68,7 +68,7 @@ def _in_forks(requests: list[Request], at_once: int) -> list[Answer]:
             except EOFError:
                 process.join()
                 how = f"the process that worked on it ended with exit code {process.exitcode}"
-                answers[number] = Answer(None, how, [], how)
+                answers[number] = Answer(None, how, not_measured=how)
             process.join()
     return [answers[number] for number in range(len(requests))]
 

@@ -40,7 +40,7 @@ from legroom.device.cuda_reduce import Card
 from legroom.device.event_chunks import repeat, shorten
 from legroom.device.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
 from legroom.errors import Untraceable
-from legroom.model.evidence import Event, NetTrace
+from legroom.model.evidence import Event, NetTrace, Values
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
 
@@ -59,18 +59,21 @@ ENDLESS = 10**9  # total_timesteps of a run that does not say
 EPISODE_STEPS = 100  # of a run that trains per episode and does not say how long one is
 
 
-def trace_run(run: Run, device: Literal["cpu", "cuda"], *, validate_args: bool | None = None) -> NetTrace:
+def trace_run(
+    run: Run, device: Literal["cpu", "cuda"], *, validate_args: bool | None = None, values: Values = "refuse"
+) -> NetTrace:
     """Return the memory of the run's networks, optimizer and updates on `device`.
 
     Args:
         validate_args: whether torch.distributions checks its arguments; None: as it is set in this process (by
             default it does).
+        values: what code gets that reads a value: nothing, or an answer that is written down.
 
     Raises:
         Untraceable: the policy or update cannot be followed; the reason is the message.
     """
     on_cuda = device == "cuda"
-    follower = StorageFollower(Workspaces() if on_cuda else None, (*_LIBRARIES, *_MIRRORS))
+    follower = StorageFollower(Workspaces() if on_cuda else None, (*_LIBRARIES, *_MIRRORS), values)
     checks = Distribution._validate_args
     with ExitStack() as stack:
         stack.enter_context(importable(run))
@@ -296,6 +299,7 @@ class _Tracer:
             events=tuple(events) if self.device == "cuda" else (),
             labels=names if self.device == "cuda" else {},
             phase_starts=tuple((position, _PHASES[name]) for position, name in marks if name in _PHASES),
+            assumed=self.follower.reads.assumed,
             convolution=self.follower.convolution,
             convolution_axes=self.follower.convolution_axes,
         )

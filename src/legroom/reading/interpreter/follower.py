@@ -34,8 +34,10 @@ from legroom.reading.interpreter.values import (
     NotKnown,
     Parser,
     Symbol,
+    is_plain,
     is_settled,
     made,
+    plain,
 )
 from legroom.reading.reading_budget import hold, pay
 from legroom.reading.source import module_file, parse_module
@@ -400,9 +402,12 @@ class Follower(Evaluator[Frame]):
         if isinstance(inner, Env):
             return _wrapped_by_script(inner, cls, observation, action)
         if observation or action or any("Env" in str(b) for b in self.ancestors(cls)):
-            # a class of the script itself can be had by running the script only, so it has no id
-            env_id = None if cls.module.name == "__main__" else cls.reference
-            return Env(id=env_id, observation=observation, action=action)
+            # a class of the script itself is lifted out of it where it is trusted, and only if its spaces are not seen
+            if cls.module.name != "__main__":
+                return Env(id=cls.reference, observation=observation, action=action)
+            if observation and action:
+                return Env(observation=observation, action=action)
+            return Env(id=cls.reference, observation=observation, action=action, kwargs=_arguments(init, args, kwargs))
         fields = {k.removeprefix("self."): v for k, v in frame.names.items()}
         if any(_decorator(d) == "dataclass" for d in cls.node.decorator_list):
             return Namespace({**fields, **kwargs})
@@ -452,6 +457,13 @@ def _wrapped_by_script(env: Env, cls: Class, observation: Any, action: Any) -> E
         observation=observation or env.observation,
         action=action or env.action,
     )
+
+
+def _arguments(init: ast.FunctionDef | None, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return what an instance is made with, by name, as far as it is plain."""
+    names = [arg.arg for arg in init.args.args[1:]] if init is not None else []
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    return {name: plain(value) for name, value in given.items() if is_plain(value)}
 
 
 def _decorator(node: ast.expr) -> str:

@@ -23,7 +23,7 @@ from legroom.backends.sb3.stored import gather_excess, in_flight_nbytes, one_env
 from legroom.errors import Untraceable
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
-from legroom.model.evidence import NetTrace, Scratch
+from legroom.model.evidence import NetTrace, Scratch, Values
 from legroom.model.run import Run
 from legroom.units import format_size
 
@@ -45,6 +45,7 @@ class Request:
     run: Run
     device: Literal["cpu", "cuda"]
     batches: list[int] = field(default_factory=list)
+    values: Values = "refuse"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from legroom.backends.sb3.base_figures import base_figures
@@ -22,7 +22,7 @@ from legroom.errors import MissingExtra, Untraceable
 from legroom.extras import needs
 from legroom.machine.child_process import installed_first, interpreter, run_file
 from legroom.machine.versions import is_installed
-from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace
+from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace, Values
 from legroom.model.footprint import Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
@@ -41,13 +41,16 @@ class Job:
     run: Run
     device: DeviceName
     estimate: NetTrace
+    values: Values = "refuse"
     batches: list[int] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def look(runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
-    """Return what is known of the runs' networks and updates, in order.
+def look(
+    runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode, values: Values = "refuse"
+) -> list[Look]:
+    """Return what is known of the runs' networks and updates, in order; `values` is what code gets that reads one.
 
     Raises:
         MissingExtra: mode `trace` without the libraries.
@@ -56,11 +59,16 @@ def look(runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, m
         nets = [estimate_net(run, on) for run, on in zip(runs, devices, strict=True)]
         return [Look(net, unknown=_guess(net, "--mode auto --trust traces it")) for net in nets]
     measure = [_worth_measuring(run, machine, on) for run, on in zip(runs, devices, strict=True)]
-    return look_closely(runs, devices, measure, strict=mode == "trace")
+    return look_closely(runs, devices, measure, strict=mode == "trace", values=values)
 
 
 def look_closely(
-    runs: Sequence[Run], devices: Sequence[DeviceName], measure: Sequence[bool], *, strict: bool
+    runs: Sequence[Run],
+    devices: Sequence[DeviceName],
+    measure: Sequence[bool],
+    *,
+    strict: bool,
+    values: Values = "refuse",
 ) -> list[Look]:
     """Return what tracing and measuring tell about the runs, in order.
 
@@ -71,7 +79,10 @@ def look_closely(
     Raises:
         MissingExtra: see `strict`.
     """
-    jobs = [_plan(run, on, measured) for run, on, measured in zip(runs, devices, measure, strict=True)]
+    jobs = [
+        replace(_plan(run, on, measured), values=values)
+        for run, on, measured in zip(runs, devices, measure, strict=True)
+    ]
     try:
         answers = _answers(jobs)
     except MissingExtra as missing:
@@ -108,7 +119,7 @@ def _answers(jobs: Sequence[Job]) -> list[Answer]:
     """Return an answer per job: from one child for all, or from this process for what only it knows."""
     known_here = ["live:" in repr((job.run.policy, job.run.algo_class)) for job in jobs]
     requests = [
-        Request(job.run, job.device, [] if job.measured else job.batches)
+        Request(job.run, job.device, [] if job.measured else job.batches, job.values)
         for job, here in zip(jobs, known_here, strict=True)
         if not here
     ]
@@ -121,7 +132,7 @@ def _trace_here(job: Job) -> Answer:
         from legroom.backends.sb3.trace import trace_run
     not_measured = "the policy uses a class that exists in this process only" if job.batches else ""
     try:
-        return Answer(trace_run(job.run, job.device), not_measured=not_measured)
+        return Answer(trace_run(job.run, job.device, values=job.values), not_measured=not_measured)
     except Untraceable as reason:
         return Answer(None, str(reason), reason.way, reason.modelled, not_measured=not_measured)
 
