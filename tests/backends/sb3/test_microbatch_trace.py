@@ -88,6 +88,7 @@ def test_a_layer_that_forbids_micro_batches_is_named(tmp_path):
                 return self.norm(super().forward(x))
         """)
     )
+    (tmp_path / "run.yaml").touch()
     policy = {"features_extractor": "normed_nets:Normed"}
     with pytest.raises(Untraceable, match=r"BatchNorm1d \(features_extractor\.norm\)"):
         sb3_trace.trace_run(make(8, "PPO", VECTOR, policy, str(tmp_path / "run.yaml")), "cpu")
