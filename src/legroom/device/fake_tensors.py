@@ -34,6 +34,7 @@ from legroom.model.evidence import Event, Values
 
 DEVICE = torch.device("meta")
 _aten = torch.ops.aten
+_OWN_OPERATORS = {"aten", "prims", "prim", "profiler", "inductor"}  # torch's namespaces
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class StorageFollower(TorchDispatchMode):
         self.recording = False
         self.live: dict[int, int] = {}  # storage address -> id
         self.reads = ValueReads(values, trusted)
+        self.unmodelled: dict[str, int] = {}  # operator -> bytes that it may need beyond what is written down
         self._refs: dict[int, Any] = {}
         self._next = 0
         self._warm: set[str] = set()
@@ -151,7 +153,14 @@ class StorageFollower(TorchDispatchMode):
         if func in MATMULS and self.workspaces is not None:
             self._warm_up("backward" if backward else "main")
         self.reads.made(func, out)
+        if func.namespace not in _OWN_OPERATORS:
+            self._doubt(func, (*args, *kwargs.values(), out))
         return out
+
+    def _doubt(self, func: Any, tensors: Any) -> None:
+        """Note an operator of somebody's extension: it may take as much scratch as all that goes in and comes out."""
+        nbytes = sum(t.numel() * t.element_size() for t in _tensors(tensors))
+        self.unmodelled[str(func)] = max(self.unmodelled.get(str(func), 0), nbytes)
 
     def _shapes(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run the operator on shapes; what it returned last time for the same shapes is made anew without asking.

@@ -41,6 +41,7 @@ class NetTrace:
         note: why it was not traced, where it was not.
         guessed: what of it arithmetic does not know (a network of the user's own); its figures say nothing then.
         assumed: answers that code got which asked for values.
+        unmodelled: bytes by which the peak may be off for what runs there that nobody has modelled, by its name.
     """
 
     device: Literal["cpu", "cuda"]
@@ -60,6 +61,7 @@ class NetTrace:
     note: str = ""
     guessed: str = ""
     assumed: tuple[Assumed, ...] = ()
+    unmodelled: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def traced(self) -> bool:

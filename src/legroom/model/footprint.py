@@ -75,10 +75,20 @@ class Peak:
 
 @dataclass(frozen=True)
 class AllocatorPeaks:
-    """What the CUDA caching allocator itself reports: no context, no library workspace outside of it."""
+    """What the CUDA caching allocator itself reports: no context, no library workspace outside of it.
+
+    Args:
+        error: ± bytes of `peak_reserved`.
+    """
 
     peak_allocated: int
     peak_reserved: int
+    error: int = 0
+
+    @property
+    def band(self) -> tuple[int, int]:
+        """Return what `peak_reserved` is expected between."""
+        return max(self.peak_reserved - self.error, 0), self.peak_reserved + self.error
 
 
 @dataclass(frozen=True)

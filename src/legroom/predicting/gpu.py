@@ -7,7 +7,8 @@ fragmentation. (Not the blocks alive when the last segment was reserved: that ma
 Without a trace the same bill is estimated from shapes, with a wide band.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 
 from legroom.device.cuda_allocator import ROUND_SEGMENT_BYTES, Replay, Settings, replay
 from legroom.model.evidence import Event, NetTrace
@@ -75,8 +76,10 @@ def _replayed(run: Run, net: NetTrace, gpu: Gpu | None) -> tuple[list[Item], All
         Item(f"gpu.{label}", nbytes, Place.GPU, _WHY[label], phases=_phases(label, phase), known=Known.TRACED)
         for label, nbytes in by_label.items()
     ]
-    items.append(_fragmentation(result, phase, int(BF16_ERROR * result.peak_reserved) if run.memory.bf16 else 0))
-    return items, AllocatorPeaks(result.peak_allocated, result.peak_reserved)
+    # What is not modelled may be off by so much at the peak, wherever it is counted.
+    doubt = sum(net.unmodelled.values()) + (int(BF16_ERROR * result.peak_reserved) if run.memory.bf16 else 0)
+    items.append(_fragmentation(result, phase, doubt))
+    return items, AllocatorPeaks(result.peak_allocated, result.peak_reserved, _error(items))
 
 
 def _for_card(net: NetTrace, gpu: Gpu | None) -> list[Event]:
@@ -147,7 +150,12 @@ def _estimated(run: Run, net: NetTrace, gpu: Gpu | None) -> tuple[list[Item], Al
         f"about {share:.0%} of what is handed out; a trace would replay the allocator", (phase,),
         known=Known.ARITHMETIC, error=int(allocated * error),
     ))  # fmt: skip
-    return items, AllocatorPeaks(allocated, reserved)
+    return items, AllocatorPeaks(allocated, reserved, _error(items))
+
+
+def _error(items: Iterable[Item]) -> int:
+    """Return by how many bytes the sum of items may be off, as `Footprint.band` adds errors up."""
+    return math.isqrt(sum((item.count * item.error) ** 2 for item in items))
 
 
 def _outside(net: NetTrace) -> Iterator[Item]:

@@ -12,7 +12,7 @@ from legroom.model.cluster import NodeBill
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.spaces import describe
-from legroom.model.verdict import Budget
+from legroom.model.verdict import Budget, allocator_limit
 from legroom.rendering.cluster_text import nodes_data, nodes_text
 from legroom.rendering.console import document
 from legroom.rendering.item_text import PLACE_NAMES, error_text, peak_data, peak_text, when_text, why_text
@@ -42,7 +42,7 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
         "host": peak_data(footprint.host),
         "gpu": None
         if gpu is None
-        else peak_data(gpu) | {"allocator": None if allocator is None else asdict(allocator)},
+        else peak_data(gpu) | {"allocator": None if allocator is None else _allocator_json(prediction)},
         "with_free_savings": {
             "host": peak_data(prediction.free.host),
             "lean_storage": prediction.lean is not None and prediction.lean.price == "free",
@@ -57,6 +57,14 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
         **({"assumed": [asdict(each) for each in footprint.assumed]} if footprint.assumed else {}),
         **({} if prediction.cluster is None else {"nodes": nodes_data(prediction.cluster, prediction.bills)}),
     }
+
+
+def _allocator_json(prediction: Prediction) -> dict[str, Any]:
+    """Return what PyTorch's allocator reports, its band, and what it may take: the CUDA context is in none of them."""
+    peaks, limit = prediction.footprint.allocator, allocator_limit(prediction.footprint, prediction.budget)
+    assert peaks is not None
+    own = {"peak_allocated": peaks.peak_allocated, "peak_reserved": peaks.peak_reserved}
+    return own | {"band": list(peaks.band), "limit": limit}
 
 
 def _lean_json(lean: LeanOption) -> dict[str, Any]:
@@ -210,7 +218,9 @@ def closing_lines(p: Prediction) -> Iterator[Part]:
         if p.footprint.allocator is not None:
             peaks = p.footprint.allocator
             allocated, reserved = format_size(peaks.peak_allocated), format_size(peaks.peak_reserved)
-            yield f"          PyTorch's allocator: {allocated} allocated, {reserved} reserved"
+            low, high = map(format_size, peaks.band)
+            between = "" if low == high else f" (between {low} and {high})"
+            yield f"          PyTorch's allocator: {allocated} allocated, {reserved} reserved{between}"
     if p.free.host.nbytes < p.footprint.host.nbytes:
         yield f"with every free saving ({', '.join(_free_names(p))}): host peak {format_size(p.free.host.nbytes)}"
     if p.lean is not None and _saves_more(p):

@@ -300,6 +300,7 @@ class _Tracer:
             labels=names if self.device == "cuda" else {},
             phase_starts=tuple((position, _PHASES[name]) for position, name in marks if name in _PHASES),
             assumed=self.follower.reads.assumed,
+            unmodelled=self.follower.unmodelled,
             convolution=self.follower.convolution,
             convolution_axes=self.follower.convolution_axes,
         )
