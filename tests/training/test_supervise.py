@@ -1,8 +1,12 @@
-"""If this fails, a phase shorter than the pause between two samples is missing in the chart of a training."""
+"""What the supervisor takes from its child: every phase and every event, and that somebody asked for the end."""
 
 import os
 
+import pytest
+
+from legroom.training.failing import failure_of
 from legroom.training.supervise import ChildRecord, _Listener, _Meter
+from legroom.training.train import _status
 
 
 class Silent:
@@ -39,3 +43,22 @@ def test_an_interrupt_between_two_events_loses_none():
     except KeyboardInterrupt:
         listener.feed(b"")
     assert (record.end["status"], record.step) == ("stopped", 7)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"event": "failed", "cause": "worker-died", "message": "worker 0 died"},
+        {"event": "failed", "cause": "memory", "message": "no more"},
+        {"event": "failed", "cause": "hanging", "message": "an environment hangs", "restart": True},
+        {"event": "retreated", "step": 10},
+        {},
+    ],
+    ids=lambda end: end.get("cause") or end.get("event") or "killed",
+)
+def test_ctrl_c_while_something_fails_is_a_stop_and_not_another_start(end):
+    failed = ChildRecord(end=end, exit_code=-9, step=10)
+    assert failure_of(failed, None) is not None
+    stopped = ChildRecord(end=end, exit_code=-9, step=10, interrupted=True)
+    assert failure_of(stopped, None) is None
+    assert _status(stopped) == "stopped"

@@ -44,6 +44,8 @@ def failure_of(record: ChildRecord, limit: int | None) -> Failure | None:
     Args:
         limit: bytes of host memory that the training may use, None where nobody knows.
     """
+    if record.interrupted:  # whatever went wrong in that moment: somebody asked for the end
+        return None
     end = record.end
     near = limit is not None and record.host_peak_nbytes >= NEAR * limit
     room = f"{format_size(record.host_peak_nbytes)} in use" + (f" of {format_size(limit)}" if limit else "")
@@ -58,10 +60,10 @@ def failure_of(record: ChildRecord, limit: int | None) -> Failure | None:
             return Failure(f"{_first_line(end['message'])} ({room})", record.step, place_or_none)
         case "failed" if end.get("cause") == "hanging" and end.get("restart"):
             return Failure(_first_line(end["message"]), record.step, None, repeats=True)
-        case None if record.exit_code is not None and -record.exit_code in CRASHES and not record.interrupted:
+        case None if record.exit_code is not None and -record.exit_code in CRASHES:
             name = signal.Signals(-record.exit_code).name
             return Failure(f"it crashed by {name} ({room})", record.step, "host" if near else None, repeats=not near)
-        case None if record.exit_code == -signal.SIGKILL and not record.interrupted:
+        case None if record.exit_code == -signal.SIGKILL:
             by_kernel = record.oom_kills > 0
             killer = "the kernel killed it for its memory" if by_kernel else "it was killed by SIGKILL"
             return Failure(f"{killer} ({room})", record.step, "host" if by_kernel or near else None)
@@ -73,7 +75,8 @@ def lacks_expandable_segments(record: ChildRecord) -> bool:
 
     torch asks before it uses them, but not on every platform, and then fails at the first tensor on the card.
     """
-    return record.end.get("event") == "failed" and "driver_api.cpp" in str(record.end.get("message"))
+    told = record.end.get("event") == "failed" and not record.interrupted
+    return told and "driver_api.cpp" in str(record.end.get("message"))
 
 
 def _first_line(text: str) -> str:

@@ -33,6 +33,7 @@ from legroom.training.lookout import Lookout
 from legroom.training.run_folder import OUTCOME, Predicted, RunFolder
 from legroom.training.supervise import MOST_SAMPLES, ChildRecord, Display, supervise, thinned
 
+GONE_ON_FROM = ("memory", "worker-died", "hanging")  # failures after which a training goes on, unless it is stopped
 PICTURES_EVERY = 10  # iterations
 WAIT_FOR_ROOM_S, ROOM_EVERY_S = 60.0, 5.0
 
@@ -369,7 +370,9 @@ def _status(record: ChildRecord) -> Any:
             return record.end["status"]
         case "stopped":
             return "stopped"
-        case None if record.interrupted:  # before it could listen, or a second time: it died of the signal
+        case None | "retreated" if record.interrupted:  # before it could listen, or a second time: the signal ended it
+            return "stopped"
+        case "failed" if record.interrupted and record.end.get("cause") in GONE_ON_FROM:
             return "stopped"
     return "failed"
 
