@@ -240,7 +240,7 @@ def allocator(only: Sequence[str] = ()) -> dict[str, Any]:
             if not only or row["name"] in only:
                 files.append(Path(folder, f"{row['name']}.yaml"))
                 files[-1].write_text(yaml.safe_dump(recorded_run(row)))
-        found = asked("predict", *files, "--mode", "trace", *CARD, "--json")["runs"]
+        found = asked("predict", *files, "--mode", "trace", "--trust", *CARD, "--json")["runs"]
     return {run["name"]: peaks(run["gpu"]["allocator"]) for run in found}
 
 
