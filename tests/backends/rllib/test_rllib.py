@@ -140,6 +140,7 @@ def test_rllibs_own_words_have_rllibs_defaults():
         (run("DQN", train_freq=[1, "episode"]), "in episodes"),
         (run(minibatch_size=500, train_batch_size=100), "minibatch_size 500"),
         (run("SAC", policy={"kwargs": {"n_critics": 5}}), "one critic or two"),
+        (run("DQN", exploration_fraction=None), "exploration_fraction is null"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_in_one_line(bad, words):

@@ -137,6 +137,9 @@ def rllib_plan(run: Run, *, runner_nbytes: int | None = None, learner_nbytes: in
         )
     if hyper(run, "use_sde"):
         raise BadInput("use_sde has no counterpart on RLlib", path=run.source, hint="leave it out")
+    for key, default in algorithm_of(run).defaults.items():
+        if isinstance(default, int | float) and run.hyperparams.get(key, default) is None:
+            raise BadInput(f"hyperparams.{key} is null, and RLlib needs a value", path=run.source, hint=f"{default}")
     native = is_native(run)
     said: list[str] = []
     runners, envs_per_runner = _runners(run, algo, native, said)

@@ -498,9 +498,10 @@ def _moves(follower: StorageFollower) -> Iterator[None]:
 
     def to(module: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
         _, dtype, _, layout = torch._C._nn._parse_to(*args, **kwargs)
-        changes = {"dtype": dtype} if dtype is not None else {}
-        if changes or layout is not None:
-            original(module, **changes, **({} if layout is None else {"memory_format": layout}))
+        changes: dict[str, Any] = {"dtype": dtype, "memory_format": layout}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        if changes:
+            original(module, **changes)
         # Extractors, actors and critics are "moved" while they are built, from the host to the host: the algorithm's
         # own _setup_model is what moves the finished policy.
         if sys._getframe(1).f_code.co_name != "_setup_model":
