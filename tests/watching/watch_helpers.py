@@ -26,7 +26,9 @@ def tick():  # by the clock: after a stall on a busy machine the curve is where 
     ticks += 1
     time.sleep(max(begun + 0.015 * ticks - time.monotonic(), 0))
 """
-LEAK = TOUCHED + "kept = []\nfor _ in range(400):\n    kept.append(touched(0.5)); tick()\n"
+LEAK = TOUCHED + (  # it ends while it leaks: an interpreter that waits for its turn to end is level, which is no leak
+    "import os\nkept = []\nfor _ in range(400):\n    kept.append(touched(0.5)); tick()\nos._exit(0)\n"
+)
 STEADY = TOUCHED + "kept = touched(60)\nfor _ in range(200):\n    tick()\n"
 SAWTOOTH = TOUCHED + (
     "kept, rollout = touched(40), []\n"
