@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import wraps
 from itertools import chain
 
-from legroom.backends.base import Backend, backends
+from legroom.backends.base import Backend, backend_of, backends
 from legroom.checking.rules.runs import GENERAL_RUN_RULES
 from legroom.checking.rules.scripts import GENERAL_SCRIPT_RULES
 from legroom.model.rule import Found, Look, Rule
@@ -23,7 +23,7 @@ def _of_backend(rule: Rule, backend: Backend) -> Rule:
 
     @wraps(rule.look)
     def look(subject: Subject) -> Iterable[Found]:
-        return rule.look(subject.of_backend(backend.name))
+        return rule.look(subject.with_runs(lambda run: backend_of(run) is backend))
 
     return replace(rule, look=look)
 

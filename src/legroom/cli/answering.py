@@ -36,7 +36,7 @@ class Look:
         """Return what predicts variants of the run.
 
         Raises:
-            Unseen: code that decides whether it fits was not imported, for want of trust.
+            Unseen: code that decides whether it fits was not imported, because --trust was not given.
         """
         probing = self.mode != "arithmetic" and run.env.id is not None
         with self.showing(f"predicting {run.name}") as shown:

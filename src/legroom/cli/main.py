@@ -90,7 +90,7 @@ def _terminated_at_leisure() -> Iterator[None]:
         yield
     except _Terminated:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)  # and whoever waits for us sees what it was
+        os.kill(os.getpid(), signal.SIGTERM)  # and the parent process sees which signal it was
         raise
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -107,7 +107,7 @@ def carry_out(given: Asked) -> int:
 
 
 class Terminal:
-    """Standard error, and whoever sits before it."""
+    """Standard error, and the user at the terminal."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet

@@ -23,7 +23,7 @@ def command_with_trust() -> str:
 
 
 def unseen_line() -> str:
-    """Return the line that ends an answer which is not known for want of trust."""
+    """Return the line that ends an answer that is unknown because --trust was not given."""
     return f"if you trust it: {command_with_trust()}"
 
 

@@ -158,7 +158,7 @@ class StorageFollower(TorchDispatchMode):
         return out
 
     def _doubt(self, func: Any, tensors: Any) -> None:
-        """Note an operator of somebody's extension: it may take as much scratch as all that goes in and comes out."""
+        """Note an operator of an extension: it may take as much scratch as all that goes in and comes out."""
         nbytes = sum(t.numel() * t.element_size() for t in _tensors(tensors))
         self.unmodelled[str(func)] = max(self.unmodelled.get(str(func), 0), nbytes)
 

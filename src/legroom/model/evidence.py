@@ -208,5 +208,5 @@ class Evidence:
     lean: LeanProbe | None = None  # bytes and speed of lean storage, where the environment was probed
     library_versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what the user should know about how this was gathered
-    unseen: tuple[str, ...] = ()  # code of the run's own that decides and that was not imported, for want of trust
+    unseen: tuple[str, ...] = ()  # code of the run's own that decides and that was not imported without --trust
     unknown: tuple[str, ...] = ()  # why the networks' memory is a guess, with the way to know

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -80,7 +80,7 @@ class Subject:
     problems: tuple[BadInput, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
 
-    def of_backend(self, name: str) -> Subject:
-        """Return the subject with the runs of one backend only."""
-        runs = tuple(one for one in self.runs if one.run.backend == name)
-        return replace(self, runs=runs, guessed=tuple(one for one in self.guessed if one.run.backend == name))
+    def with_runs(self, wanted: Callable[[Run], bool]) -> Subject:
+        """Return the subject with only the runs that are wanted."""
+        runs = tuple(one for one in self.runs if wanted(one.run))
+        return replace(self, runs=runs, guessed=tuple(one for one in self.guessed if wanted(one.run)))

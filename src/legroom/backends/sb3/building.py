@@ -230,7 +230,7 @@ def wrapped(run: Run, env: VecEnv, **normalizing: Any) -> VecEnv:
 def importable(run: Run) -> Iterator[None]:
     """Make modules beside the run file and in the working directory importable for a run that names some of them.
 
-    Whoever builds such a run has been told to trust it. They come last: a numpy.py there is not numpy.
+    Such a run is only built where the user trusts it. The two folders come last: a numpy.py there is not numpy.
     """
     before = list(sys.path)
     if own_code(run).names:

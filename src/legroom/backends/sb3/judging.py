@@ -82,7 +82,7 @@ def judgement(run: Run, judge_name: Any, predict: Callable[..., Any], frame_stac
     return figures
 
 
-PAUSE_S = 15.0  # between two pictures: an iteration of DQN is a few steps, and nobody looks at a thousand pictures
+PAUSE_S = 15.0  # between two pictures: an iteration of DQN is a few steps, and a thousand pictures are of no use
 
 
 class Pictures:
@@ -110,7 +110,7 @@ class Pictures:
         self._folder.mkdir(exist_ok=True)
         try:
             self._draw(episode, self._folder / name)
-        except Exception as failed:  # somebody else's drawing must not end a training
+        except Exception as failed:  # an environment's own drawing must not end a training
             self._say(f"--visualization: {type(failed).__name__}: {failed}")
 
 
