@@ -7,11 +7,16 @@ import os
 import random
 import sys
 import time
-from typing import Any
+import warnings
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+
+if TYPE_CHECKING:
+    from legroom import LeanVecEnv
 
 
 class Walk(gym.Env):
@@ -243,3 +248,9 @@ class Scaled(gym.Wrapper):
     def step(self, action: Any) -> Any:
         observation, reward, *rest = self.env.step(action)
         return observation, 2 * float(reward), *rest
+
+
+def close_kindly(env: LeanVecEnv) -> None:
+    """Close environments; fail if a worker had to be killed, however busy the machine is."""
+    with mock.patch("legroom.sharing.crew.CLOSE_WITHIN_S", 60.0), warnings.catch_warnings(action="error"):
+        env.close()
