@@ -32,7 +32,7 @@ from typing import Any
 from bench.accuracy import DISTURBED, box, discrete, spec
 from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
-from legroom.device.cuda_allocator import Settings, _simulate, replay
+from legroom.device.cuda_allocator import CachingAllocator, Settings, replay
 from legroom.machine.tree import TreeMemory
 from legroom.model.evidence import NetTrace
 from legroom.model.footprint import Phase
@@ -197,18 +197,21 @@ def gpu() -> bool:
     return good
 
 
-class _Emptied(_simulate):
+class _Emptied(CachingAllocator):
     """The allocator with its cache emptied before some of the requests."""
 
     def __init__(self, events: Sequence[Any], settings: Settings, requests: set[int]) -> None:
-        self._requests, self._seen = requests, -1
-        super().__init__(events, settings)
-
-    def _allocate(self, size: int) -> Any:
-        self._seen += 1
-        if self._seen in self._requests:
-            self._release_all()
-        return super()._allocate(size)
+        super().__init__(settings)
+        self.peak_reserved, live, seen = 0, {}, -1
+        for event in events:
+            if event[0] == "alloc" and event[2] > 0:
+                seen += 1
+                if seen in requests:
+                    self.empty_cache()
+                live[event[1]] = self.alloc(event[2])
+                self.peak_reserved = max(self.peak_reserved, self.reserved)
+            elif event[0] == "free" and event[1] in live:
+                self.free(live.pop(event[1]))
 
 
 def segments() -> bool:

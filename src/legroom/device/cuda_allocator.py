@@ -76,20 +76,20 @@ def replay(events: Iterable[Sequence[Any]], settings: Settings = Settings()) -> 
     takes nothing. Frees of unknown ids are ignored, as a recording may start in the middle of a run.
     """
     events = events if isinstance(events, (list, tuple)) else list(events)
-    first = _simulate(events, settings)
+    first = _Run(events, settings)
     # Which requests were alive at the peaks is known only afterwards; collecting them on the way would copy the
     # table at every new peak, so it is read off the request sizes in a second, cheap pass.
     live_reserved, live_allocated = _live_at(events, first.sizes, (first.reserved_at, first.allocated_at))
     return Replay(
         peak_allocated=first.peak_allocated,
         peak_reserved=first.peak_reserved,
-        segments=tuple(first.segments),
+        segments=tuple(first.allocator.segments),
         allocated_at_reserved_peak=first.allocated_at_reserved_peak,
         reserved_peak_event=first.reserved_at,
         allocated_peak_event=first.allocated_at,
         live_at_reserved_peak=live_reserved,
         live_at_allocated_peak=live_allocated,
-        released=first.released,
+        released=first.allocator.released,
         oom=first.oom,
         oom_request=first.oom_request,
     )
@@ -109,7 +109,7 @@ def segment_size(size: int) -> int:
     return -(-size // ROUND_SEGMENT_BYTES) * ROUND_SEGMENT_BYTES
 
 
-class _Block:
+class Block:
     """A piece of a segment; `prev`/`next` are its neighbours in the same segment, by address."""
 
     __slots__ = ("address", "allocated", "mapped", "next", "prev", "size", "small")
@@ -117,8 +117,8 @@ class _Block:
     def __init__(self, address: int, size: int, small: bool, mapped: bool = True) -> None:
         self.address, self.size, self.small, self.mapped = address, size, small, mapped
         self.allocated = False
-        self.prev: _Block | None = None
-        self.next: _Block | None = None
+        self.prev: Block | None = None
+        self.next: Block | None = None
 
 
 class _Pool:
@@ -127,20 +127,22 @@ class _Pool:
     def __init__(self, small: bool) -> None:
         self.small = small
         self.free: list[tuple[int, int]] = []  # (size, address), sorted
-        self.at: dict[int, _Block] = {}  # address -> free block
-        self.tail: _Block | None = None  # the unmapped end of the expandable segment
+        self.at: dict[int, Block] = {}  # address -> free block
+        self.tail: Block | None = None  # the unmapped end of the expandable segment
 
-    def insert(self, block: _Block) -> None:
+    def insert(self, block: Block) -> None:
         insort(self.free, (block.size, block.address))
         self.at[block.address] = block
 
-    def remove(self, block: _Block) -> None:
+    def remove(self, block: Block) -> None:
         del self.free[bisect_left(self.free, (block.size, block.address))]
         del self.at[block.address]
 
 
-class _simulate:  # noqa: N801  used as a function: it runs on construction and holds the results
-    def __init__(self, events: Sequence[Sequence[Any]], settings: Settings) -> None:
+class CachingAllocator:
+    """The allocator of one device: requests are served one by one, as the program makes them."""
+
+    def __init__(self, settings: Settings = Settings()) -> None:  # noqa: B008  frozen
         self.expandable = settings.expandable_segments
         mb = settings.max_split_size_mb
         self.max_split = _NO_LIMIT if mb is None else mb * MIB
@@ -148,53 +150,31 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
         self.pools = (_Pool(small=False), _Pool(small=True))
         self.next_address = 1 << 50
         self.allocated = self.reserved = self.released = 0
-        self.peak_allocated = self.peak_reserved = self.allocated_at_reserved_peak = 0
-        self.allocated_at = self.reserved_at = -1
         self.segments: list[int] = []
-        self.sizes: dict[int, int] = {}  # event index -> block bytes of that request
-        self.oom: int | None = None
-        self.oom_request = 0
-        self._run(events)
 
-    def _run(self, events: Sequence[Sequence[Any]]) -> None:
-        live: dict[Any, _Block] = {}
-        for index, event in enumerate(events):
-            kind = event[0]
-            if kind == "alloc":
-                if event[2] <= 0:
-                    continue
-                block = self._allocate(round_size(event[2]))
-                if block is None:
-                    self.oom, self.oom_request = index, event[2]
-                    return
-                live[event[1]] = block
-                self.sizes[index] = block.size
-                self.allocated += block.size
-                if self.allocated > self.peak_allocated:
-                    self.peak_allocated, self.allocated_at = self.allocated, index
-                if self.reserved > self.peak_reserved:
-                    self.peak_reserved, self.reserved_at = self.reserved, index
-                    self.allocated_at_reserved_peak = self.allocated
-            elif kind == "free":
-                block = live.pop(event[1], None)
-                if block is not None:
-                    self._free(block)
-
-    def _allocate(self, size: int) -> _Block | None:
+    def alloc(self, nbytes: int) -> "Block | None":
+        """Serve a request; None where the device has no room for it, even after all that is cached was given back."""
+        size = round_size(nbytes)
         pool = self.pools[size <= SMALL_REQUEST_BYTES]
         block = (
             self._take_cached(pool, size)
             or self._grow(pool, size)
             or (self._release_oversized(pool, size) and self._grow(pool, size))
-            or (self._release_all() and self._grow(pool, size))
+            or (self.empty_cache() and self._grow(pool, size))
         )
         if not block:
             return None
         self._split(pool, block, size)
         block.allocated = True
+        self.allocated += block.size
         return block
 
-    def _take_cached(self, pool: _Pool, size: int) -> _Block | None:
+    def free(self, block: "Block") -> None:
+        self.allocated -= block.size
+        block.allocated = False
+        self._merge(self.pools[block.small], block)
+
+    def _take_cached(self, pool: _Pool, size: int) -> Block | None:
         at = bisect_left(pool.free, (size, 0))
         if at == len(pool.free):
             return None
@@ -216,7 +196,7 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
         after = pool.at[address].next
         return size + (after.size if after is not None and not after.mapped else 0)
 
-    def _grow(self, pool: _Pool, size: int) -> _Block | None:
+    def _grow(self, pool: _Pool, size: int) -> Block | None:
         """Take a new segment (or more pages of the expandable one) from the driver; None when it has no more."""
         if self.expandable:
             return self._expand(pool, size)
@@ -224,7 +204,7 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
         if self.reserved + nbytes > self.capacity:
             return None
         self._reserve(nbytes)
-        block = _Block(self.next_address, nbytes, pool.small)
+        block = Block(self.next_address, nbytes, pool.small)
         self.next_address += nbytes + ROUND_SEGMENT_BYTES  # never adjacent: segments do not merge
         return block
 
@@ -232,11 +212,11 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
         self.reserved += nbytes
         self.segments.append(nbytes)
 
-    def _expand(self, pool: _Pool, size: int) -> _Block | None:
+    def _expand(self, pool: _Pool, size: int) -> Block | None:
         page = SMALL_SEGMENT_BYTES if pool.small else LARGE_SEGMENT_BYTES
         if pool.tail is None:
             # the address space is reserved once, larger than the device, and mapped page by page
-            pool.tail = _Block(self.next_address, _NO_LIMIT // 4, pool.small, mapped=False)
+            pool.tail = Block(self.next_address, _NO_LIMIT // 4, pool.small, mapped=False)
             self.next_address += _NO_LIMIT // 2
         block = self._first_room(pool, size)
         while block is not None and (not block.mapped or block.size < size):
@@ -252,7 +232,7 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
             pool.remove(block)
         return block
 
-    def _first_room(self, pool: _Pool, size: int) -> _Block | None:
+    def _first_room(self, pool: _Pool, size: int) -> Block | None:
         """Return the lowest run of free and unmapped blocks that has `size` bytes of address space."""
         block = pool.tail
         holes = []
@@ -270,10 +250,10 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
                 return start
         return None
 
-    def _map(self, pool: _Pool, hole: _Block, nbytes: int) -> _Block:
+    def _map(self, pool: _Pool, hole: Block, nbytes: int) -> Block:
         """Map the first `nbytes` of an unmapped block, merge them with free neighbours, and return the result."""
         if nbytes < hole.size:
-            mapped = _Block(hole.address, nbytes, pool.small)
+            mapped = Block(hole.address, nbytes, pool.small)
             mapped.prev, mapped.next = hole.prev, hole
             if hole.prev is not None:
                 hole.prev.next = mapped
@@ -285,14 +265,14 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
             mapped.mapped = True
         return self._merge(pool, mapped)
 
-    def _split(self, pool: _Pool, block: _Block, size: int) -> None:
+    def _split(self, pool: _Pool, block: Block, size: int) -> None:
         remaining = block.size - size
         if pool.small or self.expandable:
             if remaining < MIN_BLOCK_BYTES:
                 return
         elif size >= self.max_split or remaining <= SMALL_REQUEST_BYTES:
             return
-        rest = _Block(block.address + size, remaining, pool.small)
+        rest = Block(block.address + size, remaining, pool.small)
         rest.prev, rest.next = block, block.next
         if block.next is not None:
             block.next.prev = rest
@@ -300,12 +280,7 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
         block.size = size
         pool.insert(rest)
 
-    def _free(self, block: _Block) -> None:
-        self.allocated -= block.size
-        block.allocated = False
-        self._merge(self.pools[block.small], block)
-
-    def _merge(self, pool: _Pool, block: _Block) -> _Block:
+    def _merge(self, pool: _Pool, block: Block) -> Block:
         """Join a free block with its free neighbours, put it into the pool and return it."""
         before, after = block.prev, block.next
         if before is not None and not before.allocated and before.mapped:
@@ -340,7 +315,7 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
             self._release(pool, largest)
         return got >= wanted
 
-    def _release_all(self) -> bool:
+    def empty_cache(self) -> bool:
         """Give back every cached segment that is free as a whole, then say that it is worth trying again."""
         for pool in self.pools:
             for block in list(pool.at.values()):
@@ -350,12 +325,12 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
                     self._release(pool, block)
         return True
 
-    def _release(self, pool: _Pool, block: _Block) -> None:
+    def _release(self, pool: _Pool, block: Block) -> None:
         pool.remove(block)
         self.reserved -= block.size
         self.released += block.size
 
-    def _unmap(self, pool: _Pool, block: _Block) -> None:
+    def _unmap(self, pool: _Pool, block: Block) -> None:
         """Give back the whole pages inside a free block of the expandable segment."""
         page = SMALL_SEGMENT_BYTES if pool.small else LARGE_SEGMENT_BYTES
         base = 1 << 50  # segments start here, plus multiples of _NO_LIMIT // 2, both multiples of 2 MiB pages
@@ -367,10 +342,10 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
         self.reserved -= high - low
         self.released += high - low
         before, after = low - offset, offset + block.size - high
-        hole = _Block(block.address + before, high - low, pool.small, mapped=False)
+        hole = Block(block.address + before, high - low, pool.small, mapped=False)
         hole.prev, hole.next = block.prev, block.next
         if before:
-            left = _Block(block.address, before, pool.small)
+            left = Block(block.address, before, pool.small)
             left.prev, left.next = block.prev, hole
             if block.prev is not None:
                 block.prev.next = left
@@ -379,7 +354,7 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
         elif block.prev is not None:
             block.prev.next = hole
         if after:
-            right = _Block(hole.address + hole.size, after, pool.small)
+            right = Block(hole.address + hole.size, after, pool.small)
             right.prev, right.next = hole, block.next
             if block.next is not None:
                 block.next.prev = right
@@ -390,7 +365,7 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
         self._join_holes(pool, hole)
 
     @staticmethod
-    def _join_holes(pool: _Pool, hole: _Block) -> None:
+    def _join_holes(pool: _Pool, hole: Block) -> None:
         after = hole.next
         if after is not None and not after.mapped:
             hole.size += after.size
@@ -407,6 +382,43 @@ class _simulate:  # noqa: N801  used as a function: it runs on construction and 
                 hole.next.prev = before
             if pool.tail is hole:
                 pool.tail = before
+
+
+class _Run:
+    """A sequence of events given to an allocator, and what was highest on the way."""
+
+    def __init__(self, events: Sequence[Sequence[Any]], settings: Settings) -> None:
+        self.allocator = CachingAllocator(settings)
+        self.peak_allocated = self.peak_reserved = self.allocated_at_reserved_peak = 0
+        self.allocated_at = self.reserved_at = -1
+        self.sizes: dict[int, int] = {}  # event index -> block bytes of that request
+        self.oom: int | None = None
+        self.oom_request = 0
+        live: dict[Any, Block] = {}
+        for index, event in enumerate(events):
+            kind = event[0]
+            if kind == "alloc":
+                if event[2] <= 0:
+                    continue
+                block = self.allocator.alloc(event[2])
+                if block is None:
+                    self.oom, self.oom_request = index, event[2]
+                    return
+                live[event[1]] = block
+                self._note(index, block)
+            elif kind == "free":
+                block = live.pop(event[1], None)
+                if block is not None:
+                    self.allocator.free(block)
+
+    def _note(self, index: int, block: Block) -> None:
+        self.sizes[index] = block.size
+        allocated, reserved = self.allocator.allocated, self.allocator.reserved
+        if allocated > self.peak_allocated:
+            self.peak_allocated, self.allocated_at = allocated, index
+        if reserved > self.peak_reserved:
+            self.peak_reserved, self.reserved_at = reserved, index
+            self.allocated_at_reserved_peak = allocated
 
 
 def _live_at(
