@@ -30,7 +30,9 @@ NO_MACHINE = Machine(ram=0, limit=None, available=0, swap=0, shm=0)
 
 def run_of(row: dict[str, Any]) -> Run:
     """Return the run a truth row describes, as its run file would say it."""
-    hyperparams = row.get("kwargs", {})
+    hyperparams = dict(row.get("kwargs", {}))
+    if row.get("her"):
+        hyperparams |= {"replay_buffer_class": "HerReplayBuffer", "replay_buffer_kwargs": {"n_sampled_goal": 4}}
     n_envs = row.get("n_envs", 1)
     policy: dict[str, Any] = {"name": row["policy"], "kwargs": row.get("policy_kwargs", {})}
     if "cnn3d" in row:

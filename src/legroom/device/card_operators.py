@@ -8,8 +8,10 @@ where autograd does (`AutogradMeta`), so that also calls from C++ are seen, and 
 Mirrors aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, transformers/attention.cpp and RNN.cpp of torch 2.14.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,14 +25,14 @@ _FLASH_HEAD = 256  # the widest head that flash attention takes
 
 
 @contextmanager
-def operators_as_on_card(card: Card) -> Iterator[None]:
-    """While it lasts, operators of meta tensors choose their kernels as on this card."""
-    kernels = _Kernels(card)
+def operators_as_on_card(card: Card) -> Iterator[dict[str, Any]]:
+    """While it lasts, operators of meta tensors choose their kernels as on this card; gives these by name."""
+    kernels = _Kernels(card).table()
     library = torch.library.Library("aten", "IMPL")
-    for name, kernel in kernels.table().items():
+    for name, kernel in kernels.items():
         library.impl(name, kernel, "AutogradMeta")
     try:
-        yield
+        yield kernels
     finally:
         library._destroy()
 
@@ -45,6 +47,10 @@ class _Kernels:
             "lstm_cell": self.lstm_cell,
             "gru_cell": self.gru_cell,
             "dropout": self.dropout,
+            "lstm.input": self.lstm,
+            "gru.input": partial(self.layer, _GRU),
+            "rnn_tanh.input": partial(self.layer, _RNN_TANH),
+            "rnn_relu.input": partial(self.layer, _RNN_RELU),
         }
 
     # -- attention -----------------------------------------------------------------------------------------------
@@ -99,6 +105,64 @@ class _Kernels:
     ) -> Tensor:
         from_input, from_state = torch.matmul(x, w_ih.t()), torch.matmul(hx, w_hh.t())
         return _first(_aten._thnn_fused_gru_cell(from_input, from_state, hx, b_ih, b_hh))
+
+    # -- recurrent layers: one call of cuDNN, whose weights are one block of memory ------------------------------
+
+    def lstm(
+        self, x: Tensor, hx: list[Tensor], params: list[Tensor], has_biases: bool, num_layers: int, dropout: float,
+        train: bool, bidirectional: bool, batch_first: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        shape = _Layers(has_biases, num_layers, dropout, train, bidirectional, batch_first)
+        output, state, memory = _cudnn(_LSTM, x, hx[0], hx[1], params, shape)
+        return output, state, memory
+
+    def layer(
+        self, mode: int, x: Tensor, hx: Tensor, params: list[Tensor], has_biases: bool, num_layers: int,
+        dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        shape = _Layers(has_biases, num_layers, dropout, train, bidirectional, batch_first)
+        output, state, _ = _cudnn(mode, x, hx, None, params, shape)
+        return output, state
+
+
+_RNN_RELU, _RNN_TANH, _LSTM, _GRU = range(4)  # cudnnRNNMode_t
+
+
+@dataclass(frozen=True)
+class _Layers:
+    has_biases: bool
+    number: int
+    dropout: float
+    train: bool
+    bidirectional: bool
+    batch_first: bool
+
+
+def _cudnn(mode: int, x: Tensor, hx: Tensor, cx: Tensor | None, params: list[Tensor], shape: _Layers) -> Any:
+    """Call `_cudnn_rnn` with the block that holds all weights, where they are one (`flatten_parameters`)."""
+    storage = params[0].untyped_storage()
+    joined = all(p.untyped_storage()._cdata == storage._cdata for p in params)
+    block = params[0].new_empty(0).set_(storage) if joined else None
+    hidden = hx.shape[-1]
+    return _aten._cudnn_rnn(
+        x, params, 4 if shape.has_biases else 2, block, hx, cx, mode, hidden, 0, shape.number, shape.batch_first,
+        shape.dropout, shape.train, shape.bidirectional, [], None,
+    )[:3]  # fmt: skip
+
+
+def join_weights(module: torch.nn.RNNBase, made: Callable[[Tensor], None]) -> None:
+    """Make the weights of recurrent layers views of one tensor, as `flatten_parameters` does on a card.
+
+    Args:
+        made: is told of that tensor, before the others go.
+    """
+    weights = [weight for weight in module._flat_weights if weight is not None]
+    block = weights[0].new_empty(sum(weight.numel() for weight in weights))
+    made(block)
+    place = 0
+    for weight in weights:
+        weight.data = block[place : place + weight.numel()].view(weight.shape)
+        place += weight.numel()
 
 
 def attention_backend(

@@ -28,7 +28,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from legroom.device.cuda_reduce import Card
-from legroom.device.op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Program, conv_format
+from legroom.device.op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Program, conv_format, rnn_values
 from legroom.device.value_reads import ValueReads
 from legroom.model.evidence import Event, Values
 
@@ -52,9 +52,17 @@ class StorageFollower(TorchDispatchMode):
         workspaces: cuBLAS sizes of the card; None for a CPU, which has none and no operator scratch modelled either.
         trusted: folders of library code whose questions for values are answered.
         values: what others get who ask for some.
+        searching: those of the trusted that ask whether they may stop; the answer is no.
     """
 
-    def __init__(self, workspaces: Workspaces | None, trusted: tuple[str, ...], values: Values = "refuse") -> None:
+    def __init__(
+        self,
+        workspaces: Workspaces | None,
+        trusted: tuple[str, ...],
+        *,
+        values: Values = "refuse",
+        searching: tuple[str, ...] = (),
+    ) -> None:
         super().__init__()
         self.workspaces = workspaces
         self.events: list[Event] = []
@@ -62,7 +70,7 @@ class StorageFollower(TorchDispatchMode):
         self.sizes: dict[int, int] = {}
         self.recording = False
         self.live: dict[int, int] = {}  # storage address -> id
-        self.reads = ValueReads(values, trusted)
+        self.reads = ValueReads(values, trusted, searching)
         self.unmodelled: dict[str, int] = {}  # operator -> bytes that it may need beyond what is written down
         self._refs: dict[int, Any] = {}
         self._next = 0
@@ -70,6 +78,7 @@ class StorageFollower(TorchDispatchMode):
         self._in_backward = False
         self._recipes: dict[Any, Any] = {}
         self.convolution = self.convolution_axes = 0
+        self.rnn_values = self._rnn_values = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -124,6 +133,8 @@ class StorageFollower(TorchDispatchMode):
             target = kwargs.get("device")
             if target is not None and torch.device(target).type == "cpu":
                 return self.reads.array(args[0], kwargs.get("dtype") or args[0].dtype)
+        if func in _SCALING:
+            return args[0] if func is _aten._amp_update_scale_.default else None
         if not self.recording:
             return func(*args, **kwargs)
         backward = torch._C._current_graph_task_id() != -1
@@ -150,6 +161,9 @@ class StorageFollower(TorchDispatchMode):
                     self._born(tensor.untyped_storage(), label)
         elif self.workspaces is not None:
             self._run_program(program, Call(args, kwargs, out, self.workspaces.card), births)
+        if func is _aten._cudnn_rnn.default:
+            self._rnn_values += rnn_values(args)
+            self.rnn_values = max(self.rnn_values, self._rnn_values)
         if func in MATMULS and self.workspaces is not None:
             self._warm_up("backward" if backward else "main")
         self.reads.made(func, out)
@@ -219,10 +233,14 @@ class StorageFollower(TorchDispatchMode):
     def _enter_backward(self) -> None:
         if not self._in_backward:
             self._in_backward = True
+            self._rnn_values = 0
             for number in self.live.values():
                 if self.labels[number] == "temporaries":
                     self.labels[number] = "activations"  # alive when backward starts: kept for it
 
+
+# of GradScaler: they write in place, and the meta device has no kernels for them
+_SCALING = {_aten._amp_foreach_non_finite_check_and_unscale_.default, _aten._amp_update_scale_.default}
 
 _ASK = "ask"  # this call's result cannot be made without the operator
 _FIRST = "first"  # the result is the first argument, written to in place
@@ -301,6 +319,8 @@ _OUT_OF_PLACE = {
 def _kept_in_place(func: Any, args: Any) -> torch.Tensor | None:
     """Return the argument a card would have written into, None where it allocates a result as seen here."""
     # InputBuffer.cpp, accumulate(): into the gradient that came first, if nobody else holds it and it is dense
+    if torch.is_grad_enabled():  # backward(create_graph=True): what is written into could not be differentiated
+        return None
     accumulates = func is _aten.add.Tensor and isinstance(args[1], torch.Tensor) and args[0].shape == args[1].shape
     if (accumulates or func in _OUT_OF_PLACE) and _unshared(args[0]):
         kept: torch.Tensor = args[0]  # not before: a name of ours is a reference more

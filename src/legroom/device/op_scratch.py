@@ -91,13 +91,22 @@ def _reduction(
 @_program(_aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default)
 def _sum(call: Call) -> Iterator[Step]:
     yield Step("out")
+    yield from _cast_first(call)
     yield from _reduction(call, call.args[0], call.arg(1, "dim"), 4)
 
 
 @_program(_aten.sum.default, _aten.mean.default, _aten.max.default, _aten.min.default)
 def _sum_all(call: Call) -> Iterator[Step]:
     yield Step("out")
+    yield from _cast_first(call)
     yield from _reduction(call, call.args[0], None, 4)
+
+
+def _cast_first(call: Call) -> Iterator[Step]:
+    # ReduceOps.cpp, make_reduction: the input becomes what the result is, but for half precision added up in float32
+    x, out = call.args[0], call.out
+    if x.dtype != out.dtype and not (x.element_size() == 2 and out.dtype == torch.float32):
+        yield Step("alloc", "cast", nbytes(x, out.element_size()))
 
 
 @_program(_aten.max.dim, _aten.min.dim, _aten.argmax.default, _aten.argmin.default)
@@ -286,6 +295,38 @@ def _flash_attention_backward(call: Call) -> Iterator[Step]:
     yield Step("alloc", "query in float32", 4 * batch * heads * rows * width)
 
 
+@_program(_aten.embedding_dense_backward.default)
+def _embedding_backward(call: Call) -> Iterator[Step]:
+    # Embedding.cu, embedding_dense_backward_cuda, and EmbeddingBackwardKernel.cu: many indices are sorted first
+    grad, indices, symbols = call.args[:3]
+    number, width = indices.numel(), grad.shape[-1]
+    if not grad.is_contiguous():
+        yield Step("alloc", "gradient", nbytes(grad))
+    if number <= 3072:
+        yield Step("out")
+        return
+    for name in ("sorted", "order", "range"):
+        yield Step("alloc", name, 8 * number)
+    yield Step("alloc", "sort", radix_sort_bytes(number, 16))
+    yield Step("free", "sort")
+    yield Step("free", "range")
+    yield Step("out")
+    yield Step("alloc", "segments", 8 * number)
+    yield Step("alloc", "number of segments", 8)
+    segments = min(number, symbols)
+    yield Step("alloc", "parts per segment", 8 * segments)
+    yield Step("alloc", "offsets", 8 * segments)
+    yield Step("alloc", "number of parts", 8)
+    parts = number // 10 + segments
+    yield Step("alloc", "part offsets", 8 * parts)
+    yield Step("alloc", "sums of parts", 4 * parts * width)
+
+
+def radix_sort_bytes(number: int, pair: int) -> int:
+    """Return about what cub takes to sort so many keys with their values, each pair of so many bytes: a copy."""
+    return number * pair + (-(-number // 4096) + 8) * 1024
+
+
 @_program(_aten.native_dropout.default)
 def _dropout(call: Call) -> Iterator[Step]:
     # Dropout.cu: the mask comes first
@@ -325,6 +366,48 @@ def _gru_cell_backward(call: Call) -> Iterator[Step]:
             yield from _reduction(call, call.out[gates], [0], 4)
 
 
+@_program(_aten._cudnn_rnn.default)
+def _recurrent(call: Call) -> Iterator[Step]:
+    # cudnn/RNN.cpp: the input time first; the reserve space is billed beside the allocator (`rnn_values`)
+    x, batch_first = call.args[0], call.args[10]
+    if batch_first and not x.transpose(0, 1).is_contiguous():
+        yield Step("alloc", "input", nbytes(x))
+    for index in range(3):
+        yield Step("out", str(index))
+    if call.args[3] is None:
+        yield Step("alloc", "weights", sum(nbytes(weight) for weight in call.args[1]))
+
+
+@_program(_aten._cudnn_rnn_backward.default)
+def _recurrent_backward(call: Call) -> Iterator[Step]:
+    # cudnn/RNN.cpp: gradients that nobody asked for begin as zeros; weights' gradients are one block
+    x, batch_first = call.args[0], call.args[14]
+    states = (("output", call.args[6], call.args[7]), ("state", call.args[4], call.args[8]))
+    memory = () if call.args[5] is None else (("memory", call.args[5], call.args[9]),)
+    for name, like, grad in (*states, *memory):
+        if grad is None:
+            yield Step("alloc", f"{name} zeros", nbytes(like))
+    copied = batch_first and not x.transpose(0, 1).is_contiguous()
+    if copied:
+        yield Step("alloc", "input", nbytes(x))
+    grad = call.args[7]
+    if batch_first and grad is not None and not grad.transpose(0, 1).is_contiguous():
+        yield Step("alloc", "output time first", nbytes(grad))
+    for index in range(3):
+        if call.out[index] is not None:
+            yield Step("out", str(index))
+    yield Step("free", "output time first")
+    yield Step("free", "input")
+    if copied:
+        yield Step("alloc", "input again", nbytes(x))
+
+
+def rnn_values(args: Any) -> int:
+    """Return the bytes of one value per time step, sample, layer and direction, of recurrent layers in training."""
+    x, hx = args[0], args[4]
+    return x.element_size() * x.shape[0] * x.shape[1] * hx.shape[0] * hx.shape[-1] if args[12] else 0
+
+
 # -- shapes that the meta device does not know -----------------------------------------------------------------------
 
 
@@ -351,9 +434,35 @@ def _gru_cell_backward_shapes(grad: Any, workspace: Any, bias: bool) -> Any:
     return (*gates, grad.new_empty((rows, width)), *(grad.new_empty(3 * width) if bias else None for _ in range(2)))
 
 
+def _recurrent_shapes(
+    x: Any, weights: Any, per_layer: int, block: Any, hx: Any, cx: Any, mode: int, hidden: int, projected: int,
+    layers: int, batch_first: bool, dropout: float, train: bool, bidirectional: bool, *rest: Any,
+) -> Any:  # fmt: skip
+    first, second = (x.shape[1], x.shape[0]) if batch_first else (x.shape[0], x.shape[1])
+    output = x.new_empty((first, second, hidden * (2 if bidirectional else 1)))
+    state, memory = hx.new_empty(hx.shape), hx.new_empty(0) if cx is None else cx.new_empty(cx.shape)
+    if block is None:
+        block = x.new_empty(sum(weight.numel() for weight in weights))
+    return output.transpose(0, 1) if batch_first else output, state, memory, x.new_empty(0), block.detach()
+
+
+def _recurrent_backward_shapes(x: Any, weights: Any, per_layer: int, block: Any, hx: Any, cx: Any, *rest: Any) -> Any:
+    batch_first, mask = rest[8], rest[-1]
+    shape = (x.shape[1], x.shape[0], x.shape[2]) if batch_first else x.shape
+    grad = x.new_empty(shape)
+    joined, place, parts = x.new_empty(sum(weight.numel() for weight in weights)), 0, []
+    for weight in weights if mask[3] else ():
+        parts.append(joined[place : place + weight.numel()].view(weight.shape))
+        place += weight.numel()
+    memory = None if cx is None else cx.new_empty(cx.shape)
+    return grad.transpose(0, 1) if batch_first else grad, hx.new_empty(hx.shape), memory, parts
+
+
 SHAPES: dict[Any, Callable[..., Any]] = {
     _aten._thnn_fused_lstm_cell.default: _lstm_cell_shapes,
     _aten._thnn_fused_lstm_cell_backward_impl.default: _lstm_cell_backward_shapes,
     _aten._thnn_fused_gru_cell.default: _gru_cell_shapes,
     _aten._thnn_fused_gru_cell_backward.default: _gru_cell_backward_shapes,
+    _aten._cudnn_rnn.default: _recurrent_shapes,
+    _aten._cudnn_rnn_backward.default: _recurrent_backward_shapes,
 }

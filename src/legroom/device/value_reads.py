@@ -23,6 +23,7 @@ from legroom.model.footprint import Assumed
 
 _TORCH = os.path.dirname(torch.__file__)  # noqa: PTH120  compared with frame file names, as strings
 _SKIPPED = (os.path.join(_TORCH, "_tensor.py"), os.path.join(_TORCH, "_ops.py"), __file__)  # noqa: PTH118
+_GRAD_SCALER = torch.amp.grad_scaler.__file__
 _ORIGIN = "_legroom_origin"  # an attribute of small tensors: the operator that made them
 _EXPECTED = ("all", "isfinite", "logical_not", "allclose", "equal")
 _POSITIONS = ("argmax", "argmin", "argsort", "multinomial", "randint")
@@ -30,11 +31,16 @@ _CENTRED = ("mean", "sum", "sub", "rsub", "neg", "nansum")
 
 
 class ValueReads:
-    """Who may read values, what was answered, and where."""
+    """Who may read values, what was answered, and where.
 
-    def __init__(self, values: Values, trusted: tuple[str, ...]) -> None:
+    Args:
+        searching: those of the trusted that ask whether they may stop; the answer is no.
+    """
+
+    def __init__(self, values: Values, trusted: tuple[str, ...], searching: tuple[str, ...] = ()) -> None:
         self.values = values
         self._trusted = (_TORCH, *trusted)
+        self._searching = searching
         self._skipped = (*_SKIPPED, os.path.join(os.path.dirname(__file__), "fake_tensors.py"))  # noqa: PTH118,PTH120
         self._found: dict[tuple[str, int, str], int] = {}
 
@@ -54,12 +60,16 @@ class ValueReads:
         Raises:
             Untraceable: it may not be read.
         """
-        stranger = self._stranger()
-        if stranger is None:
-            return True if tensor.dtype == torch.bool else 1.0 if tensor.dtype.is_floating_point else 1
+        asker = self._asker()
+        if self._is_trusted(asker):
+            if tensor.dtype == torch.bool:
+                return not asker[0].startswith(self._searching)
+            if asker[0] == _GRAD_SCALER:
+                return 0.0  # no gradient is infinite, or there would be no step
+            return 1.0 if tensor.dtype.is_floating_point else 1
         origin = getattr(tensor, _ORIGIN, "")
         answer = _answer(tensor.dtype, origin)
-        self._write_down(stranger, f"{origin or 'a value'} read as {answer}")
+        self._write_down(asker, f"{origin or 'a value'} read as {answer}")
         return answer
 
     def array(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -68,13 +78,13 @@ class ValueReads:
         Raises:
             Untraceable: it may not be read.
         """
-        stranger = self._stranger()
-        if stranger is not None:
-            self._write_down(stranger, f"{tuple(tensor.shape)} values read as 0")
+        asker = self._asker()
+        if not self._is_trusted(asker):
+            self._write_down(asker, f"{tuple(tensor.shape)} values read as 0")
         return torch.zeros(tensor.shape, dtype=dtype)
 
-    def _write_down(self, stranger: tuple[str, int], what: str) -> None:
-        file, line = stranger
+    def _write_down(self, asker: tuple[str, int], what: str) -> None:
+        file, line = asker
         if self.values == "refuse":
             raise Untraceable(
                 f"{file}:{line} reads a tensor's value, which does not exist before the run",
@@ -82,15 +92,18 @@ class ValueReads:
             )
         self._found[(file, line, what)] = self._found.get((file, line, what), 0) + 1
 
-    def _stranger(self) -> tuple[str, int] | None:
-        """Return where the code stands that asks; None where it is a library's."""
+    def _is_trusted(self, asker: tuple[str, int]) -> bool:
+        return not asker[0] or asker[0].startswith(self._trusted)
+
+    def _asker(self) -> tuple[str, int]:
+        """Return the file and line of the code that asks; an empty name where there is none."""
         frame = sys._getframe(2)
         while frame is not None:
             name = frame.f_code.co_filename
             if not name.startswith(self._skipped) and f"{os.sep}utils{os.sep}_" not in name:
-                return None if name.startswith(self._trusted) else (name, frame.f_lineno)
+                return name, frame.f_lineno
             frame = frame.f_back  # type: ignore[assignment]
-        return None
+        return "", 0
 
 
 def _answer(dtype: torch.dtype, origin: str) -> bool | float | int:

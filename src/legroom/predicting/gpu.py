@@ -25,6 +25,9 @@ CUBLAS_BYTES, CUBLAS_HOPPER_BYTES = 8_519_680, 32 * MIB
 # on either side as error: it may need none, and nothing bounds it. No card was measured (2026-11); Conv3d is worse,
 # because its faster algorithms unfold more.
 CUDNN_SHARE = {1: 0.05, 2: 0.05, 3: 0.25}
+# Values that cuDNN keeps per time step, sample and unit of a recurrent layer in training, and as much again on either
+# side as error: an LSTM has four gates, a cell and a state. No card was measured.
+RNN_RESERVE = 4
 # Reserved beyond allocated, relative, when only sizes are known: 7% to 91%, median 28%, in the 179 runs of
 # bench/vram.py, nine in ten between 12% and 65% (2026-11).
 ESTIMATED_FRAGMENTATION, ESTIMATED_FRAGMENTATION_ERROR = 0.3, 0.35
@@ -169,4 +172,11 @@ def _outside(net: NetTrace) -> Iterator[Item]:
             "gpu.cudnn workspace", share, Place.GPU,
             f"cuDNN may take from none to twice this for the largest Conv{net.convolution_axes}d; low confidence",
             (Phase.COLLECT, Phase.UPDATE), known=Known.DEFAULT, error=share,
+        )  # fmt: skip
+    if net.rnn_values:
+        reserve = RNN_RESERVE * net.rnn_values
+        yield Item(
+            "gpu.rnn reserve", reserve, Place.GPU,
+            "cuDNN keeps what the recurrent layers' backward pass needs: from none to twice this; low confidence",
+            (Phase.UPDATE,), known=Known.DEFAULT, error=reserve,
         )  # fmt: skip

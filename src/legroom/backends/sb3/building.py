@@ -138,10 +138,19 @@ def _replay_arguments(run: Run, dict_space: bool, plan: Sizes, parts: Sizes) -> 
         base = buffers.NStepReplayBuffer
     else:
         base = buffers.ReplayBuffer
-    arguments: dict[str, Any] = {"replay_buffer_class": hollow_replay(base, plan, parts)}
+    arguments: dict[str, Any] = {"replay_buffer_class": hollow_replay(base, plan, parts, _relabeled(run))}
     if base is buffers.NStepReplayBuffer:
         arguments["replay_buffer_kwargs"] = {"n_steps": int(hyper(run, "n_steps")), "gamma": hyper(run, "gamma")}
     return arguments
+
+
+def _relabeled(run: Run) -> float:
+    """Return which share of its samples a run gives other goals."""
+    named = run.hyperparams.get("replay_buffer_class")
+    if not isinstance(named, str) or not named.endswith("HerReplayBuffer"):
+        return 0.0
+    goals = (run.hyperparams.get("replay_buffer_kwargs") or {}).get("n_sampled_goal", 4)
+    return 1 - 1 / (goals + 1)  # SB3's her_ratio
 
 
 def policy_arguments(run: Run) -> dict[str, Any]:

@@ -132,8 +132,18 @@ def hollow_rollout(base: Any, plan: Sizes, parts: Sizes) -> type:
     return HollowRollout
 
 
-def hollow_replay(base: Any, plan: Sizes, parts: Sizes) -> type:
-    """Return SB3's replay buffer class `base` with nothing in it; samples are of the size asked for, or in `parts`."""
+def _together(pair: Any) -> Any:
+    if isinstance(pair[0], dict):
+        return {key: torch.cat((pair[0][key], pair[1][key])) for key in pair[0]}
+    return torch.cat(pair)
+
+
+def hollow_replay(base: Any, plan: Sizes, parts: Sizes, relabeled: float = 0.0) -> type:
+    """Return SB3's replay buffer class `base` with nothing in it; samples are of the size asked for, or in `parts`.
+
+    Args:
+        relabeled: share of the samples that get another goal (hindsight experience replay).
+    """
 
     class HollowReplay(_ToDevice, base):
         observations: Any
@@ -151,7 +161,12 @@ def hollow_replay(base: Any, plan: Sizes, parts: Sizes) -> type:
 
         def sample(self, batch_size: int, env: Any = None) -> Any:
             size = next(iter(plan(batch_size)))
-            return self._get_samples(np.zeros(size, dtype=np.int64), env=env)
+            if not relabeled:
+                return self._get_samples(np.zeros(size, dtype=np.int64), env=env)
+            # HerReplayBuffer: those with goals of their own and those with other goals, then both together
+            other = int(relabeled * size)
+            parts = [self._get_samples(np.zeros(n, dtype=np.int64), env=env) for n in (size - other, other)]
+            return type(parts[0])(*(_together(each) for each in zip(*(part[:5] for part in parts), strict=True)))
 
         def micro_batches(self, batch_size: int, micro_batch: int, env: Any = None) -> Iterator[Any]:
             for size in plan(batch_size):

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
+from unittest import mock
 
 import numpy as np
 import sb3_contrib
@@ -35,7 +36,8 @@ from legroom.backends.sb3.bf16 import autocast_as_on
 from legroom.backends.sb3.building import build_model, importable, own_line, stub_env
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.device import exact_pieces
-from legroom.device.card_operators import operators_as_on_card
+from legroom.device.card_autocast import autocast_as_on_card
+from legroom.device.card_operators import join_weights, operators_as_on_card
 from legroom.device.cuda_reduce import Card
 from legroom.device.event_chunks import repeat, shorten
 from legroom.device.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
@@ -45,6 +47,7 @@ from legroom.model.footprint import Phase
 from legroom.model.run import Run
 
 _LIBRARIES = tuple(str(Path(module.__file__ or "").parent) for module in (stable_baselines3, sb3_contrib))
+_SEARCHING = (_LIBRARIES[1],)  # conjugate gradients and line search of TRPO
 # of their updates: what those ask for, these do
 _MIRRORS = (
     str(Path(microbatch.__file__).with_suffix("")),
@@ -73,12 +76,14 @@ def trace_run(
         Untraceable: the policy or update cannot be followed; the reason is the message.
     """
     on_cuda = device == "cuda"
-    follower = StorageFollower(Workspaces() if on_cuda else None, (*_LIBRARIES, *_MIRRORS), values)
+    follower = StorageFollower(
+        Workspaces() if on_cuda else None, (*_LIBRARIES, *_MIRRORS), values=values, searching=_SEARCHING
+    )
     checks = Distribution._validate_args
     with ExitStack() as stack:
         stack.enter_context(importable(run))
         if on_cuda:
-            stack.enter_context(operators_as_on_card(Card()))
+            stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(Card()))))
             stack.enter_context(foreach_as_on_cuda(optimizers=run.memory.foreach is not False))
         if run.memory.bf16:
             stack.enter_context(autocast_as_on(device))
@@ -162,8 +167,9 @@ class _Tracer:
         """Decide how many minibatches and epochs are traced, and how many copied."""
         epochs = int(getattr(model, "n_epochs", 1))
         full, rest = self._minibatch_counts(int(getattr(model, "batch_size", 0) or 0))
-        if hasattr(model, "n_critic_updates"):  # TRPO: passes over the rollout for the critic
-            model.n_critic_updates = min(model.n_critic_updates, TRACED)
+        for name in ("n_critic_updates", "cg_max_steps", "line_search_max_iter"):  # of TRPO
+            if hasattr(model, name):
+                setattr(model, name, min(getattr(model, name), TRACED))
         parts = self._shorten_parts(batch_samples(self.run), rest)
         if rest == 0 and self.run.algo_class is None:
             # epoch after epoch of equal minibatches is one long epoch; a user's subclass may go through them as well
@@ -303,6 +309,7 @@ class _Tracer:
             unmodelled=self.follower.unmodelled,
             convolution=self.follower.convolution,
             convolution_axes=self.follower.convolution_axes,
+            rnn_values=self.follower.rnn_values,
         )
 
     def _expand(self) -> tuple[list[Event], list[tuple[int, str]], dict[int, str]]:
@@ -515,8 +522,12 @@ def _moves(follower: StorageFollower) -> Iterator[None]:
         follower.recording = True
         return module
 
-    torch.nn.Module.to = to  # type: ignore[method-assign, assignment]
-    try:
+    def flatten(module: torch.nn.RNNBase) -> None:
+        if any(weight.untyped_storage()._cdata in follower.live for weight in module._flat_weights):
+            join_weights(module, lambda block: follower.adopt(block, "weights"))
+
+    with (
+        mock.patch.object(torch.nn.Module, "to", to),
+        mock.patch.object(torch.nn.RNNBase, "flatten_parameters", flatten),
+    ):
         yield
-    finally:
-        torch.nn.Module.to = original  # type: ignore[method-assign]

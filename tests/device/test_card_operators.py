@@ -1,0 +1,209 @@
+"""What operators keep and take inside on a card: numbers worked out by hand from the shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from legroom.device.card_autocast import autocast_as_on_card
+from legroom.device.card_operators import attention_backend, operators_as_on_card
+from legroom.device.cuda_reduce import Card
+from legroom.device.fake_tensors import StorageFollower, Workspaces
+from legroom.errors import Untraceable
+
+F32 = 4
+
+
+@pytest.fixture
+def follower() -> Iterator[StorageFollower]:
+    with ExitStack() as stack:
+        stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(Card()))))
+        made = StorageFollower(Workspaces(cublas=0), ())
+        made.recording = True
+        stack.enter_context(made)
+        yield made
+
+
+def born(follower: StorageFollower, work: Callable[[], object]) -> list[int]:
+    """Return the sizes of what is allocated while `work` is done, in order."""
+    start = len(follower.events)
+    kept = work()
+    found = [event[2] for event in follower.events[start:] if len(event) == 3]
+    del kept
+    return found
+
+
+def meta(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = False) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta", requires_grad=grad)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "mask", "capability", "expected"),
+    [
+        (torch.float32, 64, False, (8, 9), "efficient"),  # flash attention is for half precision
+        (torch.float32, 30, False, (8, 9), "math"),  # rows of float32 have to be multiples of 16 bytes
+        (torch.bfloat16, 64, False, (8, 9), "flash"),
+        (torch.bfloat16, 30, False, (8, 9), "flash"),  # padded to 32
+        (torch.bfloat16, 64, True, (8, 9), "efficient"),  # flash attention takes no mask
+        (torch.float16, 64, False, (7, 5), "efficient"),  # flash attention needs sm80
+        (torch.bfloat16, 64, False, (7, 5), "math"),
+        (torch.bfloat16, 320, False, (8, 9), "efficient"),
+        (torch.float64, 64, False, (8, 9), "math"),
+    ],
+)
+def test_attention_takes_the_kernel_that_the_card_would(
+    dtype: torch.dtype, width: int, mask: bool, capability: tuple[int, int], expected: str
+) -> None:
+    query = meta(2, 4, 16, width, dtype=dtype)
+    given = meta(16, 16, dtype=dtype) if mask else None
+    card = Card(capability=capability)
+    assert attention_backend(card, query, query, query, mask=given, dropout=0.0) == expected
+
+
+def test_efficient_attention_keeps_its_result_and_one_number_per_row(follower: StorageFollower) -> None:
+    query, key, value = (meta(2, 8, 100, 32, grad=True) for _ in range(3))
+    sizes = born(follower, lambda: functional.scaled_dot_product_attention(query, key, value))
+    result = 2 * 8 * 100 * 32 * F32
+    rows = 2 * 8 * 128 * F32  # 100 rows, padded to a multiple of 32
+    assert sizes == [result, rows, 8, 8]  # the last two are for random numbers
+
+
+def test_efficient_attention_without_gradients_keeps_no_numbers_per_row(follower: StorageFollower) -> None:
+    query = meta(2, 8, 100, 32)
+    sizes = born(follower, lambda: functional.scaled_dot_product_attention(query, query, query))
+    assert sizes == [2 * 8 * 100 * 32 * F32, 8, 8]
+
+
+def test_efficient_attention_backward_takes_a_tile_per_64_rows_of_each_head(follower: StorageFollower) -> None:
+    query, key, value = (meta(2, 8, 100, 32, grad=True) for _ in range(3))
+    out = functional.scaled_dot_product_attention(query, key, value)
+    sizes = born(follower, lambda: torch.autograd.grad(out, (query, key, value), torch.empty_like(out)))
+    heads, whole = 2 * 8, 2 * 8 * 100 * 32 * F32
+    rows = heads * 100 * F32
+    workspace = heads * 2 * (64 * 64 + 4) * F32  # two tiles of 64 rows for 100, each with a lock of four words
+    assert sizes[-7:] == [whole, whole, whole, whole, rows, rows, workspace]  # gradients, products, sums, delta
+
+
+def test_a_dropout_keeps_a_byte_per_value(follower: StorageFollower) -> None:
+    x = meta(100, 30, grad=True)
+    sizes = born(follower, lambda: functional.dropout(x, 0.1, training=True))
+    assert sizes == [100 * 30, 100 * 30 * F32]  # the mask, the result
+
+
+def test_a_fused_lstm_cell_keeps_its_gates(follower: StorageFollower) -> None:
+    cell = nn.LSTMCell(16, 128, device="meta")
+    x, state = meta(32, 16), (meta(32, 128), meta(32, 128))
+    sizes = born(follower, lambda: cell(x, state))
+    gates, hidden = 32 * 4 * 128 * F32, 32 * 128 * F32
+    assert sizes.count(gates) == 3  # from the input, from the state, and the workspace
+    assert sizes[-3:] == [gates, hidden, hidden]
+
+
+def test_a_fused_gru_cell_keeps_five_values_per_unit(follower: StorageFollower) -> None:
+    cell = nn.GRUCell(16, 128, device="meta")
+    sizes = born(follower, lambda: cell(meta(32, 16), meta(32, 128)))
+    assert sizes[-2:] == [5 * 32 * 128 * F32, 32 * 128 * F32]
+
+
+def test_recurrent_layers_are_one_call_and_their_reserve_is_counted_beside(follower: StorageFollower) -> None:
+    layer = nn.LSTM(20, 256, 2, batch_first=True, device="meta")
+    output, _ = layer(meta(8, 50, 20))
+    assert output.shape == (8, 50, 256)
+    assert follower.rnn_values == 8 * 50 * 2 * 256 * F32
+    output.sum().backward()
+    grads = {weight.grad.untyped_storage()._cdata for weight in layer.parameters() if weight.grad is not None}
+    assert len(grads) == 1  # views of one block
+
+
+def test_a_sum_of_booleans_counts_on_a_copy_in_int64(follower: StorageFollower) -> None:
+    mask = meta(64, 100, dtype=torch.bool)
+    sizes = born(follower, lambda: mask.sum(1))
+    assert sizes == [64 * 8, 64 * 100 * 8]
+
+
+def test_many_indices_of_an_embedding_are_sorted_in_its_backward_pass(follower: StorageFollower) -> None:
+    table = nn.Embedding(512, 16, device="meta")
+    for number, sorted_ in ((3072, 0), (3073, 4)):
+        out = table(torch.empty(number, dtype=torch.int64, device="meta"))
+        grad = torch.empty_like(out)
+        sizes = born(follower, lambda out=out, grad=grad: torch.autograd.grad(out, table.weight, grad))
+        assert sizes.count(8 * number) == sorted_  # sorted, order, range, segments
+        assert sizes.count(512 * 16 * F32) == 1
+
+
+# -- mixed precision -------------------------------------------------------------------------------------------------
+
+
+def test_autocast_casts_weights_once_per_block_and_inputs_at_every_use(follower: StorageFollower) -> None:
+    layer, x = nn.Linear(32, 64, device="meta"), meta(8, 32)
+
+    def twice() -> Tensor:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            layer(x)
+            return layer(x)
+
+    sizes = born(follower, twice)
+    assert sizes.count(32 * 64 * 2) == 1
+    assert sizes.count(8 * 32 * 2) == 2
+    assert sizes.count(8 * 64 * 2) == 2
+    assert born(follower, twice).count(32 * 64 * 2) == 1  # forgotten with the block
+
+
+@pytest.mark.parametrize("device", ["cuda", "meta"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_runs_some_in_half_precision_and_others_in_float32(
+    follower: StorageFollower, device: str, dtype: torch.dtype
+) -> None:
+    x = meta(8, 32, grad=True)
+    with torch.autocast(device, dtype=dtype):
+        product = x @ x.t()
+        assert product.dtype == dtype
+        assert functional.relu(product).dtype == dtype
+        assert product.exp().dtype == torch.float32
+        assert product.softmax(-1).dtype == torch.float32
+        assert product.sum().dtype == torch.float32
+        assert torch.cat([product, x], 1).dtype == torch.float32
+        assert functional.layer_norm(product, (8,)).dtype == torch.float32
+    assert (x @ x.t()).dtype == torch.float32
+
+
+def test_attention_under_autocast_is_flash_attention(follower: StorageFollower) -> None:
+    attention = nn.MultiheadAttention(64, 4, batch_first=True, device="meta")
+    x = meta(2, 16, 64, grad=True)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        out, _ = attention(x, x, x, need_weights=False)
+    assert out.dtype == torch.bfloat16
+    out.float().sum().backward()
+    assert x.grad is not None and x.grad.dtype == torch.float32
+
+
+def test_a_scaled_loss_makes_a_step(follower: StorageFollower) -> None:
+    layer = nn.Linear(32, 64, device="meta")
+    optimizer, scaler = torch.optim.Adam(layer.parameters()), torch.amp.GradScaler("cuda")
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = layer(meta(8, 32)).float().mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert set(optimizer.state) == set(layer.parameters())
+
+
+def test_afterwards_operators_are_as_before() -> None:
+    with (
+        operators_as_on_card(Card()) as kernels,
+        autocast_as_on_card(kernels),
+        torch.autocast("cuda", dtype=torch.bfloat16),
+    ):
+        pass
+    out = functional.dropout(meta(4, 4, grad=True), 0.5, training=True)
+    assert type(out.grad_fn).__name__ == "MulBackward0"
+
+
+def test_a_strangers_question_for_a_value_is_refused_under_autocast_too(follower: StorageFollower) -> None:
+    with torch.autocast("cuda", dtype=torch.bfloat16), pytest.raises(Untraceable):
+        bool(meta(4, 4).sum() > 0)
