@@ -523,7 +523,9 @@ def _moves(follower: StorageFollower) -> Iterator[None]:
         return module
 
     def flatten(module: torch.nn.RNNBase) -> None:
-        if any(weight.untyped_storage()._cdata in follower.live for weight in module._flat_weights):
+        if any(
+            weight.untyped_storage()._cdata in follower.live for weight in module._flat_weights if weight is not None
+        ):
             join_weights(module, lambda block: follower.adopt(block, "weights"))
 
     with (
