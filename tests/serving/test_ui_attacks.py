@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
 
@@ -90,6 +91,21 @@ def test_an_answer_that_takes_too_long_is_killed_while_others_are_worked_out():
 
     ticks, left = asyncio.run(asked())
     assert ticks > 10 and left == []
+
+
+def test_a_child_that_was_killed_is_replaced_before_anybody_notices(server):
+    """Also where all of them were killed, and one while it is asked."""
+    for killed_first in (True, False):
+        with ThreadPoolExecutor(3) as pool:  # as many children as there may be
+            assert {each.status for each in pool.map(lambda _: server.ask("POST", "/api/predict", GOOD), range(9))} == {
+                200
+            }
+            for child in _children(server.process.pid) if killed_first else ():
+                child.kill()
+            asked = [pool.submit(server.ask, "POST", "/api/predict", GOOD) for _ in range(9)]
+            for child in () if killed_first else _children(server.process.pid):
+                child.kill()
+            assert [each.result().status for each in asked] == [200] * 9
 
 
 def _children(pid):

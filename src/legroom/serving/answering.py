@@ -59,18 +59,29 @@ class Answering:
         return Response(told["text"], media_type=told["kind"])
 
     async def _told(self, question: bytes) -> dict[str, Any]:
+        """Ask a child that is kept; where it has died, which need not be the question's fault, ask a new one."""
         child = self._idle.pop() if self._idle else await self._start()
+        told = await self._asked(child, question) or await self._asked(await self._start(), question)
+        if told is None:
+            raise BadInput("takes more memory than an answer may", hint="send a smaller run")
+        return told
+
+    async def _asked(self, child: asyncio.subprocess.Process, question: bytes) -> dict[str, Any] | None:
+        """Return what the child says, None where it died."""
         assert child.stdin is not None and child.stdout is not None
         told: dict[str, Any] | None = None
         try:
             async with asyncio.timeout(self._longest_s):
                 child.stdin.write(question)
                 await child.stdin.drain()
-                told = json.loads(await child.stdout.readline())
+                line = await child.stdout.readline()
+                told = json.loads(line) if line.endswith(b"\n") else None
         except TimeoutError:
             raise BadInput(f"takes more than {self._longest_s:g} s", hint="send a smaller run") from None
-        except (ValueError, ConnectionError):  # it ended over it, or said more than any answer has
-            raise BadInput("takes more memory than an answer may", hint="send a smaller run") from None
+        except ValueError:
+            raise BadInput("the answer is too long", hint="send a smaller run") from None
+        except ConnectionError:  # it had died before
+            return None
         finally:
             if told is None:
                 await self._end(child)
