@@ -132,7 +132,12 @@ class Soak:
             self.wrong.append(f"{name} did not end within {LET_GO_S:.0f} s")
             return
         if code not in codes:
-            self.wrong.append(f"{name} ended with {code} instead of one of {codes}")
+            self.wrong.append(f"{name} ended with {code} instead of one of {codes}: {self.last_words(name)}")
+
+    def last_words(self, name: str) -> str:
+        """Return the last line that a command wrote to its standard error."""
+        lines = (self.folder / f"{name}.log").read_text(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "nothing said")[-300:]
 
     def train(self) -> None:
         (self.folder / "run.yaml").write_text(RUN)
@@ -141,7 +146,7 @@ class Soak:
         while not self.over:
             time.sleep(SAMPLE_S)
             if train.poll() is not None:
-                self.wrong.append(f"the training ended with {train.returncode}")
+                self.wrong.append(f"the training ended with {train.returncode}: {self.last_words('train')}")
                 return
             self.sample("train", train.pid)
             if time.monotonic() > kill_at:
@@ -156,7 +161,7 @@ class Soak:
         while not self.over:
             time.sleep(SAMPLE_S)
             if watch.poll() is not None:
-                self.wrong.append(f"watch ended with {watch.returncode}")
+                self.wrong.append(f"watch ended with {watch.returncode}: {self.last_words('watch')}")
                 return
             self.sample("watch", watch.pid)
             if self.chance.random() < 0.1 and self.kill_below(watch.pid, lambda command: "bytearray" in command):
@@ -181,20 +186,20 @@ class Soak:
                 self.count("silent connections")
             if self.chance.random() < 0.2 and self.kill_below(page.pid, lambda command: "legroom" in command):
                 self.count("children of the page killed")
-            if not self._ask(port, good) and not self._ask(port, good):  # its child may have been killed, once
+            if (answer := self._ask(port, good)) != "200":  # also where its child has just been killed
                 self.count("good requests that the page did not answer")
-                self.wrong[:] = dict.fromkeys([*self.wrong, "the page did not answer every good request"])
+                self.wrong[:] = dict.fromkeys([*self.wrong, f"a good request was answered with {answer}"])
             self.sample("page", page.pid)
             time.sleep(0.5)
             if page.poll() is not None:
-                self.wrong.append(f"the page ended with {page.returncode}")
+                self.wrong.append(f"the page ended with {page.returncode}: {self.last_words('page')}")
                 return
         for each in silent:
             each.close()
         self.end("page", page, signal.SIGTERM, (0, 143, -signal.SIGTERM, 130))
 
-    def _ask(self, port: int, content: bytes, *, half_closed: bool = False) -> bool:
-        """Send a request; return whether it was answered with 200.
+    def _ask(self, port: int, content: bytes, *, half_closed: bool = False) -> str:
+        """Send a request; return the status of the answer, and its body where that is not 200.
 
         Args:
             half_closed: nothing more will come; the server need not wait for the rest of what is malformed.
@@ -207,9 +212,11 @@ class Soak:
                 answer = b""
                 while data := connection.recv(1 << 16):
                     answer += data
-        except OSError:
-            return False
-        return answer.split(b"\r\n", 1)[0].endswith(b"200 OK")
+        except OSError as error:
+            return type(error).__name__
+        head, _, body = answer.partition(b"\r\n\r\n")
+        status = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")[1:2]
+        return "200" if status == ["200"] else f"{''.join(status)} {body[:200].decode('utf-8', 'replace').strip()}"
 
     def sweep(self) -> None:
         number = 0
@@ -227,7 +234,7 @@ class Soak:
             if sweep.poll() is None:
                 self.end("sweep", sweep, signal.SIGINT, (130, 0))
             elif sweep.returncode not in (0, 4):
-                self.wrong.append(f"sweep {number} ended with {sweep.returncode}")
+                self.wrong.append(f"sweep {number} ended with {sweep.returncode}: {self.last_words('sweep')}")
             self.count("sweeps")
             shutil.rmtree(out, ignore_errors=True)
 
@@ -244,6 +251,13 @@ class Soak:
         found += [f"temporary {path}" for path in self.folder.rglob(".tmp-*")]
         found += [f"shared memory {name}" for name in set(Path("/dev/shm").iterdir()) - self.shared_memory]
         return found
+
+    def curve(self, name: str) -> str:
+        """Return the memory of a command in a dozen stretches of the time, in MB."""
+        samples = self.uss.get(name, [])
+        length = max(1, len(samples) // 12)
+        stretches = [samples[at : at + length] for at in range(0, len(samples), length)]
+        return " ".join(f"{statistics.median(nbytes for _, nbytes in each) / 1e6:.2f}" for each in stretches)
 
     def growth(self, name: str) -> tuple[float, int, int]:
         """Return by how much of itself a command has grown, and its memory after the warm-up and in the end."""
@@ -269,6 +283,7 @@ def soak(minutes: float, folder: Path) -> tuple[list[list[str]], bool]:
     left, rows, good = soak.left(), [], True
     for name in ("train", "watch", "page"):
         grown, before, after = soak.growth(name)
+        print(name, soak.curve(name), flush=True)
         good &= abs(grown) <= FLAT
         rows.append([f"memory of {name}", f"{before / 1e6:.1f} MB, in the end {after / 1e6:.1f} MB", f"{grown:+.1%}"])
     faults = ", ".join(f"{count:,} {fault}" for fault, count in soak.faults.items())

@@ -16,7 +16,7 @@ TrainingPhase = Literal["start", "collect", "update", "checkpoint", "evaluate"]
 PHASES: tuple[str, ...] = get_args(TrainingPhase)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a training is.
 
@@ -55,7 +55,7 @@ class Progress:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MemorySample:
     """Memory of the whole process tree at one moment of a training.
 
@@ -73,7 +73,7 @@ class MemorySample:
     pressure: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Moment:
     """Something that happened in a training, on the clock of its memory samples."""
 

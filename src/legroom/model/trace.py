@@ -18,7 +18,7 @@ PhaseName = Literal["start", "fill", "steady"]
 LimitOrigin = Literal["given", "container", "machine"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """Memory of a whole tree at one moment.
 

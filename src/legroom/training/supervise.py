@@ -35,12 +35,13 @@ from legroom.training.env_calls import EnvCalls, new_file
 from legroom.training.events import EventLines
 from legroom.training.hanging import Hang, HangWatch
 from legroom.training.lookout import Lookout
+from legroom.training.memory_samples import MemorySamples
 from legroom.training.run_folder import LOG
 
 SAMPLE_EVERY_S = 0.2
 SURROUNDINGS_EVERY_S = 1.0  # the container, its pressure, the card
 SAMPLING_SHARE = 0.05  # reading the memory of many processes takes long; never more than this share of the time
-MOST_SAMPLES = 2_000  # a chart has fewer points, and the supervisor of a training of weeks stays small
+MOST_MESSAGES = 250  # of progress and moments each: the log has all of them, and a chart few
 FORCE_AFTER_S = 8.0  # a first Ctrl-C: the child gives up after 7 by itself, and what comes after it takes time too
 FORCE_EARLY_S = 4.0  # before it has begun there is nothing to save
 LET_GO_S = 3.0  # after a second Ctrl-C
@@ -73,7 +74,7 @@ class ChildRecord:
     step: int = 0
     host_peak_nbytes: int = 0
     gpu_peak_nbytes: int | None = None
-    samples: list[MemorySample] = field(default_factory=list)
+    samples: MemorySamples = field(default_factory=MemorySamples)
     progress: list[Progress] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     retreats: list[dict[str, Any]] = field(default_factory=list)  # inside updates: redone in smaller pieces
@@ -84,17 +85,15 @@ class ChildRecord:
     oom_kills: int = 0  # by the kernel, in this cgroup, meanwhile
 
     def add(self, sample: MemorySample) -> None:
-        """Keep a sample; after days of training, the higher of each pair."""
-        self.samples.append(sample)
-        self.samples = thinned(self.samples)
+        """Keep a sample."""
+        self.samples.add(sample)
         self.host_peak_nbytes = max(self.host_peak_nbytes, sample.host_nbytes)
 
 
-def thinned(samples: list[MemorySample]) -> list[MemorySample]:
-    """Return the samples, the higher of each pair where they are too many."""
-    while len(samples) > MOST_SAMPLES:
-        samples = [max(samples[i : i + 2], key=_host) for i in range(0, len(samples), 2)]
-    return samples
+def drop_some(messages: list[Any]) -> None:
+    """Leave every second one out where they are too many, but not the last."""
+    while len(messages) > MOST_MESSAGES:
+        del messages[:-1:2]
 
 
 def supervise(
@@ -314,8 +313,7 @@ class _Listener:
         self.meter.gpu_nbytes = gpu if gpu is not None else self.meter.gpu_nbytes
         progress, record = Progress.from_json(event), self.record
         record.progress.append(progress)
-        if len(record.progress) > MOST_SAMPLES:
-            del record.progress[:-1:2]
+        drop_some(record.progress)
         record.step = progress.timesteps
         self.display.progress(progress)
         self.meter.enter(progress.phase)
@@ -323,8 +321,7 @@ class _Listener:
     def _mark(self, kind: Literal["checkpoint", "retreat"], text: str) -> None:
         moments = self.record.moments
         moments.append(Moment(self.meter.seconds(), kind, text))
-        if len(moments) > MOST_SAMPLES:
-            del moments[:-1:2]
+        drop_some(moments)
 
 
 class _Meter:
@@ -390,10 +387,6 @@ class _Meter:
         self._pressure = read_pressure()
         if self._gpu_meter is not None:
             self._driver_nbytes = self._gpu_meter(pids) or 0
-
-
-def _host(sample: MemorySample) -> int:
-    return sample.host_nbytes
 
 
 @contextmanager

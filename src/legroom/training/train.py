@@ -5,6 +5,7 @@ Everything that can be refused is refused before the first step: a folder that i
 
 from __future__ import annotations
 
+import gc
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ from legroom.training.checkpoint import Checkpoint, checkpoint_paths
 from legroom.training.failing import Failure, failure_of, lacks_expandable_segments
 from legroom.training.lookout import Lookout
 from legroom.training.run_folder import OUTCOME, Predicted, RunFolder
-from legroom.training.supervise import MOST_SAMPLES, ChildRecord, Display, supervise, thinned
+from legroom.training.supervise import ChildRecord, Display, drop_some, supervise
 
 GONE_ON_FROM = ("memory", "worker-died", "hanging")  # failures after which a training goes on, unless it is stopped
 PICTURES_EVERY = 10  # iterations
@@ -215,13 +216,19 @@ class TrainingHistory:
         """Take in what one start told; samples and progress go on where the last start ended."""
         if not self._goings_on:
             self._reason = "resume" if self.resume and record.started_step else "start"
-        self.attempts.append(Attempt(self._reason, turned_knobs(self.asked, self.run)))
+        knobs = turned_knobs(self.asked, self.run)
+        if self.attempts and self.attempts[-1].knobs == knobs:  # one for all: there may be thousands of starts
+            knobs = self.attempts[-1].knobs
+        self.attempts.append(Attempt(self._reason, knobs))
+        gc.collect()  # what a start leaves in cycles, before the next one: the supervisor of weeks stays small
         earlier, self.record = self.record, record
         offset = earlier.samples[-1].seconds if earlier.samples else 0.0
-        later = [replace(each, seconds=each.seconds + offset) for each in record.samples]
-        record.samples = thinned(earlier.samples + later)
-        record.progress = (earlier.progress + record.progress)[-MOST_SAMPLES:]
+        record.progress = earlier.progress + record.progress
         record.moments = earlier.moments + [replace(each, seconds=each.seconds + offset) for each in record.moments]
+        drop_some(record.progress)
+        drop_some(record.moments)
+        earlier.samples.go_on_with(record.samples)
+        record.samples = earlier.samples
         record.host_peak_nbytes = max(record.host_peak_nbytes, earlier.host_peak_nbytes)
         peaks = [each for each in (record.gpu_peak_nbytes, earlier.gpu_peak_nbytes) if each is not None]
         record.gpu_peak_nbytes = max(peaks) if peaks else None

@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from legroom.errors import BadInput
-from legroom.growth.thinning import thinned
 from legroom.machine.cgroup import oom_kills, read_cgroup
 from legroom.machine.gpu_meter import GpuMeter
 from legroom.model.explanation import Explanation
@@ -21,6 +20,7 @@ from legroom.watching import command_child
 from legroom.watching.allowance import Allowance
 from legroom.watching.ending import Circumstances, explain_end
 from legroom.watching.judging import forecast, judge, phases
+from legroom.watching.kept_samples import KeptSamples
 from legroom.watching.proc import memory_available, status
 from legroom.watching.relay import Relay, write_all
 from legroom.watching.sampling import HIDDEN_PEAK_FROM, TreeSampler
@@ -29,7 +29,7 @@ from legroom.watching.signal_queue import PASSED_ON, Signals, from_terminal
 INTERVAL_S = 0.25
 QUICK_START = 0.04  # of the time so far: a command of a second gets its samples too
 SLOWEST_S = 1.0  # where the allowance is spent
-KEPT_SAMPLES, TOLD_SAMPLES = 8_000, 2_000
+KEPT_SAMPLES, TOLD_SAMPLES = 4_000, 2_000
 KEPT_FORECASTS = 200
 JUDGE_EVERY_S, JUDGE_EVERY_SHARE = 1.0, 0.06  # of the time so far
 SAMPLES_TO_JUDGE = 30
@@ -189,7 +189,7 @@ class _Watching:
         self._allowance = Allowance()
         self._sampler = TreeSampler(pid, self._allowance, GpuMeter())
         self._ceiling = _Ceiling(limit, pid)
-        self._samples: list[Sample] = []
+        self._samples = KeptSamples(KEPT_SAMPLES)
         self._peaks: dict[Role, int] = dict.fromkeys(ROLES, 0)
         self._peak_host = 0
         self._peak_gpu: int | None = None
@@ -224,9 +224,7 @@ class _Watching:
             self._trouble = f"{type(error).__name__}: {error}"
 
     def _add(self, sample: Sample) -> None:
-        self._samples.append(sample)
-        if len(self._samples) > KEPT_SAMPLES:
-            self._samples = list(_fewer(self._samples, KEPT_SAMPLES // 2))
+        self._samples.add(sample)
         self._peak_host = max(self._peak_host, sample.host)
         if sample.gpu is not None:
             self._peak_gpu = max(self._peak_gpu or 0, sample.gpu)
@@ -243,7 +241,7 @@ class _Watching:
         self._display.memory(sample, self.limit, self._coming)
 
     def _look_ahead(self) -> None:
-        before, self._coming = self._coming, forecast(self._samples, self.limit)
+        before, self._coming = self._coming, forecast(list(self._samples), self.limit)
         if self._coming is None:
             return
         self._forecasts.append(self._coming)
@@ -262,7 +260,7 @@ class _Watching:
 
     def highest_lately(self) -> int:
         """Return the most of the last few samples: what is killed for its memory begins to vanish before it is gone."""
-        return max((sample.host for sample in self._samples[-3:]), default=0)
+        return self._samples.highest_of_last(3)
 
     def stopped_by(self) -> int | None:
         """Return the signal that was passed on shortly before now."""
@@ -296,16 +294,17 @@ class _Watching:
         explained: tuple[Explanation | None, bool | None, str],
         left_behind: tuple[int, ...],
     ) -> Watched:
-        verdict, why, growth_per_s = judge(self._samples)
+        samples = list(self._samples)
+        verdict, why, growth_per_s = judge(samples)
         found, of_memory, hint = explained
         trace = Trace(
-            samples=tuple(_fewer(self._samples, TOLD_SAMPLES)),
+            samples=self._samples.fewer(TOLD_SAMPLES),
             peak_host=self._peak_host,
             peak_gpu=self._peak_gpu,
             peak_by_role=self._peaks,
             verdict=verdict,
             why=why,
-            phases=phases(self._samples),
+            phases=phases(samples),
             forecasts=tuple(self._forecasts),
             growth_per_s=growth_per_s,
         )
@@ -334,10 +333,6 @@ class _Watching:
             return self._allowance.command_cpu_s
         children = os.times()  # exact, but only what the command waited for
         return max(children.children_user + children.children_system, self._allowance.command_cpu_s)
-
-
-def _fewer(samples: Sequence[Sample], most: int) -> Sequence[Sample]:
-    return thinned(samples, most, lambda sample: sample.t, lambda sample: sample.host)
 
 
 def _demand_linux() -> None:
