@@ -32,7 +32,7 @@ from typing import Any
 from bench.accuracy import DISTURBED, box, discrete, spec
 from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
-from legroom.device.cuda_allocator import CachingAllocator, Settings, replay
+from legroom.hollow.cuda_allocator import CachingAllocator, Settings, replay
 from legroom.machine.tree import TreeMemory
 from legroom.model.evidence import NetTrace
 from legroom.model.footprint import Phase

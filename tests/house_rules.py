@@ -22,7 +22,7 @@ SRC = ROOT / "src"
 
 # From the ground up: a room may import those before it. Backends are above the core rooms whose nouns they fill in.
 ROOMS = (
-    "errors", "units", "orphan", "extras", "backends.default", "model", "named_runs", "backends.base",
+    "hollow", "errors", "units", "orphan", "extras", "backends.default", "model", "named_runs", "backends.base",
     "machine", "sharing", "device", "storing", "cluster", "environments",
     "reading", "growth", "predicting", "fitting", "checking", "explaining", "training",
     "watching", "profiling", "testing", "sweeping",
@@ -30,7 +30,7 @@ ROOMS = (
     "api", "extend", "workloads", "rendering", "serving", "cli",
 )  # fmt: skip
 HEAVY = {
-    "torch": {"device", "storing", "backends"},
+    "torch": {"hollow", "device", "storing", "backends"},
     "gymnasium": {"environments", "storing", "sharing", "backends"},
     "stable_baselines3": {"backends"},
     "sb3_contrib": {"backends"},

@@ -1,1 +1,1 @@
-"""What a card does with any program: followed tensors, scratch of operators, the CUDA allocator, redone updates."""
+"""What is done with a card's requests and refusals: rounds of them copied, updates in pieces, redone after an error."""

@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from legroom.hollow.records import Event as Event
+from legroom.hollow.records import Values as Values
 from legroom.model.footprint import Assumed, Known, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Spaces
 
 Mode = Literal["arithmetic", "trace", "auto"]
-Values = Literal["refuse", "assume"]
 DeviceName = Literal["cpu", "cuda"]
-# ("alloc", id, nbytes) | ("free", id); the words of the allocator truth files
-Event = tuple[str, int, int] | tuple[str, int]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from legroom.hollow.records import Assumed as Assumed
 from legroom.model.finding import Finding
 from legroom.model.shown import ShownInNotebooks
 
@@ -89,16 +90,6 @@ class AllocatorPeaks:
     def band(self) -> tuple[int, int]:
         """Return what `peak_reserved` is expected between."""
         return max(self.peak_reserved - self.error, 0), self.peak_reserved + self.error
-
-
-@dataclass(frozen=True)
-class Assumed:
-    """A value that code asked for while it was traced, and the answer that it got instead: `what`, so many times."""
-
-    file: str
-    line: int
-    what: str
-    count: int = 1
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ Without a trace the same bill is estimated from shapes, with a wide band.
 import math
 from collections.abc import Iterable, Iterator
 
-from legroom.device.cuda_allocator import ROUND_SEGMENT_BYTES, Replay, Settings, replay
+from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, Replay, Settings, replay
 from legroom.model.evidence import Event, NetTrace
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Item, Known, Phase, Place
 from legroom.model.machine import Gpu, Machine

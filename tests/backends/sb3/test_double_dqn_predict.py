@@ -9,7 +9,7 @@ from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.measured_updates import build, update
 from legroom.backends.sb3.stored import one_env
 from legroom.checking.check import check
-from legroom.device.cuda_allocator import replay
+from legroom.hollow.cuda_allocator import replay
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine

@@ -3,8 +3,8 @@
 import pytest
 
 from legroom.backends.sb3.trace import trace_run
-from legroom.device.cuda_allocator import replay
 from legroom.errors import Untraceable
+from legroom.hollow.cuda_allocator import replay
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
 

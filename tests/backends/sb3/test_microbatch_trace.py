@@ -7,8 +7,8 @@ import pytest
 from legroom.backends.sb3 import trace as sb3_trace
 from legroom.backends.sb3.measured_updates import build, update
 from legroom.backends.sb3.stored import one_env
-from legroom.device.cuda_allocator import replay
 from legroom.errors import Untraceable
+from legroom.hollow.cuda_allocator import replay
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
 

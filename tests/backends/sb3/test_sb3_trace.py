@@ -12,12 +12,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("stable_baselines3")
 
 from legroom.backends.sb3.trace import trace_run  # noqa: E402
-from legroom.device.cuda_allocator import replay  # noqa: E402
-from legroom.device.cuda_reduce import Card, reduce_scratch  # noqa: E402
 from legroom.device.event_chunks import repeat, shorten  # noqa: E402
-from legroom.device.fake_tensors import StorageFollower, Workspaces  # noqa: E402
 from legroom.environments.gym_spaces import from_gymnasium, to_gymnasium  # noqa: E402
 from legroom.errors import Untraceable  # noqa: E402
+from legroom.hollow.cuda_allocator import replay  # noqa: E402
+from legroom.hollow.cuda_reduce import Card, reduce_scratch  # noqa: E402
+from legroom.hollow.fake_tensors import StorageFollower, Workspaces  # noqa: E402
 from legroom.model.footprint import Phase  # noqa: E402
 from legroom.model.machine import Gpu, Machine  # noqa: E402
 from legroom.model.run import Run, Spaces  # noqa: E402

@@ -34,6 +34,7 @@ from legroom.environments.gym_spaces import to_gymnasium
 from legroom.environments.objects import LIVE, package_of, resolve_object
 from legroom.environments.own_code import own_code, registered_packages
 from legroom.errors import BadInput, Untraceable
+from legroom.hollow.records import ValueRefused
 from legroom.machine.child_process import import_path
 from legroom.model.algorithms import Algorithm
 from legroom.model.facts import spaces_of
@@ -88,7 +89,7 @@ def build_model(
         policy_kwargs = policy_arguments(run)
         try:
             model: BaseAlgorithm = algorithm_class(policy, env, policy_kwargs=policy_kwargs, device=device, **arguments)
-        except Untraceable:
+        except (Untraceable, ValueRefused):
             raise
         except Exception as wrong:  # a library's constructor raises anything; its message is the reason
             said = own_line(wrong) or f"{algorithm.name} cannot be built: {type(wrong).__name__}: {wrong}"

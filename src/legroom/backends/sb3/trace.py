@@ -36,12 +36,13 @@ from legroom.backends.sb3.bf16 import autocast_as_on
 from legroom.backends.sb3.building import build_model, importable, own_line, stub_env
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.device import exact_pieces
-from legroom.device.card_autocast import autocast_as_on_card
-from legroom.device.card_operators import join_weights, operators_as_on_card
-from legroom.device.cuda_reduce import Card
 from legroom.device.event_chunks import repeat, shorten
-from legroom.device.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
 from legroom.errors import Untraceable
+from legroom.hollow.card_autocast import autocast_as_on_card
+from legroom.hollow.card_operators import join_weights, operators_as_on_card
+from legroom.hollow.cuda_reduce import Card
+from legroom.hollow.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
+from legroom.hollow.records import ValueRefused
 from legroom.model.evidence import Event, NetTrace, Values
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
@@ -93,6 +94,8 @@ def trace_run(
             return _Tracer(run, follower, device).trace()
         except Untraceable:
             raise
+        except ValueRefused as refused:
+            raise Untraceable(str(refused), way=refused.way) from refused
         except Exception as wrong:  # user code on tensors without data raises anything; the caller falls back
             if said := own_line(wrong):
                 raise Untraceable(said) from wrong

@@ -11,18 +11,22 @@ says so, answered by where the value comes from and written down:
 - other numbers (a maximum, a norm, a deviation): 1, as of data that is scaled. `if x.max() > 1` is not taken.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 from typing import Any
 
 import torch
 
-from legroom.errors import Untraceable
-from legroom.model.evidence import Values
-from legroom.model.footprint import Assumed
+from .records import Assumed, ValueRefused, Values
 
 _TORCH = os.path.dirname(torch.__file__)  # noqa: PTH120  compared with frame file names, as strings
-_SKIPPED = (os.path.join(_TORCH, "_tensor.py"), os.path.join(_TORCH, "_ops.py"), __file__)  # noqa: PTH118
+_SKIPPED = (
+    os.path.join(_TORCH, "_tensor.py"),  # noqa: PTH118
+    os.path.join(_TORCH, "_ops.py"),  # noqa: PTH118
+    os.path.dirname(__file__),  # noqa: PTH120
+)
 _GRAD_SCALER = torch.amp.grad_scaler.__file__
 _ORIGIN = "_legroom_origin"  # an attribute of small tensors: the operator that made them
 _EXPECTED = ("all", "isfinite", "logical_not", "allclose", "equal")
@@ -41,7 +45,6 @@ class ValueReads:
         self.values = values
         self._trusted = (_TORCH, *trusted)
         self._searching = searching
-        self._skipped = (*_SKIPPED, os.path.join(os.path.dirname(__file__), "fake_tensors.py"))  # noqa: PTH118,PTH120
         self._found: dict[tuple[str, int, str], int] = {}
 
     @property
@@ -58,7 +61,7 @@ class ValueReads:
         """Return what a scalar is said to be.
 
         Raises:
-            Untraceable: it may not be read.
+            ValueRefused: it may not be read.
         """
         asker = self._asker()
         if self._is_trusted(asker):
@@ -76,7 +79,7 @@ class ValueReads:
         """Return what a whole tensor is said to hold that is copied to the host.
 
         Raises:
-            Untraceable: it may not be read.
+            ValueRefused: it may not be read.
         """
         asker = self._asker()
         if not self._is_trusted(asker):
@@ -86,7 +89,7 @@ class ValueReads:
     def _write_down(self, asker: tuple[str, int], what: str) -> None:
         file, line = asker
         if self.values == "refuse":
-            raise Untraceable(
+            raise ValueRefused(
                 f"{file}:{line} reads a tensor's value, which does not exist before the run",
                 way="--values assume answers it, and says so",
             )
@@ -100,7 +103,7 @@ class ValueReads:
         frame = sys._getframe(2)
         while frame is not None:
             name = frame.f_code.co_filename
-            if not name.startswith(self._skipped) and f"{os.sep}utils{os.sep}_" not in name:
+            if not name.startswith(_SKIPPED) and f"{os.sep}utils{os.sep}_" not in name:
                 return name, frame.f_lineno
             frame = frame.f_back  # type: ignore[assignment]
         return "", 0

@@ -17,6 +17,8 @@ Values do not exist; `value_reads` says what those get who ask for one.
 Known limitations: one device, one stream; no CUDA graphs, torch.compile, AMP or custom CUDA extensions.
 """
 
+from __future__ import annotations
+
 import sys
 import weakref
 from collections.abc import Iterator
@@ -27,10 +29,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from legroom.device.cuda_reduce import Card
-from legroom.device.op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Program, conv_format, rnn_values
-from legroom.device.value_reads import ValueReads
-from legroom.model.evidence import Event, Values
+from .cuda_reduce import Card
+from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Program, conv_format, rnn_values
+from .records import Event, Values
+from .value_reads import ValueReads
 
 DEVICE = torch.device("meta")
 _aten = torch.ops.aten
@@ -286,7 +288,7 @@ def _recipe(args: Any, kwargs: Any, out: Any) -> Any:
 
 
 def _dense_bytes(tensor: torch.Tensor) -> int:
-    reach = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    reach = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride()))
     return 0 if tensor.numel() == 0 else reach * tensor.element_size()
 
 
@@ -355,5 +357,5 @@ def foreach_as_on_cuda(*, optimizers: bool = True) -> Iterator[None]:
     try:
         yield
     finally:
-        for module, function in zip(modules, before, strict=True):
+        for module, function in zip(modules, before):
             setattr(module, name, function)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from legroom.device.cuda_allocator import Settings, replay, round_size, segment_size
+from legroom.hollow.cuda_allocator import Settings, replay, round_size, segment_size
 from legroom.units import MIB
 
 HERE = Path(__file__).parent

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from legroom.device.card_autocast import autocast_as_on_card
-from legroom.device.card_operators import attention_backend, operators_as_on_card
-from legroom.device.cuda_reduce import Card
-from legroom.device.fake_tensors import StorageFollower, Workspaces
-from legroom.errors import Untraceable
+from legroom.hollow.card_autocast import autocast_as_on_card
+from legroom.hollow.card_operators import attention_backend, operators_as_on_card
+from legroom.hollow.cuda_reduce import Card
+from legroom.hollow.fake_tensors import StorageFollower, Workspaces
+from legroom.hollow.records import ValueRefused
 
 F32 = 4
 
@@ -205,5 +205,5 @@ def test_afterwards_operators_are_as_before() -> None:
 
 
 def test_a_strangers_question_for_a_value_is_refused_under_autocast_too(follower: StorageFollower) -> None:
-    with torch.autocast("cuda", dtype=torch.bfloat16), pytest.raises(Untraceable):
+    with torch.autocast("cuda", dtype=torch.bfloat16), pytest.raises(ValueRefused):
         bool(meta(4, 4).sum() > 0)

@@ -8,6 +8,8 @@ where autograd does (`AutogradMeta`), so that also calls from C++ are seen, and 
 Mirrors aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, transformers/attention.cpp and RNN.cpp of torch 2.14.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from legroom.device.cuda_reduce import Card
+from .cuda_reduce import Card
 
 _aten = torch.ops.aten
 _HALVES = (torch.float16, torch.bfloat16)

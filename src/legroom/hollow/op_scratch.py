@@ -6,13 +6,15 @@ does not place come last, scratch it does not free is freed then. Found by compa
 runs (torch 2.14.1, CUDA 13, 2026-11) with the sequences followed here, and read off aten/src/ATen/native.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
-from legroom.device.cuda_reduce import Card, reduce_scratch
+from .cuda_reduce import Card, reduce_scratch
 
 _aten = torch.ops.aten
 

@@ -8,6 +8,8 @@ casts are ordinary operators above autograd, which follows them.
 Mirrors aten/src/ATen/autocast_mode.h and .cpp of torch 2.14.
 """
 
+from __future__ import annotations
+
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
@@ -204,7 +206,7 @@ class _Casts:
 
     def _result(self, operator: Any, args: Any, kwargs: Any) -> Any:
         names = [argument.name for argument in operator._schema.arguments]
-        given = dict(zip(names, args, strict=False)) | kwargs
+        given = dict(zip(names, args)) | kwargs
         if _eligible(args[0]) and given.get("dtype") is None:
             given["dtype"] = torch.float32
         positional = [argument.name for argument in operator._schema.arguments if not argument.kwarg_only]
@@ -224,7 +226,7 @@ class _Casts:
             return self._cast_tensor(value, dtype)
         if isinstance(value, dict):
             return {key: self._cast(each, dtype) for key, each in value.items()}
-        if isinstance(value, list | tuple):
+        if isinstance(value, (list, tuple)):
             # the last one first: so the compiler of torch's wheels evaluates the arguments of a C++ call
             return type(value)([self._cast(each, dtype) for each in reversed(value)][::-1])
         return value
@@ -258,6 +260,6 @@ def _tensors(value: Any) -> Iterator[Tensor]:
         yield value
     elif isinstance(value, dict):
         yield from _tensors(list(value.values()))
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _tensors(each)

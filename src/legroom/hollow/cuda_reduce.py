@@ -6,6 +6,8 @@ depends on the card's size. Mirrors `setReduceConfig` in aten/src/ATen/native/cu
 are as TensorIterator arranges them: reduced dimensions first, ordered by stride, neighbours joined.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

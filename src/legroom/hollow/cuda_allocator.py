@@ -8,16 +8,17 @@ Mirrors c10/cuda/CUDACachingAllocator.cpp of torch 2.13-2.14 for one device and 
 Stable-Baselines3 uses. Not modelled: several streams, CUDA graphs' private pools, garbage_collection_threshold and
 roundup_power2_divisions (off by default). Expandable segments follow the source but could not be held against a real
 run here (2026-11); everything else reproduces recorded runs of the real allocator to the byte (`bench/vram.py`,
-tests/device/fixtures).
+tests/hollow/fixtures).
 """
+
+from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from legroom.units import MIB
-
+MIB = 1 << 20
 MIN_BLOCK_BYTES = 512  # kMinBlockSize: every size is a multiple of it
 SMALL_REQUEST_BYTES = MIB  # kSmallSize: requests up to this come from the small pool
 SMALL_SEGMENT_BYTES = 2 * MIB  # kSmallBuffer
