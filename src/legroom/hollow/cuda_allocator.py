@@ -153,7 +153,7 @@ class CachingAllocator:
         self.allocated = self.reserved = self.released = 0
         self.segments: list[int] = []
 
-    def alloc(self, nbytes: int) -> "Block | None":
+    def alloc(self, nbytes: int) -> Block | None:
         """Serve a request; None where the device has no room for it, even after all that is cached was given back."""
         size = round_size(nbytes)
         pool = self.pools[size <= SMALL_REQUEST_BYTES]
@@ -170,7 +170,7 @@ class CachingAllocator:
         self.allocated += block.size
         return block
 
-    def free(self, block: "Block") -> None:
+    def free(self, block: Block) -> None:
         self.allocated -= block.size
         block.allocated = False
         self._merge(self.pools[block.small], block)
