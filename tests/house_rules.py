@@ -26,7 +26,7 @@ ROOMS = (
     "machine", "sharing", "device", "storing", "cluster", "environments",
     "reading", "growth", "predicting", "fitting", "checking", "explaining", "training",
     "watching", "profiling", "testing", "sweeping",
-    "backends.sb3", "backends.brax", "backends.rllib", "backends.exports",
+    "backends.sb3", "backends.brax", "backends.rllib", "backends.program", "backends.exports",
     "api", "extend", "workloads", "rendering", "serving", "cli",
 )  # fmt: skip
 HEAVY = {

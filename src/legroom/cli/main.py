@@ -37,6 +37,8 @@ COMMANDS = {
     "workloads": ("legroom.cli.workloads", "The reference workloads and their named runs."),
     "schema": ("legroom.cli.schema", "The JSON schema of a run file."),
 }
+# What a command is with a command line of the user's after `--`.
+WITH_PROGRAM = {"predict": "legroom.cli.rehearse"}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -103,7 +105,7 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in ("--complete-words", "--show-completion", "--install-completion"):
         return _complete(arguments[0], arguments[1:])
     called = [name for name in COMMANDS if name == arguments[0]] if arguments else []
-    command: Any = typer.main.get_command(_build(called[0] if called else None))
+    command: Any = typer.main.get_command(_build(called[0] if called else None, with_program="--" in arguments))
     if called:
         import_module("legroom.reading.reading_budget").end_by_timer()
         params = command.commands[called[0]].params
@@ -160,8 +162,12 @@ def _of_workloads(words: list[str]) -> list[Any]:
     return shown
 
 
-def _build(called: str | None) -> typer.Typer:
-    """Return the command line: with the command that is called, or with all of them as no more than their summaries."""
+def _build(called: str | None, *, with_program: bool = False) -> typer.Typer:
+    """Return the command line: with the command that is called, or with all of them as no more than their summaries.
+
+    Args:
+        with_program: something follows `--`.
+    """
     app = typer.Typer(
         help="Makes reinforcement-learning training fit the machine you have.",
         epilog="Start with: legroom predict mine:full",
@@ -182,7 +188,8 @@ def _build(called: str | None) -> typer.Typer:
         """Makes reinforcement-learning training fit the machine you have."""
 
     if called is not None:
-        app.command(called, no_args_is_help=False)(import_module(COMMANDS[called][0]).run)
+        module = WITH_PROGRAM.get(called, COMMANDS[called][0]) if with_program else COMMANDS[called][0]
+        app.command(called, no_args_is_help=False)(import_module(module).run)
         return app
     for name, (_, summary) in COMMANDS.items():
         app.command(name, help=summary, short_help=summary)(_not_called)

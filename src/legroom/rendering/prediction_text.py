@@ -9,6 +9,7 @@ from typing import Any
 from legroom.backends.base import backend_of
 from legroom.errors import unseen_text
 from legroom.model.cluster import NodeBill
+from legroom.model.finding import Finding
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.spaces import describe
@@ -32,37 +33,42 @@ def prediction_json(predictions: Sequence[Prediction], more: Sequence[dict[str, 
 
 
 def _as_json(prediction: Prediction) -> dict[str, Any]:
-    footprint = prediction.footprint
+    lean = prediction.lean
+    data = footprint_data(prediction.footprint, prediction.budget, fits=prediction.fits, free=prediction.free)
+    data["with_free_savings"]["lean_storage"] = lean is not None and lean.price == "free"
+    data["with_lean_storage"] = None if lean is None else _lean_json(lean)
+    data["probe"] = None if prediction.probe is None else asdict(prediction.probe)
+    if prediction.cluster is not None:
+        data["nodes"] = nodes_data(prediction.cluster, prediction.bills)
+    return data
+
+
+def footprint_data(footprint: Footprint, budget: Budget, *, fits: bool | None, free: Footprint) -> dict[str, Any]:
+    """Return what the document says of one footprint, be it of a run or of a program."""
     gpu = footprint.gpu
-    allocator = footprint.allocator
     return {
         "name": footprint.name,
-        "fits": prediction.fits,
+        "fits": fits,
         "device": footprint.device,
         "host": peak_data(footprint.host),
-        "gpu": None
-        if gpu is None
-        else peak_data(gpu) | {"allocator": None if allocator is None else _allocator_json(prediction)},
-        "with_free_savings": {
-            "host": peak_data(prediction.free.host),
-            "lean_storage": prediction.lean is not None and prediction.lean.price == "free",
-        },
-        "with_lean_storage": None if prediction.lean is None else _lean_json(prediction.lean),
-        "probe": None if prediction.probe is None else asdict(prediction.probe),
+        "gpu": None if gpu is None else peak_data(gpu) | {"allocator": _allocator_json(footprint, budget)},
+        "with_free_savings": {"host": peak_data(free.host), "lean_storage": False},
+        "with_lean_storage": None,
+        "probe": None,
         "findings": [finding.as_json() for finding in footprint.findings],
         "notes": list(footprint.notes),
         "items": [{key: getattr(item, key) for key in ITEM_KEYS} for item in footprint.items],
         **({"unseen": list(footprint.unseen)} if footprint.unseen else {}),
         **({"unknown": list(footprint.unknown)} if footprint.unknown else {}),
         **({"assumed": [asdict(each) for each in footprint.assumed]} if footprint.assumed else {}),
-        **({} if prediction.cluster is None else {"nodes": nodes_data(prediction.cluster, prediction.bills)}),
     }
 
 
-def _allocator_json(prediction: Prediction) -> dict[str, Any]:
+def _allocator_json(footprint: Footprint, budget: Budget) -> dict[str, Any] | None:
     """Return what PyTorch's allocator reports, its band, and what it may take: the CUDA context is in none of them."""
-    peaks, limit = prediction.footprint.allocator, allocator_limit(prediction.footprint, prediction.budget)
-    assert peaks is not None
+    peaks, limit = footprint.allocator, allocator_limit(footprint, budget)
+    if peaks is None:
+        return None
     own = {"peak_allocated": peaks.peak_allocated, "peak_reserved": peaks.peak_reserved}
     return own | {"band": list(peaks.band), "limit": limit}
 
@@ -99,7 +105,7 @@ def cluster_text(prediction: Prediction) -> Iterator[Part]:
         yield _item_table(bill.footprint, SCREEN_LINES // 2)
         yield ""
     for finding in head.footprint.findings:
-        yield _finding_text(finding)
+        yield finding_text(finding)
     for note in prediction.footprint.notes:
         yield Styled(f"note: {note}", "dim")
     yield from nodes_text(prediction.cluster, prediction.bills)
@@ -146,10 +152,10 @@ def comparison_table(predictions: Sequence[Prediction]) -> Table:
 
 def comparison_lines(predictions: Sequence[Prediction]) -> Iterator[Part]:
     """Yield the budget, findings, notes, and what savings would do."""
-    yield _budget_line(predictions[0])
+    yield budget_line(predictions[0].footprint, predictions[0].budget)
     for p in predictions:
         for finding in p.footprint.findings:
-            yield _finding_text(finding, p.footprint.name)
+            yield finding_text(finding, p.footprint.name)
         for note in p.footprint.notes:
             yield Styled(f"{p.footprint.name}: {note}", "dim")
     yield from _savings_summary(predictions)
@@ -228,7 +234,7 @@ def closing_lines(p: Prediction) -> Iterator[Part]:
         also = "and " if p.free.host.nbytes < p.footprint.host.nbytes else ""
         yield f"{also}with lean storage ({_price_text(p.lean)}): host peak {_at_most(p.lean)}{size}"
     for finding in p.footprint.findings:
-        yield _finding_text(finding)
+        yield finding_text(finding)
     for note in p.footprint.notes:
         yield Styled(f"note: {note}", "dim")
     for each in p.footprint.assumed:
@@ -238,13 +244,7 @@ def closing_lines(p: Prediction) -> Iterator[Part]:
 
 def verdict_text(p: Prediction) -> str:
     """Return whether it fits, and where it does not."""
-    short = []
-    for name, peak, limit, origin in (
-        ("host", p.footprint.host, p.budget.ram, p.budget.ram_origin),
-        ("GPU", p.footprint.gpu, p.budget.vram, p.budget.vram_origin),
-    ):
-        if peak is not None and limit is not None and peak.high > p.budget.usable(limit):
-            short.append(f"{name} needs up to {format_size(peak.high)}, {limit_text(p.budget, limit, origin)}")
+    short = shortfall(p.footprint, p.budget)
     if short:
         return f"does not fit: {'; '.join(short)}"
     if p.footprint.unseen:
@@ -253,7 +253,20 @@ def verdict_text(p: Prediction) -> str:
         return f"unknown whether it fits: {'; '.join(p.footprint.unknown)}"
     if p.fits is None:
         return "fits the host; no GPU budget is known (give --gpu or --vram)"
-    return f"fits: {_budget_line(p)}"
+    return f"fits: {budget_line(p.footprint, p.budget)}"
+
+
+def shortfall(footprint: Footprint, budget: Budget) -> list[str]:
+    """Return where a footprint exceeds its budget, and by what."""
+    places = (
+        ("host", footprint.host, budget.ram, budget.ram_origin),
+        ("GPU", footprint.gpu, budget.vram, budget.vram_origin),
+    )
+    return [
+        f"{name} needs up to {format_size(peak.high)}, {limit_text(budget, limit, origin)}"
+        for name, peak, limit, origin in places
+        if peak is not None and limit is not None and peak.high > budget.usable(limit)
+    ]
 
 
 def limit_text(budget: Budget, limit: int, origin: str) -> str:
@@ -262,12 +275,13 @@ def limit_text(budget: Budget, limit: int, origin: str) -> str:
     return f"{format_size(limit)}{kept} {origin}"
 
 
-def _budget_line(p: Prediction) -> str:
+def budget_line(footprint: Footprint, budget: Budget) -> str:
+    """Return what there is of the memory that a footprint uses."""
     parts = []
-    if p.budget.ram is not None:
-        parts.append(f"RAM: {limit_text(p.budget, p.budget.ram, p.budget.ram_origin)}")
-    if p.footprint.gpu is not None and p.budget.vram is not None:
-        parts.append(f"GPU: {limit_text(p.budget, p.budget.vram, p.budget.vram_origin)}")
+    if budget.ram is not None:
+        parts.append(f"RAM: {limit_text(budget, budget.ram, budget.ram_origin)}")
+    if footprint.gpu is not None and budget.vram is not None:
+        parts.append(f"GPU: {limit_text(budget, budget.vram, budget.vram_origin)}")
     return "; ".join(parts)
 
 
@@ -304,7 +318,8 @@ def _savings_summary(predictions: Sequence[Prediction]) -> Iterator[str]:
     yield from (f"{title}: {', '.join(runs)}" for title, runs in lines.items())
 
 
-def _finding_text(finding: Any, name: str = "") -> Styled:
+def finding_text(finding: Finding, name: str = "") -> Styled:
+    """Return a finding with the way out."""
     prefix = f"{name}: " if name else ""
     hint = f" ({finding.hint})" if finding.hint else ""
     return Styled(f"{finding.severity}: {prefix}{finding.message}{hint}", _SEVERITY[finding.severity])

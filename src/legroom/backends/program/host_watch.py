@@ -1,0 +1,163 @@
+"""Host memory of a rehearsed program: what its tree of processes takes, and what it has asked for and will fill.
+
+A replay buffer made by `np.zeros` takes no memory until it is written, so a program that does not fit dies hours after
+its start. The kernel shows such a buffer as a mapping whose size exceeds what is resident of it. How fast it fills is
+measured while the program rehearses, which tells when it is full.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from legroom.machine.tree import PROC, descendants
+from legroom.model.rehearsal import Filling, HostSeen
+from legroom.model.trace import Sample
+from legroom.units import MIB
+from legroom.watching.allowance import Allowance
+from legroom.watching.sampling import TreeSampler
+
+SAMPLE_EVERY_S = 0.25
+MAPPINGS_EVERY_S = 1.0
+LEAST_MAPPING = 64 * MIB
+FULL_SHARE = 0.98  # of a mapping that counts as written
+LEAST_RATE_S = 1.0  # of watching a mapping before its rate means anything
+_HEAD = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+)\s*(.*)")
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """One large private mapping of a process, from `begin` to `end`."""
+
+    pid: int
+    begin: int
+    end: int
+    resident: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.end - self.begin
+
+
+@dataclass
+class _Seen:
+    first_t: float
+    first_resident: int
+    t: float
+    mapping: Mapping
+
+
+class HostWatch:
+    """Samples the memory of a process tree while it rehearses."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._pid = child.pid
+        self._sampler = TreeSampler(child.pid, Allowance(), lambda pids: None)
+        self._next_sample = self._next_mappings = 0.0
+        self._began = time.monotonic()
+        self._seen: dict[tuple[int, int], _Seen] = {}
+        self.asked: list[dict[str, Any]] = []  # "host-alloc" messages
+        self.samples: list[Sample] = []
+        self.processes = 1
+
+    def tick(self) -> None:
+        """Take a sample where one is due."""
+        now = time.monotonic()
+        if now >= self._next_sample:
+            self._next_sample = now + SAMPLE_EVERY_S
+            sample = self._sampler.sample()
+            if sample is not None:
+                self.samples.append(sample)
+                self.processes = max(self.processes, len(self._sampler.pids))
+        if now >= self._next_mappings:
+            self._look_at_mappings(now)
+
+    def _look_at_mappings(self, now: float) -> None:
+        there, t = {}, now - self._began
+        for mapping in (each for pid in descendants(self._pid) for each in large_mappings(pid)):
+            key = (mapping.pid, mapping.begin)
+            seen = self._seen.get(key)
+            if seen is None or seen.mapping.nbytes != mapping.nbytes:
+                seen = _Seen(t, mapping.resident, t, mapping)
+            seen.t, seen.mapping = t, mapping
+            there[key] = seen
+        if there or self._pid in self._sampler.pids:  # a program that has just ended had them to the end
+            self._seen = there
+        spent = time.monotonic() - now  # the kernel walks every page for it
+        self._next_mappings = now + max(MAPPINGS_EVERY_S, 30 * spent)
+
+    def knows_fillings(self, watched_s: float) -> bool:
+        """Return whether there are no buffers that fill, or all of them were watched for so long."""
+        self._look_at_mappings(time.monotonic())
+        return all(seen.t - seen.first_t >= watched_s for seen in self._filling())
+
+    @property
+    def last(self) -> int:
+        return self.samples[-1].host if self.samples else 0
+
+    def _filling(self) -> list[_Seen]:
+        return [seen for seen in self._seen.values() if seen.mapping.resident < FULL_SHARE * seen.mapping.nbytes]
+
+    def seen(self) -> HostSeen:
+        """Return what was seen."""
+        peak = max(self.samples, key=lambda sample: sample.host, default=None)
+        return HostSeen(
+            peak=peak.host if peak else 0,
+            last=self.last,
+            workers=peak.by_role.get("workers", 0) if peak else 0,
+            processes=self.processes,
+            filling=tuple(self._fillings()),
+            growing_per_s=self._growth(),
+        )
+
+    def _fillings(self) -> Iterable[Filling]:
+        """Yield what is being filled, mappings of one source line together."""
+        by_line: dict[tuple[str, int], list[Filling]] = defaultdict(list)
+        for seen in self._filling():
+            watched_s = seen.t - seen.first_t
+            written = seen.mapping.resident - seen.first_resident
+            per_s = written / watched_s if watched_s >= LEAST_RATE_S and written > 0 else 0.0
+            file, line = self._asked_at(seen.mapping)
+            by_line[file, line].append(Filling(seen.mapping.nbytes, seen.mapping.resident, per_s, file, line))
+        for (file, line), several in by_line.items():
+            sums = [sum(values) for values in zip(*((f.nbytes, f.touched, f.per_s) for f in several), strict=True)]
+            yield Filling(int(sums[0]), int(sums[1]), float(sums[2]), file, line, len(several))
+
+    def _asked_at(self, mapping: Mapping) -> tuple[str, int]:
+        """Return the line that asked for a mapping, where the guest saw it."""
+        for message in reversed(self.asked):
+            address = int(message.get("address") or 0)
+            if message.get("pid", mapping.pid) == mapping.pid and mapping.begin <= address < mapping.end:
+                return str(message.get("file") or ""), int(message.get("line") or 0)
+        return "", 0
+
+    def _growth(self) -> float:
+        """Return by how many bytes per second the tree grew in the last third of its time; 0 where it did not."""
+        last = self.samples[-(len(self.samples) // 3) :] if len(self.samples) >= 12 else []
+        if not last or last[-1].t - last[0].t < 2.0:
+            return 0.0
+        return max((last[-1].host - last[0].host) / (last[-1].t - last[0].t), 0.0)
+
+
+def large_mappings(pid: int, *, proc: Path = PROC) -> list[Mapping]:
+    """Return the private mappings without a file of 64 MiB and more that a process may write to."""
+    try:
+        lines = (proc / str(pid) / "smaps").read_bytes().splitlines()
+    except OSError:
+        return []
+    found, head = [], None
+    for line in lines:
+        match = _HEAD.match(line)
+        if match is not None:
+            begin, end = int(match[1], 16), int(match[2], 16)
+            plain = match[3][1:2] == b"w" and match[4] == b"0" and (not match[5] or match[5].startswith(b"[anon"))
+            head = (begin, end) if plain and end - begin >= LEAST_MAPPING else None
+        elif head is not None and line.startswith(b"Rss:"):
+            found.append(Mapping(pid, *head, resident=int(line.split()[1]) * 1024))
+    return found

@@ -1,0 +1,148 @@
+"""Reads the journals of a rehearsal: one file per process, appended to while it is read.
+
+The guest maps the file and writes records behind one another; `committed` in the header is written last, so that what
+lies before it is whole whatever ends the process. The format is described in `legroom.hollow`, its writer.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MAGIC, VERSION = b"LGRH", 1
+HEADER = struct.Struct("<4sIQI")
+HEADER_BYTES = 64
+RECORD = struct.Struct("<cI")
+ALLOC = struct.Struct("<QQQQQIBBB")
+FREE = struct.Struct("<QQQB")
+SITE_ID = struct.Struct("<I")
+PREFIX = "journal-"
+MOST_AT_ONCE = 8 << 20  # bytes of one reading: a program that writes faster than we read must not hold up the clock
+
+Frame = tuple[str, int, str]
+
+
+@dataclass(frozen=True)
+class Alloc:
+    """A block handed out; `phase` is 1 in a backward pass, 2 in an optimizer step, 0 elsewhere."""
+
+    block: int
+    requested: int
+    rounded: int
+    allocated: int
+    reserved: int
+    site: int
+    device: int
+    phase: int
+    scratch: bool
+
+
+@dataclass(frozen=True)
+class Free:
+    """A block given back."""
+
+    block: int
+    allocated: int
+    reserved: int
+    device: int
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the user's source, innermost frame first, and the module that was running."""
+
+    number: int
+    frames: tuple[Frame, ...]
+    module: str = ""
+
+
+Message = dict[str, Any]
+Record = Alloc | Free | Site | Message
+
+
+class DamagedJournal(ValueError):
+    """A file that is no journal of this version."""
+
+
+class Journal:
+    """One process's journal, read as far as it is whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pid = int(path.name.removeprefix(PREFIX).partition(".")[0] or 0)
+        self._read = 0  # bytes of records that have been taken
+
+    def new_records(self) -> Iterator[Record]:
+        """Yield the records that became whole since the last call.
+
+        Raises:
+            DamagedJournal: it is none, or of another version.
+        """
+        try:
+            with self.path.open("rb") as file:
+                header = file.read(HEADER_BYTES)
+                if len(header) < HEADER_BYTES or header[:4] == b"\0\0\0\0":
+                    return  # made, and not begun yet
+                magic, version, committed, pid = HEADER.unpack_from(header)
+                if magic != MAGIC or version != VERSION:
+                    raise DamagedJournal(f"{self.path.name} is no journal of version {VERSION}")
+                self.pid = pid or self.pid
+                file.seek(HEADER_BYTES + self._read)
+                data = file.read(min(committed - self._read, MOST_AT_ONCE))
+        except FileNotFoundError:
+            return
+        at = 0
+        while at + RECORD.size <= len(data):
+            kind, length = RECORD.unpack_from(data, at)
+            end = at + RECORD.size + length
+            if end > len(data):
+                break
+            yield from _decoded(kind, data, at + RECORD.size, length)
+            at = end
+            self._read += RECORD.size + length
+
+
+def _decoded(kind: bytes, data: bytes, at: int, length: int) -> Iterator[Record]:
+    if kind == b"A":
+        block, requested, rounded, allocated, reserved, site, device, phase, flags = ALLOC.unpack_from(data, at)
+        yield Alloc(block, requested, rounded, allocated, reserved, site, device, phase, bool(flags & 1))
+    elif kind == b"F":
+        yield Free(*FREE.unpack_from(data, at))
+    elif kind == b"S":
+        (number,) = SITE_ID.unpack_from(data, at)
+        yield _site(number, json.loads(data[at + SITE_ID.size : at + length]))
+    elif kind == b"J":
+        message = json.loads(data[at : at + length])
+        if isinstance(message, dict):
+            yield message
+
+
+def _site(number: int, content: Any) -> Site:
+    """Return a site from its JSON: frames alone, or frames and the path of the module that was running."""
+    frames, module = content, ""
+    if len(content) == 2 and isinstance(content[1], str):
+        frames, module = content
+    return Site(number, tuple((str(file), int(line), str(function)) for file, line, function in frames), module)
+
+
+class Journals:
+    """All journals of a folder; new processes are found while they come."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._journals: dict[str, Journal] = {}
+
+    def __len__(self) -> int:
+        return len(self._journals)
+
+    def new_records(self) -> Iterator[tuple[int, Record]]:
+        """Yield what became whole since the last call, each with its process id."""
+        for path in sorted(self._folder.glob(f"{PREFIX}*")):
+            self._journals.setdefault(path.name, Journal(path))
+        for journal in self._journals.values():
+            for record in journal.new_records():
+                yield journal.pid, record

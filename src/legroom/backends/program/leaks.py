@@ -1,0 +1,157 @@
+"""What grows on the card from step to step, and the line that holds it.
+
+A line leaks if the blocks it asked for in most of its iterations are still alive. A buffer that is cleared every epoch,
+or a queue of fixed length, does not do that for long. The graph of a loss that is kept has many such lines; the one to
+name is that of the tensor made last, which holds all others. The source then tells where that tensor is stored away:
+`losses.append(loss)`, `total += loss`, `self.last = out`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from functools import lru_cache
+from pathlib import Path
+
+from legroom.backends.program.card_books import Block, ProcessBook
+from legroom.backends.program.journals import Site
+from legroom.model.rehearsal import Leak
+
+WARM_UP = 2  # iterations in which optimizers make their state
+LEAST_SURVIVORS = 4  # iterations whose blocks are still there
+SHARE = 0.6  # of the iterations in which the line asked for memory
+STORING_CALLS = {
+    "append",
+    "appendleft",
+    "extend",
+    "add",
+    "insert",
+    "update",
+    "put",
+    "setdefault",
+    "push",
+    "write",
+    "log",
+}
+READING_CALLS = {"item", "tolist", "numpy", "cpu", "float", "int", "backward", "size", "dim"}
+
+
+def find_leaks(book: ProcessBook) -> list[Leak]:
+    """Return what the process leaks, one per card at most."""
+    return [leak for device in book.devices for leak in _of_device(book, device)]
+
+
+def _of_device(book: ProcessBook, device: int) -> list[Leak]:
+    known = set().union(*book.roles.values())
+    by_site: dict[int, list[Block]] = defaultdict(list)
+    for block in book.devices[device].live.values():
+        if WARM_UP <= block.interval < len(book.intervals) and block.number not in known:
+            by_site[block.site].append(block)
+    leaking = {site: blocks for site, blocks in by_site.items() if _leaks(book, site, blocks)}
+    if not leaking:
+        return []
+    kept = [block for blocks in leaking.values() for block in blocks]
+    steps = {block.interval for block in kept}
+    last = max(steps)
+    newest_first = sorted((block for block in kept if block.interval == last), key=lambda block: -block.birth)
+    forward_first = sorted(newest_first, key=lambda block: block.phase != 0)
+    made, held = _held_at([book.site(block.site) for block in forward_first])
+    nbytes = sum(block.nbytes for block in kept) // len(steps)
+    return [Leak(*held, nbytes, len(steps), made)]
+
+
+def _leaks(book: ProcessBook, site: int, blocks: list[Block]) -> bool:
+    surviving = {block.interval for block in blocks}
+    asked = [at for at, interval in enumerate(book.intervals) if at >= WARM_UP and site in interval.sites]
+    if len(surviving) < max(LEAST_SURVIVORS, SHARE * len(asked)):
+        return False
+    # what was made in the first half is still there: not only the last epoch's
+    return min(surviving) <= asked[len(asked) // 2]
+
+
+def _held_at(sites: list[Site]) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Return where the kept tensor is made, and the line that stores it."""
+    framed = [site for site in sites if site.frames]
+    for site in framed:
+        for file, line, _ in site.frames:
+            found = storing_line(file, line)
+            if found is not None:
+                return site.frames[0][:2], (file, found)
+    if not framed:
+        return ("", 0), ("", 0)
+    made = framed[0].frames[0][:2]
+    return made, made
+
+
+def storing_line(file: str, line: int) -> int | None:
+    """Return the line that stores what the statement at `line` makes, None where the source does not tell."""
+    tree = _parsed(file)
+    if tree is None:
+        return None
+    scope, statement = _statement_at(tree, line)
+    if statement is None:
+        return None
+    if _stores(statement, None):
+        return statement.lineno
+    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    others = [node for node in ast.walk(scope) if isinstance(node, ast.stmt) and not _has_body(node)]
+    later = sorted(others, key=lambda node: (node.lineno < line, node.lineno))
+    return next((node.lineno for node in later if node is not statement and _stores(node, names)), None)
+
+
+@lru_cache(maxsize=64)
+def _parsed(file: str) -> ast.Module | None:
+    try:
+        return ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _statement_at(tree: ast.Module, line: int) -> tuple[ast.AST, ast.stmt | None]:
+    """Return the innermost function around a line, and the statement on it that has no body of its own."""
+    scope: ast.AST = tree
+    found: ast.stmt | None = None
+    for node in ast.walk(tree):  # outer ones come before inner ones
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                scope = node
+            elif not _has_body(node):
+                found = node
+    return scope, found
+
+
+def _has_body(node: ast.stmt) -> bool:
+    return hasattr(node, "body")
+
+
+def _stores(statement: ast.stmt, names: set[str] | None) -> bool:
+    """Return whether a statement keeps one of the names (None: whatever it makes) beyond its own iteration."""
+    if isinstance(statement, ast.AugAssign):
+        return _mentions(statement.value, names)
+    if isinstance(statement, ast.Assign):
+        kept = any(isinstance(target, ast.Subscript | ast.Attribute) for target in statement.targets)
+        return kept and _mentions(statement.value, names)
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        call = statement.value
+        if isinstance(call.func, ast.Attribute) and call.func.attr in STORING_CALLS:
+            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            return any(_mentions(argument, names) for argument in given)
+    return False
+
+
+def _mentions(node: ast.expr, names: set[str] | None) -> bool:
+    """Return whether an expression hands on a tensor of that name, and not only a number read from it."""
+    if isinstance(node, ast.Call):
+        function = node.func
+        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if called in READING_CALLS:
+            return False
+        inner = [*node.args, *(keyword.value for keyword in node.keywords)]
+        inner += [function.value] if isinstance(function, ast.Attribute) else []
+        return names is None or any(_mentions(each, names) for each in inner)
+    if isinstance(node, ast.Name):
+        return names is None or node.id in names
+    if isinstance(node, ast.Constant):
+        return False
+    children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    return any(_mentions(child, names) for child in children)

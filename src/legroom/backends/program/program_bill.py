@@ -1,0 +1,272 @@
+"""From a rehearsal to a footprint, and to the verdict.
+
+The card's items add up to the largest amount that PyTorch's allocator reserved, as in a prediction of a run; what lives
+beside the allocator (the context, cuDNN's workspace, an RNN's reserve) has items of its own with their ranges. The host
+is what the process tree really took, plus buffers that it has asked for and will fill.
+
+`fits` is never true by a guess: everything that was not seen, or seen only by an assumption, is a reason in `unknown`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from legroom.backends.program.making_it_fit import ways_to_fit
+from legroom.device.cuda_allocator import ROUND_SEGMENT_BYTES
+from legroom.model.finding import Finding
+from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Known, Phase, Place
+from legroom.model.rehearsal import CardSeen, Filling, Leak, ProgramPrediction, Rehearsal
+from legroom.model.verdict import Budget, fits
+from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
+from legroom.units import format_size
+
+# A CUDA build of torch in place of a CPU build: `base_figures` of the SB3 room has the measurement (2026-11).
+CUDA_LIBRARIES, CUDA_LIBRARIES_ERROR = 248_000_000, 60_000_000
+HOST_ERROR = 0.05  # of what was measured: allocators, page cache, what a longer run adds
+COMPILED_ERROR = 0.25  # of reserved bytes: a compiled graph fuses and reorders, and was run eagerly
+GROWTH_MATTERS = 1 << 20  # bytes per second of host memory beyond known buffers that make its peak unknown
+
+_WHY = {
+    "weights": "parameters and buffers that the optimizer knows",
+    "gradients": "one per trained parameter",
+    "optimizer": "the optimizer's state",
+    "activations": "made in a module's forward pass and still alive",
+    "batch": "made outside of modules in this iteration: inputs, targets, losses",
+    "stored": "made in an earlier iteration and kept: buffers, rollouts, other networks",
+    "temporaries": "alive for a moment in the backward pass",
+    "scratch": "of operators and of the optimizer step",
+}
+
+
+def predicted(rehearsal: Rehearsal, budget: Budget) -> ProgramPrediction:
+    """Return what the program will need, and whether that fits."""
+    footprint = footprint_of(rehearsal)
+    verdict = fits(footprint, budget)
+    if (
+        rehearsal.stopped == "out-of-memory"
+    ):  # it was tried, and a share of the card that the program set itself counts too
+        verdict = False
+    elif verdict is False and _host_is_only_feared(rehearsal, footprint, budget):
+        verdict = None
+    ways = ways_to_fit(rehearsal, footprint, budget) if verdict is False else ()
+    return ProgramPrediction(rehearsal, footprint, budget, verdict, tuple(ways))
+
+
+def footprint_of(rehearsal: Rehearsal) -> Footprint:
+    """Return the bill of a rehearsal."""
+    card = rehearsal.card
+    card_items = list(_card_items(rehearsal, card)) if card is not None else []
+    allocator = None
+    if card is not None:
+        own = [item for item in card_items if item.name != "gpu.context" and item.known is Known.TRACED]
+        error = math.isqrt(sum(item.error**2 for item in own))
+        allocator = AllocatorPeaks(card.peak_allocated, card.peak_reserved, error)
+    return Footprint(
+        name=program_name(rehearsal.command),
+        items=(*_host_items(rehearsal), *card_items),
+        device="cuda" if card is not None else "cpu",
+        findings=tuple(_findings(rehearsal)),
+        allocator=allocator,
+        notes=tuple(_notes(rehearsal)),
+        unknown=tuple(_unknown(rehearsal)),
+        assumed=rehearsal.assumed,
+    )
+
+
+def program_name(command: tuple[str, ...]) -> str:
+    """Return what to call a program: its script or module, else the command itself."""
+    for at, word in enumerate(command):
+        if word.endswith(".py"):
+            return Path(word).name
+        if word == "-m" and at + 1 < len(command):
+            return command[at + 1]
+    return Path(command[0]).name
+
+
+def _peak_phase(rehearsal: Rehearsal, card: CardSeen) -> Phase:
+    updating = card.interval > 0 or card.phase in ("backward", "optimizer step")
+    return Phase.UPDATE if updating and rehearsal.updates else Phase.COLLECT
+
+
+def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
+    phase = _peak_phase(rehearsal, card)
+    for role, nbytes in card.roles:
+        phases = ALWAYS if role == "weights" else (phase,)
+        yield Item(f"gpu.{role}", nbytes, Place.GPU, _WHY[role], phases, known=Known.TRACED)
+    billed = sum(nbytes for _, nbytes in card.roles)
+    if billed < card.peak_allocated:  # what a process had before its journal began
+        rest = card.peak_allocated - billed
+        yield Item("gpu.others", rest, Place.GPU, "not told by line", (phase,), known=Known.TRACED)
+    doubt = _doubt(rehearsal, card)
+    yield Item(
+        "gpu.fragmentation", card.peak_reserved - card.peak_allocated, Place.GPU,
+        "reserved by PyTorch's allocator beyond what is handed out when most is", (phase,), known=Known.TRACED,
+        error=ROUND_SEGMENT_BYTES + doubt,
+    )  # fmt: skip
+    failed = next((oom for oom in rehearsal.out_of_memory if not oom.caught), None)
+    if failed is not None:
+        why = f"the request that did not fit, {_at(failed.file, failed.line)}; what would follow is unknown"
+        yield Item("gpu.failed request", failed.requested, Place.GPU, why, (phase,), known=Known.DEFAULT)
+    yield Item(
+        "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by card and driver, beside the allocator",
+        count=card.processes, known=Known.DEFAULT, error=CONTEXT_ERROR,
+    )  # fmt: skip
+    for one in rehearsal.beside:
+        yield Item(f"gpu.{one.name}", one.nbytes, Place.GPU, one.why, (phase,), known=Known.DEFAULT, error=one.error)
+
+
+def _doubt(rehearsal: Rehearsal, card: CardSeen) -> int:
+    """Return by how many bytes assumptions may have changed the allocator's peak."""
+    guessed = {(each.file, each.line) for each in rehearsal.sizes_assumed}
+    doubt = sum(line.nbytes for line in card.lines if (line.file, line.line) in guessed)
+    return doubt + (int(COMPILED_ERROR * card.peak_reserved) if rehearsal.compiled else 0)
+
+
+def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
+    host = rehearsal.host
+    touched = sum(filling.touched for filling in host.filling)
+    own = max(host.peak - host.workers - touched, 0)
+    yield Item(
+        "host.program", own, Place.HOST, "the program's process while it rehearsed", known=Known.MEASURED,
+        error=int(HOST_ERROR * own),
+    )  # fmt: skip
+    if host.workers:
+        yield Item(
+            "host.workers", host.workers, Place.WORKER, f"its child processes, {host.processes - 1} in all",
+            known=Known.MEASURED, error=int(HOST_ERROR * host.workers),
+        )  # fmt: skip
+    if rehearsal.card is not None and not rehearsal.cuda_build:
+        yield Item(
+            "host.cuda libraries", CUDA_LIBRARIES, Place.HOST,
+            "a CUDA build of torch maps more libraries than the build here", known=Known.DEFAULT,
+            error=CUDA_LIBRARIES_ERROR,
+        )  # fmt: skip
+    for filling in host.filling:
+        where = _at(filling.file, filling.line) if filling.file else "a large array"
+        yield Item(
+            f"host.{where}", filling.nbytes, Place.HOST, filling_text(filling), known=Known.MEASURED,
+            phases=(Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT),
+        )  # fmt: skip
+
+
+def filling_text(filling: Filling) -> str:
+    """Return how full a buffer is, and when it will be."""
+    now = f"{format_size(filling.touched)} written so far"
+    seconds = filling.seconds
+    return f"{now}; full in about {span_text(seconds)}" if seconds is not None else f"{now}; not being filled"
+
+
+def span_text(seconds: float) -> str:
+    """Return a length of time with one unit that suits it."""
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
+    for leak in rehearsal.leaks:
+        yield Finding(
+            "program", "gpu-leak", "error", leak_text(leak), "detach what is kept (.detach(), .item()), or let it go",
+            leak.file or None, leak.line or None,
+        )  # fmt: skip
+    caught = [oom for oom in rehearsal.out_of_memory if oom.caught]
+    if caught:
+        first = caught[0]
+        times = f"{len(caught)} time{'s' if len(caught) > 1 else ''}"
+        yield Finding(
+            "program", "out-of-memory-caught", "warning",
+            f"{_at(first.file, first.line)}: ran out of GPU memory {times}; the program caught it and went on",
+            path=first.file or None, line=first.line or None,
+        )  # fmt: skip
+
+
+def leak_text(leak: Leak) -> str:
+    """Return what grows, by how much, and where it is held."""
+    held = f"keeps {format_size(leak.nbytes)} of GPU memory from each of {leak.steps} steps"
+    text = f"leak: {_at(leak.file, leak.line)} {held}"
+    return text if (leak.file, leak.line) == leak.made else f"{text} (made in {_at(*leak.made)})"
+
+
+def _notes(rehearsal: Rehearsal) -> Iterator[str]:
+    yield from rehearsal.notes
+    for place in rehearsal.compiled:
+        yield f"torch.compile was run eagerly ({place}): the band is wider by {COMPILED_ERROR:.0%}"
+    if rehearsal.card is not None:
+        if rehearsal.card.processes > 1:
+            yield f"{rehearsal.card.processes} processes share the card; their peaks are added"
+        for number, nbytes in rehearsal.card.others:
+            yield f"cuda:{number} reserves up to {format_size(nbytes)}; the figures are of cuda:{rehearsal.card.device}"
+    if rehearsal.skipped_steps:
+        yield f"{rehearsal.skipped_steps} optimizer steps were skipped by the GradScaler"
+    if rehearsal.stopped == "repeats":
+        yield "not seen: what comes later, such as an evaluation or a checkpoint"
+
+
+def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
+    """Yield why it is not known whether the program fits."""
+    yield from _unseen_end(rehearsal)
+    if rehearsal.python and rehearsal.torch and rehearsal.had_card and rehearsal.card is None:
+        yield "the program had a card and put nothing on it: no GPU verdict (does it ask for device='cuda'?)"
+    for each in rehearsal.sizes_assumed:
+        yield f"{_at(each.file, each.line)}: a size was assumed ({each.what}); --values real would compute it"
+    for what in rehearsal.unmodelled:
+        yield f"not modelled: {what}"
+    for leak in rehearsal.leaks:
+        if rehearsal.stopped != "finished":
+            yield f"GPU memory grows by {format_size(leak.nbytes)} per step ({_at(leak.file, leak.line)})"
+    if rehearsal.host.growing_per_s > GROWTH_MATTERS and rehearsal.stopped != "finished":
+        known = sum(filling.per_s for filling in rehearsal.host.filling)
+        if rehearsal.host.growing_per_s > known + GROWTH_MATTERS:
+            yield f"host memory grows by {format_size(rehearsal.host.growing_per_s)} per second with no end in sight"
+
+
+def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
+    after = f"after {rehearsal.updates:,} optimizer steps"
+    if not rehearsal.python:
+        yield "no Python program: only its host memory was watched"
+        return
+    if rehearsal.stopped == "failed":
+        at = f" at {_at(*rehearsal.failed_at)}" if rehearsal.failed_at else ""
+        yield f"the program failed{at} ({_first_line(rehearsal.failure)}); this is what was seen up to there"
+    elif rehearsal.stopped == "interrupted":
+        yield f"interrupted {after}"
+    elif rehearsal.stopped == "real-limit":
+        yield "stopped, because it really took more host memory than --real-limit allows"
+    elif rehearsal.stopped in ("seconds", "updates") and rehearsal.updates:
+        yield f"stopped {after}, before its memory repeated (more time: --seconds)"
+    if not rehearsal.torch:
+        if rehearsal.stopped == "finished":
+            yield "the program ended before it used torch"
+        elif rehearsal.stopped == "seconds":
+            yield f"the program did not use torch within {rehearsal.seconds:.0f} s"
+    elif not rehearsal.updates:
+        if rehearsal.stopped == "seconds":
+            yield (
+                f"no optimizer step within {rehearsal.seconds:.0f} s: give your program smaller arguments, "
+                "e.g. --learning-starts"
+            )
+        elif rehearsal.stopped == "finished":
+            yield "the program ended without an optimizer step"
+
+
+def _host_is_only_feared(rehearsal: Rehearsal, footprint: Footprint, budget: Budget) -> bool:
+    """Return whether only buffers that nobody has seen filling make it too large for the host."""
+    idle = sum(filling.nbytes - filling.touched for filling in rehearsal.host.filling if filling.seconds is None)
+    if not idle or budget.ram is None or rehearsal.stopped == "out-of-memory":
+        return False
+    gpu = footprint.gpu
+    if gpu is not None and budget.vram is not None and gpu.high > budget.usable(budget.vram):
+        return False
+    return footprint.host.high - idle <= budget.usable(budget.ram)
+
+
+def _at(file: str, line: int) -> str:
+    return f"{Path(file).name}:{line}" if file else "an unknown line"
+
+
+def _first_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[0][:200] if lines else "no reason given"

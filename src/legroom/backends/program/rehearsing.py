@@ -1,0 +1,294 @@
+"""Rehearses a command: runs it on a card that is not there, reads what the guests write, and decides when to stop."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from legroom.backends.program.card_bill import card_seen
+from legroom.backends.program.card_books import ProcessBook
+from legroom.backends.program.host_watch import HostWatch
+from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journals, Record, Site
+from legroom.backends.program.launching import check_command, guest_environment, launched, runs_python
+from legroom.backends.program.leaks import find_leaks
+from legroom.backends.program.repeating import RepeatFinder
+from legroom.machine.temporary_folder import temporary_folder
+from legroom.model.footprint import Assumed
+from legroom.model.machine import Gpu
+from legroom.model.rehearsal import Beside, OutOfMemory, Rehearsal, Stopped
+from legroom.units import MIB
+
+POLL_S = 0.05
+DEFAULT_SECONDS = 60.0
+SMALL_BYTES = 1 * MIB  # of a tensor of the card that also carries values
+WATCH_FILLING_S = 4.0  # how long a buffer is watched before its rate is believed
+MOST_LISTED = 40
+
+
+@dataclass(frozen=True)
+class RehearsalPlan:
+    """How to rehearse.
+
+    Args:
+        card: that the program finds; None: no card.
+        limit: bytes that its allocator may take, None for no limit.
+        values: `assume` answers where a hollow value is asked for, `real` computes everything on the CPU.
+        ram: host memory that a single request may not exceed, None for no limit.
+        real_limit: bytes of real memory at which the program is stopped.
+    """
+
+    card: Gpu | None
+    cards: int = 1
+    limit: int | None = None
+    values: str = "assume"
+    small: int = SMALL_BYTES
+    ram: int | None = None
+    real_limit: int | None = None
+    seconds: float = DEFAULT_SECONDS
+    updates: int | None = None
+
+    def for_guest(self) -> dict[str, Any]:
+        """Return what the guest is told."""
+        card = None
+        if self.card is not None:
+            card = {"name": self.card.name, "bytes": self.card.total, "capability": self.card.capability}
+        return {
+            "card": card, "cards": self.cards if card else 0, "limit": self.limit, "values": self.values,
+            "small": self.small, "ram": self.ram, "real_limit": self.real_limit,
+        }  # fmt: skip
+
+
+def rehearse(
+    command: Sequence[str],
+    plan: RehearsalPlan,
+    *,
+    output_to_stderr: bool = False,
+) -> Rehearsal:
+    """Run the command until nothing new happens, it ends, or a limit of the plan is reached; return what was seen.
+
+    The program *is executed*: what it writes and sends is its own.
+
+    Raises:
+        BadInput: the command cannot be started, or its interpreter keeps the guest out.
+    """
+    check_command(command)
+    with temporary_folder("rehearsal") as folder:
+        seen = ProgramSeen(plan)
+        journals = Journals(folder)
+        environment = guest_environment(folder, plan.for_guest(), os.environ)
+        began = time.monotonic()
+        with launched(command, environment, folder, output_to_stderr=output_to_stderr) as child:
+            host = HostWatch(child)
+            seen.host = host
+            stopped = _follow(child, journals, seen, began)
+            code = child.poll() if stopped in ("finished", "failed") else None
+        seconds = time.monotonic() - began
+        _read(journals, seen)
+        if stopped == "finished" and code:
+            stopped = "failed"
+        return seen.rehearsal(command, stopped, code, seconds, any_guest=len(journals) > 0)
+
+
+def _follow(child: subprocess.Popen[bytes], journals: Journals, seen: ProgramSeen, began: float) -> Stopped:
+    """Read along until there is a reason to stop, and return it."""
+    try:
+        while True:
+            ended = child.poll() is not None
+            _read(journals, seen)
+            if ended:
+                return "finished"
+            assert seen.host is not None
+            seen.host.tick()
+            reason = seen.reason_to_stop(time.monotonic() - began)
+            if reason is not None:
+                return reason
+            time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        return "interrupted"
+
+
+def _read(journals: Journals, seen: ProgramSeen) -> None:
+    try:
+        for pid, record in journals.new_records():
+            seen.take(pid, record)
+    except DamagedJournal as damaged:
+        seen.note(str(damaged))
+
+
+class ProgramSeen:
+    """All that the journals have said so far."""
+
+    def __init__(self, plan: RehearsalPlan) -> None:
+        self.plan = plan
+        self.host: HostWatch | None = None
+        self.books: dict[int, ProcessBook] = {}
+        self._finders: dict[int, RepeatFinder] = {}
+        self._messages: dict[str, list[dict[str, Any]]] = {}
+        self._notes: list[str] = []
+        self._assumed: dict[tuple[str, int, str], tuple[int, bool]] = {}
+        self._had_card = False
+
+    def take(self, pid: int, record: Record) -> None:
+        """Take in one record of a process."""
+        book = self.books.get(pid)
+        if book is None:
+            book = self.books[pid] = ProcessBook(pid)
+            self._finders[pid] = RepeatFinder(book)
+        if isinstance(record, Alloc):
+            book.allocate(record)
+        elif isinstance(record, Free):
+            book.free(record)
+        elif isinstance(record, Site):
+            book.add_site(record)
+        else:
+            self._take_message(book, record)
+
+    def _take_message(self, book: ProcessBook, message: dict[str, Any]) -> None:
+        kind, t = str(message.get("kind")), message.get("t")
+        if isinstance(t, int | float):
+            book.tell_time(float(t))
+        if kind == "step":
+            if message.get("skipped"):
+                book.skipped_steps += 1
+            else:
+                book.step(book.t)
+        elif kind == "roles":
+            book.take_roles(message)
+        elif kind == "context":
+            book.contexts.add(int(message.get("device") or 0))
+        elif kind == "assumed":
+            key = (str(message.get("file") or ""), int(message.get("line") or 0), str(message.get("what") or ""))
+            count = max(int(message.get("count") or 1), self._assumed.get(key, (0, False))[0])
+            self._assumed[key] = (count, bool(message.get("sets_size")) or self._assumed.get(key, (0, False))[1])
+        elif kind == "host-alloc" and self.host is not None:
+            self.host.asked.append({**message, "pid": book.pid})
+        elif kind == "note":
+            self.note(str(message.get("text") or ""))
+        else:
+            self._messages.setdefault(kind, []).append({**message, "pid": book.pid})
+
+    def note(self, text: str) -> None:
+        if text and text not in self._notes:
+            self._notes.append(text)
+
+    @property
+    def main(self) -> ProcessBook | None:
+        """Return the book of the process that took most steps."""
+        return max(self.books.values(), key=lambda book: (book.steps, book.total_reserved), default=None)
+
+    @property
+    def updates(self) -> int:
+        return self.main.steps if self.main is not None else 0
+
+    @property
+    def repeats(self) -> int:
+        return self._finders[self.main.pid].repeats if self.main is not None else 0
+
+    def reason_to_stop(self, seconds: float) -> Stopped | None:
+        """Return why to stop now, None to go on."""
+        plan, host = self.plan, self.host
+        if host is not None and plan.real_limit is not None and host.last > plan.real_limit:
+            return "real-limit"
+        for finder in self._finders.values():
+            finder.update()
+        stepping = [self._finders[book.pid] for book in self.books.values() if book.steps]
+        if stepping and all(finder.is_repeating for finder in stepping) and self._host_is_known():
+            return "repeats"
+        if plan.updates is not None and self.updates >= plan.updates:
+            return "updates"
+        return "seconds" if seconds >= plan.seconds else None
+
+    def _host_is_known(self) -> bool:
+        """Return whether buffers that fill have been watched for long enough to forecast them."""
+        return self.host is None or self.host.knows_fillings(min(WATCH_FILLING_S, self.plan.seconds / 4))
+
+    def rehearsal(
+        self, command: Sequence[str], stopped: Stopped, code: int | None, seconds: float, *, any_guest: bool
+    ) -> Rehearsal:
+        """Return what came of it."""
+        for book in self.books.values():
+            book.tell_time(book.t)
+        main = self.main
+        exceptions = self._messages.get("exception", [])
+        failure = exceptions[-1] if exceptions and stopped == "failed" else None
+        if failure is not None and str(failure.get("type", "")).endswith("OutOfMemoryError"):
+            stopped = "out-of-memory"
+        assert self.host is not None
+        return Rehearsal(
+            command=tuple(command),
+            exit_code=code if code is None or code >= 0 else 128 - code,
+            stopped=stopped,
+            updates=self.updates,
+            repeats=self.repeats,
+            seconds=seconds,
+            host=self.host.seen(),
+            card=card_seen(self.books.values()),
+            had_card=self.plan.card is not None,
+            python=any_guest or runs_python(command),
+            torch=self._torch(),
+            cuda_build=any(message.get("cuda_build") for message in self._messages.get("started", [])),
+            failure=_failure_text(failure, code),
+            failed_at=_place(failure),
+            out_of_memory=tuple(self._out_of_memory(stopped)),
+            assumed=tuple(Assumed(*key, count) for key, (count, _) in list(self._assumed.items())[:MOST_LISTED]),
+            sizes_assumed=tuple(Assumed(*key, count) for key, (count, sets) in self._assumed.items() if sets),
+            unmodelled=tuple(dict.fromkeys(map(_with_place, self._messages.get("unmodelled", [])))),
+            compiled=tuple(dict.fromkeys(map(_with_place, self._messages.get("compile", [])))),
+            beside=tuple(self._beside()),
+            leaks=tuple(leak for book in self.books.values() for leak in find_leaks(book)),
+            notes=tuple(self._notes),
+            points=tuple(main.points) if main is not None else (),
+            step_times=tuple(main.step_times) if main is not None else (),
+            skipped_steps=main.skipped_steps if main is not None else 0,
+        )
+
+    def _torch(self) -> str:
+        told = [*self._messages.get("torch", []), *self._messages.get("started", [])]
+        return next((str(found) for message in told if (found := message.get("version") or message.get("torch"))), "")
+
+    def _out_of_memory(self, stopped: Stopped) -> list[OutOfMemory]:
+        messages = self._messages.get("oom", [])
+        return [
+            OutOfMemory(
+                str(message.get("file") or ""), int(message.get("line") or 0), str(message.get("text") or ""),
+                int(message.get("requested") or 0), int(message.get("free") or 0),
+                caught=stopped != "out-of-memory" or message is not messages[-1],
+            )
+            for message in messages
+        ]  # fmt: skip
+
+    def _beside(self) -> list[Beside]:
+        """Return the largest figure of each library that takes memory beside the allocator."""
+        largest: dict[str, Beside] = {}
+        for message in self._messages.get("item", []):
+            nbytes = int(message.get("nbytes") or 0)
+            one = Beside(
+                str(message.get("name")), nbytes, int(message.get("error") or nbytes), str(message.get("why") or "")
+            )
+            if one.name not in largest or largest[one.name].nbytes < nbytes:
+                largest[one.name] = one
+        return list(largest.values())
+
+
+def _place(message: dict[str, Any] | None) -> tuple[str, int] | None:
+    return (str(message["file"]), int(message.get("line") or 0)) if message and message.get("file") else None
+
+
+def _with_place(message: dict[str, Any]) -> str:
+    place = _place(message)
+    what = str(message.get("what") or "")
+    at = f"{Path(place[0]).name}:{place[1]}" if place else ""
+    return f"{what} ({at})" if what and at else what or at
+
+
+def _failure_text(failure: dict[str, Any] | None, code: int | None) -> str:
+    if failure is not None:
+        return f"{failure.get('type')}: {str(failure.get('text') or '').strip()}".strip(": ")
+    if code is None or code == 0:
+        return ""
+    return f"ended by signal {-code}" if code < 0 else f"exit code {code}"

@@ -1,0 +1,140 @@
+"""`legroom predict -- COMMAND...`: the user's program as it is, run on a card that is not there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from legroom.cli import options
+from legroom.cli.writing import Html, check_writable, write_text
+from legroom.errors import BadInput
+from legroom.machine import probe
+from legroom.machine.gpu_table import find_gpu
+from legroom.model.machine import Gpu, Machine
+from legroom.rendering.console import say
+from legroom.rendering.program_text import program_json, program_text
+from legroom.units import parse_size
+
+DEFAULT_CARD = "RTX 4090"  # that a program finds where no card is named, without a limit
+SEVERAL = re.compile(r"\s*(\d+)\s*[x×]\s*(\S.*)")
+
+
+class Values(StrEnum):
+    """What a program gets that reads a value from the card."""
+
+    ASSUME = "assume"
+    REAL = "real"
+
+
+Command = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Your command, as typed.")]
+GpuName = Annotated[
+    str | None, typer.Option("--gpu", metavar="NAME", help='A known card, "RTX 4070" or "2x RTX 3090".')
+]
+Seconds = Annotated[float, typer.Option(metavar="N", help="Stop after so many seconds.")]
+Updates = Annotated[int | None, typer.Option(metavar="N", help="Stop after so many optimizer steps.")]
+ValuesOption = Annotated[
+    Values, typer.Option(help="Values read from the card: assumed and listed, or computed on the CPU.")
+]
+Small = Annotated[str, typer.Option(metavar="SIZE", help="Tensors of the card up to this size carry values.")]
+RealLimit = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Stop it at this real host memory; default: half of what is free.")
+]
+Everything = Annotated[bool, typer.Option("--all", help="List every line.")]
+
+
+def run(
+    command: Command = None,
+    gpu: GpuName = None,
+    vram: options.Vram = None,
+    ram: options.Ram = None,
+    reserve: options.Reserve = "0%",
+    cpu_only: options.CpuOnly = False,
+    seconds: Seconds = 60.0,
+    updates: Updates = None,
+    values: ValuesOption = Values.ASSUME,
+    small: Small = "1MiB",
+    real_limit: RealLimit = None,
+    everything: Everything = False,
+    html: Html = None,
+    json: options.Json = False,
+) -> int:
+    """What your program will need, line by line, and whether it fits: it is run on a card that is not there.
+
+    Your program is EXECUTED, unedited, in its own interpreter: the files it writes, its network use and its side
+    effects are its own. Its tensors on the card have no bytes, so no GPU is needed and seconds are enough. It is ended
+    once nothing new happens; with --gpu or --vram, a request that does not fit raises torch.OutOfMemoryError at its
+    line. Trackers are put offline (WANDB_MODE), LEGROOM_REHEARSAL=1 tells the program. Exit code 1: it does not fit,
+    leaks, or that is unknown; 2: the program failed.
+
+    \b
+    legroom predict -- python train.py --batch-size 512
+    legroom predict --gpu "RTX 4070" -- python train.py
+    legroom predict --vram 8GiB --ram 16GiB -- python -m package.train
+    legroom predict --seconds 30 --html memory.html -- uv run train.py
+    """
+    from legroom.backends.program.program_bill import predicted
+    from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
+    from legroom.predicting.gpu import CONTEXT_BYTES
+
+    check_writable("--html", html)
+    _check_numbers(seconds, updates)
+    if cpu_only and (gpu or vram):
+        raise BadInput("--cpu-only contradicts --gpu and --vram", hint="give one of them")
+    here = probe()
+    machine, cards = with_cards(here, gpu)
+    if cpu_only:
+        machine = replace(machine, gpus=())
+    budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
+    limit = None if budget.vram is None else max(0, budget.usable(budget.vram) - CONTEXT_BYTES)
+    plan = RehearsalPlan(
+        card=None if cpu_only else card_for(machine, budget.vram if vram else None),
+        cards=cards,
+        limit=limit,
+        values=values.value,
+        small=0 if small == "0" else parse_size(small, what="--small"),
+        ram=None if ram is None else budget.ram,
+        real_limit=here.available // 2 if real_limit is None else parse_size(real_limit, what="--real-limit"),
+        seconds=seconds,
+        updates=updates,
+    )
+    prediction = predicted(rehearse(command or [], plan, output_to_stderr=json), budget)
+    if html is not None:
+        from legroom.rendering.pages.program_page import program_page
+
+        write_text("--html", html, program_page(prediction))
+    say(program_json(prediction) if json else program_text(prediction, everything=everything))
+    if html is not None and not json:
+        say(f"written: {html}")
+    return prediction.exit_code
+
+
+def _check_numbers(seconds: float, updates: int | None) -> None:
+    if not 0 < seconds <= 86_400:
+        raise BadInput(f"--seconds {seconds:g} is out of range", hint="more than 0, at most 86400")
+    if updates is not None and updates < 1:
+        raise BadInput(f"--updates {updates} is out of range", hint="at least 1")
+
+
+def with_cards(machine: Machine, name: str | None) -> tuple[Machine, int]:
+    """Return the machine as if it had the named cards, and how many; `2x RTX 3090` names two.
+
+    Raises:
+        BadInput: no such card is known, or none or too many are asked for.
+    """
+    several = SEVERAL.fullmatch(name or "")
+    if several is None:
+        return options.with_gpu(machine, name), 1
+    count = int(several[1])
+    if not 1 <= count <= 64:
+        raise BadInput(f"--gpu {name!r}: {count} cards are out of range", hint="1 to 64")
+    return options.with_gpu(machine, several[2]), count
+
+
+def card_for(machine: Machine, vram: int | None) -> Gpu:
+    """Return the card that the program finds: the machine's or the named one, with the memory that was given."""
+    card = machine.gpus[0] if machine.gpus else find_gpu(DEFAULT_CARD).as_gpu()
+    return card if vram is None else replace(card, total=vram, free=vram)

@@ -1,0 +1,178 @@
+"""A Rehearsal: what came of running a program on a card that is not there, and the prediction made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED
+from legroom.model.footprint import Assumed, Footprint
+from legroom.model.shown import ShownInNotebooks
+from legroom.model.verdict import Budget
+
+Stopped = Literal["repeats", "finished", "updates", "seconds", "failed", "out-of-memory", "interrupted", "real-limit"]
+PHASES = ("forward", "backward", "optimizer step")
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """Bytes that one line of the user's source holds on the card at the peak; `module` where one was running."""
+
+    file: str
+    line: int
+    nbytes: int
+    function: str = ""
+    module: str = ""
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Memory of the card that grows from step to step.
+
+    Args:
+        file, line: what holds it, as far as the source tells; else where it was asked for.
+        made: file and line of the tensor that is kept.
+        nbytes: that each of `steps` steps left behind.
+    """
+
+    file: str
+    line: int
+    nbytes: int
+    steps: int
+    made: tuple[str, int]
+
+
+@dataclass(frozen=True)
+class OutOfMemory:
+    """A request that did not fit the card: PyTorch's own words, at the user's line."""
+
+    file: str
+    line: int
+    text: str
+    requested: int
+    free: int
+    caught: bool
+
+
+@dataclass(frozen=True)
+class Filling:
+    """Host memory that was asked for and is not written yet.
+
+    Args:
+        nbytes: when it is full.
+        touched: of it now.
+        per_s: bytes written to it per second while it was watched; 0 where it did not grow.
+        file, line: where it was asked for; an empty file where the guest did not see it.
+    """
+
+    nbytes: int
+    touched: int
+    per_s: float
+    file: str = ""
+    line: int = 0
+    count: int = 1
+
+    @property
+    def seconds(self) -> float | None:
+        """Return in how many seconds it is full; None where it does not grow."""
+        return (self.nbytes - self.touched) / self.per_s if self.per_s > 0 else None
+
+
+@dataclass(frozen=True)
+class HostSeen:
+    """Memory of the process tree while it rehearsed."""
+
+    peak: int
+    last: int
+    workers: int  # bytes of child processes, in the peak
+    processes: int
+    filling: tuple[Filling, ...] = ()
+    growing_per_s: float = 0.0
+    pinned: int = 0
+
+
+@dataclass(frozen=True)
+class CardSeen:
+    """What one card held: of the fullest one, summed over the processes that share it."""
+
+    device: int
+    processes: int
+    peak_allocated: int
+    peak_reserved: int
+    roles: tuple[tuple[str, int], ...]
+    lines: tuple[SourceLine, ...]
+    at: SourceLine | None
+    phase: str
+    interval: int
+    others: tuple[tuple[int, int], ...] = ()  # the other cards: number and peak reserved
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Bytes beside the allocator that a library may take: cuDNN's workspace, an RNN's reserve."""
+
+    name: str
+    nbytes: int
+    error: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """One rehearsal of a command.
+
+    Args:
+        repeats: steps at the end in which nothing new happened.
+        seconds: it ran.
+        failure: what an uncaught exception said, with its line, empty where there was none.
+        torch: version in the program's interpreter, empty where it never imported it.
+        python: whether any Python interpreter of the program let the guest in.
+        points: (seconds, allocated, reserved) of the card over time.
+    """
+
+    command: tuple[str, ...]
+    exit_code: int | None
+    stopped: Stopped
+    updates: int
+    repeats: int
+    seconds: float
+    host: HostSeen
+    card: CardSeen | None = None
+    had_card: bool = False
+    python: bool = True
+    torch: str = ""
+    cuda_build: bool = False
+    failure: str = ""
+    failed_at: tuple[str, int] | None = None
+    out_of_memory: tuple[OutOfMemory, ...] = ()
+    assumed: tuple[Assumed, ...] = ()
+    sizes_assumed: tuple[Assumed, ...] = ()
+    unmodelled: tuple[str, ...] = ()
+    compiled: tuple[str, ...] = ()
+    beside: tuple[Beside, ...] = ()
+    leaks: tuple[Leak, ...] = ()
+    notes: tuple[str, ...] = ()
+    points: tuple[tuple[float, int, int], ...] = ()
+    step_times: tuple[float, ...] = ()
+    skipped_steps: int = 0
+
+
+@dataclass(frozen=True)
+class ProgramPrediction(ShownInNotebooks):
+    """What a program will need, by its rehearsal, and whether it fits."""
+
+    rehearsal: Rehearsal
+    footprint: Footprint
+    budget: Budget
+    fits: bool | None
+    ways: tuple[str, ...] = ()  # to make it fit
+
+    @property
+    def exit_code(self) -> int:
+        """Return what the command ends with."""
+        if self.rehearsal.stopped == "interrupted":
+            return EXIT_INTERRUPTED
+        if self.rehearsal.stopped == "failed":
+            return EXIT_BAD_INPUT
+        broken = any(finding.severity == "error" for finding in self.footprint.findings)
+        return EXIT_FINDINGS if self.fits is False or self.footprint.unknown or broken else EXIT_GOOD

@@ -1,0 +1,204 @@
+"""A rehearsed program for the terminal and as JSON: the verdict first, then what holds the memory, line by line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from legroom.model.footprint import Place
+from legroom.model.rehearsal import ProgramPrediction, Rehearsal, SourceLine
+from legroom.rendering.console import document
+from legroom.rendering.item_text import error_text, peak_text, why_text
+from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.prediction_text import budget_line, finding_text, footprint_data, shortfall
+from legroom.units import format_size
+
+SHOWN_LINES = 12
+NO_LINE = "(no line of the program)"
+STYLES = {True: "green", False: "bold red", None: "yellow"}
+
+
+def program_json(prediction: ProgramPrediction) -> str:
+    """Return the document of `predict`, with what the rehearsal saw under `program`."""
+    data = footprint_data(prediction.footprint, prediction.budget, fits=prediction.fits, free=prediction.footprint)
+    return document({"runs": [data | {"program": program_data(prediction)}]})
+
+
+def program_data(prediction: ProgramPrediction) -> dict[str, Any]:
+    """Return what a document says of the rehearsal itself."""
+    seen = prediction.rehearsal
+    place = stopped_at(seen)
+    return {
+        "command": list(seen.command),
+        "exit_code": seen.exit_code,
+        "stopped": seen.stopped,
+        "updates": seen.updates,
+        "repeats": seen.repeats,
+        "seconds": round(seen.seconds, 3),
+        "at": None if place is None else {"file": place[0], "line": place[1]},
+        "assumed": [asdict(each) for each in seen.assumed],
+        "lines": [{"file": line.file, "line": line.line, "nbytes": line.nbytes} for line in by_line(seen)],
+        "leaks": [{"file": leak.file, "line": leak.line, "nbytes": leak.nbytes} for leak in seen.leaks],
+        "ways": list(prediction.ways),
+    }
+
+
+def stopped_at(seen: Rehearsal) -> tuple[str, int] | None:
+    """Return the line that matters: of the request that failed, of the exception, else of the card's peak."""
+    failed = next((oom for oom in seen.out_of_memory if not oom.caught), None)
+    if failed is not None and failed.file:
+        return failed.file, failed.line
+    if seen.failed_at is not None:
+        return seen.failed_at
+    peak = seen.card.at if seen.card is not None else None
+    return (peak.file, peak.line) if peak is not None and peak.file else None
+
+
+def by_line(seen: Rehearsal) -> list[SourceLine]:
+    """Return what each line of the program holds on the card at the peak, the modules that ran there together."""
+    sums: dict[tuple[str, int], int] = {}
+    for line in seen.card.lines if seen.card is not None else ():
+        sums[line.file, line.line] = sums.get((line.file, line.line), 0) + line.nbytes
+    return [SourceLine(*place, nbytes) for place, nbytes in sorted(sums.items(), key=lambda item: -item[1])]
+
+
+def program_text(prediction: ProgramPrediction, *, everything: bool = False) -> Iterator[Part]:
+    """Yield the verdict, how far it came, the peaks, the bill by role and by line, and what helps."""
+    seen = prediction.rehearsal
+    yield Styled(verdict_line(prediction), STYLES[prediction.fits])
+    for way in prediction.ways:
+        yield f"  try: {way}"
+    yield f"{prediction.footprint.name}: {progress_line(seen)}"
+    yield ""
+    yield from _peaks(prediction)
+    if seen.card is not None:
+        yield ""
+        yield role_table(prediction)
+        yield ""
+        yield line_table(seen, None if everything else SHOWN_LINES)
+    yield ""
+    yield from _closing(prediction)
+
+
+def verdict_line(prediction: ProgramPrediction) -> str:
+    """Return whether it fits, and why not or why nobody knows."""
+    seen, footprint, budget = prediction.rehearsal, prediction.footprint, prediction.budget
+    failed = next((oom for oom in seen.out_of_memory if not oom.caught), None)
+    if failed is not None:
+        return f"does not fit: out of GPU memory at {place_text(failed.file, failed.line)}: {first_line(failed.text)}"
+    if prediction.fits is False:
+        return f"does not fit: {'; '.join(shortfall(footprint, budget))}"
+    if footprint.unknown:
+        return f"unknown whether it fits: {'; '.join(footprint.unknown)}"
+    if prediction.fits is None:
+        short = shortfall(footprint, budget)
+        if short:
+            return f"unknown whether it fits: {'; '.join(short)}, if what it asked for is ever written"
+        return "no GPU budget is known (give --gpu or --vram)"
+    return f"fits: {budget_line(footprint, budget)}"
+
+
+def progress_line(seen: Rehearsal) -> str:
+    """Return how far the rehearsal came, and why it ended."""
+    steps = f"{seen.updates:,} optimizer step{'s' if seen.updates != 1 else ''}"
+    why = {
+        "repeats": f"{seen.repeats:,} repeats, stopped since nothing new happened",
+        "finished": "the program ended",
+        "updates": "stopped at --updates",
+        "seconds": "stopped at --seconds",
+        "failed": f"the program failed (exit code {seen.exit_code})",
+        "out-of-memory": "the program ran out of GPU memory",
+        "interrupted": "interrupted",
+        "real-limit": "stopped at --real-limit",
+    }[seen.stopped]
+    return f"{steps} in {seen.seconds:.0f} s, {why}"
+
+
+def _peaks(prediction: ProgramPrediction) -> Iterator[Part]:
+    footprint, seen = prediction.footprint, prediction.rehearsal
+    if footprint.gpu is not None and seen.card is not None:
+        yield Styled(f"GPU peak  {peak_text(footprint.gpu)}", "bold")
+        peaks = footprint.allocator
+        if peaks is not None:
+            low, high = map(format_size, peaks.band)
+            yield (
+                f"          PyTorch's allocator: {format_size(peaks.peak_allocated)} allocated, "
+                f"{format_size(peaks.peak_reserved)} reserved (between {low} and {high})"
+            )
+        if seen.card.at is not None:
+            yield f"          {moment_text(seen)}"
+    yield Styled(f"host peak {peak_text(footprint.host)}", "bold")
+    for filling in (item for item in footprint.items if item.place is Place.HOST and _is_filling(seen, item.name)):
+        name = filling.name.removeprefix("host.")
+        now = format_size(seen.host.last)
+        yield f"          {now} now; {name}: {format_size(filling.nbytes)} when full, {filling.why}"
+
+
+def _is_filling(seen: Rehearsal, name: str) -> bool:
+    return bool(seen.host.filling) and name not in ("host.program", "host.workers", "host.cuda libraries")
+
+
+def moment_text(seen: Rehearsal) -> str:
+    """Return what was running when most was handed out."""
+    assert seen.card is not None and seen.card.at is not None
+    at, step = seen.card.at, seen.card.interval + 1
+    inside = f", in {at.module}" if at.module else ""
+    return f"at {place_text(at.file, at.line)}, {seen.card.phase} of step {step:,}{inside}"
+
+
+def role_table(prediction: ProgramPrediction) -> Table:
+    """Return the card's items at the peak."""
+    table = Table(["on the card at the peak", "size", "±", "why"], "lrrw")
+    items = [item for item in prediction.footprint.items if item.place is Place.GPU]
+    for item in sorted(items, key=lambda item: -item.total):
+        table.add(item.name.removeprefix("gpu."), format_size(item.total), error_text(item), why_text(item))
+    return table
+
+
+def line_table(seen: Rehearsal, most: int | None) -> Table:
+    """Return which line's tensors hold how much at the peak."""
+    table = Table(["line of the program", "holds", "share", "source"], "lrrw")
+    lines = by_line(seen)
+    whole = sum(line.nbytes for line in lines) or 1
+    for line in lines[:most]:
+        share = f"{line.nbytes / whole:.0%}"
+        table.add(place_text(line.file, line.line), format_size(line.nbytes), share, source_text(line.file, line.line))
+    if most is not None and len(lines) > most:
+        rest = lines[most:]
+        nbytes = sum(line.nbytes for line in rest)
+        table.add(f"{len(rest)} others", format_size(nbytes), f"{nbytes / whole:.0%}", "--all lists them", style="dim")
+    return table
+
+
+def _closing(prediction: ProgramPrediction) -> Iterator[Part]:
+    for finding in prediction.footprint.findings:
+        yield finding_text(finding)
+    for note in prediction.footprint.notes:
+        yield Styled(f"note: {note}", "dim")
+    for each in prediction.footprint.assumed:
+        yield Styled(f"assumed: {place_text(each.file, each.line)}: {each.what}, {each.count:,} times", "dim")
+
+
+def place_text(file: str, line: int) -> str:
+    """Return a line of source, its file relative to here where it is below."""
+    if not file:
+        return NO_LINE
+    near = os.path.relpath(file) if Path(file).is_absolute() else file
+    return f"{file if near.startswith('..') else near}:{line}"
+
+
+def source_text(file: str, line: int) -> str:
+    """Return the text of a line of source, empty where it cannot be read."""
+    try:
+        lines = Path(file).read_text(errors="replace").splitlines() if file else []
+    except OSError:
+        return ""
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def first_line(text: str) -> str:
+    """Return the first sentence or two of PyTorch's own message."""
+    return text.strip().splitlines()[0][:240] if text.strip() else "no message"

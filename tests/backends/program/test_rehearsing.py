@@ -1,0 +1,260 @@
+"""`legroom predict -- COMMAND` from its outside: programs that write their journals as a guest would."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+HEAD = f"""
+import os, sys, time
+sys.path.insert(0, {str(HERE)!r})
+from journal_writer import MIB, JournalWriter
+writer = JournalWriter()
+writer.begin()
+here = writer.site(__file__, 10)
+writer.alloc(100 * MIB, here)
+
+def update():
+    writer.free(writer.alloc(50 * MIB, here, phase=1))
+    writer.step()
+    time.sleep(0.01)
+"""
+
+
+def legroom(*arguments: str, timeout: float = 60.0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "legroom.cli.main", "predict", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False)
+
+
+def program(folder: Path, body: str, head: str = HEAD) -> str:
+    script = folder / "program.py"
+    script.write_text(head + body)
+    return str(script)
+
+
+def document(folder: Path, body: str, *options: str, head: str = HEAD) -> tuple[int, dict[str, Any], str]:
+    script = program(folder, body, head)
+    done = legroom("--json", *options, "--", sys.executable, script)
+    assert done.stdout, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    return done.returncode, run, done.stderr
+
+
+def test_a_training_that_repeats_is_stopped_and_fits(tmp_path: Path) -> None:
+    code, run, errors = document(tmp_path, "print('mine')\nwhile True: update()", "--gpu", "RTX 4070", "--ram", "64GiB")
+    assert (code, run["fits"]) == (0, True)
+    assert run["gpu"]["allocator"]["peak_allocated"] == run["gpu"]["allocator"]["peak_reserved"] == 150 << 20
+    assert run["gpu"]["allocator"]["limit"] == (12282 << 20) - 400_000_000
+    assert run["gpu"]["peak"] == (150 << 20) + 400_000_000
+    seen = run["program"]
+    assert (seen["stopped"], seen["exit_code"]) == ("repeats", None)
+    assert seen["updates"] >= 4 and seen["command"][0] == sys.executable
+    assert seen["at"] == {"file": str(tmp_path / "program.py"), "line": 10}
+    assert seen["lines"] == [{"file": str(tmp_path / "program.py"), "line": 10, "nbytes": 150 << 20}]
+    assert errors.startswith("mine\n")  # its own output, since standard output is the document's
+
+
+def test_the_same_keys_as_the_document_of_a_run(tmp_path: Path) -> None:
+    _, run, _ = document(tmp_path, "update()")
+    done = legroom("mine:full", "--mode", "arithmetic", "--json", "--gpu", "RTX 4070")
+    (of_run,) = json.loads(done.stdout)["runs"]
+    assert set(run) - {"program", "unknown"} == set(of_run) - {"unknown", "unseen", "assumed"}
+    assert set(run["gpu"]) == set(of_run["gpu"])
+
+
+def test_one_that_does_not_fit_says_so_and_what_to_try(tmp_path: Path) -> None:
+    script = program(tmp_path, "while True: update()")
+    done = legroom("--vram", "512MiB", "--", sys.executable, script, "--batch-size", "64")
+    assert done.returncode == 1
+    assert done.stdout.startswith("does not fit: GPU needs up to")
+    assert "--batch-size" in done.stdout or "a card of" in done.stdout
+
+
+def test_finished_updates_and_seconds(tmp_path: Path) -> None:
+    code, run, _ = document(tmp_path, "for _ in range(3): update()", "--vram", "8GiB", "--ram", "64GiB")
+    assert (code, run["fits"], run["program"]["stopped"], run["program"]["exit_code"]) == (0, True, "finished", 0)
+    growing = "while True:\n    writer.alloc(MIB, here)\n    update()"
+    code, run, _ = document(tmp_path, growing, "--vram", "8GiB", "--updates", "5")
+    assert (code, run["fits"], run["program"]["stopped"]) == (1, None, "updates")
+    code, run, _ = document(tmp_path, growing, "--vram", "8GiB", "--seconds", "2")
+    assert (code, run["fits"], run["program"]["stopped"]) == (1, None, "seconds")
+    assert run["program"]["leaks"][0]["line"] == 10
+    assert any(finding["name"] == "gpu-leak" for finding in run["findings"])
+    code, run, _ = document(tmp_path, "time.sleep(60)", "--vram", "8GiB", "--seconds", "1")
+    assert (code, run["fits"]) == (1, None)
+    assert "no optimizer step within 1 s: give your program smaller arguments, e.g. --learning-starts" in run["unknown"]
+
+
+def test_a_failing_program_shows_its_own_traceback(tmp_path: Path) -> None:
+    told = "writer.json('exception', type='ValueError', text='no', file=__file__, line=21)"
+    body = f"update()\n{told}\nraise ValueError('no')"
+    code, run, errors = document(tmp_path, body, "--vram", "8GiB")
+    assert (code, run["fits"], run["program"]["stopped"], run["program"]["exit_code"]) == (2, None, "failed", 1)
+    assert "Traceback (most recent call last)" in errors and "ValueError: no" in errors
+    assert run["program"]["at"]["line"] == 21
+
+
+def test_out_of_memory_is_at_its_line(tmp_path: Path) -> None:
+    oom = (
+        "writer.json('oom', file=__file__, line=33, text='CUDA out of memory. Tried', requested=9 << 30, free=1 << 30)"
+    )
+    raised = "writer.json('exception', type='torch.OutOfMemoryError', text='CUDA', file=__file__, line=33)\nsys.exit(1)"
+    code, run, _ = document(tmp_path, f"update()\n{oom}\n{raised}", "--vram", "2GiB")
+    assert (code, run["fits"], run["program"]["stopped"]) == (1, False, "out-of-memory")
+    assert run["program"]["at"]["line"] == 33
+    code, run, _ = document(tmp_path, f"update()\n{oom}\nupdate()", "--vram", "2GiB", "--ram", "64GiB")
+    assert (code, run["fits"], run["program"]["stopped"]) == (0, True, "finished")
+    assert run["findings"][0]["name"] == "out-of-memory-caught"
+
+
+def test_assumptions_that_set_a_size_and_what_is_not_modelled_leave_it_unknown(tmp_path: Path) -> None:
+    said = "writer.json('assumed', file=__file__, line=10, what='a mask selects all', count=3, sets_size={})\nupdate()"
+    code, run, _ = document(tmp_path, said.format("True"), "--vram", "8GiB", "--ram", "64GiB")
+    assert (code, run["fits"]) == (1, None)
+    script = str(tmp_path / "program.py")
+    assert run["program"]["assumed"] == [{"file": script, "line": 10, "what": "a mask selects all", "count": 3}]
+    assert run["gpu"]["allocator"]["band"][0] < (1 << 20)  # all of that line's bytes are in doubt
+    code, run, _ = document(tmp_path, said.format("False"), "--vram", "8GiB", "--ram", "64GiB")
+    assert (code, run["fits"]) == (0, True)
+    body = "writer.json('unmodelled', what='a kernel', file=__file__, line=3)\nupdate()"
+    code, run, _ = document(tmp_path, body, "--vram", "8GiB", "--ram", "64GiB")
+    assert (code, run["unknown"]) == (1, ["not modelled: a kernel (program.py:3)"])
+
+
+def test_a_kill_loses_nothing(tmp_path: Path) -> None:
+    body = "update()\nwriter.half_a_record()\nos.kill(os.getpid(), 9)"
+    code, run, _ = document(tmp_path, body, "--vram", "8GiB")
+    assert (code, run["program"]["stopped"], run["program"]["exit_code"]) == (2, "failed", 137)
+    assert run["gpu"]["allocator"]["peak_allocated"] == 150 << 20
+
+
+def test_programs_without_a_card_or_torch_get_no_gpu_verdict(tmp_path: Path) -> None:
+    code, run, _ = document(tmp_path, "", "--vram", "8GiB", head="print('nothing')")
+    assert (code, run["gpu"], run["unknown"]) == (1, None, ["the program ended before it used torch"])
+    head = HEAD.replace("writer.alloc(100 * MIB, here)", "")
+    code, run, _ = document(tmp_path, "writer.step()", "--vram", "8GiB", head=head)
+    assert (code, run["fits"]) == (1, None)
+    assert "the program had a card and put nothing on it" in run["unknown"][0]
+
+
+def test_a_command_that_is_no_python_program(tmp_path: Path) -> None:
+    done = legroom("--json", "--ram", "64GiB", "--", "sleep", "0.3")
+    (run,) = json.loads(done.stdout)["runs"]
+    assert (done.returncode, run["fits"]) == (1, None)
+    assert run["unknown"] == ["no Python program: only its host memory was watched"]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ([], "there is no command after --"),
+        (["no-such-command-here"], "no-such-command-here: there is no such command"),
+        (["./plain.py"], "cannot be executed (legroom predict -- python ./plain.py)"),
+        (["python", "-I", "plain.py"], "Python is started with -I (isolated mode)"),
+        (["python", "-uE", "plain.py"], "started with -E"),
+        (["python", "-X", "dev", "-S", "-c", "pass"], "started with -S"),
+        (["env", "python", "-I", "plain.py"], "started with -I"),
+        (["./isolated"], "started with -E"),
+    ],
+)
+def test_bad_input_gets_one_line(tmp_path: Path, command: list[str], said: str) -> None:
+    (tmp_path / "plain.py").write_text("pass")
+    script = tmp_path / "isolated"
+    script.write_text("#!/usr/bin/python3 -Es\npass")
+    script.chmod(0o755)
+    done = legroom("--", *command, cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == ""
+    assert said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_options_that_only_look_isolating_are_the_programs_own(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("import sys; print(sys.argv)")
+    done = legroom("--", sys.executable, "plain.py", "-I", "-E", cwd=tmp_path)
+    assert "['plain.py', '-I', '-E']" in done.stdout
+
+
+def test_bad_numbers_get_one_line() -> None:
+    for options in (["--seconds", "0"], ["--updates", "0"], ["--gpu", "0x RTX 3090"], ["--gpu", "RTX 9999"]):
+        done = legroom(*options, "--", "true")
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
+def children_of(name: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if name.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                pass
+    return found
+
+
+STUBBORN = """
+import signal, subprocess
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", {mark!r}])
+while True:
+    writer.alloc(MIB, here)
+    update()
+"""
+
+
+def started(script: str, tmp_path: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "legroom.cli.main", "predict", "--vram", "8GiB", "--", sys.executable, script]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_running_and_no_file_behind(tmp_path: Path, number: signal.Signals) -> None:
+    mark = f"mark-{os.getpid()}-{int(number)}"
+    script = program(tmp_path, STUBBORN.format(mark=mark))
+    child = started(script, tmp_path)
+    until = time.monotonic() + 30
+    while not children_of(mark) and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(0.5)
+    child.send_signal(number)
+    out, errors = child.communicate(timeout=30)
+    until = time.monotonic() + 10
+    while (children_of(mark) or list(tmp_path.glob("legroom-*"))) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not children_of(mark) and not children_of(script)
+    assert not list(tmp_path.glob("legroom-*"))
+    if number == signal.SIGINT:
+        assert child.returncode == 130 and "interrupted" in out, errors
+
+
+def test_a_buffer_that_fills_is_forecast(tmp_path: Path) -> None:
+    body = """
+import mmap
+buffer = mmap.mmap(-1, 4 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
+at = 0
+while True:
+    buffer[at:at + MIB] = b"x" * MIB
+    at += MIB
+    update()
+    time.sleep(0.02)
+"""
+    code, run, _ = document(tmp_path, body, "--vram", "8GiB", "--ram", "2GiB")
+    (full,) = [item for item in run["items"] if item["name"] == "host.a large array"]
+    assert full["nbytes"] == 4 << 30 and "full in about" in full["why"]
+    assert (code, run["fits"]) == (1, False)
+    assert run["host"]["peak"] > 4 << 30
+
+
+def test_a_program_that_really_writes_too_much_is_stopped(tmp_path: Path) -> None:
+    body = "kept = []\nwhile True:\n    kept.append(bytearray(MIB) * 8)\n    time.sleep(0.01)"
+    code, run, _ = document(tmp_path, body, "--vram", "8GiB", "--real-limit", "300MiB")
+    assert (code, run["fits"], run["program"]["stopped"]) == (1, None, "real-limit")
