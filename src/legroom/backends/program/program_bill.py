@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from legroom.backends.program.making_it_fit import ways_to_fit
-from legroom.device.cuda_allocator import ROUND_SEGMENT_BYTES
+from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES
 from legroom.model.finding import Finding
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Known, Phase, Place
 from legroom.model.rehearsal import CardSeen, Filling, Leak, ProgramPrediction, Rehearsal
