@@ -1,0 +1,209 @@
+"""One card that is not there: its allocator, its figures, its limit, and PyTorch's own words when it is full."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .cuda_allocator import Block, CachingAllocator, Settings, round_size, segment_size
+from .cuda_reduce import Card as Shape
+
+GIB = 1 << 30
+OutOfMemory: Any = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+_NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 9)
+_LINK = (
+    "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf"
+    if _NEWER
+    else "https://pytorch.org/docs/stable/notes/cuda.html#environment-variables"
+)
+
+
+@dataclass(frozen=True)
+class CardPlan:
+    """What the parent says about the card.
+
+    Args:
+        limit: what the allocator may take; None where it may take anything.
+    """
+
+    name: str = "NVIDIA GeForce RTX 4090"
+    nbytes: int = 25_250_627_584
+    multiprocessors: int = 128
+    threads_per_multiprocessor: int = 1536
+    capability: tuple[int, int] = (8, 9)
+    limit: int | None = None
+
+    @classmethod
+    def read(cls, plan: dict[str, Any]) -> CardPlan:
+        card = plan.get("card") or {}
+        given = {
+            "name": card.get("name"),
+            "nbytes": card.get("bytes"),
+            "multiprocessors": card.get("sm_count"),
+            "threads_per_multiprocessor": card.get("threads_per_sm"),
+            "capability": _capability(card.get("capability")),
+            "limit": plan.get("limit"),
+        }
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.multiprocessors, self.threads_per_multiprocessor, self.capability)
+
+
+def _capability(given: Any) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    if isinstance(given, (list, tuple)):
+        return int(given[0]), int(given[1])
+    major, _, minor = str(given).partition(".")
+    return int(major), int(minor or 0)
+
+
+class Stat:
+    """One of the allocator's figures: now, its highest, and how much came and went."""
+
+    __slots__ = ("current", "freed", "peak", "total")
+
+    def __init__(self) -> None:
+        self.current = self.peak = self.total = self.freed = 0
+
+    def change(self, nbytes: int) -> None:
+        self.current += nbytes
+        if nbytes > 0:
+            self.total += nbytes
+            self.peak = max(self.peak, self.current)
+        else:
+            self.freed -= nbytes
+
+    def figures(self) -> dict[str, int]:
+        return {"current": self.current, "peak": self.peak, "allocated": self.total, "freed": self.freed}
+
+
+_STATS = (
+    "allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes", "active_bytes",
+    "inactive_split_bytes", "requested_bytes",
+)  # fmt: skip
+
+
+class Card:
+    """The allocator of one process on one card, with the figures `torch.cuda` shows."""
+
+    def __init__(self, index: int, plan: CardPlan) -> None:
+        self.index, self.plan = index, plan
+        self.device = torch.device("cuda", index)
+        self.allocator = CachingAllocator(_settings(os.environ))
+        self.fraction = 1.0
+        self.stats = {(name, pool): Stat() for name in _STATS for pool in ("all", "large_pool", "small_pool")}
+        self.ooms = self.retries = 0
+        self.used = False
+        self.generator: Any = None
+        self.limit_to(plan.limit)
+
+    def limit_to(self, nbytes: int | None) -> None:
+        self.allocator.capacity = (1 << 62) if nbytes is None else nbytes
+
+    def take(self, nbytes: int) -> Block:
+        """Serve a request.
+
+        Raises:
+            OutOfMemory: it does not fit, after everything cached was given back.
+        """
+        before, released = self.allocator.reserved, self.allocator.released
+        block = self.allocator.alloc(nbytes)
+        if self.allocator.released != released:
+            self.retries += 1
+        if block is None:
+            self.ooms += 1
+            raise OutOfMemory(self.refusal(nbytes))
+        self._count(block, nbytes, 1)
+        if self.allocator.reserved != before:
+            self._reserve(block, self.allocator.reserved - before)
+        return block
+
+    def give(self, block: Block, nbytes: int) -> None:
+        self._count(block, nbytes, -1)
+        self.allocator.free(block)
+
+    def empty_cache(self) -> None:
+        before = self.allocator.reserved
+        self.allocator.empty_cache()
+        self.stats["reserved_bytes", "all"].change(self.allocator.reserved - before)
+
+    @property
+    def figures(self) -> tuple[int, int]:
+        return self.allocator.allocated, self.allocator.reserved
+
+    @property
+    def free_bytes(self) -> int:
+        """What the driver would say is free on the card."""
+        limit = self.plan.nbytes if self.plan.limit is None else self.plan.limit
+        return max(limit - self.allocator.reserved, 0)
+
+    def _count(self, block: Block, nbytes: int, sign: int) -> None:
+        for pool in ("all", "small_pool" if block.small else "large_pool"):
+            self.stats["allocation", pool].change(sign)
+            self.stats["active", pool].change(sign)
+            self.stats["allocated_bytes", pool].change(sign * block.size)
+            self.stats["active_bytes", pool].change(sign * block.size)
+            self.stats["requested_bytes", pool].change(sign * nbytes)
+
+    def _reserve(self, block: Block, nbytes: int) -> None:
+        for pool in ("all", "small_pool" if block.small else "large_pool"):
+            self.stats["segment", pool].change(1)
+            self.stats["reserved_bytes", pool].change(nbytes)
+
+    def memory_stats(self) -> dict[str, Any]:
+        """Return the figures as `torch._C._cuda_memoryStats` nests them."""
+        found: dict[str, Any] = {}
+        for (name, pool), stat in self.stats.items():
+            found.setdefault(name, {})[pool] = stat.figures()
+        none = Stat().figures()
+        found |= {"oversize_allocations": none, "oversize_segments": none}
+        return {
+            **found, "num_alloc_retries": self.retries, "num_ooms": self.ooms, "num_sync_all_streams": 0,
+            "num_device_alloc": self.stats["segment", "all"].total, "num_device_free": 0, "max_split_size": -1,
+        }  # fmt: skip
+
+    def reset_peaks(self) -> None:
+        for stat in self.stats.values():
+            stat.peak = stat.current
+
+    def refusal(self, nbytes: int) -> str:
+        """Return what PyTorch says (CUDACachingAllocator.cpp, malloc) when a request does not fit."""
+        allocated, reserved = self.figures
+        tried = segment_size(round_size(nbytes))
+        allowed = f"{_size(int(self.fraction * self.plan.nbytes))} allowed; " if self.fraction < 1 else ""
+        in_use = self.plan.nbytes - self.free_bytes
+        return (
+            f"CUDA out of memory. Tried to allocate {_size(tried)}. GPU {self.index} has a total capacity of "
+            f"{_size(self.plan.nbytes)} of which {_size(self.free_bytes)} is free. Including non-PyTorch memory, this "
+            f"process has {_size(in_use)} memory in use. {allowed}Of the allocated memory {_size(allocated)} is "
+            f"allocated by PyTorch, and {_size(reserved - allocated)} is reserved by PyTorch but unallocated. If "
+            "reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to "
+            f"avoid fragmentation.  See documentation for Memory Management  ({_LINK})"
+        )
+
+
+def _size(nbytes: int) -> str:
+    """Return a size as PyTorch's `format_size` writes it."""
+    if nbytes <= 1024:
+        return f"{nbytes} bytes"
+    for unit, name in ((1 << 20, "KiB"), (GIB, "MiB")):
+        if nbytes <= unit:
+            return f"{nbytes / (unit >> 10):.2f} {name}"
+    return f"{nbytes / GIB:.2f} GiB"
+
+
+def _settings(environment: Any) -> Settings:
+    """Return what PYTORCH_ALLOC_CONF (or its older name) says."""
+    text = environment.get("PYTORCH_ALLOC_CONF") or environment.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    found = dict(part.split(":", 1) for part in text.replace(" ", "").split(",") if ":" in part)
+    split = found.get("max_split_size_mb")
+    return Settings(
+        expandable_segments=found.get("expandable_segments", "").lower() == "true",
+        max_split_size_mb=int(split) if split and split.isdigit() else None,
+    )

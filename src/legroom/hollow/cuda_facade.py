@@ -1,0 +1,153 @@
+"""`torch.cuda` and `torch.accelerator` of cards that are not there.
+
+PyTorch's own Python code of these modules is kept; what it calls in C++ (`torch._C._cuda_…`) is answered from the
+simulated cards. Everything in C++ that is not answered raises one line that names it, on CPU and CUDA builds alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import torch
+
+from . import generators, streams
+from .following import Follower
+
+C: Any = torch._C
+
+
+class NotSimulated(RuntimeError):
+    """Something of the card that a rehearsal does not simulate."""
+
+
+def install(follower: Follower) -> None:
+    """Answer for the card from now on."""
+    table = {**_answers(follower), **streams.install(follower)}
+    for name in dir(C):
+        if name.startswith(("_cuda_", "_accelerator_")) and name not in table:
+            setattr(C, name, _refuse(f"torch._C.{name}"))
+    for name, answer in table.items():
+        setattr(C, name, answer)
+    generators.install(follower)
+    cuda: Any = torch.cuda
+    cuda._lazy_init = lambda: None
+    cuda.is_available = lambda: True
+    cuda.is_initialized = lambda: True
+    cuda._initialized = True
+    cuda.device_count = lambda: len(follower.cards)
+    cuda.get_device_properties = lambda device=None: _Properties(follower.card_at(_index(device)).plan)
+    cuda._get_device_properties = lambda index: _Properties(follower.card_at(index).plan)
+    cuda.is_bf16_supported = lambda including_emulation=True: True
+    cuda.memory.mem_get_info = cuda.mem_get_info = lambda device=None: _memory_info(follower, _index(device))
+    cuda.get_arch_list = lambda: [f"sm_{a}{b}" for a, b in {card.plan.capability for card in follower.cards}]
+    cuda.can_device_access_peer = lambda device, peer: False
+    cuda._lazy_call = lambda callable, **kwargs: callable()
+    torch.backends.cuda.is_built = lambda: True
+    torch.backends.cudnn.is_available = lambda: True  # type: ignore[assignment]
+    torch.backends.cudnn.version = lambda: 91900
+
+
+def _index(device: Any) -> int | None:
+    if device is None or isinstance(device, int):
+        return device
+    return torch.device(device).index
+
+
+def _refuse(name: str) -> Callable[..., Any]:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotSimulated(f"{name} is not simulated in a rehearsal")
+
+    return refuse
+
+
+def _memory_info(follower: Follower, index: int | None) -> tuple[int, int]:
+    card = follower.figures(follower.card_at(index).index)
+    return card.free_bytes, card.plan.nbytes
+
+
+class _Properties:
+    """What `torch.cuda.get_device_properties` returns."""
+
+    def __init__(self, plan: Any) -> None:
+        self.name = plan.name
+        self.major, self.minor = plan.capability
+        self.total_memory = plan.nbytes
+        self.multi_processor_count = plan.multiprocessors
+        self.max_threads_per_multi_processor = plan.threads_per_multiprocessor
+        self.warp_size, self.regs_per_multiprocessor = 32, 65_536
+        self.is_integrated = self.is_multi_gpu_board = 0
+        self.shared_memory_per_block, self.shared_memory_per_multiprocessor = 49_152, 102_400
+        self.shared_memory_per_block_optin, self.L2_cache_size = 101_376, 75_497_472
+        self.gcnArchName = plan.name
+        self.uuid = "00000000-0000-0000-0000-000000000000"
+
+    def __repr__(self) -> str:
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory >> 20}MB, multi_processor_count={self.multi_processor_count})"
+        )
+
+
+def _answers(follower: Follower) -> dict[str, Callable[..., Any]]:
+    here = follower.here
+
+    def set_device(index: int) -> None:
+        if index >= 0:
+            here.device = follower.card_at(index).index
+
+    def exchange(index: int) -> int:
+        before = here.device
+        set_device(index)
+        return before
+
+    def empty_cache(*_: Any) -> None:
+        for card in follower.cards:
+            follower.figures(card.index).empty_cache()
+
+    def fraction(value: float, index: int) -> None:
+        card = follower.card_at(index)
+        card.fraction = value
+        allowed = int(value * card.plan.nbytes)
+        card.limit_to(allowed if card.plan.limit is None else min(allowed, card.plan.limit))
+
+    def nothing(*_: Any, **__: Any) -> None:
+        return None
+
+    def stats(index: int) -> Any:
+        return follower.figures(index).memory_stats()
+
+    answers: dict[str, Callable[..., Any]] = {
+        "_cuda_init": nothing,
+        "_cuda_getDeviceCount": lambda: len(follower.cards),
+        "_cuda_getDevice": lambda: here.device,
+        "_cuda_setDevice": set_device,
+        "_cuda_exchangeDevice": exchange,
+        "_cuda_maybeExchangeDevice": exchange,
+        "_cuda_synchronize": nothing,
+        "_cuda_emptyCache": empty_cache,
+        "_cuda_memoryStats": stats,
+        "_cuda_resetPeakMemoryStats": lambda index: follower.figures(index).reset_peaks(),
+        "_cuda_resetAccumulatedMemoryStats": nothing,
+        "_cuda_setMemoryFraction": fraction,
+        "_cuda_getMemoryFraction": lambda index: follower.card_at(index).fraction,
+        "_cuda_getAllocatorBackend": lambda: "native",
+        "_cuda_ipc_collect": nothing,
+        "_cuda_isInBadFork": lambda: not follower.following,
+        "_cuda_set_sync_debug_mode": nothing,
+        "_cuda_get_sync_debug_mode": lambda: 0,
+        "_cuda_isCurrentStreamCapturing": lambda: False,
+        "_accelerator_getAccelerator": lambda: torch.device("cuda"),
+        "_accelerator_getDeviceIndex": lambda: here.device,
+        "_accelerator_setDeviceIndex": set_device,
+        "_accelerator_exchangeDevice": exchange,
+        "_accelerator_maybeExchangeDevice": exchange,
+        "_accelerator_synchronizeDevice": nothing,
+        "_accelerator_isAllocatorInitialized": lambda: True,
+        "_accelerator_emptyCache": empty_cache,
+        "_accelerator_getDeviceStats": stats,
+        "_accelerator_resetPeakStats": lambda index: follower.figures(index).reset_peaks(),
+        "_accelerator_resetAccumulatedStats": nothing,
+        "_accelerator_getMemoryInfo": lambda index: _memory_info(follower, index),
+        "_get_accelerator": lambda check=False: torch.device("cuda"),
+    }
+    return answers

@@ -1,0 +1,176 @@
+"""Turns this interpreter's torch into one with a card that is not there; called once torch has been imported."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+
+def begin() -> Any:
+    """Open this process's journal and say what runs."""
+    from .journal import Journal
+
+    folder = os.environ["LEGROOM_REHEARSAL_FOLDER"]
+    path, count = os.path.join(folder, f"journal-{os.getpid()}"), 0
+    while os.path.exists(path if count == 0 else f"{path}.{count}"):  # one process can become another (exec)
+        count += 1
+    journal = Journal(path if count == 0 else f"{path}.{count}")
+    journal.json("started", argv=getattr(sys, "orig_argv", sys.argv), python=sys.version.split()[0])
+    return journal
+
+
+def without_compiler(module: Any) -> None:
+    """Keep torch from importing its compiler at the first optimizer, which takes seconds: nothing is compiled here."""
+
+    def undecorated(fn: Any = None, recursive: bool = True) -> Any:
+        return fn if fn is not None else undecorated
+
+    module._disable_dynamo = undecorated
+
+
+def on_torch(journal: Any) -> Any:
+    """Install the card; returns its follower."""
+    import torch
+
+    from . import cuda_facade, following, tensor_facade
+
+    plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
+    journal.json("torch", version=torch.__version__, cuda_build=torch.version.cuda)
+    follower = following.Follower(plan, journal)
+    tensor_facade.install(follower)
+    cuda_facade.install(follower)
+    _eagerly(follower)
+    _threads(follower)
+    _forks(follower)
+    _optimizers(follower)
+    _endings(follower)
+    following.enter(follower)
+    return follower
+
+
+def _eagerly(follower: Any) -> None:
+    """Run `torch.compile` eagerly."""
+    import functools
+
+    import torch
+
+    def compiled(model: Any = None, **options: Any) -> Any:
+        if model is None:
+            return functools.partial(compiled, **options)
+        file, line = follower.sites.where()
+        follower.journal.json("compile", file=file, line=line)
+        if isinstance(model, torch.nn.Module):
+            return _Compiled(model)
+        return model
+
+    class _Compiled(torch.nn.Module):
+        def __init__(self, module: Any) -> None:
+            super().__init__()
+            self._orig_mod = module
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return self._orig_mod(*args, **kwargs)
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "_orig_mod":
+                return self._modules["_orig_mod"]
+            return getattr(self._orig_mod, name)
+
+    def in_place(self: Any, *args: Any, **kwargs: Any) -> None:
+        compiled(lambda: None, **kwargs)
+
+    torch.compile = compiled  # type: ignore[assignment]
+    torch.nn.Module.compile = in_place  # type: ignore[method-assign]
+
+
+def _threads(follower: Any) -> None:
+    """Follow every thread from where it begins; modes belong to threads."""
+    from .following import enter
+
+    begin_thread = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def bootstrap(self: threading.Thread) -> None:
+        if follower.following:
+            enter(follower)
+        begin_thread(self)
+
+    threading.Thread._bootstrap_inner = bootstrap  # type: ignore[attr-defined]
+
+
+def _forks(follower: Any) -> None:
+    def stop() -> None:
+        follower.following = False
+
+    os.register_at_fork(after_in_child=stop)
+
+
+def _optimizers(follower: Any) -> None:
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    steps = [0]
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        follower.here.stepping += 1
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        follower.here.stepping = max(follower.here.stepping - 1, 0)
+        if not follower.following:
+            return
+        steps[0] += 1
+        follower.give_back()
+        if steps[0] <= 3:
+            follower.journal.json("roles", **_roles(follower, optimizer))
+        follower.journal.json("step", n=steps[0], optimizer=id(optimizer))
+
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+
+
+def _roles(follower: Any, optimizer: Any) -> dict[str, list[int]]:
+    """Return which blocks are parameters, gradients and the optimizer's state."""
+    import torch
+
+    def numbers(tensors: Any) -> list[int]:
+        found = (follower.record_of(each) for each in tensors if isinstance(each, torch.Tensor))
+        return sorted({record.number for record in found if record is not None and record.number >= 0})
+
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    return {
+        "parameters": numbers(parameters),
+        "gradients": numbers(each.grad for each in parameters),
+        "optimizer": numbers(value for state in optimizer.state.values() for value in state.values()),
+    }
+
+
+def _endings(follower: Any) -> None:
+    before = sys.excepthook
+
+    def uncaught(kind: Any, error: Any, trace: Any) -> None:
+        if follower.following:
+            file, line = _last_user_line(follower, trace)
+            follower.journal.json("exception", type=kind.__name__, text=str(error)[:2000], file=file, line=line)
+        before(kind, error, trace)
+
+    sys.excepthook = uncaught
+
+    def ended() -> None:
+        if follower.following:
+            follower.give_back()
+            follower.journal.json("exit", code=None)
+
+    atexit.register(ended)
+
+
+def _last_user_line(follower: Any, trace: Any) -> tuple[str, int]:
+    from . import sites
+
+    found = ("?", 0)
+    while trace is not None:
+        if sites._kind(trace.tb_frame.f_code.co_filename) == sites._USER:
+            found = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+    return found

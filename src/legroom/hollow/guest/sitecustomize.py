@@ -1,0 +1,82 @@
+"""Enters a rehearsed program: found on PYTHONPATH by its interpreter, acts once torch is imported, leaves no trace.
+
+The `sitecustomize` that this file shadows is run. The folder is taken off `sys.path`, and stays in PYTHONPATH so that
+interpreters started by the program are rehearsed too.
+"""
+
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _shadowed() -> None:
+    """Run the sitecustomize that would have been found without us."""
+    import importlib.machinery
+    import importlib.util
+
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None and spec.origin != os.path.abspath(__file__):
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+def _package() -> None:
+    """Make the folder above importable as `legroom_hollow`."""
+    import importlib.util
+
+    folder = os.path.dirname(_HERE)
+    spec = importlib.util.spec_from_file_location(
+        "legroom_hollow", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+    )
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["legroom_hollow"] = module
+    spec.loader.exec_module(module)
+
+
+class _Hook:
+    """Finds torch as usual, and lets its loader tell us when it is done."""
+
+    def __init__(self, journal: object) -> None:
+        from legroom_hollow import entering
+
+        self._waiting = {
+            "torch._compile": lambda module: entering.without_compiler(module),
+            "torch": lambda module: entering.on_torch(journal),
+        }
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+        if name not in self._waiting:
+            return None
+        import importlib.util
+
+        act = self._waiting.pop(name)  # not ours any more: the usual finders are asked
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            self._waiting[name] = act
+            return None
+        load = spec.loader.exec_module
+
+        def loaded(module: object) -> None:
+            load(module)  # type: ignore[arg-type]
+            act(module)
+
+        spec.loader.exec_module = loaded  # type: ignore[method-assign]
+        return spec
+
+
+def _enter() -> None:
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+    try:
+        _shadowed()
+    finally:
+        if os.environ.get("LEGROOM_REHEARSAL") == "1" and os.environ.get("LEGROOM_REHEARSAL_FOLDER"):
+            _package()
+            from legroom_hollow import entering
+
+            sys.meta_path.insert(0, _Hook(entering.begin()))  # type: ignore[arg-type]
+
+
+_enter()

@@ -1,0 +1,275 @@
+"""Makes hollow tensors look like a card's from Python: their device, their moves, and how they are made from data.
+
+Only what PyTorch decides above its dispatcher, or where the meta device differs from a card there, is replaced; all
+else goes through the follower. Inside the follower tensors show their real device.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+import torch
+
+from .following import META, Follower
+
+_aten = torch.ops.aten
+_Base: Any = torch._C.TensorBase  # type: ignore[attr-defined]
+_is_meta: Any = _Base.is_meta.__get__
+_raw_device: Any = _Base.device.__get__
+
+
+def install(follower: Follower) -> None:
+    """Replace what shows or moves tensors; for the rest of the process."""
+    _properties(follower)
+    _moves(follower)
+    _makers(follower)
+    _modules(follower)
+
+
+def hollow(follower: Follower, value: Any) -> bool:
+    """Return whether a value is a tensor of a card."""
+    return isinstance(value, torch.Tensor) and _is_meta(value) and follower.record_of(value) is not None
+
+
+def card_device(follower: Follower, device: Any) -> torch.device | None:
+    """Return the card that is named, with its index; None where another device is."""
+    if device is None:
+        return None
+    if isinstance(device, int) and not isinstance(device, bool):
+        return torch.device("cuda", follower.card_at(device).index)
+    if isinstance(device, (str, torch.device)):
+        found = torch.device(device)
+        if found.type == "cuda":
+            return follower.card_at(found.index).device
+    return None
+
+
+def _properties(follower: Follower) -> None:
+    here, records = follower.here, follower.records
+
+    def device(self: Any) -> Any:
+        if here.inside or not _is_meta(self):
+            return _raw_device(self)
+        record = records.get(self.untyped_storage()._cdata)
+        return _raw_device(self) if record is None else record.card.device
+
+    def is_cuda(self: Any) -> bool:
+        return not here.inside and _is_meta(self) and self.untyped_storage()._cdata in records
+
+    def is_meta(self: Any) -> bool:
+        return bool(_is_meta(self)) and (here.inside > 0 or self.untyped_storage()._cdata not in records)
+
+    tensor: Any = torch.Tensor
+    tensor.device, tensor.is_cuda, tensor.is_meta = property(device), property(is_cuda), property(is_meta)
+    storage: Any = torch.UntypedStorage
+    raw_storage_device = torch._C.StorageBase.device.__get__  # type: ignore[attr-defined]
+
+    def storage_device(self: Any) -> Any:
+        record = None if here.inside else records.get(self._cdata)
+        return raw_storage_device(self) if record is None else record.card.device
+
+    storage.device = property(storage_device)
+    storage.is_cuda = property(lambda self: storage_device(self).type == "cuda")
+
+    def get_device(self: Any) -> int:
+        found = device(self)
+        return -1 if found.type == "cpu" else int(found.index or 0)
+
+    tensor.get_device = get_device
+    torch.get_device = get_device  # type: ignore[attr-defined]
+    data = _Base.data
+
+    def set_data(self: Any, value: Any) -> None:
+        if _is_meta(self) == _is_meta(value):
+            data.__set__(self, value)
+            return
+        with torch.no_grad():  # a card's tensor and a host's are of one kind there, and of two here
+            other = value.detach()
+            other.requires_grad_(self.requires_grad)
+            torch._C._swap_tensor_impl(self, other)
+
+    tensor.data = property(data.__get__, set_data)
+    compatible = torch._has_compatible_shallow_copy_type
+
+    def has_compatible(input: torch.Tensor, from_: torch.Tensor) -> bool:  # noqa: A002  torch._dynamo compares names
+        return bool(compatible(input, from_)) or hollow(follower, input) or hollow(follower, from_)
+
+    torch._has_compatible_shallow_copy_type = has_compatible
+
+
+def _moves(follower: Follower) -> None:
+    tensor: Any = torch.Tensor
+    to, cuda, cpu, kind, tolist = tensor.to, tensor.cuda, tensor.cpu, tensor.type, tensor.tolist
+    setitem, numpy = tensor.__setitem__, tensor.numpy
+
+    def move(self: Any, device: torch.device, dtype: Any = None, **options: Any) -> Any:
+        copy = options.pop("copy", False)
+        options = {name: value for name, value in options.items() if value is not None}
+        if hollow(follower, self) and self.device == device:
+            if dtype is None and not copy and "memory_format" not in options:
+                return self
+            return to(self, self.dtype if dtype is None else dtype, copy=copy, **options)
+        return _aten._to_copy.default(self, dtype=dtype, device=device, **options)
+
+    @functools.wraps(to)
+    def moved(self: Any, *args: Any, **kwargs: Any) -> Any:
+        device, dtype, rest = _parsed(follower, args, kwargs)
+        if device is None:
+            if (
+                _is_meta(self)
+                and args
+                and isinstance(args[0], (str, torch.device))
+                and torch.device(args[0]).type == "meta"
+            ):
+                return to(self.detach().clone() if False else self, *args, **kwargs)
+            return to(self, *args, **kwargs)
+        return move(self, device, dtype, **rest)
+
+    @functools.wraps(cuda)
+    def to_cuda(self: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
+        found = card_device(follower, "cuda" if device is None else device)
+        if found is None:
+            raise ValueError(f"Invalid device, must be cuda device: {device}")
+        return move(self, found, non_blocking=non_blocking, memory_format=memory_format)
+
+    @functools.wraps(kind)
+    def typed(self: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+        if dtype is None:
+            name = kind(self)
+            return name.replace("torch.meta.", "torch.cuda.") if hollow(follower, self) else name
+        name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "") if isinstance(dtype, type) else ""
+        if isinstance(dtype, type):
+            name = f"{dtype.__module__}.{dtype.__name__}"
+        if name.startswith("torch.cuda."):
+            wanted = getattr(torch, name.rpartition(".")[2]).dtype
+            return move(self, follower.card_at(None).device, wanted, non_blocking=non_blocking)
+        return kind(self, dtype, non_blocking, **kwargs)
+
+    @functools.wraps(tolist)
+    def listed(self: Any) -> Any:
+        return tolist(cpu(self.detach()) if hollow(follower, self) else self)
+
+    @functools.wraps(setitem)
+    def set_item(self: Any, key: Any, value: Any) -> None:
+        if isinstance(value, (bool, int, float)) and hollow(follower, self):
+            value = torch.tensor(value, dtype=self.dtype)  # on a card a number stays on the host
+        setitem(self, key, value)
+
+    @functools.wraps(numpy)
+    def as_numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if hollow(follower, self):
+            if kwargs.get("force"):
+                return numpy(cpu(self.detach()))
+            raise TypeError(
+                f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+                "memory first."
+            )
+        return numpy(self, *args, **kwargs)
+
+    tensor.to, tensor.cuda, tensor.type, tensor.tolist = moved, to_cuda, typed, listed
+    tensor.__setitem__, tensor.numpy = set_item, as_numpy
+    pinned: set[int] = set()
+
+    def pin_memory(self: Any, device: Any = None) -> Any:
+        if hollow(follower, self):
+            raise RuntimeError("cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned")
+        found = self.clone()
+        found._legroom_pinned = True
+        file, line = follower.sites.where()
+        follower.journal.json(
+            "host-alloc",
+            nbytes=found.untyped_storage().nbytes(),
+            file=file,
+            line=line,
+            address=found.data_ptr(),
+            how="pinned",
+        )
+        return found
+
+    tensor.pin_memory = pin_memory
+    tensor.is_pinned = lambda self, device=None: getattr(self, "_legroom_pinned", False)
+    del pinned
+
+    def record_stream(self: Any, stream: Any) -> None:
+        return None
+
+    tensor.record_stream = record_stream
+
+
+def _parsed(follower: Follower, args: Any, kwargs: Any) -> tuple[torch.device | None, Any, dict[str, Any]]:
+    """Return the card that `.to(...)` names (None: none), the dtype, and what else is said."""
+    rest = {name: kwargs[name] for name in ("non_blocking", "copy", "memory_format") if name in kwargs}
+    device, dtype = kwargs.get("device"), kwargs.get("dtype")
+    left = list(args)
+    other = kwargs.get("other")
+    if left and isinstance(left[0], torch.Tensor):
+        other = left.pop(0)
+    if other is not None:
+        if not hollow(follower, other):
+            return None, None, {}
+        device, dtype = other.device, other.dtype
+    elif left:
+        if isinstance(left[0], torch.dtype):
+            dtype = left.pop(0)
+        else:
+            device = left.pop(0)
+            if left and (left[0] is None or isinstance(left[0], torch.dtype)):
+                dtype = left.pop(0)
+    for name in ("non_blocking", "copy"):
+        if left:
+            rest[name] = left.pop(0)
+    return card_device(follower, device), dtype, rest
+
+
+def _makers(follower: Follower) -> None:
+    """Data that is put on a card is made on the host and copied, as PyTorch does it."""
+    module: Any = torch
+    for name in ("tensor", "as_tensor", "asarray"):
+        setattr(module, name, _on_host_first(follower, getattr(module, name)))
+    tensor: Any = torch.Tensor
+    new_tensor = tensor.new_tensor
+
+    @functools.wraps(new_tensor)
+    def made(
+        self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **kw: Any
+    ) -> Any:
+        if device is None and hollow(follower, self):
+            device = self.device
+        if card_device(follower, device) is None:
+            return new_tensor(self, data, dtype=dtype, device=device, requires_grad=requires_grad, **kw)
+        return torch.tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+
+    tensor.new_tensor = made
+
+
+def _on_host_first(follower: Follower, maker: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(maker)
+    def made(data: Any, *args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        if device is None and maker.__name__ != "tensor" and hollow(follower, data):
+            return maker(data, *args, **kwargs)
+        if device is None:
+            device = torch.get_default_device() if hasattr(torch, "get_default_device") else None
+        card = card_device(follower, device)
+        if card is None:
+            if maker.__name__ == "tensor" and hollow(follower, data):
+                return data.detach().clone()
+            return maker(data, *args, **kwargs)
+        kwargs = {name: value for name, value in kwargs.items() if name != "device"}
+        if hollow(follower, data):
+            made = data.to(card, kwargs.get("dtype") or data.dtype, copy=maker.__name__ == "tensor")
+            return (
+                made.detach().requires_grad_(kwargs.get("requires_grad", False)) if maker.__name__ == "tensor" else made
+            )
+        wants = kwargs.pop("requires_grad", False)
+        found = maker(data, *args, **kwargs, **({"device": "cpu"} if maker.__name__ != "tensor" else {"device": "cpu"}))
+        found = found.to(card)
+        return found.requires_grad_() if wants else found
+
+    return made
+
+
+def _modules(follower: Follower) -> None:
+    """Nothing more: modules convert through `Tensor.to`, `Tensor.cuda` and `Tensor.data`, which are replaced."""
+    del follower
