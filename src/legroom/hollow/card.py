@@ -39,7 +39,7 @@ class CardPlan:
     @classmethod
     def read(cls, plan: dict[str, Any]) -> CardPlan:
         card = plan.get("card") or {}
-        given = {
+        given: dict[str, Any] = {
             "name": card.get("name"),
             "nbytes": card.get("bytes"),
             "multiprocessors": card.get("sm_count"),

@@ -43,7 +43,7 @@ def install(follower: Follower) -> None:
     cuda.can_device_access_peer = lambda device, peer: False
     cuda._lazy_call = lambda callable, **kwargs: callable()
     torch.backends.cuda.is_built = lambda: True
-    torch.backends.cudnn.is_available = lambda: True  # type: ignore[assignment]
+    torch.backends.cudnn.is_available = lambda: True
     torch.backends.cudnn.version = lambda: 91900
 
 

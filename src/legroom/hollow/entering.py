@@ -36,13 +36,16 @@ def on_torch(journal: Any) -> Any:
     """Install the card; returns its follower."""
     import torch
 
-    from . import cuda_facade, following, tensor_facade
+    from . import card_autocast, card_operators, cuda_facade, fake_tensors, following, tensor_facade
 
     plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
     journal.json("torch", version=torch.__version__, cuda_build=torch.version.cuda)
     follower = following.Follower(plan, journal)
     tensor_facade.install(follower)
     cuda_facade.install(follower)
+    kernels = _kept(card_operators.operators_as_on_card(follower.cards[0].plan.shape))
+    _kept(card_autocast.autocast_as_on_card(kernels))
+    _kept(fake_tensors.foreach_as_on_cuda())
     _eagerly(follower)
     _threads(follower)
     _forks(follower)
@@ -50,6 +53,14 @@ def on_torch(journal: Any) -> Any:
     _endings(follower)
     following.enter(follower)
     return follower
+
+
+def _kept(block: Any) -> Any:
+    """Enter a block for the rest of the process: it is not left even while the interpreter is taken down."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
+    return block.__enter__()
 
 
 def _eagerly(follower: Any) -> None:
@@ -83,7 +94,7 @@ def _eagerly(follower: Any) -> None:
     def in_place(self: Any, *args: Any, **kwargs: Any) -> None:
         compiled(lambda: None, **kwargs)
 
-    torch.compile = compiled  # type: ignore[assignment]
+    torch.compile = compiled
     torch.nn.Module.compile = in_place  # type: ignore[method-assign]
 
 

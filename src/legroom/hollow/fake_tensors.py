@@ -35,6 +35,7 @@ from .records import Event, Values
 from .value_reads import ValueReads
 
 DEVICE = torch.device("meta")
+is_meta: Any = torch._C.TensorBase.is_meta.__get__  # type: ignore[attr-defined]  # whatever a tensor shows
 _aten = torch.ops.aten
 _OWN_OPERATORS = {"aten", "prims", "prim", "profiler", "inductor"}  # torch's namespaces
 
@@ -251,7 +252,7 @@ _FIRST = "first"  # the result is the first argument, written to in place
 def _key(value: Any) -> Any:
     """Return what an operator's result shapes depend on, hashable; None where that cannot be told."""
     if isinstance(value, torch.Tensor):
-        if value.device.type != "meta":
+        if not is_meta(value):
             return None  # values on the host may matter
         return (tuple(value.shape), value.stride(), value.dtype, value.storage_offset())
     if isinstance(value, (list, tuple)):
@@ -278,7 +279,7 @@ def _recipe(args: Any, kwargs: Any, out: Any) -> Any:
     for each in [out] if single else out:
         if each is None:
             parts.append(None)
-        elif not isinstance(each, torch.Tensor) or each.device.type != "meta" or each.storage_offset():
+        elif not isinstance(each, torch.Tensor) or not is_meta(each) or each.storage_offset():
             return _ASK
         elif each.untyped_storage()._cdata in given or each.untyped_storage().nbytes() != _dense_bytes(each):
             return _ASK  # a view, or a result with a larger storage
@@ -338,7 +339,7 @@ _ENGINE_ONLY_STORAGE_REFS = 2
 
 def _unshared(tensor: torch.Tensor) -> bool:
     return (
-        tensor.device.type == "meta"
+        is_meta(tensor)
         and tensor._use_count() <= _ENGINE_ONLY_TENSOR_REFS  # type: ignore[attr-defined]
         and torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) <= _ENGINE_ONLY_STORAGE_REFS
         and torch._prims_common.is_non_overlapping_and_dense_or_false(tensor)

@@ -16,18 +16,17 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .fake_tensors import StorageFollower, Workspaces, _kept_in_place, _tensors
-from .op_scratch import MATMULS, PROGRAMS, Call
-
 from .card import Card, CardPlan, OutOfMemory
+from .fake_tensors import StorageFollower, Workspaces, _kept_in_place, _tensors, is_meta
 from .journal import Journal
+from .op_scratch import MATMULS, PROGRAMS, Call
 from .reads import Assumptions, answer
 from .shadows import NONE, Facts, Shadows, unwritten
 from .sites import Sites
 
 META = torch.device("meta")
 _aten = torch.ops.aten
-_is_meta: Any = torch._C.TensorBase.is_meta.__get__  # type: ignore[attr-defined]
+
 _graph_task = torch._C._current_graph_task_id
 OTHER, BACKWARD, STEP = 0, 1, 2
 _SCRATCH = 1
@@ -49,6 +48,8 @@ class Record:
 class _Here(threading.local):
     inside = 0  # our own code is running: tensors show their real device
     device = 0  # the current card
+    card: Any = None  # of the operator that is running
+    origin = ""  # its name
     stepping = 0  # optimizer steps that are running
 
 
@@ -110,7 +111,7 @@ class Follower(StorageFollower):
         Raises:
             OutOfMemory: they do not fit.
         """
-        card = card or self._card
+        card = card or self.here.card
         with self._lock:
             self.give_back()
             if not card.used:
@@ -136,7 +137,7 @@ class Follower(StorageFollower):
 
     def _born(self, storage: torch.UntypedStorage, label: str, nbytes: int = 0) -> None:
         nbytes = nbytes or storage.nbytes()
-        record = Record(self._card, nbytes, self._origin)
+        record = Record(self.here.card, nbytes, self.here.origin)
         if nbytes:
             record.number = self.alloc(nbytes, label, flags=0)
         key, number, dead, records = storage._cdata, record.number, self._dead, self.records
@@ -181,8 +182,8 @@ class Follower(StorageFollower):
         if card is None:
             card = self._card_of(args) or self._card_of(kwargs.values())
             known = card is not None
-        self._card = card or self.cards[self.here.device]
-        self._origin = func.overloadpacket.__name__
+        self.here.card = card or self.cards[self.here.device]
+        self.here.origin = func.overloadpacket.__name__
         special = self._special.get(func)
         if special is not None:
             out = special(func, args, kwargs)
@@ -214,7 +215,7 @@ class Follower(StorageFollower):
     def _card_of(self, values: Any) -> Card | None:
         for value in values:
             if isinstance(value, torch.Tensor):
-                if _is_meta(value):
+                if is_meta(value):
                     record = self.records.get(value.untyped_storage()._cdata)
                     if record is not None:
                         return record.card
@@ -239,23 +240,22 @@ class Follower(StorageFollower):
                 self._accumulate(func, args, kwargs)
                 return kept
         for given in args:
-            if isinstance(given, torch.Tensor) and _is_meta(given):
-                if given.untyped_storage()._cdata not in self.records:
-                    self._born(given.untyped_storage(), "")  # made behind the dispatcher's back
+            if isinstance(given, torch.Tensor) and is_meta(given):
+                self._births(given)  # if it was made behind the dispatcher's back
         out = self._shapes(func, args, kwargs)
         program = PROGRAMS.get(func)
         if program is not None:
-            self._run_scratch(program, Call(args, kwargs, out, self._card.plan.shape))
+            self._run_scratch(program, Call(args, kwargs, out, self.here.card.plan.shape))
         elif not facts.view:
             self._births(out)
         if func in MATMULS:
-            self._warm_up(f"{'backward' if backward else threading.get_ident()} {self._card.index}")
+            self._warm_up(f"{'backward' if backward else threading.get_ident()} {self.here.card.index}")
         self.shadows.follow(func, facts, args, kwargs, out)
         return out
 
     def _births(self, out: Any) -> None:
         if isinstance(out, torch.Tensor):
-            if _is_meta(out):
+            if is_meta(out):
                 storage = out.untyped_storage()
                 if storage._cdata not in self.records:
                     self._born(storage, "")
@@ -270,7 +270,7 @@ class Follower(StorageFollower):
             for step in program(call):
                 if step.kind == "out":
                     tensor = call.out if isinstance(call.out, torch.Tensor) else call.out[int(step.name)]
-                    if _is_meta(tensor) and tensor.untyped_storage()._cdata not in self.records:
+                    if is_meta(tensor) and tensor.untyped_storage()._cdata not in self.records:
                         self._born(tensor.untyped_storage(), "", step.nbytes)
                 elif step.kind == "host":
                     hosted.append(call.out[int(step.name)])
@@ -323,18 +323,17 @@ class Follower(StorageFollower):
             found: torch.Tensor = _aten._to_copy.default(twin, dtype=dtype)
             return found
         self.assume(f"{tuple(tensor.shape)} values read as 0")
-        zeros = unwritten(tensor.shape, dtype)
-        return zeros
+        return unwritten(tensor.shape, dtype)
 
     def _to_copy(self, func: Any, args: Any, kwargs: Any) -> Any:
         source, wanted = args[0], kwargs.get("device")
-        if _is_meta(source) and wanted is not None and torch.device(wanted).type == "cpu":
+        if is_meta(source) and wanted is not None and torch.device(wanted).type == "cpu":
             record = self.record_of(source)
             if record is None:
                 return NONE
-            self._card = record.card
+            self.here.card = record.card
             return self.array(source, kwargs.get("dtype") or source.dtype)
-        if _is_meta(source) or wanted is None:
+        if is_meta(source) or wanted is None:
             return NONE
         # from the host to a card
         out = func(*args, **kwargs)
@@ -348,13 +347,13 @@ class Follower(StorageFollower):
 
     def _copy(self, func: Any, args: Any, kwargs: Any) -> Any:
         target, source = args[:2]
-        if not _is_meta(target):
+        if not is_meta(target):
             record = self.record_of(source)
             if record is not None:
-                self._card = record.card
+                self.here.card = record.card
             target.copy_(self.array(source, source.dtype))
             return target
-        if _is_meta(source):
+        if is_meta(source):
             return NONE
         blocking = not (args[2] if len(args) > 2 else kwargs.get("non_blocking"))
         same = source.dtype == target.dtype
@@ -410,19 +409,16 @@ class Follower(StorageFollower):
 
     def _index(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Replace masks among indices by the positions they select, and indices on the host by copies on the card."""
-        if not any(i is not None and (i.dtype in (torch.bool, torch.uint8) or not _is_meta(i)) for i in args[1]):
+        if not any(i is not None and (i.dtype in (torch.bool, torch.uint8) or not is_meta(i)) for i in args[1]):
             return NONE
         replaced: list[Any] = []
         for index in args[1]:
             if index is None:
                 replaced.append(None)
                 continue
-            if not _is_meta(index):
-                if index.dtype in (torch.bool, torch.uint8):
-                    columns = list(torch.nonzero(index).unbind(1))
-                else:
-                    columns = [index]
-                for column in columns:
+            if not is_meta(index):
+                masks = index.dtype in (torch.bool, torch.uint8)
+                for column in torch.nonzero(index).unbind(1) if masks else (index,):
                     on_card = torch.empty(column.shape, dtype=torch.int64, device=META)
                     self._births(on_card)
                     self.shadows.give(on_card, column.to(torch.int64).contiguous())
@@ -439,7 +435,7 @@ class Follower(StorageFollower):
 
     @staticmethod
     def _fills(func: Any, args: Any, mask: torch.Tensor) -> bool:
-        """Return whether a masked write is `masked_fill_` on a card (TensorAdvancedIndexing, canDispatchToMaskedFill)."""
+        """Return whether a masked write becomes `masked_fill_` (canDispatchToMaskedFill in TensorAdvancedIndexing)."""
         return (
             func is not _aten.index.Tensor and func is not _aten.index_put.default
             and len([i for i in args[1] if i is not None]) == 1 and args[2].numel() == 1
@@ -477,7 +473,7 @@ def enter(follower: Follower) -> None:
 def _concerned(args: Any, kwargs: Any) -> bool:
     for value in args:
         if isinstance(value, torch.Tensor):
-            if _is_meta(value):
+            if is_meta(value):
                 return True
         elif isinstance(value, (list, tuple)) and value and _concerned(value, ()):
             return True
@@ -487,7 +483,7 @@ def _concerned(args: Any, kwargs: Any) -> bool:
                 if value is not None and torch.device(value).type in ("cuda", "meta"):
                     return True
             elif isinstance(value, torch.Tensor):
-                if _is_meta(value):
+                if is_meta(value):
                     return True
             elif name == "pin_memory" and value:
                 return True
@@ -498,4 +494,9 @@ def _is_dense(tensor: torch.Tensor) -> bool:
     """Return whether a tensor's elements lie side by side, in whatever order."""
     if tensor.is_contiguous():
         return True
-    return bool(torch._prims_common.is_non_overlapping_and_dense(tensor))
+    expected = 1
+    for step, size in sorted((step, size) for step, size in zip(tensor.stride(), tensor.shape) if size != 1):
+        if step != expected:
+            return False
+        expected *= size
+    return True

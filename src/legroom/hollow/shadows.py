@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from .fake_tensors import is_meta
+
 _aten = torch.ops.aten
-_is_meta: Any = torch._C.TensorBase.is_meta.__get__  # type: ignore[attr-defined]
+
 NONE: Any = object()  # there is no value
 _WHOLE = {
     "zero_", "fill_", "copy_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_", "log_normal_",
@@ -55,7 +57,7 @@ class Shadows:
         if record is None or record.shadow is None:
             return NONE if tensor.numel() else torch.empty(tensor.shape, dtype=tensor.dtype)
         found = torch.empty(0, dtype=tensor.dtype)
-        return found.set_(record.shadow, tensor.storage_offset(), tensor.shape, tensor.stride())  # type: ignore[call-overload]
+        return found.set_(record.shadow, tensor.storage_offset(), tensor.shape, tensor.stride())
 
     def give(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
         """Let a fresh card tensor have these values."""
@@ -76,7 +78,7 @@ class Shadows:
 
     def drop(self, value: Any) -> None:
         if isinstance(value, torch.Tensor):
-            if _is_meta(value):
+            if is_meta(value):
                 record = self.records.get(value.untyped_storage()._cdata)
                 if record is not None:
                     record.shadow = None
@@ -116,7 +118,7 @@ class Shadows:
 
     def _small(self, value: Any) -> bool:
         if isinstance(value, torch.Tensor):
-            return not _is_meta(value) or value.untyped_storage().nbytes() <= self.small
+            return not is_meta(value) or value.untyped_storage().nbytes() <= self.small
         if isinstance(value, (list, tuple)):
             return all(self._small(each) for each in value)
         return True
@@ -126,7 +128,7 @@ class Shadows:
         if isinstance(value, (list, tuple)):
             for each in value:
                 self._prepare(each)
-        elif _is_meta(value):
+        elif is_meta(value):
             storage = value.untyped_storage()
             record = self.records.get(storage._cdata)
             if (
@@ -157,7 +159,7 @@ class Shadows:
     def _bind(self, out: Any, found: Any) -> None:
         if isinstance(out, torch.Tensor):
             if (
-                _is_meta(out)
+                is_meta(out)
                 and isinstance(found, torch.Tensor)
                 and out.shape == found.shape
                 and out.dtype == found.dtype
@@ -171,7 +173,7 @@ class Shadows:
         found = []
         for value in values:
             if isinstance(value, torch.Tensor):
-                each = self.twin(value) if _is_meta(value) else value
+                each = self.twin(value) if is_meta(value) else value
             elif isinstance(value, (list, tuple)):
                 each = self._twins(value)
             elif isinstance(value, torch.device):

@@ -108,11 +108,11 @@ def _kind(file: str) -> int:
 
 def _line(code: Any, at: int) -> int:
     """Return the line of an instruction (`f_lineno` of a frame that may be gone)."""
-    line = code.co_firstlineno
+    line: int = code.co_firstlineno
     if hasattr(code, "co_lines"):
         for start, end, number in code.co_lines():
             if start <= at < end:
-                return number or line
+                return int(number or line)
         return line
     import dis
 

@@ -11,11 +11,12 @@ from typing import Any, Callable
 
 import torch
 
-from .following import META, Follower
+from .fake_tensors import is_meta
+from .following import Follower
 
 _aten = torch.ops.aten
-_Base: Any = torch._C.TensorBase  # type: ignore[attr-defined]
-_is_meta: Any = _Base.is_meta.__get__
+_Base: Any = torch._C.TensorBase
+
 _raw_device: Any = _Base.device.__get__
 
 
@@ -24,12 +25,12 @@ def install(follower: Follower) -> None:
     _properties(follower)
     _moves(follower)
     _makers(follower)
-    _modules(follower)
+    _grouping(follower)
 
 
 def hollow(follower: Follower, value: Any) -> bool:
     """Return whether a value is a tensor of a card."""
-    return isinstance(value, torch.Tensor) and _is_meta(value) and follower.record_of(value) is not None
+    return isinstance(value, torch.Tensor) and is_meta(value) and follower.record_of(value) is not None
 
 
 def card_device(follower: Follower, device: Any) -> torch.device | None:
@@ -49,19 +50,19 @@ def _properties(follower: Follower) -> None:
     here, records = follower.here, follower.records
 
     def device(self: Any) -> Any:
-        if here.inside or not _is_meta(self):
+        if here.inside or not is_meta(self):
             return _raw_device(self)
         record = records.get(self.untyped_storage()._cdata)
         return _raw_device(self) if record is None else record.card.device
 
     def is_cuda(self: Any) -> bool:
-        return not here.inside and _is_meta(self) and self.untyped_storage()._cdata in records
+        return not here.inside and is_meta(self) and self.untyped_storage()._cdata in records
 
-    def is_meta(self: Any) -> bool:
-        return bool(_is_meta(self)) and (here.inside > 0 or self.untyped_storage()._cdata not in records)
+    def shows_meta(self: Any) -> bool:
+        return bool(is_meta(self)) and (here.inside > 0 or self.untyped_storage()._cdata not in records)
 
     tensor: Any = torch.Tensor
-    tensor.device, tensor.is_cuda, tensor.is_meta = property(device), property(is_cuda), property(is_meta)
+    tensor.device, tensor.is_cuda, tensor.is_meta = property(device), property(is_cuda), property(shows_meta)
     storage: Any = torch.UntypedStorage
     raw_storage_device = torch._C.StorageBase.device.__get__  # type: ignore[attr-defined]
 
@@ -77,11 +78,11 @@ def _properties(follower: Follower) -> None:
         return -1 if found.type == "cpu" else int(found.index or 0)
 
     tensor.get_device = get_device
-    torch.get_device = get_device  # type: ignore[attr-defined]
+    torch.get_device = get_device  # type: ignore[assignment]
     data = _Base.data
 
     def set_data(self: Any, value: Any) -> None:
-        if _is_meta(self) == _is_meta(value):
+        if is_meta(self) == is_meta(value):
             data.__set__(self, value)
             return
         with torch.no_grad():  # a card's tensor and a host's are of one kind there, and of two here
@@ -92,7 +93,7 @@ def _properties(follower: Follower) -> None:
     tensor.data = property(data.__get__, set_data)
     compatible = torch._has_compatible_shallow_copy_type
 
-    def has_compatible(input: torch.Tensor, from_: torch.Tensor) -> bool:  # noqa: A002  torch._dynamo compares names
+    def has_compatible(input: torch.Tensor, from_: torch.Tensor) -> bool:  # torch._dynamo compares these names
         return bool(compatible(input, from_)) or hollow(follower, input) or hollow(follower, from_)
 
     torch._has_compatible_shallow_copy_type = has_compatible
@@ -116,13 +117,6 @@ def _moves(follower: Follower) -> None:
     def moved(self: Any, *args: Any, **kwargs: Any) -> Any:
         device, dtype, rest = _parsed(follower, args, kwargs)
         if device is None:
-            if (
-                _is_meta(self)
-                and args
-                and isinstance(args[0], (str, torch.device))
-                and torch.device(args[0]).type == "meta"
-            ):
-                return to(self.detach().clone() if False else self, *args, **kwargs)
             return to(self, *args, **kwargs)
         return move(self, device, dtype, **rest)
 
@@ -169,7 +163,6 @@ def _moves(follower: Follower) -> None:
 
     tensor.to, tensor.cuda, tensor.type, tensor.tolist = moved, to_cuda, typed, listed
     tensor.__setitem__, tensor.numpy = set_item, as_numpy
-    pinned: set[int] = set()
 
     def pin_memory(self: Any, device: Any = None) -> Any:
         if hollow(follower, self):
@@ -189,7 +182,6 @@ def _moves(follower: Follower) -> None:
 
     tensor.pin_memory = pin_memory
     tensor.is_pinned = lambda self, device=None: getattr(self, "_legroom_pinned", False)
-    del pinned
 
     def record_stream(self: Any, stream: Any) -> None:
         return None
@@ -263,13 +255,33 @@ def _on_host_first(follower: Follower, maker: Callable[..., Any]) -> Callable[..
                 made.detach().requires_grad_(kwargs.get("requires_grad", False)) if maker.__name__ == "tensor" else made
             )
         wants = kwargs.pop("requires_grad", False)
-        found = maker(data, *args, **kwargs, **({"device": "cpu"} if maker.__name__ != "tensor" else {"device": "cpu"}))
+        found = maker(data, *args, **kwargs, device="cpu")
         found = found.to(card)
         return found.requires_grad_() if wants else found
 
     return made
 
 
-def _modules(follower: Follower) -> None:
-    """Nothing more: modules convert through `Tensor.to`, `Tensor.cuda` and `Tensor.data`, which are replaced."""
-    del follower
+def _grouping(follower: Follower) -> None:
+    """Group tensors by card as optimizers ask for it, who otherwise see the meta device."""
+    module: Any = torch._C
+    group = module._group_tensors_by_device_and_dtype
+
+    def grouped(lists: Any, with_indices: bool = False) -> Any:
+        found: dict[Any, Any] = {}
+        for (device, dtype), (columns, indices) in group(lists, with_indices).items():
+            if device.type != "meta":
+                found[device, dtype] = (columns, indices)
+                continue
+            for at, first in enumerate(columns[0]):
+                record = follower.record_of(first)
+                key = (device if record is None else record.card.device, dtype)
+                into, numbers = found.setdefault(key, ([[] for _ in columns], []))
+                for one, column in zip(into, columns):
+                    if column:
+                        one.append(column[at])
+                if with_indices:
+                    numbers.append(indices[at])
+        return found
+
+    module._group_tensors_by_device_and_dtype = grouped

@@ -21,11 +21,11 @@ import torch
 
 from .records import Assumed, ValueRefused, Values
 
-_TORCH = os.path.dirname(torch.__file__)  # noqa: PTH120  compared with frame file names, as strings
+_TORCH = os.path.dirname(torch.__file__)
 _SKIPPED = (
-    os.path.join(_TORCH, "_tensor.py"),  # noqa: PTH118
-    os.path.join(_TORCH, "_ops.py"),  # noqa: PTH118
-    os.path.dirname(__file__),  # noqa: PTH120
+    os.path.join(_TORCH, "_tensor.py"),
+    os.path.join(_TORCH, "_ops.py"),
+    os.path.dirname(__file__),
 )
 _GRAD_SCALER = torch.amp.grad_scaler.__file__
 _ORIGIN = "_legroom_origin"  # an attribute of small tensors: the operator that made them

@@ -4,8 +4,12 @@ The `sitecustomize` that this file shadows is run. The folder is taken off `sys.
 interpreters started by the program are rehearsed too.
 """
 
+from __future__ import annotations
+
+import importlib
 import os
 import sys
+from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -40,8 +44,7 @@ class _Hook:
     """Finds torch as usual, and lets its loader tell us when it is done."""
 
     def __init__(self, journal: object) -> None:
-        from legroom_hollow import entering
-
+        entering: Any = importlib.import_module("legroom_hollow.entering")
         self._waiting = {
             "torch._compile": lambda module: entering.without_compiler(module),
             "torch": lambda module: entering.on_torch(journal),
@@ -74,8 +77,7 @@ def _enter() -> None:
     finally:
         if os.environ.get("LEGROOM_REHEARSAL") == "1" and os.environ.get("LEGROOM_REHEARSAL_FOLDER"):
             _package()
-            from legroom_hollow import entering
-
+            entering: Any = importlib.import_module("legroom_hollow.entering")
             sys.meta_path.insert(0, _Hook(entering.begin()))  # type: ignore[arg-type]
 
 
