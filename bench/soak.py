@@ -275,6 +275,8 @@ class Soak:
 def soak(minutes: float, folder: Path) -> tuple[list[list[str]], bool]:
     """Return the rows of the results, and whether all is as it should be."""
     soak = Soak(folder, minutes)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # from a shell, in the background: the commands would ignore
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # it too, and they are to be stopped by it
     threads = [threading.Thread(target=part) for part in (soak.train, soak.watch, soak.page, soak.sweep)]
     for thread in threads:
         thread.start()

@@ -332,19 +332,23 @@ def run_archive(data: bytes) -> None:
 
 def run_page(data: bytes) -> None:
     """Ask the page itself, and work out what it would have a child work out here, where a crash is seen."""
-    from legroom.serving.answering_child import _answer
-    from legroom.serving.answers import ANSWERS
-    from legroom.serving.questions import Here
-
     line, _, body = data.partition(b"\n")
     method, path, query = (*line.decode("latin-1").split(" ", 2), "", "", "")[:3]
-    if method == "POST" and path in ANSWERS:
-        asked = {"path": path, "query": dict([query.split("=", 1)] if "=" in query else []),
-                 "body": body.decode("utf-8", "surrogateescape")}  # fmt: skip
-        told = _answer(asked, Here())
-        assert told["status"] in (200, 400), told
-        return
     asyncio.run(_asked(method, path, query.encode(), body))
+
+
+class _AnsweringHere:
+    """In place of the page's child processes."""
+
+    async def ask(self, path: str, query: Any, body: bytes, own: Any = None) -> Any:
+        from legroom.serving.answering import response_to
+        from legroom.serving.answering_child import _answer
+        from legroom.serving.questions import Here
+
+        asked = {"path": path, "query": dict(query), "body": body.decode("utf-8", "surrogateescape")}
+        told = _answer(asked if own is None else asked | {"own": own}, Here())
+        assert told["status"] in (200, 400, 403, 404), told
+        return response_to(path, told)
 
 
 async def _asked(method: str, path: str, query: bytes, body: bytes) -> None:
@@ -362,7 +366,9 @@ async def _asked(method: str, path: str, query: bytes, body: bytes) -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await Guard(Page(settings), settings)(scope, receive, send)
+    page = Page(settings)
+    page._answering = _AnsweringHere()
+    await Guard(page, settings)(scope, receive, send)
     assert sent[0]["status"] < 500, sent
 
 

@@ -8,13 +8,15 @@ What counts as used is the working set, `usage - inactive_file`: the kernel drop
 and leaving it in would call a machine full that has merely read a large file. Docker and the kubelet count alike.
 
 Every path is taken below `root`, so that a test can write a whole tree of its own. Nothing here raises: a file that is
-missing, unreadable or malformed is a limit that is not there.
+missing, unreadable or malformed is a limit that is not there. Paths are plain text, as in `machine.tree`: this is read
+every second.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 # v1 says "no limit" with the largest multiple of a page below 2**63: 9223372036854771712 with pages of 4 KiB,
 # 9223372036854710272 with 64 KiB. No machine has a quarter of that, so anything above is "none".
@@ -72,31 +74,38 @@ def read_left(root: Path = Path("/"), pid: int | None = None) -> int | None:
     left = []
     for files, folder, mount in own_cgroups(root, pid):
         for level in _levels(files, folder, mount):
-            active = _read_stat(Path(level.path) / "memory.stat", files.active)
+            active = _read_stat(f"{level.path}/memory.stat", files.active)
             left.append(min(level.available + active, level.limit))
     return min(left, default=None)
 
 
 def oom_kills(root: Path = Path("/")) -> int:
     """Return how many processes the kernel has killed for memory in this process' cgroup, 0 where it does not tell."""
-    counters = [folder / name for _, folder, _ in own_cgroups(root) for name in KILL_COUNTERS]
+    counters = [f"{folder}/{name}" for _, folder, _ in own_cgroups(root) for name in KILL_COUNTERS]
     counting = [path for path in counters if "oom_kill " in _read_text(path)]
-    return max(_read_stat(path, "oom_kill") for path in counting or [root / "proc/vmstat"])
+    return max(_read_stat(path, "oom_kill") for path in counting or [_below(root, "proc/vmstat")])
 
 
-def _levels(files: _Files, folder: Path, mount: Path) -> Iterator[CgroupMemory]:
-    for level in (folder, *folder.parents):
-        limits = [(value, name != files.limits[0]) for name in files.limits if (value := _read_limit(level / name))]
+def _below(root: Path, path: str) -> str:
+    return os.path.join(root, path.lstrip("/"))  # noqa: PTH118
+
+
+def _levels(files: _Files, folder: str, mount: str) -> Iterator[CgroupMemory]:
+    level = folder
+    while True:
+        found = [(_read_limit(f"{level}/{name}"), name != files.limits[0]) for name in files.limits]
+        limits = [(value, soft) for value, soft in found if value]
         if limits:
             limit, soft = min(limits)
-            used = _read_int(level / files.usage) or 0
-            working_set = max(0, used - _read_stat(level / "memory.stat", files.inactive))
-            yield CgroupMemory(limit, max(0, limit - working_set), soft, str(level))
-        if level == mount:
+            used = _read_int(f"{level}/{files.usage}") or 0
+            working_set = max(0, used - _read_stat(f"{level}/memory.stat", files.inactive))
+            yield CgroupMemory(limit, max(0, limit - working_set), soft, level)
+        if level in (mount, above := os.path.dirname(level)):  # noqa: PTH120
             return
+        level = above
 
 
-def own_cgroups(root: Path, pid: int | None = None) -> Iterator[tuple[_Files, Path, Path]]:
+def own_cgroups(root: Path, pid: int | None = None) -> Iterator[tuple[_Files, str, str]]:
     """Yield (file names, own directory, mount point) of each hierarchy that may account the process' memory.
 
     In a hybrid set-up only one of them has the memory controller; the other has no limit files and yields no level.
@@ -112,7 +121,7 @@ def own_cgroups(root: Path, pid: int | None = None) -> Iterator[tuple[_Files, Pa
 def _own_paths(root: Path, pid: int | None) -> dict[str, str]:
     """Return the process' cgroup in the v1 memory hierarchy and in the v2 one, from lines `id:controllers:path`."""
     found = {}
-    for line in _read_text(root / f"proc/{pid or 'self'}/cgroup").splitlines():
+    for line in _read_text(_below(root, f"proc/{pid or 'self'}/cgroup")).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if "memory" in controllers.split(","):
@@ -122,49 +131,49 @@ def _own_paths(root: Path, pid: int | None) -> dict[str, str]:
     return found
 
 
-def _mounts(root: Path) -> dict[str, tuple[Path, str]]:
+def _mounts(root: Path) -> dict[str, tuple[str, str]]:
     """Return (mount point below `root`, the cgroup that is mounted there) of both hierarchies.
 
     Distributions agree on /sys/fs/cgroup but not on what lies there, and a container without a cgroup namespace has
     its own cgroup mounted as if it were the top; /proc/self/mountinfo tells both.
     """
-    found: dict[str, tuple[Path, str]] = {}
-    for line in _read_text(root / "proc/self/mountinfo").splitlines():
+    found: dict[str, tuple[str, str]] = {}
+    for line in _read_text(_below(root, "proc/self/mountinfo")).splitlines():
         before, _, after = line.partition(" - ")
         fields, kind = before.split(), after.split()
         if len(fields) < 5 or len(kind) < 3:
             continue
-        where = (root / fields[4].lstrip("/"), fields[3])
+        where = (_below(root, fields[4]).rstrip("/") or "/", fields[3])
         if kind[0] == "cgroup" and "memory" in kind[2].split(","):
             found.setdefault("v1", where)
         elif kind[0] == "cgroup2":
             found.setdefault("v2", where)
     if not found:  # a sandbox that hides its mounts: the usual places
-        top = root / "sys/fs/cgroup"
-        found["v1"] = (top / "memory", "/")
-        found["v2"] = (top if (top / "cgroup.controllers").exists() else top / "unified", "/")
+        top = _below(root, "sys/fs/cgroup")
+        found["v1"] = (f"{top}/memory", "/")
+        found["v2"] = (top if os.path.exists(f"{top}/cgroup.controllers") else f"{top}/unified", "/")  # noqa: PTH110
     return found
 
 
-def _own_folder(mount: Path, mount_root: str, own: str) -> Path:
+def _own_folder(mount: str, mount_root: str, own: str) -> str:
     """Return the deepest existing directory for the cgroup path `own` below its mount point."""
-    path = PurePosixPath(own)
-    if path.is_relative_to(mount_root):
-        path = PurePosixPath("/") / path.relative_to(mount_root)
+    parts, top = ([part for part in path.split("/") if part not in ("", ".")] for path in (own, mount_root))
+    if parts[: len(top)] == top:
+        parts = parts[len(top) :]
     # A path with ".." leads out of our cgroup namespace, one that is missing was mounted away: what can be seen is
     # the mount point, and its limit is still ours.
-    folder = mount if ".." in path.parts else mount.joinpath(*path.parts[1:])
-    while folder != mount and not folder.is_dir():
-        folder = folder.parent
-    return folder
+    parts = [] if ".." in parts else parts
+    while parts and not os.path.isdir("/".join((mount, *parts))):  # noqa: PTH112
+        parts.pop()
+    return "/".join((mount, *parts))
 
 
-def _read_limit(path: Path) -> int | None:
+def _read_limit(path: str) -> int | None:
     value = _read_int(path)  # v2 writes "max" for none, which is no number
     return value if value is not None and 0 < value < UNLIMITED_FROM else None
 
 
-def _read_stat(path: Path, key: str) -> int:
+def _read_stat(path: str, key: str) -> int:
     for line in _read_text(path).splitlines():
         name, _, value = line.partition(" ")
         if name == key and value.strip().isdecimal():
@@ -172,14 +181,15 @@ def _read_stat(path: Path, key: str) -> int:
     return 0
 
 
-def _read_int(path: Path) -> int | None:
+def _read_int(path: str) -> int | None:
     text = _read_text(path).strip()
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: str) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            return file.read()
     except OSError:
         return ""
 
@@ -196,17 +206,14 @@ def read_pressure(root: Path = Path("/")) -> float | None:
     information. A container that is nearly full does not die at once: the kernel first takes back pages of programs
     and files, which are read again a moment later. Everything becomes slow, and this figure rises before the killing.
     """
-    for path in (*(folder / OF_CGROUP for _, folder, _ in own_cgroups(root)), root / OF_MACHINE):
-        share = _full(path)
+    for path in (*(f"{folder}/{OF_CGROUP}" for _, folder, _ in own_cgroups(root)), _below(root, OF_MACHINE)):
+        share = _full(_read_text(path))  # none: a kernel without it, or with psi=0
         if share is not None:
             return share
     return None
 
 
-def _full(path: Path) -> float | None:
+def _full(text: str) -> float | None:
     """Return `avg10` of the line `full avg10=1.53 avg60=...`, in percent there."""
-    try:
-        found = _AVG10.search(path.read_text(encoding="ascii", errors="replace"))
-    except OSError:  # a kernel without it, or with psi=0
-        return None
+    found = _AVG10.search(text)
     return None if found is None else float(found[1]) / 100

@@ -24,8 +24,26 @@ from legroom.serving.guard import Refused
 COMMAND = (sys.executable, "-P", "-c", f"{END_WITH_PARENT} from legroom.serving.answering_child import main; main()")
 MOST_CHILDREN = 3
 SLOW = ("/api/read", "/api/fit", "/api/check")
+WORKED_OUT = (*SLOW, "/api/predict", "/api/plan", "/api/file")  # from what was sent alone; `answers` has the functions
 LONGEST_S = 20.0  # the child itself gives up after 8 s of processor time; a busy machine takes longer over them
 LONGEST_ANSWER = 16 << 20
+
+
+def response_to(path: str, told: Mapping[str, Any]) -> Response:
+    """Return what a child told as an answer.
+
+    Raises:
+        BadInput: what was sent cannot be.
+        Refused: there is no such thing, or it could not be worked out.
+    """
+    if told["status"] == 400:
+        raise BadInput(told["text"])
+    if told["status"] == 500:
+        sys.stderr.write(f"legroom ui: {path}: {told['text']}\n")
+        raise Refused(500, f"this could not be worked out ({told['text'].partition(':')[0]})")
+    if told["status"] != 200:
+        raise Refused(told["status"], told["text"])
+    return Response(told["text"], media_type=told["kind"])
 
 
 class Answering:
@@ -38,25 +56,25 @@ class Answering:
         self._free = asyncio.Semaphore(MOST_CHILDREN)
         self._slow = asyncio.Semaphore(MOST_CHILDREN - 1)
 
-    async def ask(self, path: str, query: Mapping[str, str], body: bytes) -> Response:
+    async def ask(self, path: str, query: Mapping[str, str], body: bytes, own: Any = None) -> Response:
         """Return the answer to a request.
+
+        Args:
+            own: plain data that the page adds.
 
         Raises:
             BadInput: what was sent cannot be, or takes too long or too much memory.
-            Refused: the child could not work it out.
+            Refused: there is no such thing, or the child could not work it out.
         """
         question = {"path": path, "query": dict(query), "body": body.decode("utf-8", "surrogateescape")}
+        if own is not None:
+            question["own"] = own
         async with AsyncExitStack() as turn:
             if path in SLOW:
                 await turn.enter_async_context(self._slow)
             await turn.enter_async_context(self._free)
             told = await self._told(json.dumps(question).encode() + b"\n")
-        if told["status"] == 400:
-            raise BadInput(told["text"])
-        if told["status"] != 200:
-            sys.stderr.write(f"legroom ui: {path}: {told['text']}\n")
-            raise Refused(500, f"this could not be worked out ({told['text'].partition(':')[0]})")
-        return Response(told["text"], media_type=told["kind"])
+        return response_to(path, told)
 
     async def _told(self, question: bytes) -> dict[str, Any]:
         """Ask a child that is kept; where it has died, which need not be the question's fault, ask a new one."""

@@ -15,7 +15,8 @@ from typing import Any
 
 from legroom.errors import LegroomError
 from legroom.reading.reading_budget import MOST_BYTES, bounded_reading, end_by_timer
-from legroom.serving.answers import ANSWERS
+from legroom.serving.answers import ANSWERS, OWN_ANSWERS
+from legroom.serving.guard import Refused
 from legroom.serving.questions import Here
 
 # Address space beyond what the imports took: what readings may hold, as much again for what is made of it, and
@@ -39,7 +40,13 @@ def main() -> None:
 def _answer(asked: dict[str, Any], here: Here) -> dict[str, Any]:
     try:
         with bounded_reading("the request", MOST_SECONDS):
-            kind, text = ANSWERS[asked["path"]](asked["body"].encode("utf-8", "surrogateescape"), asked["query"], here)
+            body = asked["body"].encode("utf-8", "surrogateescape")
+            if "own" in asked:
+                kind, text = OWN_ANSWERS[asked["path"]](body, asked["query"], here, asked["own"])
+            else:
+                kind, text = ANSWERS[asked["path"]](body, asked["query"], here)
+    except Refused as refused:
+        return {"status": refused.status, "text": str(refused)}
     except LegroomError as error:
         return {"status": 400, "text": str(error)}
     except Exception as error:  # said by the page, which goes on

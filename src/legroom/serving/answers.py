@@ -6,23 +6,32 @@ They run in a process of their own (`answering_child`), where they may take long
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from legroom import __version__
 from legroom.errors import BadInput
+from legroom.machine.gpu_table import GPUS
 from legroom.model.run import Run
-from legroom.reading import read_given
+from legroom.named_runs import run_names, workloads
+from legroom.reading import read, read_given
 from legroom.reading.user_files import decode
 from legroom.rendering.run_file import run_file
 from legroom.serving import planning
 from legroom.serving.controls import controls_of
+from legroom.serving.guard import Refused
 from legroom.serving.plain_json import parse_json
-from legroom.serving.questions import Here, place_asked, plain_run, run_asked
+from legroom.serving.questions import Here, Place, place_asked, plain_run, run_asked
+from legroom.serving.turned import place_options, turned_settings
+from legroom.units import format_size
 
 LONGEST_NAME = 120
+PLACE = ("ram", "vram", "gpu", "device", "reserve")
 JSON, YAML = "application/json", "application/yaml"
 Query = Mapping[str, str]
 Answer = Callable[[bytes, Query, Here], tuple[str, str]]
+Own = Mapping[str, Any]  # what the page adds: the runs that it was `started` with by their names, its `folders`
+OwnAnswer = Callable[[bytes, Query, Here, Own], tuple[str, str]]
 
 
 def shown(run: Run) -> dict[str, Any]:
@@ -95,6 +104,66 @@ def _file(body: bytes, query: Query, here: Here) -> tuple[str, str]:
     return YAML, run_file(run, head=[f"{run.name}, as planned with legroom ui"])
 
 
+def _start(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
+    """What the page begins with: this machine, the known cards, the named runs and those it was started with."""
+    machine = here.machine()
+    started = [run_asked(each) for each in list(own["started"].values())[: planning.MOST_RUNS]]
+    runs = started or [read(_first_shown())]
+    return JSON, _text({
+        "version": __version__,
+        "machine": {
+            "ram": format_size(machine.ram), "available": format_size(machine.available),
+            "gpus": [{"name": gpu.name, "free": format_size(gpu.free)} for gpu in machine.gpus],
+        },
+        "cards": [{"name": card.name, "gb": card.nominal_gb} for card in GPUS],
+        "workloads": [
+            {"name": each.name, "runs": [name for name in run_names() if name.startswith(f"{each.name}:")]}
+            for each in workloads()
+        ],
+        "started": list(own["started"]),
+        "shown": [shown(run) for run in runs],
+        "plan": _plan_or_none(runs, place_asked({}, machine)),  # drawn without asking again
+        "folders": own["folders"],
+    })  # fmt: skip
+
+
+def _first_shown() -> str:
+    """Return the run to open the page with where none was named."""
+    declared = (f"{each.name}:{each.first_shown}" for each in workloads() if each.first_shown is not None)
+    return next(declared, None) or run_names()[0]
+
+
+def _plan_or_none(runs: Sequence[Run], where: Place) -> dict[str, Any] | None:
+    """Return the plan; None where the runs cannot be predicted, which is said when they are asked about."""
+    try:
+        return planning.plan_answer(runs, where, {})
+    except BadInput:
+        return None
+
+
+def _named_run(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
+    """A named run, or one that the page was started with; never a path."""
+    name = query.get("name", "")[:LONGEST_NAME]
+    if name in own["started"]:
+        return JSON, _text(shown(run_asked(own["started"][name])))
+    if name not in run_names():
+        raise Refused(404, f"no named run {name!r} (legroom workloads lists them)")
+    return JSON, _text(shown(read(name)))
+
+
+def _trace(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
+    """How a run that the page was started with is traced as it is turned: `{"name": …, "run": …}`."""
+    asked = mapping(body)
+    name = asked.get("name")
+    if not isinstance(name, str) or name not in own["started"]:
+        raise Refused(403, "only runs that legroom ui was started with are traced (legroom ui RUN)")
+    place_asked(asked, here.machine())
+    run_asked(asked.get("run"))  # says what cannot be, before a child is started for it
+    place = {key: asked[key] for key in PLACE if asked.get(key) is not None}
+    options = [*place_options(place), *turned_settings(run_asked(own["started"][name]), asked.get("run"))]
+    return JSON, _text({"name": name, "place": place, "options": options})
+
+
 ANSWERS: Mapping[str, Answer] = {
     "/api/read": _read,
     "/api/predict": _predict,
@@ -103,3 +172,4 @@ ANSWERS: Mapping[str, Answer] = {
     "/api/check": _check,
     "/api/file": _file,
 }
+OWN_ANSWERS: Mapping[str, OwnAnswer] = {"/api/start": _start, "/api/run": _named_run, "/api/trace": _trace}

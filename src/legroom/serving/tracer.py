@@ -1,7 +1,7 @@
 """A traced prediction in the background: `legroom predict --mode trace` in a child process, one at a time.
 
-Tracing imports what a run names. So it is done for the runs that the page was started with and for no other: of what
-the page sends, only settings that its controls turn are handed on, and only as numbers, truths and known words.
+Tracing imports what a run names. So it is done for the runs that the page was started with and for no other, with
+settings that the page's controls turn (`turned`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from signal import SIGKILL
 from typing import Any
@@ -21,15 +21,12 @@ from legroom.model.footprint import Footprint, Item, Known, Phase, Place
 from legroom.orphan import END_WITH_PARENT
 from legroom.rendering.figures.bars import bar_of, stacked_bars
 from legroom.rendering.item_text import peak_text
-from legroom.serving.controls import control_by_key
 from legroom.serving.drawing import card_limits, host_limits
 from legroom.serving.questions import Place as Where
-from legroom.serving.settings import Started
 
 COMMAND = (sys.executable, "-P", "-c", f"{END_WITH_PARENT} from legroom.cli.main import main; main()")
 LONGEST_S = 900.0  # brax's compiler takes minutes
 LARGEST_ANSWER = 4 << 20
-MOST_WIDTHS = 64
 
 
 class Tracer:
@@ -41,12 +38,11 @@ class Tracer:
         self._task: asyncio.Task[None] | None = None
         self._answer: dict[str, Any] | None = None
 
-    async def start(self, started: Started, data: Any, asked: Mapping[str, Any], where: Where) -> int:
+    async def start(self, target: str, options: Sequence[str], where: Where) -> int:
         """Start tracing a run as it is turned now, in place of what is under way; return the number to ask with."""
-        arguments = [*_place_options(asked), *_settings(started, data)]
         await self.end()
         self._job, self._began, self._answer = self._job + 1, time.monotonic(), None
-        command = [*COMMAND, str(os.getpid()), "predict", started.target, "--json", "--mode", "trace", *arguments]
+        command = [*COMMAND, str(os.getpid()), "predict", target, "--json", "--mode", "trace", *options]
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True,
@@ -114,45 +110,3 @@ def footprint_of(told: Mapping[str, Any]) -> Footprint:
         for each in told["items"]
     ]  # fmt: skip
     return Footprint(told["name"], tuple(items), told["device"])
-
-
-def _place_options(asked: Mapping[str, Any]) -> Iterator[str]:
-    for name in ("ram", "vram", "gpu"):  # read once already, by `place_asked`
-        if asked.get(name):
-            yield f"--{name}={asked[name]}"
-    if asked.get("device") == "cpu":
-        yield "--cpu-only"
-
-
-def _settings(started: Started, data: Any) -> Iterator[str]:
-    """Yield an option for every setting that was turned."""
-    before = started.run.model_dump(exclude_defaults=True)
-    for key, control in control_by_key(started.run).items():
-        value = _at(data, key)
-        if value == _at(before, key) or not _is_plain(value, control):
-            continue
-        yield "--set"
-        yield f"{key}={json.dumps(value)}"
-
-
-def _at(data: Any, key: str) -> Any:
-    for name in key.split("."):
-        data = data.get(name) if isinstance(data, dict) else None
-    return data
-
-
-def _is_plain(value: Any, control: Mapping[str, Any]) -> bool:
-    match control["kind"]:
-        case "choice":
-            return value is None or value in control["choices"]
-        case "flag":
-            return value is None or isinstance(value, bool)
-        case "widths":
-            return isinstance(value, list) and len(value) <= MOST_WIDTHS and all(_is_number(each) for each in value)
-        case "text":
-            return False  # schedules and the like, which memory does not depend on
-    return value is None or _is_number(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

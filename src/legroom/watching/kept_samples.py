@@ -25,10 +25,6 @@ class KeptSamples:
         roles = (sample.by_role.get(role, 0) for role in ROLES)
         self._rows.add((sample.t, sample.host, sample.gpu, sample.untouched, sample.files, *roles))
 
-    def fewer(self, most: int) -> tuple[Sample, ...]:
-        """Return at most so many of them, every extreme among them."""
-        return tuple(map(self._at, self._rows.fewer(most)))
-
     def highest_of_last(self, count: int) -> int:
         """Return the most memory in the last few, 0 where there is none."""
         first = max(len(self._rows) - count, 0)

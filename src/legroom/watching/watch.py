@@ -29,7 +29,7 @@ from legroom.watching.signal_queue import PASSED_ON, Signals, from_terminal
 INTERVAL_S = 0.25
 QUICK_START = 0.04  # of the time so far: a command of a second gets its samples too
 SLOWEST_S = 1.0  # where the allowance is spent
-KEPT_SAMPLES, TOLD_SAMPLES = 4_000, 2_000
+KEPT_SAMPLES = 2_000
 KEPT_FORECASTS = 200
 JUDGE_EVERY_S, JUDGE_EVERY_SHARE = 1.0, 0.06  # of the time so far
 SAMPLES_TO_JUDGE = 30
@@ -298,7 +298,7 @@ class _Watching:
         verdict, why, growth_per_s = judge(samples)
         found, of_memory, hint = explained
         trace = Trace(
-            samples=self._samples.fewer(TOLD_SAMPLES),
+            samples=tuple(self._samples),
             peak_host=self._peak_host,
             peak_gpu=self._peak_gpu,
             peak_by_role=self._peaks,
