@@ -78,7 +78,7 @@ class Moment:
     """Something that happened in a training, on the clock of its memory samples."""
 
     seconds: float
-    kind: Literal["checkpoint", "retreat"]
+    kind: Literal["checkpoint", "retreat", "step"]
     text: str
 
 

@@ -16,13 +16,14 @@ PHASES = ("forward", "backward", "optimizer step")
 
 @dataclass(frozen=True)
 class SourceLine:
-    """Bytes that one line of the user's source holds on the card at the peak; `module` where one was running."""
+    """Bytes of one role that a line of the user's source holds on the card; `module` where one was running."""
 
     file: str
     line: int
     nbytes: int
     function: str = ""
     module: str = ""
+    role: str = ""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ _BY_LABEL = {
     "optimizer": "optimizer", "activations": "update", "weights": "network", "targets": "network",
     "gradients": "network", "batch": "update", "temporaries": "update", "workspace": "update",
     "cudnn workspace": "update", "context": "runtime", "fragmentation": "runtime",
+    "stored": "storage", "scratch": "update", "rnn reserve": "update", "failed request": "update",
 }  # fmt: skip
 _LABELLED = ("network", "gpu")  # rooms whose second word says more than the first
 

@@ -108,6 +108,21 @@ border:1px solid var(--soft);border-radius:.4rem;padding:.3rem .6rem;font-size:.
 & .bars .whisker{stroke:var(--ink);stroke-width:1.5}
 & .bars .cap{stroke-width:2}
 & .bars .halo{stroke:var(--paper);stroke-width:4}
+& .zoom input{position:absolute;opacity:0}
+& .zoom label{display:inline-block;padding:.1rem .6rem;margin:0 .3rem .3rem 0;border:1px solid var(--line);
+border-radius:.4rem;cursor:pointer}
+& .zoom input:checked+label{border-color:var(--ink);font-weight:600}
+& .zoom input:focus-visible+label{outline:2px solid var(--trainer)}
+& .zoom .wide{padding-bottom:1.6rem}
+& .zoom4:checked~.wide .chart{width:400%}
+& .zoom16:checked~.wide .chart{width:1600%}
+& .zoom64:checked~.wide .chart{width:6400%}
+& .treemap{display:block;width:100%;height:auto;margin:.4rem 0 1rem}
+& .treemap rect{stroke:var(--paper);stroke-width:1.5}
+& .treemap text{fill:var(--on);font-size:12px;pointer-events:none}
+& .treemap .area:hover>rect{filter:brightness(1.12)}
+& .treemap .area:focus{outline:none}
+& .treemap .area:focus>rect{stroke:var(--ink);stroke-width:3}
 @media(max-width:40rem){& .bars .roomy{display:none}
 & .stacking thead{display:none}& .stacking tr{display:flex;flex-wrap:wrap;gap:0 1rem;padding:.3rem 0;
 border-bottom:1px solid var(--line)}

@@ -80,7 +80,7 @@ def program_text(prediction: ProgramPrediction, *, everything: bool = False) -> 
         yield ""
         yield line_table(seen, None if everything else SHOWN_LINES)
     yield ""
-    yield from _closing(prediction)
+    yield from closing_lines(prediction)
 
 
 def verdict_line(prediction: ProgramPrediction) -> str:
@@ -173,7 +173,8 @@ def line_table(seen: Rehearsal, most: int | None) -> Table:
     return table
 
 
-def _closing(prediction: ProgramPrediction) -> Iterator[Part]:
+def closing_lines(prediction: ProgramPrediction) -> Iterator[Part]:
+    """Yield findings, notes and assumptions."""
     for finding in prediction.footprint.findings:
         yield finding_text(finding)
     for note in prediction.footprint.notes:
@@ -200,5 +201,5 @@ def source_text(file: str, line: int) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first sentence or two of PyTorch's own message."""
-    return text.strip().splitlines()[0][:240] if text.strip() else "no message"
+    """Return the first sentences of PyTorch's own message: what was tried, and what is free."""
+    return ". ".join(text.strip().split(". ")[:3]) or "no message"

@@ -32,9 +32,9 @@ def test_records_come_out_as_they_went_in(tmp_path: Path) -> None:
     writer.free(block)
     journals = Journals(tmp_path)
     assert list(journals.new_records()) == [
-        (7, Site(1, (("a.py", 3, "f"),), "Net.fc")),
-        (7, Alloc(1, 512, 512, 512, 2 * MIB, 1, 0, 1, True)),
-        (7, Free(1, 0, 2 * MIB, 0)),
+        ("journal-7", Site(1, (("a.py", 3, "f"),), "Net.fc")),
+        ("journal-7", Alloc(1, 512, 512, 512, 2 * MIB, 1, 0, 1, True)),
+        ("journal-7", Free(1, 0, 2 * MIB, 0)),
     ]
     assert list(journals.new_records()) == []
     writer.alloc(1024, site)
@@ -91,8 +91,9 @@ def test_peak_roles_and_lines_are_those_counted_by_hand(tmp_path: Path) -> None:
     }  # fmt: skip
     assert card.at is not None
     assert (card.at.file, card.at.line, card.phase, card.interval) == ("train.py", 12, "backward", 1)
-    assert {(line.file, line.line): line.nbytes // MIB for line in card.lines} == {
-        ("net.py", 8): 300, ("train.py", 13): 200, ("train.py", 12): 150, ("train.py", 5): 100, ("train.py", 10): 30,
+    assert {(line.file, line.line, line.role): line.nbytes // MIB for line in card.lines} == {
+        ("net.py", 8, "activations"): 300, ("train.py", 13, "optimizer"): 200, ("train.py", 12, "gradients"): 100,
+        ("train.py", 12, "temporaries"): 50, ("train.py", 5, "weights"): 100, ("train.py", 10, "batch"): 30,
     }  # fmt: skip
 
 

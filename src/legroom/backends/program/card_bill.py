@@ -30,11 +30,11 @@ def card_seen(books: Iterable[ProcessBook]) -> CardSeen | None:
     fullest = max(reserved, key=lambda number: reserved[number])
     users = by_device[fullest]
     roles: Counter[str] = Counter()
-    lines: Counter[tuple[str, int, str, str]] = Counter()
+    lines: Counter[tuple[str, int, str, str, str]] = Counter()
     for book, device in users:
         for block, role in roles_at_peak(book, device):
             roles[role] += block.nbytes
-            lines[_line_of(book, block)] += block.nbytes
+            lines[*_line_of(book, block), role] += block.nbytes
     book, device = max(users, key=lambda user: user[1].peak_reserved)
     highest = next((block for block in device.live_at_peak() if block.birth == device.peak_birth), None)
     return CardSeen(
@@ -75,6 +75,8 @@ def _role_by_birth(book: ProcessBook, device: DeviceBook, block: Block) -> str:
         return "scratch"
     if block.phase == BACKWARD:
         return "temporaries"
+    if not book.steps and block.birth < book.first_module:
+        return "weights"  # what there is before the first forward pass; no step has told yet
     if block.interval < device.peak_interval:
         return "stored"
     return "activations" if book.site(block.site).module else "batch"

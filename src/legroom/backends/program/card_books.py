@@ -90,7 +90,7 @@ MOST_POINTS = 24_000
 class ProcessBook:
     """All that one process did on its cards."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int = 0) -> None:
         self.pid = pid
         self.devices: dict[int, DeviceBook] = {}
         self.sites: dict[int, Site] = {}
@@ -98,6 +98,7 @@ class ProcessBook:
         self.current = Interval()
         self.step_times: list[float] = []
         self.skipped_steps = 0
+        self.first_module = 0  # the birth of the first block that a module's forward pass made
         self.roles: dict[str, set[int]] = {"parameters": set(), "gradients": set(), "optimizer": set()}
         self.gradient_marks: list[tuple[int, int]] = []  # (site, bytes) of the gradients when last told
         self.contexts: set[int] = set()
@@ -118,6 +119,8 @@ class ProcessBook:
         self._births += 1
         site, before = self._same.get(record.site, record.site), len(self.intervals)
         block = Block(record.block, record.rounded, site, record.phase, record.scratch, self._births, before)
+        if not self.first_module and self.site(site).module:
+            self.first_module = self._births
         book = self.devices.setdefault(record.device, DeviceBook())
         rose = book.allocate(record, block)
         now = self.current

@@ -28,6 +28,7 @@ MAPPINGS_EVERY_S = 1.0
 LEAST_MAPPING = 64 * MIB
 FULL_SHARE = 0.98  # of a mapping that counts as written
 LEAST_RATE_S = 1.0  # of watching a mapping before its rate means anything
+LEAST_SAMPLES, LEAST_GROWTH = 4, 4 * MIB  # of growth that is believed
 _HEAD = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+)\s*(.*)")
 
 
@@ -65,6 +66,17 @@ class HostWatch:
         self.asked: list[dict[str, Any]] = []  # "host-alloc" messages
         self.samples: list[Sample] = []
         self.processes = 1
+        self._steady_from: float | None = None
+
+    def begin_steady(self) -> None:
+        """Tell that the program has made its second step: what grows from now on may grow for ever."""
+        if self._steady_from is None:
+            self._steady_from = time.monotonic() - self._began
+
+    @property
+    def steady_s(self) -> float:
+        """Seconds since the second step."""
+        return 0.0 if self._steady_from is None else time.monotonic() - self._began - self._steady_from
 
     def tick(self) -> None:
         """Take a sample where one is due."""
@@ -138,11 +150,18 @@ class HostWatch:
         return "", 0
 
     def _growth(self) -> float:
-        """Return by how many bytes per second the tree grew in the last third of its time; 0 where it did not."""
-        last = self.samples[-(len(self.samples) // 3) :] if len(self.samples) >= 12 else []
-        if not last or last[-1].t - last[0].t < 2.0:
+        """Return by how many bytes per second the tree grew in the later half of its steps; 0 where it did not."""
+        steady = [sample for sample in self.samples if self._steady_from is not None and sample.t > self._steady_from]
+        last = steady[len(steady) // 2 :]
+        if len(last) < LEAST_SAMPLES:
             return 0.0
-        return max((last[-1].host - last[0].host) / (last[-1].t - last[0].t), 0.0)
+        grown = last[-1].host - last[0].host
+        return grown / (last[-1].t - last[0].t) if grown >= LEAST_GROWTH else 0.0
+
+
+def _is_arena(begin: int, end: int) -> bool:
+    """Return whether a mapping is the heap that glibc reserves for a thread: 64 MiB at a multiple of 64 MiB."""
+    return end - begin == LEAST_MAPPING and begin % LEAST_MAPPING == 0
 
 
 def large_mappings(pid: int, *, proc: Path = PROC) -> list[Mapping]:
@@ -157,7 +176,7 @@ def large_mappings(pid: int, *, proc: Path = PROC) -> list[Mapping]:
         if match is not None:
             begin, end = int(match[1], 16), int(match[2], 16)
             plain = match[3][1:2] == b"w" and match[4] == b"0" and (not match[5] or match[5].startswith(b"[anon"))
-            head = (begin, end) if plain and end - begin >= LEAST_MAPPING else None
+            head = (begin, end) if plain and end - begin >= LEAST_MAPPING and not _is_arena(begin, end) else None
         elif head is not None and line.startswith(b"Rss:"):
             found.append(Mapping(pid, *head, resident=int(line.split()[1]) * 1024))
     return found

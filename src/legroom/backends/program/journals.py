@@ -21,6 +21,13 @@ ALLOC = struct.Struct("<QQQQQIBBB")
 FREE = struct.Struct("<QQQB")
 SITE_ID = struct.Struct("<I")
 PREFIX = "journal-"
+
+
+def process_of(name: str) -> int:
+    """Return the process id that a journal is named after: `journal-123`, or `journal-123.1` after an exec."""
+    return int(name.removeprefix(PREFIX).partition(".")[0])
+
+
 MOST_AT_ONCE = 8 << 20  # bytes of one reading: a program that writes faster than we read must not hold up the clock
 
 Frame = tuple[str, int, str]
@@ -73,7 +80,6 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.pid = int(path.name.removeprefix(PREFIX).partition(".")[0] or 0)
         self._read = 0  # bytes of records that have been taken
 
     def new_records(self) -> Iterator[Record]:
@@ -87,10 +93,9 @@ class Journal:
                 header = file.read(HEADER_BYTES)
                 if len(header) < HEADER_BYTES or header[:4] == b"\0\0\0\0":
                     return  # made, and not begun yet
-                magic, version, committed, pid = HEADER.unpack_from(header)
+                magic, version, committed, _ = HEADER.unpack_from(header)
                 if magic != MAGIC or version != VERSION:
                     raise DamagedJournal(f"{self.path.name} is no journal of version {VERSION}")
-                self.pid = pid or self.pid
                 file.seek(HEADER_BYTES + self._read)
                 data = file.read(min(committed - self._read, MOST_AT_ONCE))
         except FileNotFoundError:
@@ -139,10 +144,10 @@ class Journals:
     def __len__(self) -> int:
         return len(self._journals)
 
-    def new_records(self) -> Iterator[tuple[int, Record]]:
-        """Yield what became whole since the last call, each with its process id."""
+    def new_records(self) -> Iterator[tuple[str, Record]]:
+        """Yield what became whole since the last call, each with its journal: a process may become another (exec)."""
         for path in sorted(self._folder.glob(f"{PREFIX}*")):
             self._journals.setdefault(path.name, Journal(path))
-        for journal in self._journals.values():
+        for name, journal in self._journals.items():
             for record in journal.new_records():
-                yield journal.pid, record
+                yield name, record

@@ -126,7 +126,10 @@ def _doubt(rehearsal: Rehearsal, card: CardSeen) -> int:
 
 def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
     host = rehearsal.host
-    touched = sum(filling.touched for filling in host.filling)
+    filling_now = (
+        () if rehearsal.stopped == "finished" else host.filling
+    )  # what an ended program never wrote is no need
+    touched = sum(filling.touched for filling in filling_now)
     own = max(host.peak - host.workers - touched, 0)
     yield Item(
         "host.program", own, Place.HOST, "the program's process while it rehearsed", known=Known.MEASURED,
@@ -143,7 +146,7 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
             "a CUDA build of torch maps more libraries than the build here", known=Known.DEFAULT,
             error=CUDA_LIBRARIES_ERROR,
         )  # fmt: skip
-    for filling in host.filling:
+    for filling in filling_now:
         where = _at(filling.file, filling.line) if filling.file else "a large array"
         yield Item(
             f"host.{where}", filling.nbytes, Place.HOST, filling_text(filling), known=Known.MEASURED,
@@ -208,7 +211,8 @@ def _notes(rehearsal: Rehearsal) -> Iterator[str]:
 def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
     """Yield why it is not known whether the program fits."""
     yield from _unseen_end(rehearsal)
-    if rehearsal.python and rehearsal.torch and rehearsal.had_card and rehearsal.card is None:
+    ended = rehearsal.stopped in ("finished", "repeats", "updates")
+    if ended and rehearsal.torch and rehearsal.had_card and rehearsal.card is None:
         yield "the program had a card and put nothing on it: no GPU verdict (does it ask for device='cuda'?)"
     for each in rehearsal.sizes_assumed:
         yield f"{_at(each.file, each.line)}: a size was assumed ({each.what}); --values real would compute it"

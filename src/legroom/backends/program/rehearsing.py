@@ -13,7 +13,7 @@ from typing import Any
 from legroom.backends.program.card_bill import card_seen
 from legroom.backends.program.card_books import ProcessBook
 from legroom.backends.program.host_watch import HostWatch
-from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journals, Record, Site
+from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journals, Record, Site, process_of
 from legroom.backends.program.launching import check_command, guest_environment, launched, runs_python
 from legroom.backends.program.leaks import find_leaks
 from legroom.backends.program.repeating import RepeatFinder
@@ -27,6 +27,7 @@ POLL_S = 0.05
 DEFAULT_SECONDS = 60.0
 SMALL_BYTES = 1 * MIB  # of a tensor of the card that also carries values
 WATCH_FILLING_S = 4.0  # how long a buffer is watched before its rate is believed
+WATCH_GROWTH_S = 2.0  # and the whole of the program, from the second step on
 MOST_LISTED = 40
 
 
@@ -114,8 +115,8 @@ def _follow(child: subprocess.Popen[bytes], journals: Journals, seen: ProgramSee
 
 def _read(journals: Journals, seen: ProgramSeen) -> None:
     try:
-        for pid, record in journals.new_records():
-            seen.take(pid, record)
+        for journal, record in journals.new_records():
+            seen.take(journal, record)
     except DamagedJournal as damaged:
         seen.note(str(damaged))
 
@@ -126,19 +127,18 @@ class ProgramSeen:
     def __init__(self, plan: RehearsalPlan) -> None:
         self.plan = plan
         self.host: HostWatch | None = None
-        self.books: dict[int, ProcessBook] = {}
-        self._finders: dict[int, RepeatFinder] = {}
+        self.books: dict[str, ProcessBook] = {}
+        self._finders: dict[str, RepeatFinder] = {}
         self._messages: dict[str, list[dict[str, Any]]] = {}
         self._notes: list[str] = []
         self._assumed: dict[tuple[str, int, str], tuple[int, bool]] = {}
-        self._had_card = False
 
-    def take(self, pid: int, record: Record) -> None:
+    def take(self, journal: str, record: Record) -> None:
         """Take in one record of a process."""
-        book = self.books.get(pid)
+        book = self.books.get(journal)
         if book is None:
-            book = self.books[pid] = ProcessBook(pid)
-            self._finders[pid] = RepeatFinder(book)
+            book = self.books[journal] = ProcessBook(process_of(journal))
+            self._finders[journal] = RepeatFinder(book)
         if isinstance(record, Alloc):
             book.allocate(record)
         elif isinstance(record, Free):
@@ -157,6 +157,8 @@ class ProgramSeen:
                 book.skipped_steps += 1
             else:
                 book.step(book.t)
+                if self.host is not None and book.steps == 2:
+                    self.host.begin_steady()
         elif kind == "roles":
             book.take_roles(message)
         elif kind == "context":
@@ -187,7 +189,7 @@ class ProgramSeen:
 
     @property
     def repeats(self) -> int:
-        return self._finders[self.main.pid].repeats if self.main is not None else 0
+        return next((finder.repeats for finder in self._finders.values() if finder.book is self.main), 0)
 
     def reason_to_stop(self, seconds: float) -> Stopped | None:
         """Return why to stop now, None to go on."""
@@ -196,7 +198,7 @@ class ProgramSeen:
             return "real-limit"
         for finder in self._finders.values():
             finder.update()
-        stepping = [self._finders[book.pid] for book in self.books.values() if book.steps]
+        stepping = [finder for finder in self._finders.values() if finder.book.steps]
         if stepping and all(finder.is_repeating for finder in stepping) and self._host_is_known():
             return "repeats"
         if plan.updates is not None and self.updates >= plan.updates:
@@ -204,8 +206,11 @@ class ProgramSeen:
         return "seconds" if seconds >= plan.seconds else None
 
     def _host_is_known(self) -> bool:
-        """Return whether buffers that fill have been watched for long enough to forecast them."""
-        return self.host is None or self.host.knows_fillings(min(WATCH_FILLING_S, self.plan.seconds / 4))
+        """Return whether host memory was watched for long enough to forecast buffers that fill, and growth."""
+        host, quarter = self.host, self.plan.seconds / 4
+        return host is None or (
+            host.steady_s >= min(WATCH_GROWTH_S, quarter) and host.knows_fillings(min(WATCH_FILLING_S, quarter))
+        )
 
     def rehearsal(
         self, command: Sequence[str], stopped: Stopped, code: int | None, seconds: float, *, any_guest: bool
@@ -231,7 +236,7 @@ class ProgramSeen:
             had_card=self.plan.card is not None,
             python=any_guest or runs_python(command),
             torch=self._torch(),
-            cuda_build=any(message.get("cuda_build") for message in self._messages.get("started", [])),
+            cuda_build=any(message.get("cuda_build") for message in self._messages.get("torch", [])),
             failure=_failure_text(failure, code),
             failed_at=_place(failure),
             out_of_memory=tuple(self._out_of_memory(stopped)),

@@ -22,7 +22,7 @@ class RepeatFinder:
     """Follows the iterations of one process."""
 
     def __init__(self, book: ProcessBook) -> None:
-        self._book = book
+        self.book = book
         self._taken = 0
         self._seen: set[int] = set()
         self._highest: dict[int, int] = {}
@@ -33,9 +33,9 @@ class RepeatFinder:
 
     def update(self) -> None:
         """Take in the iterations that ended since the last call."""
-        for interval in self._book.intervals[self._taken :]:
+        for interval in self.book.intervals[self._taken :]:
             self._add(interval)
-        self._taken = len(self._book.intervals)
+        self._taken = len(self.book.intervals)
 
     def _add(self, interval: Interval) -> None:
         highest = self._highest.get(interval.content)
@@ -53,9 +53,9 @@ class RepeatFinder:
     @property
     def is_repeating(self) -> bool:
         """Whether nothing new happens any more."""
-        if self.repeats < LEAST_REPEATS or self._book.current.rose or self._book.current.new_sites:
+        if self.repeats < LEAST_REPEATS or self.book.current.rose or self.book.current.new_sites:
             return False
-        if not self._book.devices:
+        if not self.book.devices:
             return self._seconds >= WITHOUT_CARD_S
-        recurrent = {site for site, died in self._book.transient.items() if died >= RECURRENT}
+        recurrent = {site for site, died in self.book.transient.items() if died >= RECURRENT}
         return recurrent <= self._sites or self._seconds >= max(2 * self._longest_s, LEAST_S)

@@ -46,6 +46,7 @@ def timeline(
     predicted: Peak | None = None,
     limit: Limit | None = None,
     marks: Sequence[Moment] = (),
+    most_points: int = POINTS,
 ) -> str:
     """Return memory over time with its legend; empty where there are fewer than two moments.
 
@@ -56,11 +57,12 @@ def timeline(
         phases: which phase went on at each moment.
         predicted: the expected peak and its band.
         limit: drawn where memory comes anywhere near it.
+        most_points: that are drawn.
     """
     if len(times) < 2:
         return ""
     sums = [sum(values) for values in zip(*(layer.values for layer in layers), strict=True)]
-    kept = _kept(times, sums)
+    kept = _kept(times, sums, most_points)
     top = max(max(sums), predicted.high if predicted else 0, 1)
     shown = limit if limit is not None and is_near(limit.nbytes, top) else None
     frame = Frame(times[0], times[-1], max(top, shown.nbytes if shown else 0), label=seconds_text)
@@ -115,10 +117,10 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds:.1f} s" if 0 < seconds < 10 else duration_text(seconds)
 
 
-def _kept(times: Sequence[float], sums: Sequence[float]) -> list[int]:
+def _kept(times: Sequence[float], sums: Sequence[float], most: int) -> list[int]:
     """Return the moments that can be seen: the extremes of every stretch."""
     place = {t: i for i, t in enumerate(times)}
-    return [place[t] for t, _ in thin(list(zip(times, sums, strict=True)), POINTS)]
+    return [place[t] for t, _ in thin(list(zip(times, sums, strict=True)), most)]
 
 
 def _shades(frame: Frame, stretches: Sequence[Stretch], names: dict[str, str]) -> list[str]:
@@ -182,9 +184,9 @@ def _areas(
 
 
 def _fewer(marks: Sequence[Moment]) -> list[Moment]:
-    checkpoints = [mark for mark in marks if mark.kind == "checkpoint"]
-    stride = -(-len(checkpoints) // CHECKPOINTS) or 1
-    return [*checkpoints[::stride], *(mark for mark in marks if mark.kind != "checkpoint")]
+    often = [mark for mark in marks if mark.kind != "retreat"]
+    stride = -(-len(often) // CHECKPOINTS) or 1
+    return [*often[::stride], *(mark for mark in marks if mark.kind == "retreat")]
 
 
 def _moment(frame: Frame, mark: Moment) -> str:

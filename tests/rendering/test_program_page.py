@@ -1,0 +1,119 @@
+"""The page and the terminal text of a rehearsed program."""
+
+from __future__ import annotations
+
+import re
+
+from legroom.backends.program.program_bill import predicted
+from legroom.model.footprint import Assumed
+from legroom.model.rehearsal import (
+    CardSeen,
+    Filling,
+    HostSeen,
+    Leak,
+    OutOfMemory,
+    ProgramPrediction,
+    Rehearsal,
+    SourceLine,
+)
+from legroom.model.verdict import Budget
+from legroom.rendering.figures.treemap import Area, squarified, treemap
+from legroom.rendering.layout import draw
+from legroom.rendering.pages.program_page import program_page
+from legroom.rendering.program_text import program_text
+from legroom.units import GIB, MIB
+
+LINES = (
+    SourceLine("/x/net.py", 8, 300 * MIB, "forward", "Net.fc", "activations"),
+    SourceLine("/x/train.py", 12, 100 * MIB, "main", "", "gradients"),
+    SourceLine("/x/train.py", 5, 100 * MIB, "main", "", "weights"),
+)
+CARD = CardSeen(
+    device=0, processes=1, peak_allocated=500 * MIB, peak_reserved=512 * MIB, lines=LINES, at=LINES[1],
+    roles=(("weights", 100 * MIB), ("gradients", 100 * MIB), ("activations", 300 * MIB)), phase="backward", interval=1,
+)  # fmt: skip
+
+
+def rehearsed(**changes: object) -> Rehearsal:
+    given: dict[str, object] = dict(
+        command=("python", "train.py"), exit_code=None, stopped="repeats", updates=9, repeats=3, seconds=12.3,
+        host=HostSeen(GIB, GIB, 0, 1), card=CARD, had_card=True, torch="2.6.0", cuda_build=True,
+        points=((0.0, 100 * MIB, 200 * MIB), (1.0, 500 * MIB, 512 * MIB), (2.0, 100 * MIB, 512 * MIB)),
+        step_times=(1.0, 2.0),
+    )  # fmt: skip
+    return Rehearsal(**(given | changes))  # type: ignore[arg-type]
+
+
+def shown(prediction: ProgramPrediction) -> str:
+    return draw(program_text(prediction), width=100, colour=False)
+
+
+def test_the_verdict_is_first_and_the_bill_adds_up() -> None:
+    prediction = predicted(rehearsed(), Budget(16 * GIB, 8 * GIB, 0.0, "given", "given"))
+    text = shown(prediction)
+    assert text.startswith("fits: RAM: 16.0 GiB given; GPU: 8.0 GiB given\n")
+    assert "train.py: 9 optimizer steps in 12 s, 3 repeats, stopped since nothing new happened" in text
+    assert "at /x/train.py:12, backward of step 2" in text
+    assert re.search(r"/x/net.py:8 +300.0 MiB +60%", text)
+    assert "not seen: what comes later" in text
+    assert prediction.footprint.gpu is not None
+    assert prediction.footprint.gpu.nbytes == 512 * MIB + 400_000_000
+
+
+def test_what_does_not_fit_says_where_and_what_to_try() -> None:
+    oom = OutOfMemory(
+        "/x/train.py", 12, "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", 2 * GIB, GIB, False
+    )
+    seen = rehearsed(
+        stopped="out-of-memory", out_of_memory=(oom,), command=("python", "train.py", "--batch-size", "512")
+    )
+    prediction = predicted(seen, Budget(16 * GIB, 2 * GIB))
+    assert (prediction.fits, prediction.exit_code) == (False, 1)
+    text = shown(prediction)
+    assert text.startswith("does not fit: out of GPU memory at /x/train.py:12: CUDA out of memory. Tried to allocate")
+    assert "legroom predict -- python train.py --batch-size 256" in " ".join(text.split())
+
+
+def test_a_buffer_is_forecast_with_its_line() -> None:
+    filling = Filling(28 * GIB, GIB, 27 * GIB / (3.4 * 3600), "/x/buffers.py", 212)
+    prediction = predicted(rehearsed(host=HostSeen(2 * GIB, 2 * GIB, 0, 1, (filling,))), Budget(16 * GIB, 8 * GIB))
+    assert prediction.fits is False
+    assert "buffers.py:212: 28.0 GiB when full, 1.0 GiB written so far; full in about 3.4 h" in " ".join(
+        shown(prediction).split()
+    )
+    idle = Filling(28 * GIB, GIB, 0.0)
+    seen = rehearsed(host=HostSeen(2 * GIB, 2 * GIB, 0, 1, (idle,)))
+    assert predicted(seen, Budget(16 * GIB, 8 * GIB)).fits is None  # nobody knows whether it is ever written
+    assert predicted(seen, Budget(64 * GIB, 8 * GIB)).fits is True
+
+
+def test_leaks_and_assumptions_are_shown() -> None:
+    seen = rehearsed(
+        stopped="seconds",
+        leaks=(Leak("/x/train.py", 20, 3 * MIB, 40, ("/x/train.py", 12)),),
+        assumed=(Assumed("/x/train.py", 30, "a value is 0", 7),),
+    )
+    prediction = predicted(seen, Budget(16 * GIB, 8 * GIB))
+    text = " ".join(shown(prediction).split())
+    assert (prediction.fits, prediction.exit_code) == (None, 1)
+    assert "leak: train.py:20 keeps 3.0 MiB of GPU memory from each of 40 steps (made in train.py:12)" in text
+    assert "assumed: /x/train.py:30: a value is 0, 7 times" in text
+
+
+def test_the_page_has_timeline_steps_zoom_and_treemap_and_no_script() -> None:
+    page = program_page(predicted(rehearsed(), Budget(16 * GIB, 8 * GIB)))
+    assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "")
+    assert page.count('type="radio"') == 4
+    assert "optimizer step 2" in page
+    assert "/x/net.py:8 Net.fc: 300.0 MiB, 60%" in page
+
+
+def test_a_treemap_fills_its_box_in_proportion() -> None:
+    sizes = [6, 6, 4, 3, 2, 2, 1]
+    boxes = squarified(sizes, (0, 0, 6, 4))
+    assert [round(width * height, 6) for _, _, width, height in boxes] == sizes
+    assert boxes[0] == (0, 0, 3, 2)  # as in the paper
+    assert treemap([], name="a", title="b") == ""
+    assert "12 others" in treemap(
+        [Area("big", 10**6, "red"), *(Area(str(i), 10, "red") for i in range(12))], name="a", title="b"
+    )
