@@ -3,7 +3,8 @@
 The truth rows say what the allocator of a CUDA build of torch reported for a real SB3 run on a device that executes no
 kernels: everything but the context and cuDNN's workspace. Each row becomes a Run and goes the way `legroom predict`
 goes. Argument checks of torch.distributions are on, as in users' runs, though they were off when the rows were
-recorded: the temporaries they add are small and gone before the peak.
+recorded: the temporaries they add are small and gone before the peak. That device runs PyTorch with
+TORCH_CUDNN_V8_API_DISABLED=1, without which bfloat16 would be convolved by cuDNN; the same is predicted here.
 
     python -m bench.vram [FILE...]
 """
@@ -11,6 +12,7 @@ recorded: the temporaries they add are small and gone before the peak.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -57,6 +59,7 @@ def run_of(row: dict[str, Any]) -> Run:
 
 
 def main(files: list[str]) -> int:
+    os.environ["TORCH_CUDNN_V8_API_DISABLED"] = "1"
     failed = False
     for path in [Path(f) for f in files] or [path for path in FILES if path.exists()]:
         table, exact, inside = [], 0, 0

@@ -10,6 +10,7 @@ Mirrors aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, transformers/atten
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,10 @@ def operators_as_on_card(card: Card) -> Iterator[dict[str, Any]]:
         library._destroy()
 
 
+def _like_first(first: Tensor, *rest: Any) -> Tensor:
+    return torch.empty_like(first)
+
+
 class _Kernels:
     def __init__(self, card: Card) -> None:
         self.card = card
@@ -49,6 +54,12 @@ class _Kernels:
             "lstm_cell": self.lstm_cell,
             "gru_cell": self.gru_cell,
             "dropout": self.dropout,
+            "linear": self.linear,
+            "rms_norm": self.rms_norm,
+            "one_hot": self.one_hot,
+            "mish_backward": _like_first,  # one kernel on a card, a chain of operators elsewhere
+            "softmax.int": partial(self.softmax, _aten._softmax),
+            "log_softmax.int": partial(self.softmax, _aten._log_softmax),
             "lstm.input": self.lstm,
             "gru.input": partial(self.layer, _GRU),
             "rnn_tanh.input": partial(self.layer, _RNN_TANH),
@@ -61,6 +72,13 @@ class _Kernels:
         self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
         is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
     ) -> Tensor:  # fmt: skip
+        if query.dim() == 3 and key.dim() == 3 and value.dim() == 3:
+            mask = attn_mask.unsqueeze(0) if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
+            found = self.attention(
+                query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0), mask, dropout_p, is_causal, scale=scale,
+                enable_gqa=enable_gqa,
+            )  # fmt: skip
+            return found.squeeze(0)
         mask = attn_mask
         backend = attention_backend(self.card, query, key, value, mask=mask, dropout=dropout_p, gqa=enable_gqa)
         if mask is not None and mask.dtype == torch.bool:
@@ -81,9 +99,10 @@ class _Kernels:
             )
         return _first(
             _aten._scaled_dot_product_attention_math(
-                query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
+                query, key, value, mask, dropout_p, is_causal, None, scale=scale,
+                **({"enable_gqa": True} if enable_gqa else {}),
             )
-        )
+        )  # fmt: skip
 
     def dropout(self, x: Tensor, p: float, train: bool) -> Tensor:
         if not train or p == 0 or x.numel() == 0:
@@ -91,6 +110,32 @@ class _Kernels:
         if p == 1:
             return x * torch.zeros((), dtype=x.dtype, device=x.device)
         return _first(_aten.native_dropout(x, p, train))  # keeps a mask of bytes
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        # Linear.cpp; beside a dispatch mode PyTorch would add the bias into a tensor of its own
+        if bias is None:
+            return torch.matmul(x, weight.t())
+        if x.dim() == 2:
+            return torch.addmm(bias, x, weight.t())
+        if x.is_contiguous():
+            rows = x.reshape(-1, x.shape[-1])
+            return torch.addmm(bias, rows, weight.t()).view(*x.shape[:-1], weight.shape[0])
+        return torch.matmul(x, weight.t()).add_(bias)
+
+    def rms_norm(self, x: Tensor, shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+        found: Tensor = _RmsNorm.apply(x, weight, x.numel() // max(math.prod(shape), 1))
+        return found
+
+    def one_hot(self, x: Tensor, num_classes: int = -1) -> Tensor:
+        if num_classes <= 0:
+            raise ValueError("one_hot without num_classes depends on values")
+        zeros = torch.zeros(*x.shape, num_classes, dtype=torch.int64, device=x.device)
+        return zeros.scatter_(-1, x.unsqueeze(-1), 1)
+
+    def softmax(self, operator: Any, x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+        fused = x.dtype == torch.float16 and dtype == torch.float32  # in one kernel, without a copy in float32
+        found: Tensor = operator(x if fused or dtype is None else x.to(dtype), dim, fused)
+        return found
 
     # -- recurrent cells -----------------------------------------------------------------------------------------
 
@@ -142,6 +187,8 @@ class _Layers:
 
 def _cudnn(mode: int, x: Tensor, hx: Tensor, cx: Tensor | None, params: list[Tensor], shape: _Layers) -> Any:
     """Call `_cudnn_rnn` with the block that holds all weights, where they are one (`flatten_parameters`)."""
+    if torch.is_autocast_enabled() and x.is_floating_point() and x.dtype != torch.float64:
+        x, hx, cx, params = _cast_layer(torch.get_autocast_gpu_dtype(), x, hx, cx, params)
     storage = params[0].untyped_storage()
     joined = all(p.untyped_storage()._cdata == storage._cdata for p in params)
     block = params[0].new_empty(0).set_(storage) if joined else None
@@ -152,6 +199,48 @@ def _cudnn(mode: int, x: Tensor, hx: Tensor, cx: Tensor | None, params: list[Ten
     )[:3]  # fmt: skip
 
 
+def _cast_layer(dtype: torch.dtype, x: Tensor, hx: Tensor, cx: Tensor | None, params: list[Tensor]) -> Any:
+    """Cast a recurrent layer for autocast: its weights into one block (autocast_mode's _cudnn_rnn_cast_reflatten)."""
+    if any(weight.dtype != dtype for weight in params):
+        params = list(_CastBlock.apply(dtype, *params))
+    states = [None if state is None else state.to(dtype) for state in (hx, cx)]
+    return x.to(dtype), *states, params
+
+
+class _RmsNorm(torch.autograd.Function):
+    """One kernel each way (_fused_rms_norm); in older releases a chain of operators, which takes more."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, rows: int) -> Any:
+        out, deviation = torch.empty_like(x), x.new_empty(rows, dtype=torch.float32)
+        ctx.save_for_backward(x, weight, deviation)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        x, weight, _ = ctx.saved_tensors
+        found = torch.empty_like(x), None if weight is None else torch.empty_like(weight)
+        grad.contiguous()
+        return *found, None
+
+
+class _CastBlock(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *weights: Tensor) -> Any:
+        ctx.dtypes = [weight.dtype for weight in weights]
+        block = weights[0].new_empty(sum(weight.numel() for weight in weights), dtype=dtype)
+        views, place = [], 0
+        for weight in weights:
+            views.append(block[place : place + weight.numel()].view(weight.shape))
+            place += weight.numel()
+        return tuple(views)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        found = [None if g is None else g.to(dtype) for g, dtype in zip(reversed(grads), reversed(ctx.dtypes))]
+        return None, *reversed(found)
+
+
 def join_weights(module: torch.nn.RNNBase, made: Callable[[Tensor], None]) -> None:
     """Make the weights of recurrent layers views of one tensor, as `flatten_parameters` does on a card.
 
@@ -159,6 +248,8 @@ def join_weights(module: torch.nn.RNNBase, made: Callable[[Tensor], None]) -> No
         made: is told of that tensor, before the others go.
     """
     weights = [weight for weight in module._flat_weights if weight is not None]
+    if weights[0].dtype not in (torch.float16, torch.float32, torch.float64):
+        return  # what torch.backends.cudnn.is_acceptable refuses is copied at every call
     block = weights[0].new_empty(sum(weight.numel() for weight in weights))
     made(block)
     place = 0
@@ -188,7 +279,7 @@ def attention_backend(
     dtypes = (torch.float32, torch.float16, *((torch.bfloat16,) if card.capability >= (8, 0) else ()))
     multiple = 4 if query.dtype == torch.float32 else 8
     if (
-        torch.backends.cuda.mem_efficient_sdp_enabled() and query.dtype in dtypes and not gqa and len(heads) == 1
+        torch.backends.cuda.mem_efficient_sdp_enabled() and query.dtype in dtypes and (gqa or len(heads) == 1)
         and key.shape[-1] == width and width % multiple == 0 and value.shape[-1] % multiple == 0
         and not (mask is not None and mask.requires_grad and mask.dim() != 4)
     ):  # fmt: skip

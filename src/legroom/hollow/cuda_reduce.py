@@ -8,6 +8,7 @@ are as TensorIterator arranges them: reduced dimensions first, ordered by stride
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,11 +20,36 @@ _INDEX_LIMIT = 2**31 - 1  # larger extents are split in two: 32-bit indexing
 
 @dataclass(frozen=True)
 class Card:
-    """What a card's kernels are shaped by; the default is what an RTX 4090 has."""
+    """What a card's kernels are shaped by; the default is what an RTX 4090 has.
+
+    Args:
+        cudnn_bfloat16: cuDNN convolves bfloat16. It does from sm80 on, unless TORCH_CUDNN_V8_API_DISABLED is set.
+    """
 
     multiprocessors: int = 128
     threads_per_multiprocessor: int = 1536
     capability: tuple[int, int] = (8, 9)
+    cudnn_bfloat16: bool = True
+
+    @property
+    def cublas(self) -> int:
+        """The workspace that PyTorch gives cuBLAS per thread: CUBLAS_WORKSPACE_CONFIG's default, 32 MiB on Hopper."""
+        return 32 << 20 if self.capability[0] == 9 else 8_519_680
+
+    def __str__(self) -> str:
+        return f"{self.multiprocessors} multiprocessors, compute capability {self.capability[0]}.{self.capability[1]}"
+
+
+def card_with(multiprocessors: int | None, capability: tuple[int, int] | None) -> Card:
+    """Return a card as far as it is known; the rest is an RTX 4090's."""
+    known = Card()
+    capability = capability or known.capability
+    threads = 1024 if capability == (7, 5) else 1536 if capability in _SMALL else 2048
+    v8_api = os.environ.get("TORCH_CUDNN_V8_API_DISABLED") != "1"  # as PyTorch reads it
+    return Card(multiprocessors or known.multiprocessors, threads, capability, capability >= (8, 0) and v8_api)
+
+
+_SMALL = ((8, 6), (8, 7), (8, 9), (12, 0), (12, 1))  # 1,536 threads per multiprocessor; others have 2,048
 
 
 @dataclass(frozen=True)
@@ -104,8 +130,8 @@ def _config(dims: list[_Dim], accumulator: int, card: Card, values_per_load: int
                 vector = _output_vector(dims, kept[0])
                 dim0 //= vector
     most = _MAX_THREADS // vector
-    width_limit = _last_power(dim0) if dim0 < most else most
-    height_limit = _last_power(dim1) if dim1 < most else most
+    width_limit = last_power(dim0) if dim0 < most else most
+    height_limit = last_power(dim1) if dim1 < most else most
     width = min(width_limit, _WARP)
     height = min(height_limit, most // width)
     width = min(width_limit, most // height)
@@ -142,5 +168,6 @@ def _output_vector(dims: list[_Dim], fastest_kept: _Dim) -> int:
     return vector
 
 
-def _last_power(number: int) -> int:
+def last_power(number: int) -> int:
+    """Return the largest power of two that is not above a number."""
     return 1 << (max(number, 1).bit_length() - 1)

@@ -22,15 +22,17 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from . import sort_scratch as _sort_scratch  # noqa: F401  its programs are entered in the table
 from .cuda_reduce import Card
-from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Program, conv_format, rnn_values
+from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Step, conv_format, rnn_values
 from .records import Event, Values
 from .value_reads import ValueReads
 
@@ -44,7 +46,7 @@ _OWN_OPERATORS = {"aten", "prims", "prim", "profiler", "inductor"}  # torch's na
 class Workspaces:
     """cuBLAS scratch of one card: taken after the outputs of the first matrix product of a thread, never given back."""
 
-    cublas: int = 8_519_680
+    cublas: int = Card().cublas
     card: Card = field(default_factory=Card)
 
 
@@ -76,6 +78,7 @@ class StorageFollower(TorchDispatchMode):
         self.reads = ValueReads(values, trusted, searching)
         self.unmodelled: dict[str, int] = {}  # operator -> bytes that it may need beyond what is written down
         self._refs: dict[int, Any] = {}
+        self._elsewhere: dict[int, Any] = {}  # storages that a card does not have, or has on the host
         self._next = 0
         self._warm: set[str] = set()
         self._in_backward = False
@@ -92,7 +95,7 @@ class StorageFollower(TorchDispatchMode):
     def adopt(self, tensor: torch.Tensor, label: str) -> None:
         """Count a tensor's storage as allocated on the device now (a copy from the host), unless it already is."""
         storage = tensor.untyped_storage()
-        if storage._cdata not in self.live:
+        if storage._cdata not in self.live and storage._cdata not in self._elsewhere:
             self._born(storage, label)
 
     def relabel(self, tensor: torch.Tensor, label: str) -> None:
@@ -145,6 +148,8 @@ class StorageFollower(TorchDispatchMode):
             self._enter_backward()
             kept = _kept_in_place(func, args)
             if kept is not None:
+                if func is _aten.index_put.default and self.workspaces is not None:
+                    self._run_program(PROGRAMS[func](Call(args, kwargs, kept, self.workspaces.card)), kept, [])
                 return kept
         else:
             self._in_backward = False
@@ -163,12 +168,12 @@ class StorageFollower(TorchDispatchMode):
                 if tensor.untyped_storage()._cdata not in self.live:
                     self._born(tensor.untyped_storage(), label)
         elif self.workspaces is not None:
-            self._run_program(program, Call(args, kwargs, out, self.workspaces.card), births)
+            self._run_program(program(Call(args, kwargs, out, self.workspaces.card)), out, births)
         if func is _aten._cudnn_rnn.default:
             self._rnn_values += rnn_values(args)
             self.rnn_values = max(self.rnn_values, self._rnn_values)
         if func in MATMULS and self.workspaces is not None:
-            self._warm_up("backward" if backward else "main")
+            self._warm_up()
         self.reads.made(func, out)
         if func.namespace not in _OWN_OPERATORS:
             self._doubt(func, (*args, *kwargs.values(), out))
@@ -204,34 +209,51 @@ class StorageFollower(TorchDispatchMode):
             return out
         return ask(*args, **kwargs) if recipe is _ASK else _follow(recipe, args)
 
-    def _run_program(self, program: Program, call: Call, births: list[torch.Tensor]) -> None:
+    def _run_program(self, steps: Iterator[Step], out: Any, births: list[torch.Tensor]) -> None:
         held: dict[str, int] = {}
         waiting = list(births)
-        for step in program(call):
-            if step.kind == "out":
-                tensor = call.out if isinstance(call.out, torch.Tensor) else call.out[int(step.name)]
-                if any(tensor is t for t in waiting):
-                    waiting = [t for t in waiting if t is not tensor]
-                    if tensor.untyped_storage()._cdata not in self.live:
-                        self._born(tensor.untyped_storage(), "temporaries", step.nbytes)
-            elif step.kind == "host":
-                waiting = [t for t in waiting if t is not call.out[int(step.name)]]
-            elif step.kind == "alloc":
+        for step in steps:
+            if step.kind == "alloc":
                 if step.nbytes:
                     held[step.name] = self.alloc(step.nbytes, "temporaries")
-            elif step.name in held:
-                self.free(held.pop(step.name))
-        for number in held.values():
+            elif step.kind == "free":
+                if step.name in held:
+                    self.free(held.pop(step.name))
+            elif step.kind == "once":
+                self._take_once(step.name, step.nbytes)
+            elif step.kind == "cublas":
+                self._warm_up()
+            else:
+                result = out if isinstance(out, torch.Tensor) else out[int(step.name)]
+                tensor = result[0] if isinstance(result, list) else result
+                if any(tensor is t for t in waiting):
+                    waiting = [t for t in waiting if t is not tensor]
+                    self._place(tensor, step)
+        for number in reversed(held.values()):
             self.free(number)
         for tensor in waiting:
-            if tensor.untyped_storage()._cdata not in self.live:
-                self._born(tensor.untyped_storage(), "temporaries")
+            self._place(tensor, _PLACED)
 
-    def _warm_up(self, thread: str) -> None:
+    def _place(self, tensor: torch.Tensor, step: Step) -> None:
+        storage = tensor.untyped_storage()
+        if storage._cdata in self.live or storage._cdata in self._elsewhere:
+            return
+        if step.kind == "host":
+            key = storage._cdata
+            self._elsewhere[key] = weakref.ref(storage, lambda _: self._elsewhere.pop(key, None))
+        else:
+            self._born(storage, "temporaries", step.nbytes)
+
+    def _take_once(self, name: str, nbytes: int) -> None:
+        if name not in self._warm:
+            self._warm.add(name)
+            self.alloc(nbytes, "workspace")
+
+    def _warm_up(self) -> None:
         # The autograd engine runs CUDA's backward in a thread of its own, with its own cuBLAS handle and workspace.
-        if thread not in self._warm and self.workspaces is not None:
-            self._warm.add(thread)
-            self.alloc(self.workspaces.cublas, "workspace")
+        if self.workspaces is not None:
+            thread = "main" if torch._C._current_graph_task_id() == -1 else "backward"
+            self._take_once(thread, self.workspaces.cublas)
 
     def _enter_backward(self) -> None:
         if not self._in_backward:
@@ -245,6 +267,7 @@ class StorageFollower(TorchDispatchMode):
 # of GradScaler: they write in place, and the meta device has no kernels for them
 _SCALING = {_aten._amp_foreach_non_finite_check_and_unscale_.default, _aten._amp_update_scale_.default}
 
+_PLACED = Step("out")
 _ASK = "ask"  # this call's result cannot be made without the operator
 _FIRST = "first"  # the result is the first argument, written to in place
 
@@ -324,11 +347,22 @@ def _kept_in_place(func: Any, args: Any) -> torch.Tensor | None:
     # InputBuffer.cpp, accumulate(): into the gradient that came first, if nobody else holds it and it is dense
     if torch.is_grad_enabled():  # backward(create_graph=True): what is written into could not be differentiated
         return None
+    node = _node()
+    if node == "MaskedFillBackward0":
+        return None
+    if node == "IndexBackward0" and func is _aten.index_put.default:
+        zeros: torch.Tensor = args[0]
+        return zeros
     accumulates = func is _aten.add.Tensor and isinstance(args[1], torch.Tensor) and args[0].shape == args[1].shape
     if (accumulates or func in _OUT_OF_PLACE) and _unshared(args[0]):
         kept: torch.Tensor = args[0]  # not before: a name of ours is a reference more
         return kept
     return None
+
+
+def _node() -> str:
+    node = torch._C._current_autograd_node()
+    return "" if node is None else str(node.name())
 
 
 # References seen from inside a dispatch mode on a tensor (and on its storage) that only the engine holds; a test
@@ -350,13 +384,29 @@ def _unshared(tensor: torch.Tensor) -> bool:
 def foreach_as_on_cuda(*, optimizers: bool = True) -> Iterator[None]:
     """Let gradient clipping, and optimizers too, choose their multi-tensor form as they do for parameters on a card."""
     # torch.optim shadows its own submodule `optimizer`, hence by name
-    modules = [torch.utils._foreach_utils, *([sys.modules["torch.optim.optimizer"]] if optimizers else [])]
-    name = "_get_foreach_kernels_supported_devices"
-    before = [getattr(module, name) for module in modules]
-    for module in modules:
-        setattr(module, name, lambda: ["cuda", "meta"])
-    try:
+    modules: list[Any] = [torch.utils._foreach_utils]
+    if optimizers:
+        modules += [module for name, module in list(sys.modules.items()) if name.startswith("torch.optim.")]
+    with ExitStack() as stack:
+        for module in modules:
+            for name in _SUPPORTED:
+                if name == _SUPPORTED[0] or optimizers:
+                    original = getattr(module, name, None)
+                    if original is not None:
+                        stack.enter_context(mock.patch.object(module, name, _with_meta(original)))
         yield
-    finally:
-        for module, function in zip(modules, before):
-            setattr(module, name, function)
+
+
+# functions that say where optimizers may run as one kernel: over lists of tensors, fused, or in a graph
+_SUPPORTED = (
+    "_get_foreach_kernels_supported_devices",
+    "_get_fused_kernels_supported_devices",
+    "_get_capturable_supported_devices",
+)  # fmt: skip
+
+
+def _with_meta(original: Any) -> Any:
+    def supported(*args: Any, **kwargs: Any) -> list[str]:
+        return ["cuda", *original(*args, **kwargs), "meta"]
+
+    return supported

@@ -2,19 +2,21 @@
 
 An operator that is one call in Python may allocate and free on the device before it returns. A program is a generator
 that says, in order, what is allocated (`alloc`), freed (`free`), and where the visible result comes (`out`); results it
-does not place come last, scratch it does not free is freed then. Found by comparing recorded request sequences of real
-runs (torch 2.14.1, CUDA 13, 2026-11) with the sequences followed here, and read off aten/src/ATen/native.
+does not place come last, scratch it does not free is freed then, the last first. Found by comparing recorded request
+sequences of real runs (torch 2.14.1, CUDA 13, 2026-11) with the sequences followed here, and read off
+aten/src/ATen/native.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
-from .cuda_reduce import Card, reduce_scratch
+from .cuda_reduce import Card, last_power, reduce_scratch
 
 _aten = torch.ops.aten
 
@@ -24,11 +26,13 @@ class Step:
     """One step of an operator's inside.
 
     Args:
-        name: tells scratch blocks apart; for `out` the index of the result, for `host` that of one on the host.
+        kind: `out` places a result, `host` says that one is not on the card, `once` allocates for good, once,
+            and `cublas` does so for cuBLAS and the thread.
+        name: tells scratch blocks apart; for `out` and `host` the index of the result.
         nbytes: for `out`, the size of its storage where that is larger than the result.
     """
 
-    kind: Literal["alloc", "free", "out", "host"]
+    kind: Literal["alloc", "free", "out", "host", "once", "cublas"]
     name: str = "0"
     nbytes: int = 0
 
@@ -57,11 +61,11 @@ MATMULS = {
 PROGRAMS: dict[Any, Program] = {}
 
 
-def _program(*operators: Any) -> Callable[[Program], Program]:
-    def register(program: Program) -> Program:
+def program(*operators: Any) -> Callable[[Program], Program]:
+    def register(found: Program) -> Program:
         for operator in operators:
-            PROGRAMS[operator] = program
-        return program
+            PROGRAMS[operator] = found
+        return found
 
     return register
 
@@ -90,18 +94,34 @@ def _reduction(
         yield Step("free", "partials")
 
 
-@_program(_aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default)
+@program(_aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default)
 def _sum(call: Call) -> Iterator[Step]:
     yield Step("out")
     yield from _cast_first(call)
-    yield from _reduction(call, call.args[0], call.arg(1, "dim"), 4)
+    yield from _reduction(call, call.args[0], call.arg(1, "dim"), _sum_bytes(call.out))
 
 
-@_program(_aten.sum.default, _aten.mean.default, _aten.max.default, _aten.min.default)
+@program(_aten.sum.default, _aten.mean.default, _aten.max.default, _aten.min.default)
 def _sum_all(call: Call) -> Iterator[Step]:
     yield Step("out")
     yield from _cast_first(call)
-    yield from _reduction(call, call.args[0], None, 4)
+    yield from _reduction(call, call.args[0], None, _sum_bytes(call.out))
+
+
+def _sum_bytes(out: torch.Tensor) -> int:
+    return max(4, out.element_size())  # half precision is added up in float32
+
+
+@program(_aten.any.default, _aten.all.default, _aten.any.dim, _aten.all.dim)
+def _any(call: Call) -> Iterator[Step]:
+    yield Step("out")
+    yield from _reduction(call, call.args[0], call.arg(1, "dim"), 1)
+
+
+@program(_aten.linalg_vector_norm.default)
+def _norm(call: Call) -> Iterator[Step]:
+    yield Step("out")
+    yield from _reduction(call, call.args[0], call.arg(2, "dim"), _sum_bytes(call.out))
 
 
 def _cast_first(call: Call) -> Iterator[Step]:
@@ -111,7 +131,7 @@ def _cast_first(call: Call) -> Iterator[Step]:
         yield Step("alloc", "cast", nbytes(x, out.element_size()))
 
 
-@_program(_aten.max.dim, _aten.min.dim, _aten.argmax.default, _aten.argmin.default)
+@program(_aten.max.dim, _aten.min.dim, _aten.argmax.default, _aten.argmin.default)
 def _select(call: Call) -> Iterator[Step]:
     # the accumulator is a (value, index) pair: 4 + 8 bytes, padded to 16
     yield Step("out", "0")
@@ -120,11 +140,53 @@ def _select(call: Call) -> Iterator[Step]:
     yield from _reduction(call, call.args[0], call.arg(1, "dim"), 16)
 
 
-@_program(_aten.std.correction, _aten.var.correction)
+@program(_aten.std.correction, _aten.var.correction, _aten.var_mean.correction, _aten.std_mean.correction)
 def _spread(call: Call) -> Iterator[Step]:
     # WelfordData<float, int32_t>: mean, m2, n, nf; ReduceMomentKernel.cu loads two values at a time
     yield Step("out")
+    if not isinstance(call.out, torch.Tensor):
+        yield Step("out", "1")
     yield from _reduction(call, call.args[0], call.arg(1, "dim"), 16, values_per_load=2)
+
+
+# -- matrix products: cuBLAS reads rows or columns that lie together; other operands are copied (CUDABlas, Blas.cpp) ---
+
+
+def _readable(matrix: torch.Tensor) -> bool:
+    (rows, columns), (down, right) = matrix.shape[-2:], matrix.stride()[-2:]
+    if (right == 1 and down >= max(1, columns)) or (down == 1 and right >= max(1, rows)):
+        return True
+    return matrix.dim() == 2 and matrix.numel() > 0 and 0 not in (down, right) and matrix.is_contiguous()
+
+
+def _copies(*operands: torch.Tensor) -> Iterator[Step]:
+    for place, operand in enumerate(operands):
+        if operand.numel() and not _readable(operand):
+            yield Step("alloc", f"operand {place}", nbytes(operand))
+
+
+@program(_aten.mm.default, _aten.bmm.default)
+def _product(call: Call) -> Iterator[Step]:
+    yield Step("out")
+    yield from _copies(*call.args[:2])
+
+
+@program(_aten.addmm.default, _aten.baddbmm.default, _aten._addmm_activation.default)
+def _added_product(call: Call) -> Iterator[Step]:
+    yield Step("out")
+    yield from _copies(*call.args[1:3])
+
+
+@program(_aten.mv.default)
+def _product_with_vector(call: Call) -> Iterator[Step]:
+    yield Step("out")
+    matrix, vector = call.args[:2]
+    yield from _copies(matrix)
+    if vector.numel() > 1 and vector.stride(0) == 0:
+        yield Step("alloc", "vector", nbytes(vector))
+
+
+# -- convolutions ----------------------------------------------------------------------------------------------------
 
 
 def conv_format(x: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
@@ -134,27 +196,179 @@ def conv_format(x: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
     return last if last in found else torch.contiguous_format
 
 
-@_program(_aten.convolution.default)
+@program(_aten.convolution.default)
 def _convolution(call: Call) -> Iterator[Step]:
-    # weights are copied into the layout of the convolution where they do not have it
+    # input and weights are copied into the layout of the convolution where they do not have it
     x, weight = call.args[:2]
+    layout = conv_format(x, weight)
+    if x.dim() in (4, 5) and not x.is_contiguous(memory_format=layout):
+        yield Step("alloc", "input", nbytes(x))
     yield Step("out")
-    if x.dim() in (4, 5) and not weight.is_contiguous(memory_format=conv_format(x, weight)):
+    if _unrolled(call, x, weight):
+        yield Step("alloc", "columns", _columns(x, weight, call.out))
+        yield Step("cublas")
+    elif x.dim() in (4, 5) and not weight.is_contiguous(memory_format=layout):
         yield Step("alloc", "weight", nbytes(weight))
 
 
-@_program(_aten.convolution_backward.default)
+def _unrolled(call: Call, x: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Return whether a convolution is a product of unrolled windows (slow_conv2d) and not cuDNN's."""
+    return not call.card.cudnn_bfloat16 and torch.bfloat16 in (x.dtype, weight.dtype) and not _depthwise(x, weight)
+
+
+def _columns(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> int:
+    """Return the bytes of one sample's windows; products with windows of one pixel need none."""
+    window = math.prod(weight.shape[2:])
+    return 0 if window == 1 else x.element_size() * weight.shape[1] * window * math.prod(out.shape[2:])
+
+
+def _depthwise(x: torch.Tensor, weight: torch.Tensor) -> bool:
+    return weight.shape[1] == 1 and x.dim() in (3, 4) and x.shape[1] > 1 and weight.shape[0] % x.shape[1] == 0
+
+
+@program(_aten.convolution_backward.default)
 def _convolution_backward(call: Call) -> Iterator[Step]:
     # cuDNN computes the gradients of input and weight; the bias gradient is an ordinary sum over batch and space
-    grad = call.args[0]
-    for index in range(3):
-        if call.out[index] is not None:
-            yield Step("out", str(index))
+    grad, x, weight = call.args[:3]
+    layout = conv_format(x, weight)
+    scattered = grad.dim() in (4, 5) and not grad.is_contiguous(memory_format=layout)
+    if scattered and layout != torch.contiguous_format:
+        yield Step("alloc", "gradient", nbytes(grad))
+        scattered = False
+    if x.dim() in (4, 5) and not x.is_contiguous(memory_format=layout):
+        yield Step("alloc", "input", nbytes(x))
+    if _unrolled(call, x, weight):
+        yield from _unrolled_backward(call)
+        return
+    order = ("1", "0") if _depthwise(x, weight) and layout == torch.contiguous_format else ("0", "1")
+    for name in order:
+        if call.out[int(name)] is not None:
+            if scattered and name == "1":
+                yield Step("alloc", "gradient of weight", nbytes(grad))
+            yield Step("out", name)
+            if scattered and name == "0":
+                yield Step("alloc", "gradient of input", nbytes(grad))
+                yield Step("free", "gradient of input")
+    for name in ("gradient of weight", "input", "gradient"):
+        yield Step("free", name)
     if call.out[2] is not None:
+        yield Step("out", "2")
         yield from _reduction(call, grad, [0, *range(2, grad.dim())], 4)
 
 
-@_program(_aten._foreach_norm.Scalar)
+def _unrolled_backward(call: Call) -> Iterator[Step]:
+    grad, x, weight = call.args[:3]
+    size = _columns(x, weight, grad)
+    if call.out[0] is not None:
+        yield Step("out", "0")
+        yield Step("alloc", "columns", size)
+        yield Step("cublas")
+    for name in ("2", "1"):
+        if call.out[int(name)] is not None:
+            yield Step("out", name)
+    if call.out[0] is None:
+        yield Step("alloc", "columns", size)
+        yield Step("cublas")
+
+
+# -- norms -----------------------------------------------------------------------------------------------------------
+
+
+@program(_aten.native_layer_norm_backward.default)
+def _layer_norm_backward(call: Call) -> Iterator[Step]:
+    for index in range(3):
+        if call.out[index] is not None:
+            yield Step("out", str(index))
+    if not call.args[0].is_contiguous():
+        yield Step("alloc", "gradient", nbytes(call.args[0]))
+
+
+@program(_aten.native_batch_norm.default)
+def _batch_norm(call: Call) -> Iterator[Step]:
+    x, training = call.args[0], call.args[5]
+    yield Step("out", "0")
+    for index in ("1", "2"):  # in evaluation the running ones do
+        yield Step("out" if training else "host", index)
+    if x.dim() == 2 and training:
+        yield from _channel_sums(x, 4)
+
+
+def _channel_sums(x: torch.Tensor, values: int) -> Iterator[Step]:
+    """Scratch of sums over the rows of a matrix that many thread blocks share (Normalization.cuh)."""
+    rows, channels = x.shape
+    width = min(last_power(channels), 32)
+    height = min(last_power(-(-rows // 16)), 512 // width)
+    if width * height != 512:
+        width = min(last_power(channels), 512 // height)
+    blocks = min(-(-rows // (height * 16)), 128)
+    if blocks >= 8:
+        yield Step("alloc", "parts", 4 * values * channels * blocks)
+        yield Step("alloc", "semaphores", 4 * -(-channels // width))
+        yield Step("free", "semaphores")
+        yield Step("free", "parts")
+
+
+@program(_aten.native_batch_norm_backward.default)
+def _batch_norm_backward(call: Call) -> Iterator[Step]:
+    # cudnn/BatchNorm.cpp for images; Normalization.cu for vectors, which first sums up gradients per channel
+    grad, x = call.args[:2]
+    training = call.args[7]
+    if x.dim() == 2 and training:
+        yield Step("alloc", "sum", 4 * x.shape[1])
+        yield Step("alloc", "product", 4 * x.shape[1])
+        for index in (1, 2):
+            if call.out[index] is not None:
+                yield Step("out", str(index))
+        yield from _channel_sums(x, 2)
+        if call.out[0] is not None:
+            yield Step("out", "0")
+        return
+    if training and x.dim() in (4, 5) and x.dtype != torch.bfloat16:
+        layout = torch._prims_common.suggest_memory_format(x)
+        if not grad.is_contiguous(memory_format=layout):
+            yield Step("alloc", "gradient", nbytes(grad))
+    for index in range(3):
+        if call.out[index] is not None:
+            yield Step("out", str(index))
+
+
+@program(_aten.native_group_norm.default)
+def _group_norm(call: Call) -> Iterator[Step]:
+    # group_norm_kernel.cu: scale and shift per sample and channel, in float32
+    samples, channels, groups = call.args[3], call.args[4], call.args[6]
+    for index in range(3):
+        yield Step("out", str(index))
+    if call.args[0].element_size() == 2:
+        yield Step("alloc", "mean", 4 * samples * groups)
+        yield Step("alloc", "deviation", 4 * samples * groups)
+    if call.args[5] > 1:
+        yield Step("alloc", "scale", 4 * samples * channels)
+        yield Step("alloc", "shift", 4 * samples * channels)
+
+
+@program(_aten.native_group_norm_backward.default)
+def _group_norm_backward(call: Call) -> Iterator[Step]:
+    samples, channels, space, groups = call.args[5:9]
+    for index in range(3):
+        if call.out[index] is not None:
+            yield Step("out", str(index))
+    if space <= 1:
+        return
+    yield Step("alloc", "sums of products", 4 * samples * channels)
+    yield Step("alloc", "sums", 4 * samples * channels)
+    if call.out[0] is not None:
+        yield Step("alloc", "factor", 4 * samples * groups)
+        yield Step("alloc", "offset", 4 * samples * groups)
+        yield Step("alloc", "scale", 4 * samples * channels)
+        yield Step("free", "offset")
+        yield Step("free", "factor")
+        yield Step("free", "scale")
+
+
+# -- losses and draws ------------------------------------------------------------------------------------------------
+
+
+@program(_aten._foreach_norm.Scalar)
 def _foreach_norm(call: Call) -> Iterator[Step]:
     # ForeachReduceOp.cu: one partial norm per tensor and chunk of 65,536 elements, for the largest tensor's chunks
     tensors = call.args[0]
@@ -164,16 +378,62 @@ def _foreach_norm(call: Call) -> Iterator[Step]:
         yield Step("out", str(index))
 
 
-@_program(_aten.mse_loss.default, _aten.smooth_l1_loss.default, _aten.huber_loss.default)
+@program(_aten.mse_loss.default, _aten.smooth_l1_loss.default)
 def _elementwise_loss(call: Call) -> Iterator[Step]:
     # Loss.cpp: the result is first an array of all losses, then resized to the one number; its storage stays
     if call.arg(2, "reduction", 1) == 0:
         return
     yield Step("out", "0", nbytes(call.args[0]))
     yield Step("alloc", "losses", nbytes(call.args[0]))
+    yield from _reduction(call, call.args[0], None, 4)
 
 
-@_program(_aten.logsumexp.default)
+@program(_aten.huber_loss.default)
+def _huber_loss(call: Call) -> Iterator[Step]:
+    if call.arg(2, "reduction", 1) != 0:
+        yield Step("alloc", "losses", nbytes(call.args[0]))
+        yield Step("out")
+        yield from _reduction(call, call.args[0], None, 4)
+
+
+@program(_aten.binary_cross_entropy_with_logits.default)
+def _logits_loss(call: Call) -> Iterator[Step]:
+    size = nbytes(call.args[0])
+    yield Step("alloc", "log of sigmoid", size)
+    if call.arg(4, "reduction", 1) == 0:
+        yield Step("out")
+        return
+    yield Step("alloc", "losses", size)
+    yield Step("out")
+    yield from _reduction(call, call.args[0], None, 4)
+
+
+@program(_aten.nll_loss2d_forward.default)
+def _pixel_loss(call: Call) -> Iterator[Step]:
+    yield Step("out", "1")
+    yield Step("out", "0")
+
+
+@program(_aten.log_sigmoid_forward.default)
+def _log_sigmoid(call: Call) -> Iterator[Step]:
+    yield Step("out", "0")
+    yield Step("host", "1")  # a buffer that only the CPU needs
+
+
+@program(_aten.normal.Tensor_Tensor, _aten.normal.float_Tensor)
+def _normal(call: Call) -> Iterator[Step]:
+    # DistributionTemplates.h: looks before and after whether a deviation is negative
+    for step in ("out", "free"):
+        yield Step("alloc", "least", 4)
+        yield from _reduction(call, call.args[1], None, 4)
+        yield Step("alloc", "negative", 1)
+        yield Step("free", "negative")
+        yield Step("free", "least")
+        if step == "out":
+            yield Step("out")
+
+
+@program(_aten.logsumexp.default)
 def _logsumexp(call: Call) -> Iterator[Step]:
     # ReduceOps.cpp, logsumexp_out_impl: maxima are kept, infinities among them masked, exp(x - max) summed
     x, dims = call.args[0], call.arg(1, "dim")
@@ -190,7 +450,7 @@ def _logsumexp(call: Call) -> Iterator[Step]:
     yield Step("free", "differences")
 
 
-@_program(_aten.multinomial.default)
+@program(_aten.multinomial.default)
 def _multinomial(call: Call) -> Iterator[Step]:
     # Distributions.cpp, multinomial of one sample: checks (finite, not negative, sums above zero), then the exponential
     # trick argmax(p / q) with q drawn for every entry
@@ -219,27 +479,34 @@ def _multinomial(call: Call) -> Iterator[Step]:
     yield Step("free", "min")
 
 
-@_program(_aten._softmax_backward_data.default)
+@program(_aten._softmax_backward_data.default)
 def _softmax_backward(call: Call) -> Iterator[Step]:
     # SoftMax.cu, softmax_backward_cuda_out: grad * output is computed first; log_softmax needs no such product
     yield Step("out")
     yield Step("alloc", "product", nbytes(call.args[0]))
 
 
-@_program(_aten._scaled_dot_product_efficient_attention.default)
+@program(_aten._safe_softmax.default)
+def _safe_softmax(call: Call) -> Iterator[Step]:
+    # attention.cpp: rows that are masked throughout are looked for
+    yield Step("out")
+    yield Step("alloc", "masked", call.out.numel())
+    yield Step("alloc", "masked rows", call.out.numel() // max(call.out.shape[-1], 1))
+    yield Step("alloc", "zero", call.out.element_size())
+
+
+@program(_aten._scaled_dot_product_efficient_attention.default)
 def _efficient_attention(call: Call) -> Iterator[Step]:
     # attention.cu, _efficient_attention_forward; the state of the random numbers is on the host if there is dropout
-    yield Step("out", "0")
-    yield Step("out", "1")
     where: Literal["host", "out"] = "host" if call.arg(5, "dropout_p", 0.0) else "out"
-    yield Step(where, "2")
-    yield Step(where, "3")
+    for index, kind in (("2", where), ("3", where), ("0", "out"), ("1", "out")):
+        yield Step("host" if kind == "host" else "out", index)
     value = call.args[2]
     if value.element_size() == 2 and value.shape[-1] > 128:
         yield Step("alloc", "sums in float32", nbytes(call.out[0], 4))
 
 
-@_program(_aten._scaled_dot_product_efficient_attention_backward.default)
+@program(_aten._scaled_dot_product_efficient_attention_backward.default)
 def _efficient_attention_backward(call: Call) -> Iterator[Step]:
     # attention_backward.cu, _efficient_attention_backward, and kernel_backward.h for tiles and the workspace
     grad, query, key, value = call.args[:4]
@@ -250,100 +517,117 @@ def _efficient_attention_backward(call: Call) -> Iterator[Step]:
     if call.out[3] is not None:
         yield Step("out", "3")
     batch, heads, rows = query.shape[:3]
-    half = query.element_size() == 2
-    if half:
-        yield Step("alloc", "delta", 4 * batch * heads * rows)
+    if key.shape[1] != heads:  # keys shared by heads: gradients per head first
+        yield Step("alloc", "keys per head", nbytes(key) // key.shape[1] * heads)
+        yield Step("alloc", "values per head", nbytes(value) // value.shape[1] * heads)
+    sums = 4 * batch * heads * rows
+    if query.element_size() == 2:
+        yield Step("alloc", "delta", sums)
     else:
         yield Step("alloc", "products", nbytes(grad))
-        yield Step("alloc", "sums", 4 * batch * heads * rows)
-        yield Step("free", "products")
-        yield Step("alloc", "delta", 4 * batch * heads * rows)
+        yield Step("alloc", "sums", sums)
+        yield Step("alloc", "delta", sums)
         yield Step("free", "sums")
-    yield Step("alloc", "workspace", batch * heads * _attention_workspace(query, key, value))
+        yield Step("free", "products")
+    yield Step("alloc", "workspace", batch * heads * _attention_workspace(call.card, query, key, value))
+    yield Step("free", "delta")
 
 
-def _attention_workspace(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> int:
+def _attention_workspace(card: Card, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> int:
     """Return what the memory-efficient backward takes per head: tiles of the query's gradient, each with a lock."""
     half, width = query.element_size() == 2, max(query.shape[-1], value.shape[-1])
-    tile = 128 if width > 64 else 64
-    tiles = -(-query.shape[2] // tile) * -(-query.shape[-1] // tile)
-    floats = tiles * (4 + tile * tile)
-    if half and width > tile:  # gradients of key and value do not stay in registers
-        floats += -(-key.shape[2] // 64) * 64 * 2 * -(-width // tile) * tile
+    tall = wide = 64
+    if half and width > 128:
+        tall = 128
+    elif half and width > 64 and card.capability not in _LITTLE_SHARED:
+        tall = wide = 128
+    tiles = -(-query.shape[2] // tall) * -(-query.shape[-1] // wide)
+    floats = tiles * (4 + tall * wide)
+    if half and width > wide:  # gradients of key and value do not stay in registers
+        floats += -(-key.shape[2] // 64) * 64 * 2 * -(-width // 128) * 128
     return 4 * (-(-floats // 4) * 4)
 
 
-@_program(_aten._scaled_dot_product_flash_attention.default)
+_LITTLE_SHARED = ((8, 6), (8, 7), (8, 9), (12, 0), (12, 1))  # cards with 100 KiB of shared memory per block
+
+
+@program(_aten._scaled_dot_product_flash_attention.default)
 def _flash_attention(call: Call) -> Iterator[Step]:
     # flash_api.cpp, mha_fwd: result, log-sum-exp, and the state of the random numbers, which is on the card
     yield Step("out", "0")
     yield Step("out", "1")
+    query, key = call.args[:2]
+    if not call.arg(3, "dropout_p", 0.0):
+        splits = _key_splits(call, query, key)
+        batch, heads, rows, width = query.shape
+        if splits > 1:  # parts of the result, from parts of the keys
+            yield Step("alloc", "parts of log-sum-exp", 4 * splits * batch * heads * rows)
+            yield Step("alloc", "parts of result", 4 * splits * batch * heads * rows * _rounded_width(width))
+    else:
+        yield Step("alloc", "random", 16)
+        yield Step("out", "7")
+        yield Step("out", "6")
+        yield Step("free", "random")
     for index, given in enumerate(call.out):
         if isinstance(given, torch.Tensor) and index > 1:
             yield Step("out" if given.numel() and index in (6, 7) else "host", str(index))
+    yield Step("free", "parts of log-sum-exp")
+    yield Step("free", "parts of result")
 
 
-@_program(_aten._scaled_dot_product_flash_attention_backward.default)
+def _rounded_width(width: int) -> int:
+    return -(-width // 32) * 32 if width <= 128 else -(-width // 64) * 64
+
+
+def _key_splits(call: Call, query: torch.Tensor, key: torch.Tensor) -> int:
+    """Return into how many parts flash attention splits the keys to keep a card busy (num_splits_heuristic)."""
+    batch, heads, rows, width = query.shape
+    tile = 256 if width <= 64 else 128 if width <= 128 else 64
+    blocks, work, places = -(-key.shape[2] // tile), batch * heads * -(-rows // 64), 2 * call.card.multiprocessors
+    if work >= 0.8 * places:
+        return 1
+    busy = {}
+    for splits in range(1, min(128, places, blocks) + 1):
+        if splits == 1 or -(-blocks // splits) != -(-blocks // (splits - 1)):
+            waves = work * splits / places
+            busy[splits] = waves / math.ceil(waves)
+    return min(splits for splits, share in busy.items() if share >= 0.85 * max(busy.values()))
+
+
+@program(_aten._scaled_dot_product_flash_attention_backward.default)
 def _flash_attention_backward(call: Call) -> Iterator[Step]:
     # flash_api.cpp, mha_bwd: rows rounded to 128, heads to 32 or 64
-    grad, query = call.args[:2]
+    grad, query, key, value, out = call.args[:5]
     if not grad.transpose(1, 2).is_contiguous():
         yield Step("alloc", "gradient", nbytes(grad))
+    if not out.transpose(1, 2).is_contiguous():
+        yield Step("alloc", "result", nbytes(out))
     for index in range(3):
         yield Step("out", str(index))
     batch, heads, rows, width = query.shape
-    rows, width = -(-rows // 128) * 128, -(-width // 32) * 32 if width <= 128 else -(-width // 64) * 64
+    rows, width = -(-rows // 128) * 128, _rounded_width(width)
     yield Step("alloc", "softmax", 4 * batch * heads * rows)
     yield Step("alloc", "query in float32", 4 * batch * heads * rows * width)
+    if key.shape[1] != heads:
+        yield Step("alloc", "keys per head", nbytes(key) // key.shape[1] * heads)
+        yield Step("alloc", "values per head", nbytes(value) // value.shape[1] * heads)
 
 
-@_program(_aten.embedding_dense_backward.default)
-def _embedding_backward(call: Call) -> Iterator[Step]:
-    # Embedding.cu, embedding_dense_backward_cuda, and EmbeddingBackwardKernel.cu: many indices are sorted first
-    grad, indices, symbols = call.args[:3]
-    number, width = indices.numel(), grad.shape[-1]
-    if not grad.is_contiguous():
-        yield Step("alloc", "gradient", nbytes(grad))
-    if number <= 3072:
-        yield Step("out")
-        return
-    for name in ("sorted", "order", "range"):
-        yield Step("alloc", name, 8 * number)
-    yield Step("alloc", "sort", radix_sort_bytes(number, 16))
-    yield Step("free", "sort")
-    yield Step("free", "range")
-    yield Step("out")
-    yield Step("alloc", "segments", 8 * number)
-    yield Step("alloc", "number of segments", 8)
-    segments = min(number, symbols)
-    yield Step("alloc", "parts per segment", 8 * segments)
-    yield Step("alloc", "offsets", 8 * segments)
-    yield Step("alloc", "number of parts", 8)
-    parts = number // 10 + segments
-    yield Step("alloc", "part offsets", 8 * parts)
-    yield Step("alloc", "sums of parts", 4 * parts * width)
-
-
-def radix_sort_bytes(number: int, pair: int) -> int:
-    """Return about what cub takes to sort so many keys with their values, each pair of so many bytes: a copy."""
-    return number * pair + (-(-number // 4096) + 8) * 1024
-
-
-@_program(_aten.native_dropout.default)
+@program(_aten.native_dropout.default)
 def _dropout(call: Call) -> Iterator[Step]:
     # Dropout.cu: the mask comes first
     yield Step("out", "1")
     yield Step("out", "0")
 
 
-@_program(_aten._thnn_fused_lstm_cell.default)
+@program(_aten._thnn_fused_lstm_cell.default)
 def _lstm_cell(call: Call) -> Iterator[Step]:
     # RNN.cu: the gates' workspace comes first
     for index in (2, 0, 1):
         yield Step("out", str(index))
 
 
-@_program(_aten._thnn_fused_lstm_cell_backward_impl.default)
+@program(_aten._thnn_fused_lstm_cell_backward_impl.default)
 def _lstm_cell_backward(call: Call) -> Iterator[Step]:
     for index in range(3):
         if call.out[index] is not None:
@@ -352,13 +636,13 @@ def _lstm_cell_backward(call: Call) -> Iterator[Step]:
         yield from _reduction(call, call.out[0], [0], 4)
 
 
-@_program(_aten._thnn_fused_gru_cell.default)
+@program(_aten._thnn_fused_gru_cell.default)
 def _gru_cell(call: Call) -> Iterator[Step]:
     yield Step("out", "1")
     yield Step("out", "0")
 
 
-@_program(_aten._thnn_fused_gru_cell_backward.default)
+@program(_aten._thnn_fused_gru_cell_backward.default)
 def _gru_cell_backward(call: Call) -> Iterator[Step]:
     for index in range(3):
         yield Step("out", str(index))
@@ -368,19 +652,26 @@ def _gru_cell_backward(call: Call) -> Iterator[Step]:
             yield from _reduction(call, call.out[gates], [0], 4)
 
 
-@_program(_aten._cudnn_rnn.default)
+@program(_aten._cudnn_rnn.default)
 def _recurrent(call: Call) -> Iterator[Step]:
     # cudnn/RNN.cpp: the input time first; the reserve space is billed beside the allocator (`rnn_values`)
-    x, batch_first = call.args[0], call.args[10]
+    x, batch_first, dropout, training = (call.args[index] for index in (0, 10, 11, 12))
     if batch_first and not x.transpose(0, 1).is_contiguous():
         yield Step("alloc", "input", nbytes(x))
+    if dropout and training:
+        yield Step("alloc", "seed", 8)
+        yield Step("free", "seed")
+        yield Step("once", "state of cuDNN's dropout", _DROPOUT_STATE)
     for index in range(3):
         yield Step("out", str(index))
     if call.args[3] is None:
-        yield Step("alloc", "weights", sum(nbytes(weight) for weight in call.args[1]))
+        yield Step("out", "4")  # weights that are no block are copied into one, which backward needs again
 
 
-@_program(_aten._cudnn_rnn_backward.default)
+_DROPOUT_STATE = 2 << 20
+
+
+@program(_aten._cudnn_rnn_backward.default)
 def _recurrent_backward(call: Call) -> Iterator[Step]:
     # cudnn/RNN.cpp: gradients that nobody asked for begin as zeros; weights' gradients are one block
     x, batch_first = call.args[0], call.args[14]
@@ -402,6 +693,8 @@ def _recurrent_backward(call: Call) -> Iterator[Step]:
     yield Step("free", "input")
     if copied:
         yield Step("alloc", "input again", nbytes(x))
+    if call.out[3]:
+        yield Step("out", "3")
 
 
 def rnn_values(args: Any) -> int:
@@ -460,7 +753,33 @@ def _recurrent_backward_shapes(x: Any, weights: Any, per_layer: int, block: Any,
     return grad.transpose(0, 1) if batch_first else grad, hx.new_empty(hx.shape), memory, parts
 
 
+def _like_first(first: Any, *rest: Any, **options: Any) -> Any:
+    return torch.empty_like(first)
+
+
+def _batch_norm_backward_shapes(grad: Any, x: Any, *rest: Any) -> Any:
+    found = _aten.native_batch_norm_backward.default(grad, x, *rest)
+    return (None if found[0] is None else torch.empty_like(x), *found[1:])  # the meta kernel forgets the layout
+
+
+def _shared_keys_shapes(grad: Any, query: Any, key: Any, value: Any, *rest: Any, **options: Any) -> Any:
+    found = _aten._scaled_dot_product_efficient_attention_backward.default(grad, query, key, value, *rest, **options)
+    if query.shape[1] == key.shape[1]:
+        return found
+    return found[0], torch.empty_like(key), torch.empty_like(value), found[3]
+
+
+def _in_place(*args: Any, **options: Any) -> None:
+    return None
+
+
 SHAPES: dict[Any, Callable[..., Any]] = {
+    _aten._sample_dirichlet.default: _like_first,
+    _aten._standard_gamma.default: _like_first,
+    _aten._scaled_dot_product_efficient_attention_backward.default: _shared_keys_shapes,
+    _aten._fused_sgd_.default: _in_place,
+    _aten._fused_sgd_.tensor_lr: _in_place,
+    _aten.native_batch_norm_backward.default: _batch_norm_backward_shapes,
     _aten._thnn_fused_lstm_cell.default: _lstm_cell_shapes,
     _aten._thnn_fused_lstm_cell_backward_impl.default: _lstm_cell_backward_shapes,
     _aten._thnn_fused_gru_cell.default: _gru_cell_shapes,

@@ -20,124 +20,131 @@ from legroom.units import MIB
 
 @dataclass(frozen=True)
 class KnownGpu:
-    """One card; `nominal_gb` is the figure on the box, `total` the bytes that NVML reports."""
+    """One card.
+
+    Args:
+        nominal_gb: the figure on the box.
+        total: the bytes that NVML reports.
+        multiprocessors: how many there are, which shapes the scratch of some operators.
+    """
 
     name: str
     nominal_gb: int
     total: int
     capability: tuple[int, int]
+    multiprocessors: int
 
     def as_gpu(self) -> Gpu:
         """Return the card as if it were installed here and idle."""
         return Gpu(self.name, self.total, self.total, self.capability)
 
 
-# capability | name | GB on the box | total MiB by nvidia-smi
+# capability | name | GB on the box | total MiB by nvidia-smi | multiprocessors
 _TABLE = """
-6.1 | GeForce GTX 1050 Ti              |   4 |   4040
-6.1 | GeForce GTX 1060 3GB             |   3 |   3019
-6.1 | GeForce GTX 1060 6GB             |   6 |   6078
-6.1 | GeForce GTX 1070                 |   8 |   8119
-6.1 | GeForce GTX 1070 Ti              |   8 |   8119
-6.1 | GeForce GTX 1080                 |   8 |   8119
-6.1 | GeForce GTX 1080 Ti              |  11 |  11178
-6.1 | TITAN Xp                         |  12 |  12196
-6.1 | Tesla P4                         |   8 |   7680
-6.1 | Tesla P40                        |  24 |  23040
-6.1 | Quadro P5000                     |  16 |  16384
-6.1 | Quadro P6000                     |  24 |  24576
-6.0 | Tesla P100 12GB                  |  12 |  12288
-6.0 | Tesla P100 16GB                  |  16 |  16384
-7.0 | TITAN V                          |  12 |  12288
-7.0 | Tesla V100 16GB                  |  16 |  16384
-7.0 | Tesla V100 32GB                  |  32 |  32768
-7.5 | GeForce GTX 1650                 |   4 |   4096
-7.5 | GeForce GTX 1660                 |   6 |   6144
-7.5 | GeForce GTX 1660 SUPER           |   6 |   6144
-7.5 | GeForce GTX 1660 Ti              |   6 |   6144
-7.5 | GeForce RTX 2060 6GB             |   6 |   6144
-7.5 | GeForce RTX 2060 12GB            |  12 |  12288
-7.5 | GeForce RTX 2060 SUPER           |   8 |   8192
-7.5 | GeForce RTX 2070                 |   8 |   8192
-7.5 | GeForce RTX 2070 SUPER           |   8 |   8192
-7.5 | GeForce RTX 2080                 |   8 |   8192
-7.5 | GeForce RTX 2080 SUPER           |   8 |   8192
-7.5 | GeForce RTX 2080 Ti              |  11 |  11264
-7.5 | TITAN RTX                        |  24 |  24576
-7.5 | Tesla T4                         |  16 |  15360
-7.5 | Quadro RTX 5000                  |  16 |  16384
-7.5 | Quadro RTX 6000                  |  24 |  24576
-7.5 | Quadro RTX 8000                  |  48 |  49152
-8.0 | A30                              |  24 |  24576
-8.0 | A100 40GB                        |  40 |  40960
-8.0 | A100 80GB                        |  80 |  81920
-8.6 | GeForce RTX 3050 6GB             |   6 |   6144
-8.6 | GeForce RTX 3050 8GB             |   8 |   8192
-8.6 | GeForce RTX 3060 8GB             |   8 |   8192
-8.6 | GeForce RTX 3060 12GB            |  12 |  12288
-8.6 | GeForce RTX 3060 Ti              |   8 |   8192
-8.6 | GeForce RTX 3070                 |   8 |   8192
-8.6 | GeForce RTX 3070 Ti              |   8 |   8192
-8.6 | GeForce RTX 3080 10GB            |  10 |  10240
-8.6 | GeForce RTX 3080 12GB            |  12 |  12288
-8.6 | GeForce RTX 3080 Ti              |  12 |  12288
-8.6 | GeForce RTX 3090                 |  24 |  24576
-8.6 | GeForce RTX 3090 Ti              |  24 |  24564
-8.6 | GeForce RTX 3060 Laptop          |   6 |   6144
-8.6 | GeForce RTX 3070 Laptop          |   8 |   8192
-8.6 | GeForce RTX 3080 Laptop 8GB      |   8 |   8192
-8.6 | GeForce RTX 3080 Laptop 16GB     |  16 |  16384
-8.6 | A2                               |  16 |  15356
-8.6 | A10                              |  24 |  23028
-8.6 | A10G                             |  24 |  23028
-8.6 | A16                              |  16 |  15356
-8.6 | A40                              |  48 |  46068
-8.6 | RTX A2000 6GB                    |   6 |   6138
-8.6 | RTX A2000 12GB                   |  12 |  12282
-8.6 | RTX A4000                        |  16 |  16376
-8.6 | RTX A4500                        |  20 |  20470
-8.6 | RTX A5000                        |  24 |  24564
-8.6 | RTX A6000                        |  48 |  49140
-8.9 | GeForce RTX 4060                 |   8 |   8188
-8.9 | GeForce RTX 4060 Ti 8GB          |   8 |   8188
-8.9 | GeForce RTX 4060 Ti 16GB         |  16 |  16380
-8.9 | GeForce RTX 4070                 |  12 |  12282
-8.9 | GeForce RTX 4070 SUPER           |  12 |  12282
-8.9 | GeForce RTX 4070 Ti              |  12 |  12282
-8.9 | GeForce RTX 4070 Ti SUPER        |  16 |  16376
-8.9 | GeForce RTX 4080                 |  16 |  16376
-8.9 | GeForce RTX 4080 SUPER           |  16 |  16376
-8.9 | GeForce RTX 4090                 |  24 |  24564
-8.9 | GeForce RTX 4050 Laptop          |   6 |   6141
-8.9 | GeForce RTX 4060 Laptop          |   8 |   8188
-8.9 | GeForce RTX 4070 Laptop          |   8 |   8188
-8.9 | GeForce RTX 4080 Laptop          |  12 |  12282
-8.9 | GeForce RTX 4090 Laptop          |  16 |  16376
-8.9 | RTX 4000 Ada                     |  20 |  20475
-8.9 | RTX 4500 Ada                     |  24 |  24570
-8.9 | RTX 5000 Ada                     |  32 |  32760
-8.9 | RTX 6000 Ada                     |  48 |  49140
-8.9 | L4                               |  24 |  23034
-8.9 | L40                              |  48 |  46068
-8.9 | L40S                             |  48 |  46068
-9.0 | H100 80GB                        |  80 |  81559
-9.0 | H100 NVL                         |  94 |  95830
-9.0 | H200                             | 141 | 143771
-9.0 | GH200                            |  96 |  97871
-10.0 | B200                            | 180 | 183359
-10.3 | B300                            | 288 | 275040
-12.0 | GeForce RTX 5050                |   8 |   8151
-12.0 | GeForce RTX 5060                |   8 |   8151
-12.0 | GeForce RTX 5060 Ti 8GB         |   8 |   8151
-12.0 | GeForce RTX 5060 Ti 16GB        |  16 |  16311
-12.0 | GeForce RTX 5070                |  12 |  12227
-12.0 | GeForce RTX 5070 Ti             |  16 |  16303
-12.0 | GeForce RTX 5080                |  16 |  16303
-12.0 | GeForce RTX 5090                |  32 |  32607
-12.0 | RTX PRO 4000 Blackwell          |  24 |  24467
-12.0 | RTX PRO 4500 Blackwell          |  32 |  32623
-12.0 | RTX PRO 5000 Blackwell          |  48 |  48935
-12.0 | RTX PRO 6000 Blackwell          |  96 |  97887
+6.1 | GeForce GTX 1050 Ti              |   4 |   4040 |   6
+6.1 | GeForce GTX 1060 3GB             |   3 |   3019 |   9
+6.1 | GeForce GTX 1060 6GB             |   6 |   6078 |  10
+6.1 | GeForce GTX 1070                 |   8 |   8119 |  15
+6.1 | GeForce GTX 1070 Ti              |   8 |   8119 |  19
+6.1 | GeForce GTX 1080                 |   8 |   8119 |  20
+6.1 | GeForce GTX 1080 Ti              |  11 |  11178 |  28
+6.1 | TITAN Xp                         |  12 |  12196 |  30
+6.1 | Tesla P4                         |   8 |   7680 |  20
+6.1 | Tesla P40                        |  24 |  23040 |  30
+6.1 | Quadro P5000                     |  16 |  16384 |  20
+6.1 | Quadro P6000                     |  24 |  24576 |  30
+6.0 | Tesla P100 12GB                  |  12 |  12288 |  56
+6.0 | Tesla P100 16GB                  |  16 |  16384 |  56
+7.0 | TITAN V                          |  12 |  12288 |  80
+7.0 | Tesla V100 16GB                  |  16 |  16384 |  80
+7.0 | Tesla V100 32GB                  |  32 |  32768 |  80
+7.5 | GeForce GTX 1650                 |   4 |   4096 |  14
+7.5 | GeForce GTX 1660                 |   6 |   6144 |  22
+7.5 | GeForce GTX 1660 SUPER           |   6 |   6144 |  22
+7.5 | GeForce GTX 1660 Ti              |   6 |   6144 |  24
+7.5 | GeForce RTX 2060 6GB             |   6 |   6144 |  30
+7.5 | GeForce RTX 2060 12GB            |  12 |  12288 |  34
+7.5 | GeForce RTX 2060 SUPER           |   8 |   8192 |  34
+7.5 | GeForce RTX 2070                 |   8 |   8192 |  36
+7.5 | GeForce RTX 2070 SUPER           |   8 |   8192 |  40
+7.5 | GeForce RTX 2080                 |   8 |   8192 |  46
+7.5 | GeForce RTX 2080 SUPER           |   8 |   8192 |  48
+7.5 | GeForce RTX 2080 Ti              |  11 |  11264 |  68
+7.5 | TITAN RTX                        |  24 |  24576 |  72
+7.5 | Tesla T4                         |  16 |  15360 |  40
+7.5 | Quadro RTX 5000                  |  16 |  16384 |  48
+7.5 | Quadro RTX 6000                  |  24 |  24576 |  72
+7.5 | Quadro RTX 8000                  |  48 |  49152 |  72
+8.0 | A30                              |  24 |  24576 |  56
+8.0 | A100 40GB                        |  40 |  40960 | 108
+8.0 | A100 80GB                        |  80 |  81920 | 108
+8.6 | GeForce RTX 3050 6GB             |   6 |   6144 |  18
+8.6 | GeForce RTX 3050 8GB             |   8 |   8192 |  20
+8.6 | GeForce RTX 3060 8GB             |   8 |   8192 |  28
+8.6 | GeForce RTX 3060 12GB            |  12 |  12288 |  28
+8.6 | GeForce RTX 3060 Ti              |   8 |   8192 |  38
+8.6 | GeForce RTX 3070                 |   8 |   8192 |  46
+8.6 | GeForce RTX 3070 Ti              |   8 |   8192 |  48
+8.6 | GeForce RTX 3080 10GB            |  10 |  10240 |  68
+8.6 | GeForce RTX 3080 12GB            |  12 |  12288 |  70
+8.6 | GeForce RTX 3080 Ti              |  12 |  12288 |  80
+8.6 | GeForce RTX 3090                 |  24 |  24576 |  82
+8.6 | GeForce RTX 3090 Ti              |  24 |  24564 |  84
+8.6 | GeForce RTX 3060 Laptop          |   6 |   6144 |  30
+8.6 | GeForce RTX 3070 Laptop          |   8 |   8192 |  40
+8.6 | GeForce RTX 3080 Laptop 8GB      |   8 |   8192 |  48
+8.6 | GeForce RTX 3080 Laptop 16GB     |  16 |  16384 |  48
+8.6 | A2                               |  16 |  15356 |  10
+8.6 | A10                              |  24 |  23028 |  72
+8.6 | A10G                             |  24 |  23028 |  80
+8.6 | A16                              |  16 |  15356 |  10
+8.6 | A40                              |  48 |  46068 |  84
+8.6 | RTX A2000 6GB                    |   6 |   6138 |  26
+8.6 | RTX A2000 12GB                   |  12 |  12282 |  26
+8.6 | RTX A4000                        |  16 |  16376 |  48
+8.6 | RTX A4500                        |  20 |  20470 |  56
+8.6 | RTX A5000                        |  24 |  24564 |  64
+8.6 | RTX A6000                        |  48 |  49140 |  84
+8.9 | GeForce RTX 4060                 |   8 |   8188 |  24
+8.9 | GeForce RTX 4060 Ti 8GB          |   8 |   8188 |  34
+8.9 | GeForce RTX 4060 Ti 16GB         |  16 |  16380 |  34
+8.9 | GeForce RTX 4070                 |  12 |  12282 |  46
+8.9 | GeForce RTX 4070 SUPER           |  12 |  12282 |  56
+8.9 | GeForce RTX 4070 Ti              |  12 |  12282 |  60
+8.9 | GeForce RTX 4070 Ti SUPER        |  16 |  16376 |  66
+8.9 | GeForce RTX 4080                 |  16 |  16376 |  76
+8.9 | GeForce RTX 4080 SUPER           |  16 |  16376 |  80
+8.9 | GeForce RTX 4090                 |  24 |  24564 | 128
+8.9 | GeForce RTX 4050 Laptop          |   6 |   6141 |  20
+8.9 | GeForce RTX 4060 Laptop          |   8 |   8188 |  24
+8.9 | GeForce RTX 4070 Laptop          |   8 |   8188 |  36
+8.9 | GeForce RTX 4080 Laptop          |  12 |  12282 |  58
+8.9 | GeForce RTX 4090 Laptop          |  16 |  16376 |  76
+8.9 | RTX 4000 Ada                     |  20 |  20475 |  48
+8.9 | RTX 4500 Ada                     |  24 |  24570 |  60
+8.9 | RTX 5000 Ada                     |  32 |  32760 | 100
+8.9 | RTX 6000 Ada                     |  48 |  49140 | 142
+8.9 | L4                               |  24 |  23034 |  58
+8.9 | L40                              |  48 |  46068 | 142
+8.9 | L40S                             |  48 |  46068 | 142
+9.0 | H100 80GB                        |  80 |  81559 | 132
+9.0 | H100 NVL                         |  94 |  95830 | 132
+9.0 | H200                             | 141 | 143771 | 132
+9.0 | GH200                            |  96 |  97871 | 132
+10.0 | B200                            | 180 | 183359 | 148
+10.3 | B300                            | 288 | 275040 | 148
+12.0 | GeForce RTX 5050                |   8 |   8151 |  20
+12.0 | GeForce RTX 5060                |   8 |   8151 |  30
+12.0 | GeForce RTX 5060 Ti 8GB         |   8 |   8151 |  36
+12.0 | GeForce RTX 5060 Ti 16GB        |  16 |  16311 |  36
+12.0 | GeForce RTX 5070                |  12 |  12227 |  48
+12.0 | GeForce RTX 5070 Ti             |  16 |  16303 |  70
+12.0 | GeForce RTX 5080                |  16 |  16303 |  84
+12.0 | GeForce RTX 5090                |  32 |  32607 | 170
+12.0 | RTX PRO 4000 Blackwell          |  24 |  24467 |  70
+12.0 | RTX PRO 4500 Blackwell          |  32 |  32623 |  82
+12.0 | RTX PRO 5000 Blackwell          |  48 |  48935 | 110
+12.0 | RTX PRO 6000 Blackwell          |  96 |  97887 | 188
 """
 
 # Words of a product name that tell no two cards of the table apart.
@@ -150,9 +157,9 @@ _MEMORY = re.compile(r"\b(\d+)\s*g(?:i?b)?\b")
 
 
 def _parse_row(row: str) -> KnownGpu:
-    capability, name, nominal, mib = (cell.strip() for cell in row.split("|"))
+    capability, name, nominal, mib, processors = (cell.strip() for cell in row.split("|"))
     major, _, minor = capability.partition(".")
-    return KnownGpu(name, int(nominal), int(mib) * MIB, (int(major), int(minor)))
+    return KnownGpu(name, int(nominal), int(mib) * MIB, (int(major), int(minor)), int(processors))
 
 
 GPUS: tuple[KnownGpu, ...] = tuple(_parse_row(row) for row in _TABLE.strip().splitlines())

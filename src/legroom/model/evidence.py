@@ -35,6 +35,7 @@ class NetTrace:
         convolution: bytes of input, weight and output of the largest convolution, 0 without one; what a cuDNN
             workspace is measured against.
         convolution_axes: its spatial dimensions (3 for Conv3d).
+        card: what of the card shaped the requests that operators make inside; empty when estimated.
         rnn_values: bytes of one value per time step, sample and unit of the recurrent layers that one backward pass
             goes through; what cuDNN's reserve space is measured against.
         known: TRACED, or ARITHMETIC when estimated.
@@ -57,6 +58,7 @@ class NetTrace:
     phase_starts: tuple[tuple[int, Phase], ...] = ()
     convolution: int = 0
     convolution_axes: int = 0
+    card: str = ""
     rnn_values: int = 0
     known: Known = Known.TRACED
     error: float = 0.0

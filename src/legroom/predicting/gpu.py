@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, Replay, Settings, replay
+from legroom.hollow.cuda_reduce import Card
 from legroom.model.evidence import Event, NetTrace
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Item, Known, Phase, Place
 from legroom.model.machine import Gpu, Machine
@@ -21,6 +22,7 @@ from legroom.units import MIB
 CONTEXT_BYTES, CONTEXT_ERROR = 400_000_000, 100_000_000
 # ATen/cuda/CublasHandlePool.cpp: the default CUBLAS_WORKSPACE_CONFIG, :4096:2:16:8 and on Hopper :4096:8.
 CUBLAS_BYTES, CUBLAS_HOPPER_BYTES = 8_519_680, 32 * MIB
+_CUBLAS_SIZES = (CUBLAS_BYTES, CUBLAS_HOPPER_BYTES)
 # Share of the largest convolution (input, weight, output) that cuDNN is assumed to take as workspace, and as much again
 # on either side as error: it may need none, and nothing bounds it. No card was measured (2026-11); Conv3d is worse,
 # because its faster algorithms unfold more.
@@ -75,8 +77,9 @@ def _replayed(run: Run, net: NetTrace, gpu: Gpu | None) -> tuple[list[Item], All
     by_label = dict.fromkeys(_WHY, 0)
     for block, nbytes in result.live_at_allocated_peak.items():
         by_label[net.labels.get(block, "temporaries")] += nbytes
+    why = _WHY | {"temporaries": _WHY["temporaries"] + _card_said(net)}
     items = [
-        Item(f"gpu.{label}", nbytes, Place.GPU, _WHY[label], phases=_phases(label, phase), known=Known.TRACED)
+        Item(f"gpu.{label}", nbytes, Place.GPU, why[label], phases=_phases(label, phase), known=Known.TRACED)
         for label, nbytes in by_label.items()
     ]
     # What is not modelled may be off by so much at the peak, wherever it is counted.
@@ -85,13 +88,19 @@ def _replayed(run: Run, net: NetTrace, gpu: Gpu | None) -> tuple[list[Item], All
     return items, AllocatorPeaks(result.peak_allocated, result.peak_reserved, _error(items))
 
 
+def _card_said(net: NetTrace) -> str:
+    """Return whose kernels were followed, where they are not those of the usual card."""
+    return f", of a card with {net.card}" if net.card not in ("", str(Card())) else ""
+
+
 def _for_card(net: NetTrace, gpu: Gpu | None) -> list[Event]:
     """Return the events with cuBLAS's workspace as large as on this card."""
     wanted = _cublas_bytes(gpu)
-    if wanted == CUBLAS_BYTES:
-        return list(net.events)
     workspaces = {block for block, label in net.labels.items() if label == "workspace"}
-    return [("alloc", e[1], wanted) if e[0] == "alloc" and e[1] in workspaces else e for e in net.events]
+    return [
+        ("alloc", e[1], wanted) if len(e) == 3 and e[1] in workspaces and e[2] in _CUBLAS_SIZES else e
+        for e in net.events
+    ]
 
 
 def _cublas_bytes(gpu: Gpu | None) -> int:

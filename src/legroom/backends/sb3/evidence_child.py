@@ -37,7 +37,7 @@ def answer(request: Request) -> Answer:
             words = " ".join(f"{type(wrong).__name__}: {wrong}".split())
             not_measured = f"a small real update could not be made: {words}"
     try:
-        net = trace_run(request.run, request.device, values=request.values)
+        net = trace_run(request.run, request.device, card=request.card, values=request.values)
     except Untraceable as reason:
         return Answer(None, str(reason), reason.way, reason.modelled, measured, not_measured)
     return Answer(net, measured=measured, not_measured=not_measured)

@@ -40,7 +40,7 @@ from legroom.device.event_chunks import repeat, shorten
 from legroom.errors import Untraceable
 from legroom.hollow.card_autocast import autocast_as_on_card
 from legroom.hollow.card_operators import join_weights, operators_as_on_card
-from legroom.hollow.cuda_reduce import Card
+from legroom.hollow.cuda_reduce import Card, card_with
 from legroom.hollow.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
 from legroom.hollow.records import ValueRefused
 from legroom.model.evidence import Event, NetTrace, Values
@@ -64,11 +64,13 @@ EPISODE_STEPS = 100  # of a run that trains per episode and does not say how lon
 
 
 def trace_run(
-    run: Run, device: Literal["cpu", "cuda"], *, validate_args: bool | None = None, values: Values = "refuse"
-) -> NetTrace:
+    run: Run, device: Literal["cpu", "cuda"], *, card: Card | None = None, validate_args: bool | None = None,
+    values: Values = "refuse",
+) -> NetTrace:  # fmt: skip
     """Return the memory of the run's networks, optimizer and updates on `device`.
 
     Args:
+        card: whose kernels and workspaces are followed; None: an RTX 4090's.
         validate_args: whether torch.distributions checks its arguments; None: as it is set in this process (by
             default it does).
         values: what code gets that reads a value: nothing, or an answer that is written down.
@@ -77,14 +79,14 @@ def trace_run(
         Untraceable: the policy or update cannot be followed; the reason is the message.
     """
     on_cuda = device == "cuda"
-    follower = StorageFollower(
-        Workspaces() if on_cuda else None, (*_LIBRARIES, *_MIRRORS), values=values, searching=_SEARCHING
-    )
+    card = card or card_with(None, None)
+    workspaces = Workspaces(card.cublas, card) if on_cuda else None
+    follower = StorageFollower(workspaces, (*_LIBRARIES, *_MIRRORS), values=values, searching=_SEARCHING)
     checks = Distribution._validate_args
     with ExitStack() as stack:
         stack.enter_context(importable(run))
         if on_cuda:
-            stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(Card()))))
+            stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(card))))
             stack.enter_context(foreach_as_on_cuda(optimizers=run.memory.foreach is not False))
         if run.memory.bf16:
             stack.enter_context(autocast_as_on(device))
@@ -299,6 +301,7 @@ class _Tracer:
         targets = {t.untyped_storage()._cdata: t for t in target_tensors(model)}
         return NetTrace(
             device=self.device,
+            card=str(self.follower.workspaces.card) if self.follower.workspaces else "",
             parameters=sum(p.numel() for p in policy.parameters()),
             weights=_nbytes(weights.values()),
             targets=_nbytes(targets.values()),

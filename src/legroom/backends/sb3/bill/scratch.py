@@ -21,6 +21,7 @@ from typing import Literal
 from legroom.backends.sb3.base_figures import LIBRARIES
 from legroom.backends.sb3.stored import gather_excess, in_flight_nbytes, one_env, pass_samples, update_nbytes
 from legroom.errors import Untraceable
+from legroom.hollow.cuda_reduce import Card
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.evidence import NetTrace, Scratch, Values
@@ -46,6 +47,7 @@ class Request:
     device: Literal["cpu", "cuda"]
     batches: list[int] = field(default_factory=list)
     values: Values = "refuse"
+    card: Card | None = None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,9 +19,11 @@ from legroom.backends.sb3.bill.network import SCRATCH_ITEMS
 from legroom.backends.sb3.bill.parts import sb3_footprint
 from legroom.backends.sb3.bill.scratch import Answer, Measured, Request, beyond_tensors, plan_scratch, remember
 from legroom.backends.sb3.stored import update_nbytes
-from legroom.errors import MissingExtra, Untraceable
+from legroom.errors import BadInput, MissingExtra, Untraceable
 from legroom.extras import needs
+from legroom.hollow.cuda_reduce import Card, card_with
 from legroom.machine.child_process import installed_first, interpreter, run_file
+from legroom.machine.gpu_table import find_gpu
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace, Values
 from legroom.model.footprint import Phase
@@ -42,6 +45,7 @@ class Job:
     device: DeviceName
     estimate: NetTrace
     values: Values = "refuse"
+    card: Card | None = None
     batches: list[int] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -59,7 +63,17 @@ def look(
         nets = [estimate_net(run, on) for run, on in zip(runs, devices, strict=True)]
         return [Look(net, unknown=_guess(net, "--mode auto --trust traces it")) for net in nets]
     measure = [_worth_measuring(run, machine, on) for run, on in zip(runs, devices, strict=True)]
-    return look_closely(runs, devices, measure, strict=mode == "trace", values=values)
+    return look_closely(runs, devices, measure, strict=mode == "trace", values=values, card=_card(machine))
+
+
+def _card(machine: Machine) -> Card | None:
+    """Return what shapes the kernels of the machine's first card, None where it has none."""
+    if not machine.gpus:
+        return None
+    gpu, processors = machine.gpus[0], None
+    with suppress(BadInput):  # a card that the table does not know
+        processors = find_gpu(gpu.name).multiprocessors
+    return card_with(processors, gpu.capability)
 
 
 def look_closely(
@@ -69,6 +83,7 @@ def look_closely(
     *,
     strict: bool,
     values: Values = "refuse",
+    card: Card | None = None,
 ) -> list[Look]:
     """Return what tracing and measuring tell about the runs, in order.
 
@@ -80,7 +95,7 @@ def look_closely(
         MissingExtra: see `strict`.
     """
     jobs = [
-        replace(_plan(run, on, measured), values=values)
+        replace(_plan(run, on, measured), values=values, card=card)
         for run, on, measured in zip(runs, devices, measure, strict=True)
     ]
     try:
@@ -119,7 +134,7 @@ def _answers(jobs: Sequence[Job]) -> list[Answer]:
     """Return an answer per job: from one child for all, or from this process for what only it knows."""
     known_here = ["live:" in repr((job.run.policy, job.run.algo_class)) for job in jobs]
     requests = [
-        Request(job.run, job.device, [] if job.measured else job.batches, job.values)
+        Request(job.run, job.device, [] if job.measured else job.batches, job.values, job.card)
         for job, here in zip(jobs, known_here, strict=True)
         if not here
     ]
@@ -132,7 +147,7 @@ def _trace_here(job: Job) -> Answer:
         from legroom.backends.sb3.trace import trace_run
     not_measured = "the policy uses a class that exists in this process only" if job.batches else ""
     try:
-        return Answer(trace_run(job.run, job.device, values=job.values), not_measured=not_measured)
+        return Answer(trace_run(job.run, job.device, card=job.card, values=job.values), not_measured=not_measured)
     except Untraceable as reason:
         return Answer(None, str(reason), reason.way, reason.modelled, not_measured=not_measured)
 
