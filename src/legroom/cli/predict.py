@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ from legroom.cli import cluster_options, options
 from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.trusting import Trust, unseen_line, unseen_run
 from legroom.cli.writing import Html, check_writable, write_text
-from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, Unseen
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, Unseen
 from legroom.fitting.priced import predict_all
 from legroom.machine import probe
 from legroom.model.prediction import Prediction
@@ -74,6 +75,9 @@ def run(
 ) -> int:
     """What a run will need on host and GPU, item by item, and whether it fits.
 
+    A program of any kind is predicted by its command: `legroom predict -- python train.py`. That program is EXECUTED,
+    for seconds, on a card that is not there (`legroom predict --help --` lists the options).
+
     One run gives its bill; several give a comparison. A RUN is read, not executed; its environment is built where an
     installed package has it. Code that RUN itself names (`module:attr`) is imported only with --trust, and what depends
     on it is unknown without. Exit code 1: it does not fit, breaks a rule of its library, or is unknown.
@@ -93,6 +97,7 @@ def run(
     legroom predict robot:default --mode trace --gpu "RTX 4090"
     legroom predict ninja:parallel --nodes 8 --node-ram 64GiB --node-cpus 16
     legroom predict run.yaml --backend rllib --cluster auto
+    legroom predict --gpu "RTX 4070" -- python train.py
     """
     check_writable("--html", html)
     described = cluster_options.chosen_cluster(nodes, node_ram, node_cpus, node_gpu, node, cluster)
@@ -102,14 +107,43 @@ def run(
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or node_gpu))
     overrides = with_backend(split_settings(settings or []), backend, cluster)
-    wanted = [one for target in runs for one in read_all(target, overrides=overrides, like=like)]
+    by_running = {"--gpu": gpu, "--vram": vram, "--ram": ram}
+    wanted = [one for target in runs for one in _read_runs(target, overrides, like, by_running)]
     what = f"predicting {', '.join(one.name for one in wanted)}"
     with status(what, show=not json and mode != "arithmetic") as shown:
         how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env, "trust": trust, "values": values.value}
         seen, unseen = _divided(wanted, mode, trust=trust)
         predictions = predict_all(seen, machine, budget, described, **how, progress=told(shown)) if seen else []
     _show(predictions, unseen, html, json=json, everything=everything)
+    partly = [*(each.path for each in unseen), *(p.run.source for p in predictions if p.bad and p.fits is None)]
+    for script in dict.fromkeys(str(path) for path in partly if is_script(str(path))):
+        complain(f"to know all of it, run it on a card that is not there: {rehearsal_command(script, by_running)}")
     return EXIT_FINDINGS if unseen or any(p.bad for p in predictions) else EXIT_GOOD
+
+
+def is_script(target: str) -> bool:
+    """Return whether a target, or the source of a run, is a Python script that can be run."""
+    return target.endswith(".py") and Path(target).is_file()
+
+
+def rehearsal_command(script: str, options: Mapping[str, str | None]) -> str:
+    """Return the command that predicts a script by running it."""
+    given = [word for name, value in options.items() if value is not None for word in (name, value)]
+    return shlex.join(["legroom", "predict", *given, "--", "python", script])
+
+
+def _read_runs(
+    target: str, overrides: Sequence[tuple[str, str]], like: str | None, options: Mapping[str, str | None]
+) -> list[Run]:
+    """Return the runs of a target; a script that cannot be read is refused with the command that runs it."""
+    try:
+        return read_all(target, overrides=overrides, like=like)
+    except BadInput as error:
+        if not is_script(target):
+            raise
+        way = f"or run it on a card that is not there: {rehearsal_command(target, options)}"
+        hint = f"{error.hint}; {way}" if error.hint else way
+        raise BadInput(error.message, hint=hint, path=error.path, line=error.line) from None
 
 
 def _divided(runs: Sequence[Run], mode: str, *, trust: bool) -> tuple[list[Run], list[Unseen]]:

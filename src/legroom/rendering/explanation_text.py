@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -20,6 +21,7 @@ _KEYS = (
     "kind", "requested", "capacity", "free", "allocated", "reserved_unallocated", "shape", "dtype", "certain", "others",
     "summary", "cause", "dimensions", "notes", "command", "advice",
 )  # fmt: skip
+TRIED_BY_RUNNING = ("cuda", "cublas", "host-array", "killed", "container", "slurm")  # kinds
 _PRICE_STYLE = {"free": "green", "slower": "yellow", "changes-learning": "red"}
 
 
@@ -44,7 +46,9 @@ def explanation_text(found: Explanation, most_advice: int | None = MOST_ADVICE) 
     if found.cause:
         yield f"most likely: {found.cause}"
     yield from found.notes
+    as_program = rehearsal_of(found)
     if found.advice:
+        most_advice = most_advice - 1 if most_advice is not None and as_program else most_advice  # the page stays short
         yield ""
         table = Table(["price", "what to turn", "what it does"], "llw")
         for one in found.advice[:most_advice]:
@@ -53,3 +57,17 @@ def explanation_text(found: Explanation, most_advice: int | None = MOST_ADVICE) 
     if found.command:
         yield ""
         yield Styled(f"start with: {found.command}", "bold")
+        if as_program:
+            yield f"any program: {as_program}"
+
+
+def rehearsal_of(found: Explanation) -> str:
+    """Return the command that runs the program itself on a card that is not there; empty where none is of use."""
+    words = shlex.split(found.command)
+    if words[:2] != ["legroom", "fit"] or found.kind not in TRIED_BY_RUNNING:
+        return ""
+    script, options = words[2], words[3:]
+    if not script.endswith(".py") and found.kind not in ("cuda", "cublas"):
+        return ""
+    program = f"python {shlex.quote(script)}" if script.endswith(".py") else "YOUR COMMAND"
+    return f"{shlex.join(['legroom', 'predict', *options])} -- {program}"

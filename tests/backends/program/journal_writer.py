@@ -18,7 +18,8 @@ class JournalWriter:
     def __init__(self, folder=None, pid=None):
         folder = folder or os.environ["LEGROOM_REHEARSAL_FOLDER"]
         self.pid = pid or os.getpid()
-        self.path = Path(folder) / f"journal-{self.pid}"
+        # a guest in the same process has `journal-PID`; another name is as good
+        self.path = Path(folder) / f"journal-{self.pid}.9"
         self._began = time.monotonic()
         self._file = self.path.open("w+b")
         self._file.write(struct.pack("<4sIQI", b"LGRH", 1, 0, self.pid).ljust(64, b"\0"))

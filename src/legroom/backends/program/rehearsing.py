@@ -57,7 +57,8 @@ class RehearsalPlan:
         """Return what the guest is told."""
         card = None
         if self.card is not None:
-            card = {"name": self.card.name, "bytes": self.card.total, "capability": self.card.capability}
+            name = self.card.name if self.card.name.startswith("NVIDIA") else f"NVIDIA {self.card.name}"
+            card = {"name": name, "bytes": self.card.total, "capability": self.card.capability}
         return {
             "card": card, "cards": self.cards if card else 0, "limit": self.limit, "values": self.values,
             "small": self.small, "ram": self.ram, "real_limit": self.real_limit,

@@ -2,19 +2,22 @@
 
 An iteration is what lies between two optimizer steps. One is *new* if it asks for memory at a line not seen before,
 raises a peak, or leaves more behind than any iteration with the same requests did. It *repeats* if an earlier one asked
-for the same blocks at the same lines. Three repeats since the last new one are enough, with one reservation: a loop
-around the steps (the rollout of PPO between its minibatches, the validation after an epoch) must have come round. Lines
-whose tensors came and went several times, and which have not been seen since the last new iteration, tell of such a
-loop; then repeats count only after twice the longest iteration.
+for the same blocks at the same lines. At least three repeats since the last new one are needed, and up to twelve where
+they are quick: PyTorch's allocator may still reserve a segment in the third or fourth iteration that asks for the same.
+
+One reservation: a loop around the steps (the rollout of PPO between its minibatches, the validation after an epoch)
+must have come round. Lines whose tensors came and went several times, and which have not been seen since the last new
+iteration, tell of such a loop; then repeats count only after twice the longest iteration, or twenty seconds.
 """
 
 from __future__ import annotations
 
 from legroom.backends.program.card_books import Interval, ProcessBook
 
-LEAST_REPEATS = 3
+LEAST_REPEATS, MOST_REPEATS = 3, 12
+WORTH_S = 8.0  # that repeats may take beyond the least
 RECURRENT = 3  # blocks of a line that came and went: it is in a loop
-LEAST_S = 5.0  # without a line that is in a loop
+LEAST_S, ENOUGH_S = 5.0, 20.0  # without a line that is in a loop
 WITHOUT_CARD_S = 10.0  # on the CPU only the host's memory tells, which takes its time
 
 
@@ -50,12 +53,17 @@ class RepeatFinder:
             self._sites |= interval.sites
         self._seen.add(interval.content)
 
+    def _needed(self) -> int:
+        each_s = self._seconds / self.repeats if self.repeats else 0.0
+        affordable = int(WORTH_S / each_s) if each_s > 0 else MOST_REPEATS
+        return max(LEAST_REPEATS, min(affordable, MOST_REPEATS))
+
     @property
     def is_repeating(self) -> bool:
         """Whether nothing new happens any more."""
-        if self.repeats < LEAST_REPEATS or self.book.current.rose or self.book.current.new_sites:
+        if self.repeats < self._needed() or self.book.current.rose or self.book.current.new_sites:
             return False
         if not self.book.devices:
             return self._seconds >= WITHOUT_CARD_S
         recurrent = {site for site, died in self.book.transient.items() if died >= RECURRENT}
-        return recurrent <= self._sites or self._seconds >= max(2 * self._longest_s, LEAST_S)
+        return recurrent <= self._sites or self._seconds >= min(max(2 * self._longest_s, LEAST_S), ENOUGH_S)
