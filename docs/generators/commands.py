@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from docs.generators.markdown import table
 
-from legroom.cli.main import COMMANDS
+from legroom.cli.main import COMMANDS, WITH_PROGRAM
 
 WIDTH = 100
 
@@ -17,15 +17,17 @@ WIDTH = 100
 def pages() -> Mapping[str, str]:
     parsers = command_parsers()
     texts = {f"help/{name}.txt": help_of(name, parser) for name, parser in parsers.items()}
+    for name, parser in command_parsers(WITH_PROGRAM).items():
+        texts[f"help/{name}.txt"] += f"\n{help_of(name, parser)}"
     rows = [(f"[`legroom {name}`](commands/{name}.md)", _first_sentence(parsers[name])) for name in parsers]
     return {**texts, "commands.md": table(["command", "what it says or does"], rows)}
 
 
-def command_parsers() -> dict[str, Any]:
-    """Return the parser of every command, by name."""
+def command_parsers(modules: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the parser of every command, by name; `modules` are others than those that are called by default."""
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     app.callback()(lambda: None)
-    for name, (module, _) in COMMANDS.items():
+    for name, module in (modules or {name: module for name, (module, _) in COMMANDS.items()}).items():
         app.command(name)(import_module(module).run)
     built: Any = typer.main.get_command(app)
     return dict(built.commands)

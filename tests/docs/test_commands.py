@@ -16,7 +16,7 @@ import pytest
 from docs.blocks import FILES, ROOT, Block, Session, Told, blocks_of, masked, pages, snippets_of, told_by
 from docs.generators.commands import command_parsers
 
-from legroom.cli.main import COMMANDS
+from legroom.cli.main import COMMANDS, WITH_PROGRAM
 from legroom.cli.overrides import rewrite_overrides, split_settings
 from legroom.errors import BadInput
 from legroom.reading import read_all
@@ -25,7 +25,7 @@ from legroom.reading.workload_options import split_overrides
 SLOW = os.environ.get("LEGROOM_SLOW_DOCS") == "1"
 PAGES = pages()
 RUN_PAGES = [page for page in PAGES if any(SLOW or not block.slow for block in blocks_of(page))]
-PARSERS = command_parsers()
+PARSERS, PROGRAM_PARSERS = command_parsers(), command_parsers(WITH_PROGRAM)
 
 
 def name_of(page: Path) -> str:
@@ -78,7 +78,7 @@ def parse(told: Told) -> None:
         return
     name, *arguments = told.words
     assert name in COMMANDS, f"{told.where}: there is no command {name}"
-    parser = PARSERS[name]
+    parser = (PROGRAM_PARSERS if name in PROGRAM_PARSERS and "--" in arguments else PARSERS)[name]
     if arguments in ([], ["--help"]):
         return  # the command itself is meant
     try:

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 from legroom.backends.program.card_books import Block, DeviceBook, ProcessBook
 from legroom.model.rehearsal import PHASES, CardSeen, SourceLine
+from legroom.predicting.gpu import CUBLAS_BYTES, CUBLAS_HOPPER_BYTES
 
-ROLES = ("weights", "gradients", "optimizer", "activations", "batch", "stored", "temporaries", "scratch")
+ROLES = ("weights", "gradients", "optimizer", "activations", "batch", "stored", "temporaries", "scratch", "workspace")
 BACKWARD, STEP = 1, 2
 
 
@@ -55,15 +56,20 @@ def card_seen(books: Iterable[ProcessBook]) -> CardSeen | None:
 
 def roles_at_peak(book: ProcessBook, device: DeviceBook) -> Iterable[tuple[Block, str]]:
     """Yield every block alive at the peak with its role."""
-    gradients = Counter(book.gradient_marks)
-    for block in device.live_at_peak():
+    blocks = device.live_at_peak()
+    known = book.roles["gradients"]
+    marks = Counter(book.gradient_marks)
+    marks.subtract((block.site, block.nbytes) for block in blocks if block.number in known)
+    for block in blocks:
         mark = (block.site, block.nbytes)
         if block.number in book.roles["parameters"]:
             role = "weights"
         elif block.number in book.roles["optimizer"]:
             role = "optimizer"
-        elif block.number in book.roles["gradients"] or (block.phase == BACKWARD and gradients[mark] > 0):
-            gradients[mark] -= 1
+        elif block.number in known:
+            role = "gradients"
+        elif block.phase == BACKWARD and marks[mark] > 0:
+            marks[mark] -= 1
             role = "gradients"
         else:
             role = _role_by_birth(book, device, block)
@@ -71,6 +77,8 @@ def roles_at_peak(book: ProcessBook, device: DeviceBook) -> Iterable[tuple[Block
 
 
 def _role_by_birth(book: ProcessBook, device: DeviceBook, block: Block) -> str:
+    if block.nbytes in (CUBLAS_BYTES, CUBLAS_HOPPER_BYTES) and block.interval == 0:
+        return "workspace"
     if block.scratch or block.phase == STEP:
         return "scratch"
     if block.phase == BACKWARD:

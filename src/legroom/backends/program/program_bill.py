@@ -37,6 +37,7 @@ _WHY = {
     "stored": "made in an earlier iteration and kept: buffers, rollouts, other networks",
     "temporaries": "alive for a moment in the backward pass",
     "scratch": "of operators and of the optimizer step",
+    "workspace": "cuBLAS, once per thread that multiplies",
 }
 
 
@@ -210,6 +211,9 @@ def _notes(rehearsal: Rehearsal) -> Iterator[str]:
 
 def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
     """Yield why it is not known whether the program fits."""
+    for leak in rehearsal.leaks:
+        if rehearsal.stopped != "finished":
+            yield f"GPU memory grows by {format_size(leak.nbytes)} per step ({_at(leak.file, leak.line)})"
     yield from _unseen_end(rehearsal)
     ended = rehearsal.stopped in ("finished", "repeats", "updates")
     if ended and rehearsal.torch and rehearsal.had_card and rehearsal.card is None:
@@ -218,9 +222,6 @@ def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
         yield f"{_at(each.file, each.line)}: a size was assumed ({each.what}); --values real would compute it"
     for what in rehearsal.unmodelled:
         yield f"not modelled: {what}"
-    for leak in rehearsal.leaks:
-        if rehearsal.stopped != "finished":
-            yield f"GPU memory grows by {format_size(leak.nbytes)} per step ({_at(leak.file, leak.line)})"
     if rehearsal.host.growing_per_s > GROWTH_MATTERS and rehearsal.stopped != "finished":
         known = sum(filling.per_s for filling in rehearsal.host.filling)
         if rehearsal.host.growing_per_s > known + GROWTH_MATTERS:

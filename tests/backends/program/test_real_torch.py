@@ -1,0 +1,129 @@
+"""Real programs with the real guest: in an environment without legroom, started in every way that people do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+MIB = 1 << 20
+
+LOOP = """
+import sys
+import torch
+from torch import nn
+
+net = nn.Linear(1024, 4096).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+kept = []
+for _ in range(int(sys.argv[1])):
+    x = torch.ones(1024, 1024, device="cuda")
+    loss = net(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if "--keep" in sys.argv:
+        kept.append(loss)
+print("done", torch.cuda.is_available(), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def other_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the programs of an environment with this interpreter's packages, but without legroom."""
+    folder = tmp_path_factory.mktemp("other")
+    venv.create(folder, with_pip=False, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    packages = site / "linked"
+    packages.mkdir()
+    import numpy
+    import torch
+
+    for entry in {entry for one in (numpy, torch) for entry in Path(one.__file__).parents[1].iterdir()}:
+        if "legroom" not in entry.name.lower() and entry.suffix != ".pth":
+            (packages / entry.name).symlink_to(entry)
+    (site / "linked.pth").write_text(f"{packages}\n")
+    return folder / "bin"
+
+
+def predict(*arguments: str, cwd: Path, path: Path | None = None) -> tuple[int, dict[str, Any], str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONPATH", None)
+    if path is not None:
+        environment["PATH"] = f"{path}{os.pathsep}{os.environ['PATH']}"
+    command = [sys.executable, "-m", "legroom.cli.main", "predict", "--json", "--seconds", "120", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False, timeout=300)
+    assert done.stdout, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    return done.returncode, run, done.stderr
+
+
+def test_an_environment_without_legroom(tmp_path: Path, other_environment: Path) -> None:
+    (tmp_path / "loop.py").write_text("import importlib.util\nassert not importlib.util.find_spec('legroom')\n" + LOOP)
+    code, run, errors = predict(
+        "--gpu", "RTX 4070", "--ram", "64GiB", "--", "python", "loop.py", "4", cwd=tmp_path, path=other_environment
+    )
+    assert "done True" in errors
+    assert (code, run["fits"], run["program"]["stopped"], run["program"]["updates"]) == (0, True, "finished", 4)
+    # 16 MiB of weights and as much of gradients, 4 of x, 16 of the output and its square, and cuBLAS's 8.1 twice
+    assert run["gpu"]["allocator"]["peak_allocated"] > 68 * MIB
+    lines = {(Path(line["file"]).name, line["line"]) for line in run["program"]["lines"]}
+    assert {("loop.py", 8), ("loop.py", 12), ("loop.py", 13)} <= lines
+
+
+def test_out_of_memory_comes_at_its_line(tmp_path: Path, other_environment: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    code, run, errors = predict("--vram", "440MB", "--", "python", "loop.py", "4", cwd=tmp_path, path=other_environment)
+    assert (code, run["fits"], run["program"]["stopped"]) == (1, False, "out-of-memory")
+    assert "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate" in errors
+    assert run["program"]["at"]["line"] in (10, 11)
+
+
+def test_a_kept_loss_is_a_leak_at_the_line_that_keeps_it(tmp_path: Path, other_environment: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    _, run, _ = predict(
+        "--vram", "8GiB", "--", "python", "loop.py", "12", "--keep", cwd=tmp_path, path=other_environment
+    )
+    (leak,) = run["program"]["leaks"]
+    assert (Path(leak["file"]).name, leak["line"]) == ("loop.py", 16)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["python", "-m", "package.train", "3"],
+        ["./console-script", "3"],
+        ["env", "python", "package/train.py", "3"],
+        ["python", "-m", "torch.distributed.run", "--nproc-per-node", "1", "package/train.py", "3"],
+    ],
+    ids=["module", "console script", "wrapper", "torchrun"],
+)
+def test_every_way_to_start_it(tmp_path: Path, other_environment: Path, command: list[str]) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").write_text("")
+    (tmp_path / "package/train.py").write_text(LOOP)
+    script = tmp_path / "console-script"
+    script.write_text(
+        f"#!{other_environment}/python\nimport runpy\nrunpy.run_path('package/train.py', run_name='__main__')\n"
+    )
+    script.chmod(0o755)
+    code, run, errors = predict(
+        "--vram", "8GiB", "--ram", "64GiB", "--", *command, cwd=tmp_path, path=other_environment
+    )
+    assert (code, run["fits"]) == (0, True), (run.get("unknown"), errors[-2000:])
+    assert run["program"]["updates"] == 3
+
+
+def test_one_that_repeats_is_stopped(tmp_path: Path, other_environment: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    code, run, _ = predict(
+        "--vram", "8GiB", "--ram", "64GiB", "--", "python", "loop.py", "100000", cwd=tmp_path, path=other_environment
+    )
+    assert (code, run["fits"], run["program"]["stopped"]) == (0, True, "repeats")
