@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -108,15 +109,17 @@ def run(
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or node_gpu))
     overrides = with_backend(split_settings(settings or []), backend, cluster)
     by_running = {"--gpu": gpu, "--vram": vram, "--ram": ram}
-    wanted = [one for target in runs for one in _read_runs(target, overrides, like, by_running)]
+    with pointing_to_running(runs, by_running):
+        wanted = [one for target in runs for one in read_all(target, overrides=overrides, like=like)]
     what = f"predicting {', '.join(one.name for one in wanted)}"
-    with status(what, show=not json and mode != "arithmetic") as shown:
+    with pointing_to_running(runs, by_running), status(what, show=not json and mode != "arithmetic") as shown:
         how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env, "trust": trust, "values": values.value}
         seen, unseen = _divided(wanted, mode, trust=trust)
         predictions = predict_all(seen, machine, budget, described, **how, progress=told(shown)) if seen else []
     _show(predictions, unseen, html, json=json, everything=everything)
-    partly = [*(each.path for each in unseen), *(p.run.source for p in predictions if p.bad and p.fits is None)]
-    for script in dict.fromkeys(str(path) for path in partly if is_script(str(path))):
+    known = {(p.run.name, p.run.source) for p in predictions if p.fits is not None or not p.bad}
+    partly = [str(run.source) for run in wanted if (run.name, run.source) not in known]
+    for script in dict.fromkeys(path for path in partly if is_script(path)):
         complain(f"to know all of it, run it on a card that is not there: {rehearsal_command(script, by_running)}")
     return EXIT_FINDINGS if unseen or any(p.bad for p in predictions) else EXIT_GOOD
 
@@ -132,16 +135,19 @@ def rehearsal_command(script: str, options: Mapping[str, str | None]) -> str:
     return shlex.join(["legroom", "predict", *given, "--", "python", script])
 
 
-def _read_runs(
-    target: str, overrides: Sequence[tuple[str, str]], like: str | None, options: Mapping[str, str | None]
-) -> list[Run]:
-    """Return the runs of a target; a script that cannot be read is refused with the command that runs it."""
+@contextmanager
+def pointing_to_running(targets: Sequence[str], options: Mapping[str, str | None]) -> Iterator[None]:
+    """Refuse a script that cannot be read or predicted with the command that runs it."""
     try:
-        return read_all(target, overrides=overrides, like=like)
+        yield
     except BadInput as error:
-        if not is_script(target):
+        scripts = [target for target in targets if is_script(target)]
+        script = (
+            str(error.path) if str(error.path) in scripts else scripts[0] if len(targets) == len(scripts) == 1 else ""
+        )
+        if not script:
             raise
-        way = f"or run it on a card that is not there: {rehearsal_command(target, options)}"
+        way = f"or run it on a card that is not there: {rehearsal_command(script, options)}"
         hint = f"{error.hint}; {way}" if error.hint else way
         raise BadInput(error.message, hint=hint, path=error.path, line=error.line) from None
 
