@@ -6,12 +6,13 @@ truncated checkpoint; a wall clock that jumps by days, with a kill in between. A
 given again with --resume, as a user would. Every training has to end by itself in bounded time, with the parameters of
 an undisturbed one, and no process may be left of it. RLlib's resumes are approximate: its trainings have to finish.
 
-    python -m bench.faults [KILLS]
+    python -m bench.faults [KILLS [MINUTES]]        no further training is begun after so many minutes; default: all
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import shutil
@@ -290,6 +291,7 @@ def _told(training: Training, wanted: str) -> str:
 
 def main() -> int:
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
+    until = time.monotonic() + 60 * float(sys.argv[2]) if len(sys.argv) > 2 else math.inf
     rng = random.Random(6)
     random.seed(6)
     wanted = {name: undisturbed(name) for name in KILLED}
@@ -297,6 +299,9 @@ def main() -> int:
     tallies = {name: Counter[str]() for name in KILLED}
     while (made := sum(tally[kind] for tally in tallies.values() for kind in KINDS)) < kills:
         name = min(tallies, key=lambda each: sum(tallies[each][kind] for kind in KINDS))
+        if time.monotonic() > until:
+            rows.append(["(out of time)", "all", f"{made} of {kills} kills made"])
+            break
         killed(name, wanted[name], min(KILLS_PER_TRAINING, kills - made), rng, tallies[name])
         print(name, dict(tallies[name]), flush=True)
     for name, tally in tallies.items():
