@@ -39,6 +39,12 @@ def test_too_few_files_are_one_line_with_the_number_and_the_way_out(tmp_path, fi
     assert f"too many open files: {files} are allowed here (raise it: ulimit -n 1024" in last
 
 
+def test_a_profile_says_which_limit_keeps_it_from_more_workers(tmp_path):
+    done = legroom("profile CartPole-v1", files=16, cwd=tmp_path)
+    assert done.returncode == 0 and "Errno" not in done.stdout + done.stderr
+    assert "too many open files: 16 are allowed here" in " ".join(done.stdout.split())
+
+
 @pytest.mark.parametrize("error", [
     BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), RuntimeError("can't start new thread"),
 ])  # fmt: skip

@@ -25,6 +25,7 @@ import numpy as np
 from legroom.environments.env_make import build
 from legroom.environments.env_steps import random_action
 from legroom.errors import BadInput
+from legroom.machine.limits import limit_reached
 from legroom.machine.probing import probe
 from legroom.machine.tree import tree_memory
 from legroom.model.profile import ParallelRow, Scaling
@@ -196,6 +197,8 @@ def _fits(rows: Sequence[ParallelRow], marginal: int | None, budget: int) -> int
 
 def _one_line(failed: BaseException) -> str:
     """Return an exception in one line: of a worker's death the sentence, not its last words."""
+    if (reached := limit_reached(failed)) is not None:
+        return reached
     text = failed.message if isinstance(failed, BadInput) else str(failed).partition("; its last words")[0]
     line = " ".join(text.split())
     name = "" if type(failed).__name__ in ("EnvError", "BadInput", "WorkerDied") else f"{type(failed).__name__}: "

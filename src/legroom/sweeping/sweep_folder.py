@@ -21,6 +21,7 @@ from legroom.errors import BadInput
 from legroom.model.files import write_whole
 from legroom.model.footprint import Peak
 from legroom.model.run import Run
+from legroom.model.sealed import Damaged, seal, unseal
 from legroom.sweeping.trial import Trial
 from legroom.training.run_folder import Predicted, RunFolder
 
@@ -43,7 +44,8 @@ class SweepFolder:
         Raises:
             BadInput: it cannot be written.
         """
-        self.write(PLAN, {"legroom": 1, "sweep": identity, "trials": [_trial_data(trial) for trial in trials]})
+        data = {"legroom": 1, "sweep": identity, "trials": [_trial_data(trial) for trial in trials]}
+        self._write(PLAN, seal(data, default=str))  # a resume trains what it says
 
     def identity(self) -> dict[str, Any] | None:
         """Return what tells this sweep from another one; None where none was begun.
@@ -77,25 +79,31 @@ class SweepFolder:
     def is_stopping(self) -> bool:
         return (self.path / STOP).exists()
 
-    def write(self, name: str, data: Any) -> None:
-        """Write a file of the sweep, whole or not at all.
+    def write_result(self, data: Any) -> None:
+        """Write what came of the sweep.
 
         Raises:
             BadInput: it cannot be written.
         """
+        self._write(RESULT, (json.dumps(data, indent=2, default=str) + "\n").encode())
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Write a file of the sweep, whole or not at all."""
         try:
-            write_whole(self.path / name, (json.dumps(data, indent=2, default=str) + "\n").encode())
+            write_whole(self.path / name, content)
         except OSError as error:
             raise BadInput(f"cannot be written: {error.strerror or error}", path=self.path / name) from None
 
     def _plan(self) -> dict[str, Any] | None:
         path = self.path / PLAN
         try:
-            data = json.loads(path.read_bytes())
+            data = unseal(path.read_bytes(), path).data  # one of 0.1 has no checksum, and is read without
             return {"sweep": data["sweep"], "trials": data["trials"]}
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except Damaged as damaged:
+            raise BadInput(damaged.message, path=path, hint="another --out starts anew") from None
+        except (OSError, KeyError, TypeError) as error:
             raise BadInput(f"is no plan of a sweep: {error}", path=path, hint="another --out starts anew") from None
 
 

@@ -17,7 +17,7 @@ from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.reading import read
 from legroom.sweeping.grid import Parameter, Point
-from legroom.sweeping.sweep_folder import RESULT, SweepFolder
+from legroom.sweeping.sweep_folder import SweepFolder
 from legroom.sweeping.trial import SERVICES_NBYTES, Mode, Sweep, SweepView, Trial
 from legroom.sweeping.trial_plan import check_trust, make_trials
 from legroom.training.run_folder import RunFolder
@@ -106,7 +106,7 @@ def sweep_grid(
         )  # fmt: skip
         seconds = time.monotonic() - began
         ended = Sweep(task.target, task.metric, task.mode, swept.declared, swept.results, seconds, swept.most_at_once)
-        folder.write(RESULT, ended.to_json())
+        folder.write_result(ended.to_json())
     return ended, swept.is_stopped
 
 

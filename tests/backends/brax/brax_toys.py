@@ -18,10 +18,11 @@ class Point(Env):
     Args:
         scratch: every step needs so many float32 per environment for a moment.
         limit_mib: data that the process may still allocate (RLIMIT_DATA) when the environment has been made.
+        nan_at: the reward is NaN from this step of an environment on, over all its episodes.
     """
 
-    def __init__(self, scratch: int = 0, limit_mib: int | None = None) -> None:
-        self.scratch = scratch
+    def __init__(self, scratch: int = 0, limit_mib: int | None = None, nan_at: int | None = None) -> None:
+        self.scratch, self.nan_at = scratch, nan_at
         if limit_mib is not None:
             status = Path("/proc/self/status").read_text()
             data = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmData"))
@@ -29,7 +30,7 @@ class Point(Env):
 
     def reset(self, rng: jax.Array) -> State:
         at = jax.random.uniform(rng, (2,), minval=-1.0, maxval=1.0)
-        physics = {"at": at, "rng": rng}
+        physics = {"at": at, "rng": rng, "steps": jnp.zeros(())}
         zero = jnp.zeros(())
         return State(physics, at, zero, zero, {"distance": zero}, {})
 
@@ -41,10 +42,12 @@ class Point(Env):
             wide = jnp.cumsum(jnp.full((self.scratch,), at[0]))
             at = at + 0.0 * jnp.min(jnp.sin(wide[::-1]) + wide)
         distance = jnp.linalg.norm(at)
+        steps = physics["steps"] + 1
+        spoiled = 0.0 if self.nan_at is None else jnp.where(steps >= self.nan_at, jnp.nan, 0.0)
         return state.replace(
-            pipeline_state={**physics, "at": at, "rng": rng},
+            pipeline_state={**physics, "at": at, "rng": rng, "steps": steps},
             obs=at,
-            reward=1.0 - distance / 2,
+            reward=1.0 - distance / 2 + spoiled,
             done=(distance > 2).astype(jnp.float32),
             metrics=dict(state.metrics, distance=distance),
         )

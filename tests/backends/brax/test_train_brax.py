@@ -9,12 +9,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_MISSING_EXTRA
+from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_MISSING_EXTRA, EXIT_TRAINING_FAILED
 from legroom.model.task import TrainTask
 from legroom.reading import read
 from legroom.training.arrays import read_safetensors
+from legroom.training.checkpoint import Checkpoints
 from legroom.training.run_folder import RunFolder
 from legroom.training.supervise import child_environment
 from legroom.training.train import Training, train
@@ -115,6 +117,23 @@ def test_the_policy_is_exported_as_it_is_in_the_checkpoint(undisturbed, tmp_path
     wrong = legroom("export", out, tmp_path / "model.zip")
     assert wrong.returncode == EXIT_BAD_INPUT
     assert "name it POLICY.safetensors" in wrong.stderr
+
+
+def test_a_reward_of_nan_ends_it_before_it_is_kept(file, tmp_path):
+    """An iteration has 10 steps of each environment, an episode 20: the 12th step is in the second one."""
+    spoiled = ("--set", "env.kwargs={nan_at: 12}", "--set", "env.timeout=5")
+    done = legroom("train", file, "--out", tmp_path / "out", *spoiled)
+    assert done.returncode == EXIT_TRAINING_FAILED and "Traceback" not in done.stderr
+    assert "env.timeout is not watched" in done.stderr
+    outcome = json.loads((tmp_path / "out" / "outcome.json").read_text())
+    assert outcome["error"].startswith(f"at step {2 * EACH:,}: not finite: ") and "NaN" in outcome["error"]
+    good = Checkpoints(tmp_path / "out").all()
+    assert [checkpoint.step for checkpoint in good] == [EACH]
+    for checkpoint in good:
+        assert all(np.isfinite(array).all() for array in checkpoint.tensors("policy").values())
+    changed = ("--set", "env.kwargs={}", "--allow-changes")
+    resumed = legroom("train", file, "--out", tmp_path / "out", "--resume", *changed)
+    assert resumed.returncode == EXIT_GOOD, resumed.stderr
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ import psutil
 import pytest
 from stable_baselines3 import PPO
 
-from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED
-from legroom.training.checkpoint import newest_checkpoint
+from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED
+from legroom.training.checkpoint import Checkpoints, newest_checkpoint
 from legroom.training.progress_log import read_progress
 
 RUN = """
@@ -28,6 +28,17 @@ policy: {kwargs: {net_arch: [16]}}
 hyperparams: {n_steps: 64, batch_size: 64, n_epochs: 2, clip_range: lin_0.2}
 checkpoint: {every: 128}
 total_timesteps: 100000
+seed: 3
+"""
+SPOILED = """
+legroom: 1
+backend: rllib
+algo: PPO
+env: {id: "spoiled_env:Spoiled", kwargs: {nan_at: 100}, n_envs: 2, workers: subproc, envs_per_worker: 2, timeout: 9}
+policy: {kwargs: {net_arch: [16]}}
+hyperparams: {n_steps: 64, batch_size: 64, n_epochs: 1}
+checkpoint: {every: 128}
+total_timesteps: 512
 seed: 3
 """
 MARK = "LEGROOM_TEST_RLLIB"
@@ -136,6 +147,24 @@ def test_what_was_learned_can_be_used_with_sb3(stopped, tmp_path):
     policy = PPO.load(tmp_path / "model.zip", device="cpu").policy.state_dict()
     for name, array in newest_checkpoint(stopped[0]).tensors("policy").items():
         np.testing.assert_array_equal(policy[name].numpy(), array)
+
+
+def test_a_reward_of_nan_ends_it_before_it_is_kept(tmp_path, monkeypatch):
+    """An iteration has 64 steps of each environment: the 100th is in the second one."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    (tmp_path / "run.yaml").write_text(SPOILED)
+    out = tmp_path / "out"
+    done = legroom(tmp_path / "run.yaml", "--out", out)
+    assert done.returncode == EXIT_TRAINING_FAILED and "Traceback" not in done.stderr, done.stderr
+    assert "env.timeout is not watched" in done.stderr
+    error = json.loads((out / "outcome.json").read_text())["error"]
+    assert error.startswith("at step 256: not finite: the reward of an episode was nan at step 256; train/")
+    good = Checkpoints(out).all()
+    assert [checkpoint.step for checkpoint in good] == [128]
+    assert all(np.isfinite(array).all() for array in good[0].tensors("policy").values())
+    again = legroom(tmp_path / "run.yaml", "--out", out, "--resume", "--set", "env.kwargs={}", "--allow-changes")
+    assert again.returncode == EXIT_GOOD, again.stderr
 
 
 def test_another_backend_cannot_go_on_with_it(stopped, folder):

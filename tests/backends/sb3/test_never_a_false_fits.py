@@ -102,6 +102,17 @@ def test_arithmetic_does_not_bill_a_network_of_ones_own(folder: Path, what: str,
     assert fits(footprint, Budget(ram=1, vram=1)) is False  # what is known may be too much already
 
 
+def test_what_sb3_refuses_is_said_without_what_came_of_trying_it(folder: Path) -> None:
+    spaces = {"observation": {"type": "box", "shape": []}, "action": {"type": "discrete", "n": 2}}
+    run, evidence = gather(run_with(folder, env={"spaces": spaces}), MACHINE, device="cpu")
+    footprint = add_up(run, evidence)
+    assert fits(footprint, ROOMY) is None and footprint.unknown == ("it could not be traced: SB3 refuses this run",)
+    assert [found.message for found in footprint.findings if found.severity == "error"] == [
+        "SB3's policies cannot flatten an observation of shape (), a single number without a dimension"
+    ]
+    assert not any("IndexError" in note for note in footprint.notes), footprint.notes
+
+
 @pytest.mark.parametrize("what", OWN)
 def test_without_trust_a_network_of_ones_own_is_unseen(folder: Path, what: str, monkeypatch: Any) -> None:
     refused = scratch.Answer(None, "it is refused")

@@ -80,6 +80,8 @@ class BraxLearner(Learner):
     def _prepare(self, *, begin: bool) -> None:
         use_compilation_cache()
         self._loop.say(f"jax {jax.__version__} on {device_name()}: {preallocation()}")
+        if self._run.env.timeout is not None:
+            self._loop.say("env.timeout is not watched: environments are part of brax's compiled step")
         self._prepared = self._loop.in_background(lambda: make_ready(self._run, begin=begin), needed=False)
         self._loop.say(self._prepared.told())
 

@@ -97,7 +97,8 @@ def result_of(results: Mapping[str, Any], *, before: Result) -> Result:
     sampled = results.get(ENV_RUNNER_RESULTS, {})
     fault = results.get(FAULT_TOLERANCE_STATS, {})
     learned = results.get(LEARNER_RESULTS, {}).get(DEFAULT_MODULE_ID, {})
-    steps = int(_number(sampled.get(NUM_ENV_STEPS_SAMPLED_LIFETIME)) or before.steps)
+    made = _number(sampled.get(NUM_ENV_STEPS_SAMPLED_LIFETIME))
+    steps = int(made) if made and math.isfinite(made) else before.steps
     took = float(results.get("time_this_iter_s") or 0.0)
     ended = episodes_of(sampled)
     restarts = int(fault.get("num_remote_worker_restarts") or 0)
@@ -116,9 +117,19 @@ def result_of(results: Mapping[str, Any], *, before: Result) -> Result:
     )
 
 
+def reward_not_finite(result: Result, *, before: Result) -> str:
+    """Say which return of an episode that ended in the iteration is not finite; "" where all are.
+
+    RLlib leaves gradients of NaN out, so networks stay finite and learn nothing any more: nothing else would show it.
+    """
+    ended = result.last[-(result.episodes - before.episodes) :] if result.episodes > before.episodes else ()
+    wrong = next((reward for reward, _ in ended if not math.isfinite(reward)), None)
+    return "" if wrong is None else f"the reward of an episode was {wrong}"
+
+
 def _number(value: Any) -> float | None:
+    """Return a figure as a number, NaN included: that a loss is not finite has to be seen."""
     try:
-        number = float(value)
+        return float(value)
     except (TypeError, ValueError):
         return None
-    return number if math.isfinite(number) else None

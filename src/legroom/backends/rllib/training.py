@@ -21,7 +21,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from legroom.backends.rllib.capacity import local_cpus, refuse_what_cannot_be_placed, rooms_of_cluster
 from legroom.backends.rllib.config import building, make_config
 from legroom.backends.rllib.deaths import DeathNotices, RunnerRaised, reason_of
-from legroom.backends.rllib.results import Result, result_of
+from legroom.backends.rllib.results import Result, result_of, reward_not_finite
 from legroom.backends.rllib.state import WHY_NOT_EXACT, WHY_NOT_EXACT_REPLAY, capture, parameters_hash, restore
 from legroom.backends.rllib.translation import RllibPlan, rllib_plan
 from legroom.backends.sb3.judging import judgement
@@ -72,6 +72,10 @@ class RllibLearner(Learner):
         """Start or join Ray, and have RLlib build its algorithm."""
         for line in self._plan.said:
             self._loop.say(line)
+        if self._run.env.timeout is not None:
+            self._loop.say(
+                f"env.timeout is not watched: {STALLED_S:.0f} s without a step lead back to the last checkpoint"
+            )
         stack, store = self._stack, self._run.memory.object_store_bytes
         folder = stack.enter_context(temporary_folder("rllib"))
         stack.enter_context(importable_by_workers(self._task.cluster))
@@ -93,9 +97,11 @@ class RllibLearner(Learner):
         results = self._loop.in_background(self._algorithm.train, needed=True)
         if self._notices.raised is not None:
             raise self._notices.raised
-        before = self.timesteps
-        self._last = result_of(results, before=self._last)
+        before, earlier = self.timesteps, self._last
+        self._last = result_of(results, before=earlier)
         self.timesteps = max(self._last.steps, before)
+        if wrong := reward_not_finite(self._last, before=earlier):
+            self._loop.not_finite(wrong, ends=True)
         if self.timesteps > before:
             self._advanced_at = time.monotonic()
         elif time.monotonic() - self._advanced_at > STALLED_S:

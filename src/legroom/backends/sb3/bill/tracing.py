@@ -18,6 +18,7 @@ from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import SCRATCH_ITEMS
 from legroom.backends.sb3.bill.parts import sb3_footprint
 from legroom.backends.sb3.bill.scratch import Answer, Measured, Request, beyond_tensors, plan_scratch, remember
+from legroom.backends.sb3.constraints import space_rules
 from legroom.backends.sb3.stored import update_nbytes
 from legroom.errors import BadInput, MissingExtra, Untraceable
 from legroom.extras import needs
@@ -156,11 +157,14 @@ def _conclude(job: Job, answer: Answer) -> Look:
     notes, measured, unknown = list(job.notes), job.measured or answer.measured, ""
     if answer.measured:
         remember(job.run, answer.measured)
-    if answer.net is None:
+    refused = answer.net is None and any(found.severity == "error" for found in space_rules(job.run))
+    if refused:  # which is said as an error; what came of trying it is no news
+        unknown = "it could not be traced: SB3 refuses this run"
+    elif answer.net is None:
         notes.append(f"predicted by arithmetic, with a wider band: the policy cannot be traced: {answer.not_traced}")
         if not answer.modelled or job.estimate.guessed:
             unknown = f"it could not be traced: {answer.not_traced} ({answer.way or _way_out(job.run)})"
-    if answer.not_measured:
+    if answer.not_measured and not refused:
         notes.append(f"operators' scratch memory was not measured: {answer.not_measured}")
     net = answer.net or job.estimate
     return Look(net, beyond_tensors(job.run, net, measured) if measured else None, tuple(notes), unknown)
