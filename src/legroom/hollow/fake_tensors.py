@@ -30,7 +30,7 @@ from unittest import mock
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import sort_scratch as _sort_scratch  # noqa: F401  its programs are entered in the table
+from . import sort_scratch as _sort_scratch
 from .cuda_reduce import Card
 from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Step, conv_format, rnn_values
 from .records import Event, Values
@@ -157,6 +157,8 @@ class StorageFollower(TorchDispatchMode):
             # torch.tensor(number, device=...) makes its tensor behind the dispatcher's back: seen when first used
             if isinstance(given, torch.Tensor) and given.device.type == "meta":
                 self.adopt(given, "temporaries")
+        if func is _aten.index.Tensor and any(_is_mask(index) for index in args[1]):
+            args = (args[0], self._where(args[1]))
         out = self._shapes(func, args, kwargs)
         births = [t for t in _tensors(out) if t.device.type == "meta" and t.untyped_storage()._cdata not in self.live]
         label = "temporaries"
@@ -173,11 +175,31 @@ class StorageFollower(TorchDispatchMode):
             self._rnn_values += rnn_values(args)
             self.rnn_values = max(self.rnn_values, self._rnn_values)
         if func in MATMULS and self.workspaces is not None:
-            self._warm_up()
+            self._warm_up(self._thread())
         self.reads.made(func, out)
         if func.namespace not in _OWN_OPERATORS:
             self._doubt(func, (*args, *kwargs.values(), out))
         return out
+
+    def _where(self, indices: Any) -> list[Any]:
+        """Return indices with masks replaced by the positions that they choose: all of them, for want of values.
+
+        Raises:
+            ValueRefused: code asks that may not.
+        """
+        found: list[Any] = []
+        for index in indices:
+            if not _is_mask(index):
+                found.append(index)
+                continue
+            self.reads.mask(index)
+            for _ in range(index.dim()):
+                found.append(torch.empty(index.numel(), dtype=torch.int64, device=DEVICE))
+            if self.workspaces is not None:
+                steps = _sort_scratch.nonzero_steps(index.numel(), self.workspaces.card)
+                self._run_program(steps, found[-1], [])
+            self._born(found[-1].untyped_storage(), "temporaries", 8 * index.numel() * index.dim())
+        return found
 
     def _doubt(self, func: Any, tensors: Any) -> None:
         """Note an operator of an extension: it may take as much scratch as all that goes in and comes out."""
@@ -222,7 +244,7 @@ class StorageFollower(TorchDispatchMode):
             elif step.kind == "once":
                 self._take_once(step.name, step.nbytes)
             elif step.kind == "cublas":
-                self._warm_up()
+                self._warm_up(self._thread())
             else:
                 result = out if isinstance(out, torch.Tensor) else out[int(step.name)]
                 tensor = result[0] if isinstance(result, list) else result
@@ -239,21 +261,26 @@ class StorageFollower(TorchDispatchMode):
         if storage._cdata in self.live or storage._cdata in self._elsewhere:
             return
         if step.kind == "host":
-            key = storage._cdata
-            self._elsewhere[key] = weakref.ref(storage, lambda _: self._elsewhere.pop(key, None))
+            self._put_elsewhere(storage)
         else:
             self._born(storage, "temporaries", step.nbytes)
+
+    def _put_elsewhere(self, storage: torch.UntypedStorage) -> None:
+        key = storage._cdata
+        self._elsewhere[key] = weakref.ref(storage, lambda _: self._elsewhere.pop(key, None))
 
     def _take_once(self, name: str, nbytes: int) -> None:
         if name not in self._warm:
             self._warm.add(name)
             self.alloc(nbytes, "workspace")
 
-    def _warm_up(self) -> None:
+    def _warm_up(self, thread: str) -> None:
         # The autograd engine runs CUDA's backward in a thread of its own, with its own cuBLAS handle and workspace.
         if self.workspaces is not None:
-            thread = "main" if torch._C._current_graph_task_id() == -1 else "backward"
             self._take_once(thread, self.workspaces.cublas)
+
+    def _thread(self) -> str:
+        return "main" if torch._C._current_graph_task_id() == -1 else "backward"
 
     def _enter_backward(self) -> None:
         if not self._in_backward:
@@ -270,6 +297,10 @@ _SCALING = {_aten._amp_foreach_non_finite_check_and_unscale_.default, _aten._amp
 _PLACED = Step("out")
 _ASK = "ask"  # this call's result cannot be made without the operator
 _FIRST = "first"  # the result is the first argument, written to in place
+
+
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
 
 
 def _key(value: Any) -> Any:

@@ -17,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .card import Card, CardPlan, OutOfMemory
-from .fake_tensors import StorageFollower, Workspaces, _kept_in_place, _tensors, is_meta
+from .fake_tensors import StorageFollower, Workspaces, _kept_in_place, is_meta
 from .journal import Journal
 from .op_scratch import MATMULS, PROGRAMS, Call
 from .reads import Assumptions, answer
@@ -237,6 +237,8 @@ class Follower(StorageFollower):
         if backward:
             kept = _kept_in_place(func, args)
             if kept is not None:
+                if func in PROGRAMS:  # scratch beside what is written into
+                    self._run_scratch(PROGRAMS[func], Call(args, kwargs, kept, self.here.card.plan.shape))
                 self._accumulate(func, args, kwargs)
                 return kept
         for given in args:
@@ -249,7 +251,7 @@ class Follower(StorageFollower):
         elif not facts.view:
             self._births(out)
         if func in MATMULS:
-            self._warm_up(f"{'backward' if backward else threading.get_ident()} {self.here.card.index}")
+            self._warm_up(self._thread())
         self.shadows.follow(func, facts, args, kwargs, out)
         return out
 
@@ -257,7 +259,7 @@ class Follower(StorageFollower):
         if isinstance(out, torch.Tensor):
             if is_meta(out):
                 storage = out.untyped_storage()
-                if storage._cdata not in self.records:
+                if storage._cdata not in self.records and storage._cdata not in self._elsewhere:
                     self._born(storage, "")
         elif isinstance(out, (list, tuple)):
             for each in out:
@@ -265,31 +267,41 @@ class Follower(StorageFollower):
 
     def _run_scratch(self, program: Any, call: Call) -> None:
         held: dict[str, int] = {}
-        hosted: list[Any] = []
         try:
             for step in program(call):
-                if step.kind == "out":
-                    tensor = call.out if isinstance(call.out, torch.Tensor) else call.out[int(step.name)]
-                    if is_meta(tensor) and tensor.untyped_storage()._cdata not in self.records:
-                        self._born(tensor.untyped_storage(), "", step.nbytes)
-                elif step.kind == "host":
-                    hosted.append(call.out[int(step.name)])
-                elif step.kind == "alloc":
+                if step.kind == "alloc":
                     if step.nbytes:
                         held[step.name] = self.alloc(step.nbytes)
-                elif step.name in held:
-                    self.free(held.pop(step.name))
+                elif step.kind == "free":
+                    if step.name in held:
+                        self.free(held.pop(step.name))
+                elif step.kind == "once":
+                    self._take_once(f"{step.name} {self.here.card.index}", step.nbytes)
+                elif step.kind == "cublas":
+                    self._warm_up(self._thread())
+                else:
+                    self._place_result(call.out, step)
         finally:
-            for number in held.values():
+            for number in reversed(list(held.values())):
                 self.free(number)
-        for tensor in _tensors(call.out):
-            if not any(tensor is each for each in hosted):
-                self._births(tensor)
+        self._births(call.out)
 
-    def _warm_up(self, thread: str) -> None:
-        if thread not in self._warm and self.workspaces is not None:
-            self._warm.add(thread)
-            self.alloc(self.workspaces.cublas, "workspace", flags=0)
+    def _place_result(self, out: Any, step: Any) -> None:
+        result = out if isinstance(out, torch.Tensor) else out[int(step.name)]
+        tensor = result[0] if isinstance(result, list) else result
+        if is_meta(tensor) and tensor.untyped_storage()._cdata not in self.records:
+            if step.kind == "host":
+                self._put_elsewhere(tensor.untyped_storage())
+            else:
+                self._born(tensor.untyped_storage(), "", step.nbytes)
+
+    def _thread(self) -> str:
+        return f"{'backward' if _graph_task() != -1 else threading.get_ident()} {self.here.card.index}"
+
+    def _take_once(self, name: str, nbytes: int) -> None:
+        if name not in self._warm:
+            self._warm.add(name)
+            self.alloc(nbytes, "workspace", flags=0)
 
     def _accumulate(self, func: Any, args: Any, kwargs: Any) -> None:
         """Write the values of a gradient that is added in place."""

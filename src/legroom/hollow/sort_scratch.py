@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .cuda_reduce import Card
 from .op_scratch import Call, Step, nbytes, program
 
 _aten = torch.ops.aten
@@ -134,6 +135,15 @@ def _embedding_backward(call: Call) -> Iterator[Step]:
     # long segments are added up in place, and what is kept is the segment of each part
     in_place = symbols * 30 <= number and symbols < 512
     yield Step("alloc", "sums of parts", 8 * parts if in_place else 4 * parts * width)
+
+
+def nonzero_steps(number: int, card: Card) -> Iterator[Step]:
+    """Yield what finding the positions that a mask chooses takes, before they are written down (Nonzero.cu)."""
+    yield Step("alloc", "count", 4)
+    # five waves of eight blocks per multiprocessor leave a sum each
+    yield Step("alloc", "sums", 1 if number <= _SMALL_SORT else 4 * 40 * card.multiprocessors + _ALIGNED - 1)
+    yield Step("free", "sums")
+    yield Step("alloc", "selection", scan_bytes(number, 640, 8))
 
 
 @program(_aten.cumsum.default)

@@ -86,6 +86,16 @@ class ValueReads:
             self._write_down(asker, f"{tuple(tensor.shape)} values read as 0")
         return torch.zeros(tensor.shape, dtype=dtype)
 
+    def mask(self, tensor: torch.Tensor) -> None:
+        """Note that a mask's choice is asked for; all of it is chosen.
+
+        Raises:
+            ValueRefused: it may not be read.
+        """
+        asker = self._asker()
+        if not self._is_trusted(asker):
+            self._write_down(asker, f"a mask of {tuple(tensor.shape)} read as True throughout")
+
     def _write_down(self, asker: tuple[str, int], what: str) -> None:
         file, line = asker
         if self.values == "refuse":

@@ -9,16 +9,19 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import sb3_contrib
 import stable_baselines3
 import torch
 from gymnasium import spaces
 from sb3_contrib.common.maskable import buffers as maskable
+from sb3_contrib.common.recurrent import buffers as recurrent
+from sb3_contrib.ppo_recurrent import ppo_recurrent
 from stable_baselines3.common import buffers, torch_layers
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
@@ -27,7 +30,7 @@ import legroom
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.activation_checkpointing import OWN_ARGUMENT, has_own
 from legroom.backends.sb3.applied_knobs import with_knobs
-from legroom.backends.sb3.hollow_buffers import Sizes, StubVecEnv, hollow_replay, hollow_rollout
+from legroom.backends.sb3.hollow_buffers import Sizes, StubVecEnv, hollow_recurrent, hollow_replay, hollow_rollout
 from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.environments.gym_spaces import to_gymnasium
@@ -67,15 +70,13 @@ def build_model(
         algorithm_class = with_micro_batch(algorithm_class, pass_samples(run))
     algorithm_class = with_knobs(algorithm_class, run)
     arguments = {k: _schedule(k, v) for k, v in run.hyperparams.items() if k not in HOST_ONLY}
-    with importable(run), warnings.catch_warnings():
+    with importable(run), warnings.catch_warnings(), ExitStack() as stack:
         warnings.simplefilter("ignore")
         env = stub_env(run, on_step)
         dict_space = isinstance(env.observation_space, spaces.Dict)
         if algorithm.recurrent:
-            raise Untraceable(
-                "RecurrentPPO: its LSTM runs as one cuDNN call whose reserve space is not modelled", modelled=True
-            )
-        if algorithm.family == "on-policy":
+            stack.enter_context(_recurrent_buffers(run, plan))
+        elif algorithm.family == "on-policy":
             if algorithm.masked:
                 base: type = maskable.MaskableDictRolloutBuffer if dict_space else maskable.MaskableRolloutBuffer
             else:
@@ -95,6 +96,19 @@ def build_model(
             said = own_line(wrong) or f"{algorithm.name} cannot be built: {type(wrong).__name__}: {wrong}"
             raise Untraceable(said) from wrong
         return model
+
+
+@contextmanager
+def _recurrent_buffers(run: Run, plan: Sizes) -> Iterator[None]:
+    """Let RecurrentPPO, which takes no class of buffers as an argument, make hollow ones."""
+    steps = int(hyper(run, "n_steps"))
+    sequence = min(steps, run.env.episode_steps or steps)
+    with ExitStack() as stack:
+        for name in ("RecurrentRolloutBuffer", "RecurrentDictRolloutBuffer"):
+            made = hollow_recurrent(getattr(recurrent, name), plan, sequence)
+            # where it is made, and where a rollout is checked for being one
+            stack.enter_context(mock.patch.object(ppo_recurrent, name, made))
+        yield
 
 
 _NOT_THE_USERS = tuple(

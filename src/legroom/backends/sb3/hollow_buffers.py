@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from sb3_contrib.common.recurrent import buffers as recurrent
 from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -130,6 +132,63 @@ def hollow_rollout(base: Any, plan: Sizes, parts: Sizes) -> type:
             self.generator_ready = True
 
     return HollowRollout
+
+
+def hollow_recurrent(base: Any, plan: Sizes, sequence: int) -> type:
+    """Return sb3-contrib's recurrent rollout buffer class `base` with nothing in it.
+
+    A minibatch of it is a stretch of the environments' steps, one environment after the other, from a random step on.
+    It is cut where another environment or an episode begins, and its pieces are padded to the longest.
+
+    Args:
+        sequence: steps until an environment's part of the rollout, or an episode, ends.
+    """
+
+    class HollowRecurrent(hollow_rollout(base, plan, plan)):  # type: ignore[misc]
+        def __init__(
+            self, buffer_size: int, observations: Any, actions: Any, states: Any, *args: Any, **kwargs: Any
+        ) -> None:
+            rows = min(buffer_size, ROWS)
+            super().__init__(rows, observations, actions, (rows, *states[1:]), *args, **kwargs)
+
+        def get(self, batch_size: int | None = None) -> Generator[Any, None, None]:
+            if not self.generator_ready:
+                self._flatten()
+            for size in plan(batch_size or 0):
+                starts = np.zeros(size, dtype=np.float32)
+                starts[sequence // 2 :: sequence] = 1  # a step in the middle is as likely as any
+                yield self._get_samples(np.zeros(size, dtype=np.int64), _ByPlace(starts[:, None]))
+
+        def _flatten(self) -> None:
+            for name in ("hidden_states_pi", "cell_states_pi", "hidden_states_vf", "cell_states_vf"):
+                self.__dict__[name] = self.swap_and_flatten(self.__dict__[name].swapaxes(1, 2))
+            self.__dict__["episode_starts"] = self.swap_and_flatten(self.__dict__["episode_starts"])
+            super()._flatten()
+
+        def _get_samples(self, *args: Any, **kwargs: Any) -> Any:
+            with mock.patch.object(recurrent, "pad", _pad):
+                return super()._get_samples(*args, **kwargs)
+
+    return HollowRecurrent
+
+
+class _ByPlace:
+    """What is read by any indices is one element per place."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def __getitem__(self, indices: np.ndarray) -> np.ndarray:
+        return self.values
+
+
+def _pad(starts: Any, ends: Any, device: Any, array: np.ndarray, padding_value: float = 0.0) -> torch.Tensor:
+    """Cut a minibatch into sequences and pad them to the longest, as sb3-contrib's `pad` does."""
+    host = torch.empty((), dtype=torch.from_numpy(np.zeros(1, array.dtype)).dtype)
+    sequences = [
+        host.expand(array[first : last + 1].shape).to(device) for first, last in zip(starts, ends, strict=True)
+    ]
+    return torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=padding_value)
 
 
 def _together(pair: Any) -> Any:
