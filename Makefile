@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-slow test-native test-ui docs test-docs lint bench bench-lean bench-storage bench-storage-cases bench-accuracy bench-vram \
-  bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
+  bench-programs bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
   bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs bench-leaks \
   bench-ninja bench-ninja-learns bench-parallel bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns \
   bench-robot bench-robot-learns robot-calibrations bench-ui bench-rllib bench-sweep clean
@@ -77,6 +77,9 @@ bench-house: $(STAMP)  ## size, seams, types and complexity of the package; rado
 	$(PYTHON) -m venv .venv-house
 	.venv-house/bin/pip install --quiet --disable-pip-version-check radon
 	$(BIN)/python -m bench.house .venv-house/bin/radon
+
+bench-programs: $(STAMP)  ## public programs, rehearsed; PROGRAMS=folder with their sources and an environment
+	$(BIN)/python -m bench.programs $(PROGRAMS)
 
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram

@@ -1,0 +1,126 @@
+"""Public programs, unedited, on a card that is not there: rehearsed peaks against the real caching allocator's.
+
+The truth was recorded with the CUDA build of torch on a device that executes no kernels and counts memory as a card
+does (context, cuDNN's workspace and its RNN reserve excepted). The programs themselves are not in this repository:
+`bench/data/programs.json` says of which repository each is, with its arguments and truth; FOLDER holds their sources
+and an environment to run them in, at the places that the file names. One half was set aside before anything was
+rehearsed and is reported apart, and so is a program whose sizes depend on values, which are zeros on that device.
+
+    python -m bench.programs FOLDER [dev | heldout | oom]... [--only NAME]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.results import write_section
+
+DATA = Path(__file__).parent / "data" / "programs.json"
+COLUMNS = ("program", "true reserved MiB", "reserved", "allocated", "stopped", "s", "in band")
+PLENTY = 1 << 36
+LONGEST_S = 300  # on a busy machine; the figure asks for 60 where nothing else runs
+
+
+def rehearsed(row: dict[str, Any], folder: str, vram: int, seconds: int = LONGEST_S) -> dict[str, Any]:
+    """Return what `predict` says about a program on a card of so many bytes, with how long it took."""
+    here = json.loads(json.dumps(row).replace("{programs}", folder))
+    python = f"{folder}/venv/bin/{here['argv'][0]}"
+    command = [sys.executable, "-m", "legroom.cli.main", "predict", "--json", "--vram", f"{vram}B",
+               "--seconds", str(seconds), "--", python, *here["argv"][1:]]  # fmt: skip
+    began = time.monotonic()
+    done = subprocess.run(
+        command, cwd=here["cwd"], env={**os.environ, **here["env"]}, capture_output=True, text=True, check=False
+    )
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)["runs"][0]
+    except (ValueError, KeyError, IndexError):
+        lines = (done.stderr.strip() or "nothing said").splitlines()
+        return {"failed": lines[-1][:100], "seconds": time.monotonic() - began}
+    return {**found, "seconds": time.monotonic() - began}
+
+
+def _difference(found: int, true: int) -> str:
+    return "exact" if found == true else f"{found / true - 1:+.2%}"
+
+
+def compare(row: dict[str, Any], folder: str) -> tuple[list[object], float | None]:
+    """Return a line of the table, and by how much reserved memory misses; None where there was no answer."""
+    said, true = rehearsed(row, folder, PLENTY), row["truth"]
+    books = ((said.get("gpu") or {}).get("allocator")) or {}
+    size = f"{true['peak_reserved'] / 2**20:.0f}"
+    if "peak_reserved" not in books:
+        why = said.get("failed") or (said.get("program") or {}).get("stopped", "")
+        return [row["name"], size, "no answer", "", why, f"{said['seconds']:.0f}", "no"], None
+    low, high = books.get("band") or (0, 0)
+    line = [
+        row["name"], size, _difference(books["peak_reserved"], true["peak_reserved"]),
+        _difference(books["peak_allocated"], true["peak_allocated"]), said["program"]["stopped"],
+        f"{said['seconds']:.0f}", "yes" if low <= true["peak_reserved"] <= high else "no",
+    ]  # fmt: skip
+    return line, books["peak_reserved"] / true["peak_reserved"] - 1
+
+
+def half(part: str, rows: list[dict[str, Any]], folder: str) -> None:
+    """Rehearse one half of the programs and write its table."""
+    lines, misses, answered = [], [], 0
+    for row in rows:
+        line, miss = compare(row, folder)
+        print(*line, sep="  ", flush=True)
+        if row["values_set_sizes"]:
+            line[0] = f"{line[0]} (sizes depend on values)"
+        else:
+            misses.append(miss)
+            answered += miss is not None
+        lines.append(line)
+    told = [abs(miss) for miss in misses if miss is not None]
+    exact = sum(miss == 0 for miss in told)
+    total = f"{exact} of {len(misses)} exact, {answered} answered, worst {max(told, default=0):.2%}"
+    lines.append(["all whose sizes do not", "", total, "", "", "", f"median {median(told or [0]):.2%}"])
+    name = {"dev": "looked at", "heldout": "held out"}[part]
+    write_section(f"Programs as they are, {name}", COLUMNS, lines, f"python -m bench.programs FOLDER {part}")
+
+
+def lines_of_death(rows: list[dict[str, Any]], folder: str) -> None:
+    """Compare where programs run out of memory on cards of given sizes."""
+    probe = {"argv": ["python", "-c", "import torch; torch.zeros(1, device='cuda')"], "cwd": folder, "env": {}}
+    beside = PLENTY - rehearsed(probe, folder, PLENTY)["gpu"]["allocator"]["limit"]
+    lines, right = [], 0
+    for row in rows:
+        said = rehearsed(row, folder, row["card"] + beside)
+        at = (said.get("program") or {}).get("at") or {}
+        true = {key: str(value).replace("{programs}", folder) for key, value in row["at"].items()}
+        found = f"{Path(at.get('file') or '-').name}:{at.get('line')}"
+        same = {key: str(at.get(key)) for key in true} == true
+        right += same
+        lines.append([row["name"], row["card"], f"{Path(true['file']).name}:{true['line']}", found, same])
+        print(*lines[-1], sep="  ", flush=True)
+    lines.append(["all", "", "", f"{right} of {len(rows)}", ""])
+    columns = ("program", "bytes of the card", "dies at", "rehearsed", "same")
+    write_section("Programs that run out of memory", columns, lines, "python -m bench.programs FOLDER oom")
+
+
+def main(arguments: list[str]) -> None:
+    """Run the parts that are named, all if none is."""
+    only = arguments.pop(arguments.index("--only") + 1) if "--only" in arguments else None
+    arguments = [each for each in arguments if each != "--only"]
+    if not arguments:
+        raise SystemExit(f"usage: {(__doc__ or '').strip().splitlines()[-1].strip()}")
+    folder, parts = str(Path(arguments[0]).resolve()), arguments[1:] or ["dev", "heldout", "oom"]
+    data = json.loads(DATA.read_text())
+    for part in parts:
+        rows = [row for row in data[part] if only is None or row["name"] == only]
+        if part == "oom":
+            lines_of_death(rows, folder)
+        else:
+            half(part, rows, folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
