@@ -66,26 +66,24 @@ def _capability(given: Any) -> tuple[int, int] | None:
 class Stat:
     """One of the allocator's figures: now, its highest, and how much came and went."""
 
-    __slots__ = ("current", "freed", "peak", "total")
+    __slots__ = ("current", "peak", "total")
 
     def __init__(self) -> None:
-        self.current = self.peak = self.total = self.freed = 0
+        self.current = self.peak = self.total = 0
 
     def change(self, nbytes: int) -> None:
         self.current += nbytes
         if nbytes > 0:
             self.total += nbytes
             self.peak = max(self.peak, self.current)
-        else:
-            self.freed -= nbytes
 
     def figures(self) -> dict[str, int]:
-        return {"current": self.current, "peak": self.peak, "allocated": self.total, "freed": self.freed}
+        return {"current": self.current, "peak": self.peak, "allocated": self.total, "freed": self.total - self.current}
 
 
 _STATS = (
-    "allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes", "active_bytes",
-    "inactive_split_bytes", "requested_bytes",
+    "allocation", "segment", "inactive_split", "allocated_bytes", "reserved_bytes", "inactive_split_bytes",
+    "requested_bytes",
 )  # fmt: skip
 
 
@@ -106,14 +104,14 @@ class Card:
     def limit_to(self, nbytes: int | None) -> None:
         self.allocator.capacity = (1 << 62) if nbytes is None else nbytes
 
-    def take(self, nbytes: int) -> Block:
+    def take(self, nbytes: int, place: tuple[Any, int] = (None, 0)) -> Block:
         """Serve a request.
 
         Raises:
             OutOfMemory: it does not fit, after everything cached was given back.
         """
         before, released = self.allocator.reserved, self.allocator.released
-        block = self.allocator.alloc(nbytes)
+        block = self.allocator.alloc(nbytes, place)
         if self.allocator.released != released:
             self.retries += 1
         if block is None:
@@ -144,12 +142,16 @@ class Card:
         return max(limit - self.allocator.reserved, 0)
 
     def _count(self, block: Block, nbytes: int, sign: int) -> None:
-        for pool in ("all", "small_pool" if block.small else "large_pool"):
-            self.stats["allocation", pool].change(sign)
-            self.stats["active", pool].change(sign)
-            self.stats["allocated_bytes", pool].change(sign * block.size)
-            self.stats["active_bytes", pool].change(sign * block.size)
-            self.stats["requested_bytes", pool].change(sign * nbytes)
+        size, pool = sign * block.size, "small_pool" if block.small else "large_pool"
+        for kind in ("all", pool):
+            stat = self.stats["allocated_bytes", kind]
+            stat.current += size
+            if sign > 0:
+                stat.total += size
+                if stat.current > stat.peak:
+                    stat.peak = stat.current
+        self.stats["allocation", "all"].change(sign)
+        self.stats["requested_bytes", "all"].change(sign * nbytes)
 
     def _reserve(self, block: Block, nbytes: int) -> None:
         for pool in ("all", "small_pool" if block.small else "large_pool"):
@@ -161,6 +163,7 @@ class Card:
         found: dict[str, Any] = {}
         for (name, pool), stat in self.stats.items():
             found.setdefault(name, {})[pool] = stat.figures()
+        found["active"], found["active_bytes"] = found["allocation"], found["allocated_bytes"]
         none = Stat().figures()
         found |= {"oversize_allocations": none, "oversize_segments": none}
         return {

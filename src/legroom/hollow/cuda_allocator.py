@@ -4,8 +4,8 @@ What a GPU run needs is not the sum of its tensors but what this allocator takes
 separate pools for small and large requests, splits segments and never gives them back on its own. The order of
 requests decides how well the cache fits them, so a prediction has to replay the order and not only add up sizes.
 
-Mirrors c10/cuda/CUDACachingAllocator.cpp of torch 2.13-2.14 for one device and one stream, which is all that
-Stable-Baselines3 uses. Not modelled: several streams, CUDA graphs' private pools, garbage_collection_threshold and
+Mirrors c10/cuda/CUDACachingAllocator.cpp of torch 2.13-2.14 for one device. Not modelled: blocks that several streams
+use (`record_stream`), garbage_collection_threshold and
 roundup_power2_divisions (off by default). Expandable segments follow the source but could not be held against a real
 run here (2026-11); everything else reproduces recorded runs of the real allocator to the byte (`bench/vram.py`,
 tests/hollow/fixtures).
@@ -113,10 +113,10 @@ def segment_size(size: int) -> int:
 class Block:
     """A piece of a segment; `prev`/`next` are its neighbours in the same segment, by address."""
 
-    __slots__ = ("address", "allocated", "mapped", "next", "prev", "size", "small")
+    __slots__ = ("address", "allocated", "mapped", "next", "pool", "prev", "size", "small")
 
-    def __init__(self, address: int, size: int, small: bool, mapped: bool = True) -> None:
-        self.address, self.size, self.small, self.mapped = address, size, small, mapped
+    def __init__(self, address: int, size: int, pool: _Pool, mapped: bool = True) -> None:
+        self.address, self.size, self.pool, self.small, self.mapped = address, size, pool, pool.small, mapped
         self.allocated = False
         self.prev: Block | None = None
         self.next: Block | None = None
@@ -148,15 +148,23 @@ class CachingAllocator:
         mb = settings.max_split_size_mb
         self.max_split = _NO_LIMIT if mb is None else mb * MIB
         self.capacity = _NO_LIMIT if settings.capacity is None else settings.capacity
-        self.pools = (_Pool(small=False), _Pool(small=True))
+        self._pools: dict[Any, tuple[_Pool, _Pool]] = {}
+        self._kept: set[Any] = set()  # private pools that are in use
         self.next_address = 1 << 50
         self.allocated = self.reserved = self.released = 0
         self.segments: list[int] = []
 
-    def alloc(self, nbytes: int) -> Block | None:
-        """Serve a request; None where the device has no room for it, even after all that is cached was given back."""
+    def alloc(self, nbytes: int, place: tuple[Any, int] = (None, 0)) -> Block | None:
+        """Serve a request; None where the device has no room for it, even after all that is cached was given back.
+
+        Args:
+            place: a private pool, as CUDA graphs have them, and a stream: free blocks serve one place only.
+        """
         size = round_size(nbytes)
-        pool = self.pools[size <= SMALL_REQUEST_BYTES]
+        pools = self._pools.get(place)
+        if pools is None:
+            pools = self._pools[place] = (_Pool(small=False), _Pool(small=True))
+        pool = pools[size <= SMALL_REQUEST_BYTES]
         block = (
             self._take_cached(pool, size)
             or self._grow(pool, size)
@@ -173,7 +181,15 @@ class CachingAllocator:
     def free(self, block: Block) -> None:
         self.allocated -= block.size
         block.allocated = False
-        self._merge(self.pools[block.small], block)
+        self._merge(block.pool, block)
+
+    def keep(self, private: Any) -> None:
+        """Begin to use a private pool: what it has taken is not given back."""
+        self._kept.add(private)
+
+    def let_go(self, private: Any) -> None:
+        """End the use of a private pool: its segments are given back with the rest of the cache."""
+        self._kept.discard(private)
 
     def _take_cached(self, pool: _Pool, size: int) -> Block | None:
         at = bisect_left(pool.free, (size, 0))
@@ -205,7 +221,7 @@ class CachingAllocator:
         if self.reserved + nbytes > self.capacity:
             return None
         self._reserve(nbytes)
-        block = Block(self.next_address, nbytes, pool.small)
+        block = Block(self.next_address, nbytes, pool)
         self.next_address += nbytes + ROUND_SEGMENT_BYTES  # never adjacent: segments do not merge
         return block
 
@@ -217,7 +233,7 @@ class CachingAllocator:
         page = SMALL_SEGMENT_BYTES if pool.small else LARGE_SEGMENT_BYTES
         if pool.tail is None:
             # the address space is reserved once, larger than the device, and mapped page by page
-            pool.tail = Block(self.next_address, _NO_LIMIT // 4, pool.small, mapped=False)
+            pool.tail = Block(self.next_address, _NO_LIMIT // 4, pool, mapped=False)
             self.next_address += _NO_LIMIT // 2
         block = self._first_room(pool, size)
         while block is not None and (not block.mapped or block.size < size):
@@ -254,7 +270,7 @@ class CachingAllocator:
     def _map(self, pool: _Pool, hole: Block, nbytes: int) -> Block:
         """Map the first `nbytes` of an unmapped block, merge them with free neighbours, and return the result."""
         if nbytes < hole.size:
-            mapped = Block(hole.address, nbytes, pool.small)
+            mapped = Block(hole.address, nbytes, pool)
             mapped.prev, mapped.next = hole.prev, hole
             if hole.prev is not None:
                 hole.prev.next = mapped
@@ -273,7 +289,7 @@ class CachingAllocator:
                 return
         elif size >= self.max_split or remaining <= SMALL_REQUEST_BYTES:
             return
-        rest = Block(block.address + size, remaining, pool.small)
+        rest = Block(block.address + size, remaining, pool)
         rest.prev, rest.next = block, block.next
         if block.next is not None:
             block.next.prev = rest
@@ -318,7 +334,9 @@ class CachingAllocator:
 
     def empty_cache(self) -> bool:
         """Give back every cached segment that is free as a whole, then say that it is worth trying again."""
-        for pool in self.pools:
+        for pool in [
+            pool for (private, _), pools in self._pools.items() if private not in self._kept for pool in pools
+        ]:
             for block in list(pool.at.values()):
                 if self.expandable:
                     self._unmap(pool, block)
@@ -343,10 +361,10 @@ class CachingAllocator:
         self.reserved -= high - low
         self.released += high - low
         before, after = low - offset, offset + block.size - high
-        hole = Block(block.address + before, high - low, pool.small, mapped=False)
+        hole = Block(block.address + before, high - low, pool, mapped=False)
         hole.prev, hole.next = block.prev, block.next
         if before:
-            left = Block(block.address, before, pool.small)
+            left = Block(block.address, before, pool)
             left.prev, left.next = block.prev, hole
             if block.prev is not None:
                 block.prev.next = left
@@ -355,7 +373,7 @@ class CachingAllocator:
         elif block.prev is not None:
             block.prev.next = hole
         if after:
-            right = Block(hole.address + hole.size, after, pool.small)
+            right = Block(hole.address + hole.size, after, pool)
             right.prev, right.next = hole, block.next
             if block.next is not None:
                 block.next.prev = right

@@ -6,11 +6,12 @@ simulated cards. Everything in C++ that is not answered raises one line that nam
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Callable
 
 import torch
 
-from . import generators, streams
+from . import generators, graphs, nvml, saving, streams
 from .following import Follower
 
 C: Any = torch._C
@@ -22,18 +23,29 @@ class NotSimulated(RuntimeError):
 
 def install(follower: Follower) -> None:
     """Answer for the card from now on."""
-    table = {**_answers(follower), **streams.install(follower)}
+    table = {**_answers(follower), **streams.install(follower), **graphs.install(follower)}
     for name in dir(C):
         if name.startswith(("_cuda_", "_accelerator_")) and name not in table:
             setattr(C, name, _refuse(f"torch._C.{name}"))
     for name, answer in table.items():
         setattr(C, name, answer)
+
+    def missing(name: str) -> Any:
+        if name.startswith(("_cuda_", "_accelerator_")):
+            raise AttributeError(f"torch._C.{name} is not simulated in a rehearsal")
+        raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
+
+    C.__getattr__ = missing  # a CPU build has no names to refuse
     generators.install(follower)
+    saving.install(follower)
+    nvml.install(follower)
+    _typed_tensors(follower)
     cuda: Any = torch.cuda
     cuda._lazy_init = lambda: None
     cuda.is_available = lambda: True
     cuda.is_initialized = lambda: True
     cuda._initialized = True
+    cuda._exchange_device, cuda._maybe_exchange_device = C._cuda_exchangeDevice, C._cuda_maybeExchangeDevice
     cuda.device_count = lambda: len(follower.cards)
     cuda.get_device_properties = lambda device=None: _Properties(follower.card_at(_index(device)).plan)
     cuda._get_device_properties = lambda index: _Properties(follower.card_at(index).plan)
@@ -43,8 +55,32 @@ def install(follower: Follower) -> None:
     cuda.can_device_access_peer = lambda device, peer: False
     cuda._lazy_call = lambda callable, **kwargs: callable()
     torch.backends.cuda.is_built = lambda: True
-    torch.backends.cudnn.is_available = lambda: True
-    torch.backends.cudnn.version = lambda: 91900
+    torch._use_cudnn_rnn_flatten_weight = lambda: True
+    modes = {"RNN_RELU": 0, "RNN_TANH": 1, "LSTM": 2, "GRU": 3}  # cudnnRNNMode_t
+    importlib.import_module("torch.backends.cudnn.rnn").get_cudnn_mode = modes.__getitem__  # type: ignore[attr-defined]
+    cudnn: Any = torch.backends.cudnn
+    inside = cudnn.is_acceptable.__globals__  # the module itself is hidden behind one that has properties
+    for name, answer in (("_init", lambda: True), ("is_available", lambda: True), ("version", lambda: 91900)):
+        inside[name] = answer
+        setattr(cudnn, name, answer)
+
+
+def _typed_tensors(follower: Follower) -> None:
+    """Make `torch.cuda.FloatTensor` and its like, which old code calls and passes to `Tensor.type`."""
+
+    class Kind(type):
+        dtype: torch.dtype
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, torch.Tensor) and instance.is_cuda and instance.dtype == cls.dtype
+
+    def made(cls: Any, *args: Any) -> Any:
+        return getattr(torch, cls.__name__)(*args).to(follower.card_at(None).device)
+
+    for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):
+        dtype = getattr(torch, f"{name}Tensor").dtype
+        kind = Kind(f"{name}Tensor", (), {"__new__": made, "dtype": dtype, "__module__": "torch.cuda"})
+        setattr(torch.cuda, f"{name}Tensor", kind)
 
 
 def _index(device: Any) -> int | None:
@@ -132,10 +168,14 @@ def _answers(follower: Follower) -> dict[str, Callable[..., Any]]:
         "_cuda_getMemoryFraction": lambda index: follower.card_at(index).fraction,
         "_cuda_getAllocatorBackend": lambda: "native",
         "_cuda_ipc_collect": nothing,
+        "_host_emptyCache": nothing,
+        "_cuda_clearCublasWorkspaces": nothing,
+        "_cuda_hostMemoryStats": dict,
+        "_accelerator_emptyHostCache": nothing,
+        "_accelerator_getDeviceCapability": lambda index: {"supported_dtypes": set()},
         "_cuda_isInBadFork": lambda: not follower.following,
         "_cuda_set_sync_debug_mode": nothing,
         "_cuda_get_sync_debug_mode": lambda: 0,
-        "_cuda_isCurrentStreamCapturing": lambda: False,
         "_accelerator_getAccelerator": lambda: torch.device("cuda"),
         "_accelerator_getDeviceIndex": lambda: here.device,
         "_accelerator_setDeviceIndex": set_device,

@@ -215,8 +215,8 @@ class StorageFollower(TorchDispatchMode):
         ask = SHAPES.get(func, func)
         if key is None:
             return ask(*args, **kwargs)
-        recipe = self._recipes.get(key)
-        if recipe is None:
+        recipe = self._recipes.get(key, _UNKNOWN)  # None is one: of operators that return nothing
+        if recipe is _UNKNOWN:
             out = ask(*args, **kwargs)
             if func is _aten.convolution.default:  # its meta kernel forgets the layout, and flattening then copies
                 out = torch.empty_like(out, memory_format=conv_format(*args[:2]))
@@ -295,6 +295,7 @@ class StorageFollower(TorchDispatchMode):
 _SCALING = {_aten._amp_foreach_non_finite_check_and_unscale_.default, _aten._amp_update_scale_.default}
 
 _PLACED = Step("out")
+_UNKNOWN = "unknown"
 _ASK = "ask"  # this call's result cannot be made without the operator
 _FIRST = "first"  # the result is the first argument, written to in place
 

@@ -17,9 +17,21 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .card import Card, CardPlan, OutOfMemory
-from .fake_tensors import StorageFollower, Workspaces, _kept_in_place, is_meta
+from .fake_tensors import (
+    _ASK as ASK,
+)
+from .fake_tensors import (
+    _OUT_OF_PLACE,
+    _PLAIN,
+    StorageFollower,
+    Workspaces,
+    _follow,
+    _kept_in_place,
+    _recipe,
+    is_meta,
+)
 from .journal import Journal
-from .op_scratch import MATMULS, PROGRAMS, Call
+from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call, conv_format
 from .reads import Assumptions, answer
 from .shadows import NONE, Facts, Shadows, unwritten
 from .sites import Sites
@@ -28,6 +40,12 @@ META = torch.device("meta")
 _aten = torch.ops.aten
 
 _graph_task = torch._C._current_graph_task_id
+
+
+def _upsampling() -> list[Any]:
+    return [getattr(_aten, name) for name in dir(_aten) if "upsample" in name or "interpolate" in name]
+
+
 OTHER, BACKWARD, STEP = 0, 1, 2
 _SCRATCH = 1
 
@@ -69,11 +87,12 @@ class Follower(StorageFollower):
         self.shadows = Shadows(self.records, 1 << 18 if small is None else int(small))
         self.here = _Here()
         self.following = True
-        self.capturing = False
+        self.capturing: Any = None  # the private pool of the graph that is captured
         self._dead: collections.deque[int] = collections.deque()
         self._blocks: dict[int, tuple[Card, Any, int]] = {}
         self._lock = threading.RLock()
-        self._facts: dict[Any, Facts] = {}
+        self._steps: dict[Any, list[Any]] = {}
+        self._unmodelled: set[Any] = set()
         self._special = {
             _aten._local_scalar_dense.default: self._read_number,
             _aten._to_copy.default: self._to_copy,
@@ -85,6 +104,8 @@ class Follower(StorageFollower):
             _aten.index_put.default: self._index,
             _aten._index_put_impl_.default: self._index,
             _aten.equal.default: self._equal,
+            _aten.repeat_interleave.Tensor: self._repeats,
+            _aten._cudnn_rnn_flatten_weight.default: self._flatten_weights,
         }
 
     # -- the allocator ---------------------------------------------------------------------------------------------
@@ -118,7 +139,7 @@ class Follower(StorageFollower):
                 card.used = True
                 self.journal.json("context", device=card.index)
             try:
-                block = card.take(nbytes)
+                block = card.take(nbytes, (self.capturing, self._stream(card)))
             except OutOfMemory as error:
                 file, line = self.sites.where()
                 self.journal.json(
@@ -135,11 +156,22 @@ class Follower(StorageFollower):
             )  # fmt: skip
         return number
 
+    def _stream(self, card: Card) -> int:
+        streams = self.here.__dict__.get("streams")
+        if not streams:
+            return 0
+        found = streams.get(card.index)
+        return 0 if found is None else int(found.stream_id)
+
     def _born(self, storage: torch.UntypedStorage, label: str, nbytes: int = 0) -> None:
         nbytes = nbytes or storage.nbytes()
         record = Record(self.here.card, nbytes, self.here.origin)
         if nbytes:
             record.number = self.alloc(nbytes, label, flags=0)
+        self._enroll(storage, record)
+
+    def _enroll(self, storage: torch.UntypedStorage, record: Record) -> None:
+        """Know a storage until it dies."""
         key, number, dead, records = storage._cdata, record.number, self._dead, self.records
 
         def died(_: Any) -> None:
@@ -148,7 +180,7 @@ class Follower(StorageFollower):
                 dead.append(number)
 
         record.ref = weakref.ref(storage, died)
-        self.records[key] = record
+        records[key] = record
 
     def figures(self, index: int) -> Card:
         """Return a card whose figures are those of this moment."""
@@ -157,6 +189,10 @@ class Follower(StorageFollower):
 
     def record_of(self, tensor: torch.Tensor) -> Record | None:
         return self.records.get(tensor.untyped_storage()._cdata)
+
+    def has_values(self, tensor: torch.Tensor) -> bool:
+        record = self.record_of(tensor)
+        return record is not None and (record.shadow is not None or not tensor.numel())
 
     # -- operators -------------------------------------------------------------------------------------------------
 
@@ -176,22 +212,25 @@ class Follower(StorageFollower):
         raise failure
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        wanted = kwargs.get("device")
-        kwargs, card = self._placed(kwargs, wanted)
-        known = card is not None
+        facts = getattr(func, "_legroom", None) or self._facts_of(func)
+        card = None
+        if kwargs:
+            kwargs, card = self._placed(kwargs, kwargs.get("device"))
         if card is None:
-            card = self._card_of(args) or self._card_of(kwargs.values())
-            known = card is not None
-        self.here.card = card or self.cards[self.here.device]
-        self.here.origin = func.overloadpacket.__name__
-        special = self._special.get(func)
-        if special is not None:
-            out = special(func, args, kwargs)
+            card = self._card_of(args) or (self._card_of(kwargs.values()) if kwargs else None)
+        known, here = card is not None, self.here
+        here.card = card or self.cards[here.device]
+        here.origin = facts.name
+        if facts.special is not None:
+            out = facts.special(func, args, kwargs)
             if out is not NONE:
                 return out
         if not known and not self._ours():
             return func(*args, **kwargs)  # the program's own use of the meta device
-        return self._operator(func, args, kwargs)
+        for given in args:
+            if isinstance(given, torch.Tensor) and is_meta(given):
+                self._births(given)  # if it was made behind the dispatcher's back
+        return self._operator(func, args, kwargs, facts)
 
     def _placed(self, kwargs: Any, wanted: Any) -> tuple[Any, Card | None]:
         """Return the arguments with the card's device replaced by meta, and the card they name."""
@@ -229,46 +268,100 @@ class Follower(StorageFollower):
         """Return whether meta tensors that come from nowhere are the card's: C++ makes such from a tensor's options."""
         return any(card.used for card in self.cards)
 
-    def _operator(self, func: Any, args: Any, kwargs: Any) -> Any:
-        facts = self._facts.get(func)
-        if facts is None:
-            facts = self._facts[func] = Facts(func)
+    def _operator(self, func: Any, args: Any, kwargs: Any, facts: Facts) -> Any:
         backward = _graph_task() != -1
-        if backward:
+        if backward and facts.may_keep:
             kept = _kept_in_place(func, args)
             if kept is not None:
-                if func in PROGRAMS:  # scratch beside what is written into
-                    self._run_scratch(PROGRAMS[func], Call(args, kwargs, kept, self.here.card.plan.shape))
+                if facts.program is not None:  # scratch beside what is written into
+                    self._run_steps(list(facts.program(Call(args, kwargs, kept, self.here.card.plan.shape))), kept)
                 self._accumulate(func, args, kwargs)
                 return kept
-        for given in args:
-            if isinstance(given, torch.Tensor) and is_meta(given):
-                self._births(given)  # if it was made behind the dispatcher's back
-        out = self._shapes(func, args, kwargs)
-        program = PROGRAMS.get(func)
-        if program is not None:
-            self._run_scratch(program, Call(args, kwargs, out, self.here.card.plan.shape))
-        elif not facts.view:
+        if facts.view:
+            return func(*args, **kwargs)
+        key: Any = [facts]
+        plain = _describe(args, key, facts.numbers_matter) and (
+            not kwargs or (_describe(kwargs, key, True) and _describe(kwargs.values(), key, facts.numbers_matter))
+        )
+        key = tuple(key) if plain else None
+        out = self._shapes(func, args, kwargs, key)
+        if facts.program is not None:
+            steps = self._steps.get(key) if plain else None
+            if steps is None:
+                steps = list(facts.program(Call(args, kwargs, out, self.here.card.plan.shape)))
+                if plain:
+                    self._steps[key] = steps
+            self._run_steps(steps, out)
+        elif not facts.written:
             self._births(out)
-        if func in MATMULS:
-            self._warm_up(self._thread())
+        if facts.matmul:
+            self._warm_up()
         self.shadows.follow(func, facts, args, kwargs, out)
         return out
+
+    def _facts_of(self, func: Any) -> Facts:
+        facts = Facts(func)
+        facts.special = self._special.get(func)
+        facts.program = PROGRAMS.get(func)
+        facts.matmul = func in MATMULS
+        facts.may_keep = func is _aten.add.Tensor or func in _OUT_OF_PLACE
+        facts.numbers_matter = func in _NUMBERS_MATTER
+        facts.ask = SHAPES.get(func, func)
+        func._legroom = facts
+        return facts
+
+    def _shapes(self, func: Any, args: Any, kwargs: Any, key: Any = None) -> Any:
+        """Run the operator on shapes; what it returned last time for the same shapes is made anew without asking."""
+        recipe = ASK if key is None else self._recipes.get(key, NONE)
+        if recipe is not ASK and recipe is not NONE:
+            return _follow(recipe, args)
+        try:
+            out = func._legroom.ask(*args, **kwargs)
+        except NotImplementedError:
+            return self._on_host(func, args, kwargs)
+        if func is _aten.convolution.default:  # its meta kernel forgets the layout, and flattening then copies
+            out = torch.empty_like(out, memory_format=conv_format(*args[:2]))
+        if recipe is NONE:
+            # unsqueeze_ and its like change the shape of what they are given
+            changed = (
+                isinstance(out, torch.Tensor) and args and out is args[0] and (out.shape, out.stride()) != key[1:3]
+            )
+            self._recipes[key] = ASK if changed else _recipe(args, kwargs, out)
+        return out
+
+    def _on_host(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that knows no shapes on the CPU, with zeros where there are no values.
+
+        Raises:
+            NotImplementedError: it cannot be run there either.
+        """
+        given = self.shadows._twins(args)
+        if given is NONE:
+            self.assume(f"{func._legroom.name} of values that are not known", sets_size=True)
+        given, named = _zeros(given if given is not NONE else args), _zeros(kwargs)
+        if "device" in named:
+            named["device"] = torch.device("cpu")
+        if func not in self._unmodelled:
+            self._unmodelled.add(func)
+            file, line = self.sites.where()
+            self.journal.json("unmodelled", what=str(func), file=file, line=line)
+        return _hollowed(self.shadows._compute(func, func._legroom, given, named))
 
     def _births(self, out: Any) -> None:
         if isinstance(out, torch.Tensor):
             if is_meta(out):
                 storage = out.untyped_storage()
-                if storage._cdata not in self.records and storage._cdata not in self._elsewhere:
+                if storage._cdata not in self.records:
                     self._born(storage, "")
         elif isinstance(out, (list, tuple)):
             for each in out:
                 self._births(each)
 
-    def _run_scratch(self, program: Any, call: Call) -> None:
+    def _run_steps(self, steps: list[Any], out: Any) -> None:
+        """Request and free what an operator takes inside, its results among that."""
         held: dict[str, int] = {}
         try:
-            for step in program(call):
+            for step in steps:
                 if step.kind == "alloc":
                     if step.nbytes:
                         held[step.name] = self.alloc(step.nbytes)
@@ -276,32 +369,35 @@ class Follower(StorageFollower):
                     if step.name in held:
                         self.free(held.pop(step.name))
                 elif step.kind == "once":
-                    self._take_once(f"{step.name} {self.here.card.index}", step.nbytes)
+                    self._take_once(step.name, step.nbytes)
                 elif step.kind == "cublas":
-                    self._warm_up(self._thread())
+                    self._warm_up()
                 else:
-                    self._place_result(call.out, step)
+                    result = out if isinstance(out, torch.Tensor) else out[int(step.name)]
+                    self._place(result[0] if isinstance(result, list) else result, step)
         finally:
             for number in reversed(list(held.values())):
                 self.free(number)
-        self._births(call.out)
+        self._births(out)
 
-    def _place_result(self, out: Any, step: Any) -> None:
-        result = out if isinstance(out, torch.Tensor) else out[int(step.name)]
-        tensor = result[0] if isinstance(result, list) else result
+    def _place(self, tensor: torch.Tensor, step: Any) -> None:
         if is_meta(tensor) and tensor.untyped_storage()._cdata not in self.records:
-            if step.kind == "host":
-                self._put_elsewhere(tensor.untyped_storage())
+            if step.kind == "host":  # known, and takes nothing
+                self._enroll(tensor.untyped_storage(), Record(self.here.card, 0, self.here.origin))
             else:
                 self._born(tensor.untyped_storage(), "", step.nbytes)
 
-    def _thread(self) -> str:
-        return f"{'backward' if _graph_task() != -1 else threading.get_ident()} {self.here.card.index}"
-
     def _take_once(self, name: str, nbytes: int) -> None:
+        name = f"{name} {self.here.card.index} {self._stream(self.here.card)}"
         if name not in self._warm:
             self._warm.add(name)
-            self.alloc(nbytes, "workspace", flags=0)
+            self.alloc(nbytes, flags=0)
+
+    def _warm_up(self) -> None:
+        # The autograd engine runs a card's backward in a thread of its own, with its own cuBLAS handle and workspace.
+        if self.workspaces is not None:
+            thread = "backward" if _graph_task() != -1 else str(threading.get_ident())
+            self._take_once(f"cublas {thread}", self.workspaces.cublas)
 
     def _accumulate(self, func: Any, args: Any, kwargs: Any) -> None:
         """Write the values of a gradient that is added in place."""
@@ -387,6 +483,40 @@ class Follower(StorageFollower):
         self.assume("equal read as True")
         return True
 
+    def _repeats(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if kwargs.get("output_size") is not None:
+            return NONE
+        given = self.shadows._twins(args)
+        if given is NONE:
+            self.assume("repeat_interleave repeats everything once", sets_size=True)
+            given = [torch.ones(args[0].shape, dtype=args[0].dtype)]
+        values = func(*given)
+        out = _hollowed(values)
+        self._births(out)
+        self.shadows.give(out, values)
+        return out
+
+    def _flatten_weights(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Let the weights of recurrent layers be views of one block (RNN.cpp, copy_weights_to_flat_buf_views)."""
+        weights = args[0]
+        block = torch.empty(sum(weight.numel() for weight in weights), dtype=weights[0].dtype, device=META)
+        self._births(block)
+        values = self.shadows._twins(weights)
+        if values is not NONE:
+            self.shadows.give(block, torch.cat([each.reshape(-1) for each in values]))
+        place = 0
+        for weight in weights:
+            weight.set_(block.untyped_storage(), place, weight.shape, torch.empty(weight.shape, device=META).stride())
+            place += weight.numel()
+        return block
+
+    def address(self, tensor: torch.Tensor) -> int:
+        """Return what `data_ptr` of a card tensor would be."""
+        record = self.record_of(tensor)
+        if record is None or record.number < 0:
+            return 0
+        return int(int(self._blocks[record.number][1].address) + tensor.storage_offset() * tensor.element_size())
+
     def _count(self, mask: torch.Tensor) -> int:
         """Return how many entries are selected."""
         twin = self.shadows.twin(mask)
@@ -443,7 +573,7 @@ class Follower(StorageFollower):
                 replaced.extend(found.unbind(1))
             else:
                 replaced.append(index)
-        return self._operator(func, (args[0], replaced, *args[2:]), kwargs)
+        return self._operator(func, (args[0], replaced, *args[2:]), kwargs, func._legroom)
 
     @staticmethod
     def _fills(func: Any, args: Any, mask: torch.Tensor) -> bool:
@@ -480,6 +610,53 @@ class _Entered(TorchDispatchMode):
 def enter(follower: Follower) -> None:
     """Follow the operators of the running thread until it ends."""
     _Entered(follower).__enter__()
+
+
+# the value of a number sets these operators' shapes; others' shapes depend on whole numbers at most
+_NUMBERS_MATTER = {
+    overload
+    for packet in (_aten.arange, _aten.range, _aten.linspace, _aten.logspace, *_upsampling())
+    for overload in (getattr(packet, name) for name in packet.overloads())
+}
+
+
+def _describe(values: Any, key: list[Any], numbers: bool) -> bool:
+    """Add what result shapes depend on to a key; False where that cannot be told."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if not is_meta(value):
+                return False  # values on the host may matter
+            key += (value.shape, value.stride(), value.dtype)
+        elif isinstance(value, float) and not numbers:
+            key.append(float)
+        elif isinstance(value, (list, tuple)):
+            key.append(len(value))
+            if not _describe(value, key, numbers):
+                return False
+        elif isinstance(value, _PLAIN):
+            key.append(value)
+            key.append(type(value))
+        elif value is not None:
+            return False
+        else:
+            key.append(None)
+    return True
+
+
+def _zeros(value: Any) -> Any:
+    """Return arguments with zeros on the host in the place of card tensors."""
+    if isinstance(value, torch.Tensor):
+        return unwritten(value.shape, value.dtype) if is_meta(value) else value
+    if isinstance(value, dict):
+        return {name: _zeros(each) for name, each in value.items()}
+    return type(value)(_zeros(each) for each in value) if isinstance(value, (list, tuple)) else value
+
+
+def _hollowed(value: Any) -> Any:
+    """Return results on the host as card tensors."""
+    if isinstance(value, torch.Tensor):
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=META)
+    return tuple(_hollowed(each) for each in value) if isinstance(value, (list, tuple)) else value
 
 
 def _concerned(args: Any, kwargs: Any) -> bool:

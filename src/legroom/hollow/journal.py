@@ -10,6 +10,7 @@ import json
 import mmap
 import os
 import struct
+import threading
 import time
 from typing import Any
 
@@ -35,6 +36,7 @@ class Journal:
         os.close(handle)
         self._size = _START_BYTES
         self._at = HEADER_BYTES
+        self._lock = threading.RLock()
         self._map[:20] = struct.pack("<4sIQI", MAGIC, VERSION, 0, os.getpid())
 
     def alloc(
@@ -42,16 +44,20 @@ class Journal:
         phase: int = 0, flags: int = 0,
     ) -> None:  # fmt: skip
         """Write a request that was served; `figures` are allocated and reserved bytes after it."""
-        end = self._room(_ALLOC.size)
-        _ALLOC.pack_into(
-            self._map, self._at, 65, _ALLOC.size - 5, number, requested, rounded, *figures, site, device, phase, flags
-        )
-        self._commit(end)
+        allocated, reserved = figures
+        with self._lock:
+            at = self._room(_ALLOC.size)
+            _ALLOC.pack_into(
+                self._map, at, 65, _ALLOC.size - 5, number, requested, rounded, allocated, reserved, site, device,
+                phase, flags,
+            )  # fmt: skip
+            self._commit()
 
     def free(self, number: int, figures: tuple[int, int], device: int = 0) -> None:
-        end = self._room(_FREE.size)
-        _FREE.pack_into(self._map, self._at, 70, _FREE.size - 5, number, *figures, device)
-        self._commit(end)
+        allocated, reserved = figures
+        with self._lock:
+            _FREE.pack_into(self._map, self._room(_FREE.size), 70, _FREE.size - 5, number, allocated, reserved, device)
+            self._commit()
 
     def site(self, number: int, frames: list[list[Any]], module: str | None = None) -> None:
         content: list[Any] = list(frames) if module is None else [frames, module]
@@ -62,18 +68,20 @@ class Journal:
         self._write(74, json.dumps(content, default=str).encode())
 
     def _write(self, kind: int, payload: bytes) -> None:
-        end = self._room(_HEAD.size + len(payload))
-        _HEAD.pack_into(self._map, self._at, kind, len(payload))
-        self._map[self._at + _HEAD.size : end] = payload
-        self._commit(end)
+        record = _HEAD.pack(kind, len(payload)) + payload
+        with self._lock:
+            at = self._room(len(record))
+            self._map[at : at + len(record)] = record
+            self._commit()
 
     def _room(self, nbytes: int) -> int:
-        end = self._at + nbytes
-        if end > self._size:
+        """Return where a record may be written. It is taken at once: a finalizer may write one in between."""
+        at = self._at
+        self._at = at + nbytes
+        while self._at > self._size:
             self._size *= 2
             self._map.resize(self._size)
-        return end
+        return at
 
-    def _commit(self, end: int) -> None:
-        self._at = end
-        _COMMITTED.pack_into(self._map, 8, end - HEADER_BYTES)
+    def _commit(self) -> None:
+        _COMMITTED.pack_into(self._map, 8, self._at - HEADER_BYTES)

@@ -26,7 +26,10 @@ _WHOLE = {
 class Facts:
     """What an operator's schema says: which arguments it writes to, whether it draws random numbers."""
 
-    __slots__ = ("generator", "host_less", "name", "overwrites", "random", "view", "written", "written_names")
+    __slots__ = (
+        "ask", "generator", "host_less", "matmul", "may_keep", "name", "numbers_matter", "overwrites", "program",
+        "random", "special", "view", "written", "written_names",
+    )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
         arguments = func._schema.arguments
@@ -40,6 +43,11 @@ class Facts:
         self.generator = any(a.name == "generator" for a in arguments)
         self.overwrites = self.name in _WHOLE
         self.host_less = False  # the CPU has no kernel for it
+        # what the follower knows about it
+        self.special: Any = None
+        self.program: Any = None
+        self.ask: Any = func
+        self.matmul = self.may_keep = self.numbers_matter = False
 
 
 class Shadows:

@@ -53,7 +53,7 @@ def install(follower: Follower) -> dict[str, Any]:
             return True
 
         def is_capturing(self) -> bool:
-            return bool(follower.capturing)
+            return follower.capturing is not None
 
         def record_event(self, event: Any = None) -> Any:
             event = Event() if event is None else event

@@ -79,6 +79,12 @@ def _properties(follower: Follower) -> None:
 
     tensor.get_device = get_device
     torch.get_device = get_device  # type: ignore[assignment]
+    pointer = _Base.data_ptr
+
+    def data_ptr(self: Any) -> int:
+        return follower.address(self) if is_meta(self) else int(pointer(self))
+
+    tensor.data_ptr = data_ptr
     data = _Base.data
 
     def set_data(self: Any, value: Any) -> None:
@@ -161,6 +167,17 @@ def _moves(follower: Follower) -> None:
             )
         return numpy(self, *args, **kwargs)
 
+    shown = tensor.__repr__
+
+    def show(self: Any, *, tensor_contents: Any = None) -> Any:
+        if not hollow(follower, self):
+            return shown(self, tensor_contents=tensor_contents)
+        if not follower.has_values(self):
+            return f"tensor(..., device='{self.device}', size={tuple(self.shape)}, dtype={self.dtype})"
+        grad = f", grad_fn=<{type(self.grad_fn).__name__}>" if self.grad_fn is not None else ""
+        return f"{shown(cpu(self.detach()))[:-1]}, device='{self.device}'{grad})"
+
+    tensor.__repr__ = show
     tensor.to, tensor.cuda, tensor.type, tensor.tolist = moved, to_cuda, typed, listed
     tensor.__setitem__, tensor.numpy = set_item, as_numpy
 
