@@ -125,8 +125,10 @@ _WIDEST = [
 
 
 @contextmanager
-def autocast_as_on_card(kernels: Mapping[str, Any]) -> Iterator[None]:
+def autocast_as_on_card(kernels: Mapping[str, Any]) -> Iterator[dict[Any, Any]]:
     """While it lasts, meta tensors are cast where `torch.autocast` would cast tensors on a card.
+
+    Gives what casts the arguments of each operator, for inference mode, in which these kernels are not called.
 
     Args:
         kernels: of `operators_as_on_card`: what they do comes after the casts.
@@ -140,7 +142,7 @@ def autocast_as_on_card(kernels: Mapping[str, Any]) -> Iterator[None]:
         kind: Any = torch.amp.autocast_mode.autocast
         stack.enter_context(mock.patch.object(kind, "__init__", casts.on_card(kind.__init__)))
         stack.enter_context(mock.patch.object(kind, "__enter__", casts.installing(kind.__enter__)))
-        yield
+        yield casts.rules()
 
 
 class _Casts:
@@ -174,16 +176,21 @@ class _Casts:
     def _install(self) -> None:
         library = torch.library.Library("aten", "IMPL")
         self._stack.callback(library._destroy)
-        lists = ((_LOW, self._low), (_FLOAT32, self._float32), (_FLOAT32_RESULT, self._result), (_WIDEST, self._widest))
-        for names, rule in lists:
+        for names, rule in self._lists():
             for name in names:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # those of `operators_as_on_card` stand there already
                     library.impl(name, self._kernel(name, rule), _KEY, with_keyset=True, allow_override=True)
 
+    def _lists(self) -> tuple[tuple[list[str], Any], ...]:
+        return (_LOW, self._low), (_FLOAT32, self._float32), (_FLOAT32_RESULT, self._result), (_WIDEST, self._widest)
+
+    def rules(self) -> dict[Any, Any]:
+        """Return operator -> what casts its arguments."""
+        return {_operator(name): rule for names, rule in self._lists() for name in names}
+
     def _kernel(self, name: str, rule: Any) -> Any:
-        packet, _, overload = name.partition(".")
-        operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        operator = _operator(name)
         composite = torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd")
         below: Any = self._kernels.get(name, operator.decompose if composite else None)
         base: Any = torch.library.get_kernel(operator, _KEY) if below is None else None
@@ -244,6 +251,11 @@ class _Casts:
         if found is None or found[0]() is not tensor:
             found = self._weights[id(tensor)] = (weakref.ref(tensor), tensor.to(dtype))
         return found[1]
+
+
+def _operator(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
 def _eligible(value: Any) -> bool:

@@ -44,8 +44,10 @@ def on_torch(journal: Any) -> Any:
     tensor_facade.install(follower)
     cuda_facade.install(follower)
     kernels = _kept(card_operators.operators_as_on_card(follower.cards[0].plan.shape))
-    _kept(card_autocast.autocast_as_on_card(kernels))
+    follower.casts = _kept(card_autocast.autocast_as_on_card(kernels))
+    follower.kernels = {card_autocast._operator(name): kernel for name, kernel in kernels.items()}
     _kept(fake_tensors.foreach_as_on_cuda())
+    _autocasting(follower)
     _eagerly(follower)
     _threads(follower)
     _forks(follower)
@@ -61,6 +63,21 @@ def _kept(block: Any) -> Any:
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
     return block.__enter__()
+
+
+def _autocasting(follower: Any) -> None:
+    """Know in each thread whether autocast is on for a card."""
+    import torch
+
+    module: Any = torch
+    enable = module.set_autocast_enabled
+
+    def set_enabled(*args: Any) -> None:
+        enable(*args)
+        if len(args) == 1 or args[0] == "cuda":
+            follower.here.autocast = args[-1]
+
+    module.set_autocast_enabled = set_enabled
 
 
 def _eagerly(follower: Any) -> None:

@@ -64,6 +64,8 @@ class Record:
 
 
 class _Here(threading.local):
+    autocast = False  # PyTorch's own word for it cannot be asked from inside the dispatcher
+    cast = False  # the arguments of the next operator are cast already
     inside = 0  # our own code is running: tensors show their real device
     device = 0  # the current card
     card: Any = None  # of the operator that is running
@@ -87,6 +89,8 @@ class Follower(StorageFollower):
         self.shadows = Shadows(self.records, 1 << 18 if small is None else int(small))
         self.here = _Here()
         self.following = True
+        self.kernels: dict[Any, Any] = {}  # operator -> what a card does instead
+        self.casts: dict[Any, Any] = {}  # operator -> what autocast does to its arguments
         self.capturing: Any = None  # the private pool of the graph that is captured
         self._dead: collections.deque[int] = collections.deque()
         self._blocks: dict[int, tuple[Card, Any, int]] = {}
@@ -200,6 +204,10 @@ class Follower(StorageFollower):
         """Run one operator of the program."""
         if not self.following or not _concerned(args, kwargs):
             return func(*args, **kwargs)
+        if torch.is_inference_mode_enabled():
+            found = self._inferred(func, args, kwargs)
+            if found is not NONE:
+                return found
         here = self.here
         here.inside += 1
         try:
@@ -210,6 +218,27 @@ class Follower(StorageFollower):
             here.inside -= 1
         del func, args, kwargs
         raise failure
+
+    def _inferred(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Do what PyTorch does above the dispatcher elsewhere: in inference mode operators come here undivided."""
+        facts = getattr(func, "_legroom", None) or self._facts_of(func)
+        kernel, cast = self.kernels.get(func), None
+        if self.here.autocast and not self.here.cast:
+            cast = self.casts.get(func)
+        if kernel is None and cast is None and not facts.composite:
+            return NONE
+        with _Entered(self):
+            if cast is not None:
+                args, kwargs = cast(func, args, kwargs)
+            if kernel is not None:
+                return kernel(*args, **kwargs)
+            if facts.composite:
+                return func.decompose(*args, **kwargs)
+            self.here.cast = True
+            try:
+                return func(*args, **kwargs)
+            finally:
+                self.here.cast = False
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         facts = getattr(func, "_legroom", None) or self._facts_of(func)
@@ -295,7 +324,7 @@ class Follower(StorageFollower):
         elif not facts.written:
             self._births(out)
         if facts.matmul:
-            self._warm_up()
+            self._warm_up(self._thread())
         self.shadows.follow(func, facts, args, kwargs, out)
         return out
 
@@ -307,6 +336,7 @@ class Follower(StorageFollower):
         facts.may_keep = func is _aten.add.Tensor or func in _OUT_OF_PLACE
         facts.numbers_matter = func in _NUMBERS_MATTER
         facts.ask = SHAPES.get(func, func)
+        facts.composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
         func._legroom = facts
         return facts
 
@@ -371,7 +401,7 @@ class Follower(StorageFollower):
                 elif step.kind == "once":
                     self._take_once(step.name, step.nbytes)
                 elif step.kind == "cublas":
-                    self._warm_up()
+                    self._warm_up(self._thread())
                 else:
                     result = out if isinstance(out, torch.Tensor) else out[int(step.name)]
                     self._place(result[0] if isinstance(result, list) else result, step)
@@ -393,11 +423,8 @@ class Follower(StorageFollower):
             self._warm.add(name)
             self.alloc(nbytes, flags=0)
 
-    def _warm_up(self) -> None:
-        # The autograd engine runs a card's backward in a thread of its own, with its own cuBLAS handle and workspace.
-        if self.workspaces is not None:
-            thread = "backward" if _graph_task() != -1 else str(threading.get_ident())
-            self._take_once(f"cublas {thread}", self.workspaces.cublas)
+    def _thread(self) -> str:
+        return "backward" if _graph_task() != -1 else str(threading.get_ident())
 
     def _accumulate(self, func: Any, args: Any, kwargs: Any) -> None:
         """Write the values of a gradient that is added in place."""
