@@ -75,7 +75,7 @@ def test_what_does_not_fit_says_where_and_what_to_try() -> None:
 
 
 def test_a_buffer_is_forecast_with_its_line() -> None:
-    filling = Filling(28 * GIB, GIB, 27 * GIB / (3.4 * 3600), "/x/buffers.py", 212)
+    filling = Filling(28 * GIB, GIB, 27 * GIB / (3.4 * 3600), 0.0, "/x/buffers.py", 212)
     prediction = predicted(rehearsed(host=HostSeen(2 * GIB, 2 * GIB, 0, 1, (filling,))), Budget(16 * GIB, 8 * GIB))
     assert prediction.fits is False
     assert "buffers.py:212: 28.0 GiB when full, 1.0 GiB written so far; full in about 3.4 h" in " ".join(

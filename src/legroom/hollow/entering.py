@@ -12,6 +12,7 @@ from typing import Any
 
 def begin() -> Any:
     """Open this process's journal and say what runs."""
+    from . import host_memory
     from .journal import Journal
 
     folder = os.environ["LEGROOM_REHEARSAL_FOLDER"]
@@ -20,6 +21,7 @@ def begin() -> Any:
         count += 1
     journal = Journal(path if count == 0 else f"{path}.{count}")
     journal.json("started", argv=getattr(sys, "orig_argv", sys.argv), python=sys.version.split()[0])
+    host_memory.watch_requests(journal)
     return journal
 
 
@@ -36,7 +38,7 @@ def on_torch(journal: Any) -> Any:
     """Install the card; returns its follower."""
     import torch
 
-    from . import card_autocast, card_operators, cuda_facade, fake_tensors, following, tensor_facade
+    from . import card_autocast, card_operators, cuda_facade, fake_tensors, following, host_memory, tensor_facade
 
     plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
     journal.json("torch", version=torch.__version__, cuda_build=torch.version.cuda)
@@ -53,6 +55,7 @@ def on_torch(journal: Any) -> Any:
     _forks(follower)
     _optimizers(follower)
     _endings(follower)
+    host_memory.zeros_are_fresh(torch)
     following.enter(follower)
     return follower
 

@@ -62,13 +62,15 @@ class Filling:
     Args:
         nbytes: when it is full.
         touched: of it now.
-        per_s: bytes written to it per second while it was watched; 0 where it did not grow.
+        per_s: bytes written to it per second while it trained; 0 where it did not grow.
+        per_step: the same per optimizer step.
         file, line: where it was asked for; an empty file where the guest did not see it.
     """
 
     nbytes: int
     touched: int
     per_s: float
+    per_step: float = 0.0
     file: str = ""
     line: int = 0
     count: int = 1
@@ -77,6 +79,11 @@ class Filling:
     def seconds(self) -> float | None:
         """Return in how many seconds it is full; None where it does not grow."""
         return (self.nbytes - self.touched) / self.per_s if self.per_s > 0 else None
+
+    @property
+    def steps(self) -> float | None:
+        """Return after how many more optimizer steps it is full; None where that is not known."""
+        return (self.nbytes - self.touched) / self.per_step if self.per_step > 0 else None
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,9 @@ def verdict_line(prediction: ProgramPrediction) -> str:
     failed = next((oom for oom in seen.out_of_memory if not oom.caught), None)
     if failed is not None:
         return f"does not fit: out of GPU memory at {place_text(failed.file, failed.line)}: {first_line(failed.text)}"
+    if seen.stopped == "out-of-memory":
+        at = f" at {place_text(*seen.failed_at)}" if seen.failed_at else ""
+        return f"does not fit: out of host memory{at}: {seen.failure}"
     if prediction.fits is False:
         return f"does not fit: {'; '.join(shortfall(footprint, budget))}"
     if footprint.unknown:
@@ -110,7 +113,7 @@ def progress_line(seen: Rehearsal) -> str:
         "updates": "stopped at --updates",
         "seconds": "stopped at --seconds",
         "failed": f"the program failed (exit code {seen.exit_code})",
-        "out-of-memory": "the program ran out of GPU memory",
+        "out-of-memory": "the program ran out of memory",
         "interrupted": "interrupted",
         "real-limit": "stopped at --real-limit",
     }[seen.stopped]
@@ -131,10 +134,12 @@ def _peaks(prediction: ProgramPrediction) -> Iterator[Part]:
         if seen.card.at is not None:
             yield f"          {moment_text(seen)}"
     yield Styled(f"host peak {peak_text(footprint.host)}", "bold")
-    for filling in (item for item in footprint.items if item.place is Place.HOST and _is_filling(seen, item.name)):
-        name = filling.name.removeprefix("host.")
-        now = format_size(seen.host.last)
-        yield f"          {now} now; {name}: {format_size(filling.nbytes)} when full, {filling.why}"
+    filling = [item for item in footprint.items if item.place is Place.HOST and _is_filling(seen, item.name)]
+    if filling:
+        yield f"          {format_size(seen.host.last)} now, and what it has asked for:"
+    for item in filling:
+        name = item.name.removeprefix("host.")
+        yield f"          {name}: {format_size(item.nbytes)} when full, {item.why}"
 
 
 def _is_filling(seen: Rehearsal, name: str) -> bool:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from legroom.backends.program.launching import reserving_library
+
 pytest.importorskip("torch")
 MIB = 1 << 20
 
@@ -127,3 +129,51 @@ def test_one_that_repeats_is_stopped(tmp_path: Path, other_environment: Path) ->
         "--vram", "8GiB", "--ram", "64GiB", "--", "python", "loop.py", "100000", cwd=tmp_path, path=other_environment
     )
     assert (code, run["fits"], run["program"]["stopped"]) == (0, True, "repeats")
+
+
+HUGE = """
+import numpy as np
+import torch
+
+obs = np.zeros((200_000, 128, 1024), dtype=np.uint8)
+rollout = torch.zeros(105 << 30, dtype=torch.uint8)
+net = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+at = 0
+while True:
+    for _ in range(16):
+        obs[at] = 7
+        at += 1
+    net(torch.ones(64, 64, device="cuda")).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.skipif(reserving_library() is None, reason="the C library was not built")
+def test_large_arrays_need_no_memory_and_are_forecast_with_their_line(tmp_path: Path, other_environment: Path) -> None:
+    (tmp_path / "huge.py").write_text(HUGE)
+    _, run, _ = predict(
+        "--vram", "8GiB", "--ram", "200GiB", "--", "python", "huge.py", cwd=tmp_path, path=other_environment
+    )
+    items = {item["name"]: item for item in run["items"]}
+    assert {"host.huge.py:5", "host.huge.py:6"} <= set(items)
+    assert items["host.huge.py:6"]["nbytes"] == pytest.approx(105 << 30, abs=MIB)
+    assert items["host.huge.py:5"]["nbytes"] == pytest.approx(200_000 * 128 * 1024, abs=MIB)
+    assert "not being filled" in items["host.huge.py:6"]["why"]
+    steps = float(items["host.huge.py:5"]["why"].split("after about ")[1].split()[0].replace(",", ""))
+    assert steps == pytest.approx(200_000 / 16, rel=0.2)
+    assert items["host.program"]["nbytes"] < 1.5 * (1 << 30)
+    assert run["host"]["peak"] > 129 * (1 << 30)
+
+
+@pytest.mark.skipif(reserving_library() is None, reason="the C library was not built")
+def test_a_request_beyond_the_ram_raises_the_library_s_own_error_at_its_line(
+    tmp_path: Path, other_environment: Path
+) -> None:
+    (tmp_path / "huge.py").write_text(HUGE)
+    code, run, errors = predict(
+        "--vram", "8GiB", "--ram", "16GiB", "--", "python", "huge.py", cwd=tmp_path, path=other_environment
+    )
+    assert (code, run["fits"], run["program"]["stopped"]) == (1, False, "out-of-memory")
+    assert run["program"]["at"]["line"] == 5
+    assert "Unable to allocate 24.4 GiB for an array with shape (200000, 128, 1024)" in errors

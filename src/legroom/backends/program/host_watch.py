@@ -28,7 +28,8 @@ MAPPINGS_EVERY_S = 1.0
 LEAST_MAPPING = 64 * MIB
 FULL_SHARE = 0.98  # of a mapping that counts as written
 LEAST_RATE_S = 1.0  # of watching a mapping before its rate means anything
-LEAST_SAMPLES, LEAST_GROWTH = 4, 4 * MIB  # of growth that is believed
+LEAST_SAMPLES, LEAST_GROWTH = 4, 16 * MIB  # of growth that is believed
+PAGES = 64 << 10
 _HEAD = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+)\s*(.*)")
 
 
@@ -48,10 +49,22 @@ class Mapping:
 
 @dataclass
 class _Seen:
-    first_t: float
-    first_resident: int
-    t: float
+    """A mapping, since when, and (seconds, steps, resident bytes) whenever it was looked at."""
+
     mapping: Mapping
+    looks: list[tuple[float, int, int]]
+
+    def rates(self, since: float) -> tuple[float, float]:
+        """Return the bytes written per second and per step since a moment; 0 where that is not known."""
+        looks = [look for look in self.looks if look[0] >= since]
+        if len(looks) < 2:
+            return 0.0, 0.0
+        (begin, first_step, first), (end, last_step, last) = looks[0], looks[-1]
+        if end - begin < LEAST_RATE_S or last <= first:
+            return 0.0, 0.0
+        return (last - first) / (end - begin), (last - first) / (
+            last_step - first_step
+        ) if last_step > first_step else 0.0
 
 
 class HostWatch:
@@ -66,6 +79,7 @@ class HostWatch:
         self.asked: list[dict[str, Any]] = []  # "host-alloc" messages
         self.samples: list[Sample] = []
         self.processes = 1
+        self.steps = 0  # of the optimizer, told by who reads the journals
         self._steady_from: float | None = None
 
     def begin_steady(self) -> None:
@@ -96,8 +110,9 @@ class HostWatch:
             key = (mapping.pid, mapping.begin)
             seen = self._seen.get(key)
             if seen is None or seen.mapping.nbytes != mapping.nbytes:
-                seen = _Seen(t, mapping.resident, t, mapping)
-            seen.t, seen.mapping = t, mapping
+                seen = _Seen(mapping, [])
+            seen.mapping = mapping
+            seen.looks.append((t, self.steps, mapping.resident))
             there[key] = seen
         if there or self._pid in self._sampler.pids:  # a program that has just ended had them to the end
             self._seen = there
@@ -105,9 +120,9 @@ class HostWatch:
         self._next_mappings = now + max(MAPPINGS_EVERY_S, 30 * spent)
 
     def knows_fillings(self, watched_s: float) -> bool:
-        """Return whether there are no buffers that fill, or all of them were watched for so long."""
+        """Return whether there are no buffers that fill, or all of them were watched for so long while it trained."""
         self._look_at_mappings(time.monotonic())
-        return all(seen.t - seen.first_t >= watched_s for seen in self._filling())
+        return not self._filling() or self.steady_s >= watched_s
 
     @property
     def last(self) -> int:
@@ -132,31 +147,34 @@ class HostWatch:
         """Yield what is being filled, mappings of one source line together."""
         by_line: dict[tuple[str, int], list[Filling]] = defaultdict(list)
         for seen in self._filling():
-            watched_s = seen.t - seen.first_t
-            written = seen.mapping.resident - seen.first_resident
-            per_s = written / watched_s if watched_s >= LEAST_RATE_S and written > 0 else 0.0
+            per_s, per_step = seen.rates(self._steady_from or 0.0)
             file, line = self._asked_at(seen.mapping)
-            by_line[file, line].append(Filling(seen.mapping.nbytes, seen.mapping.resident, per_s, file, line))
+            size, touched = seen.mapping.nbytes, seen.mapping.resident
+            by_line[file, line].append(Filling(size, touched, per_s, per_step, file, line))
         for (file, line), several in by_line.items():
-            sums = [sum(values) for values in zip(*((f.nbytes, f.touched, f.per_s) for f in several), strict=True)]
-            yield Filling(int(sums[0]), int(sums[1]), float(sums[2]), file, line, len(several))
+            sizes = sum(one.nbytes for one in several), sum(one.touched for one in several)
+            rates = sum(one.per_s for one in several), sum(one.per_step for one in several)
+            yield Filling(*sizes, *rates, file, line, len(several))
 
     def _asked_at(self, mapping: Mapping) -> tuple[str, int]:
         """Return the line that asked for a mapping, where the guest saw it."""
         for message in reversed(self.asked):
             address = int(message.get("address") or 0)
-            if message.get("pid", mapping.pid) == mapping.pid and mapping.begin <= address < mapping.end:
+            # NumPy gives the kernel advice on all but the first pages of an array, which divides its mapping
+            if message.get("pid", mapping.pid) == mapping.pid and mapping.begin - PAGES <= address < mapping.end:
                 return str(message.get("file") or ""), int(message.get("line") or 0)
         return "", 0
 
     def _growth(self) -> float:
-        """Return by how many bytes per second the tree grew in the later half of its steps; 0 where it did not."""
+        """Return by how many bytes per second the tree grew beyond its buffers, in the later half of its steps."""
         steady = [sample for sample in self.samples if self._steady_from is not None and sample.t > self._steady_from]
         last = steady[len(steady) // 2 :]
         if len(last) < LEAST_SAMPLES:
             return 0.0
-        grown = last[-1].host - last[0].host
-        return grown / (last[-1].t - last[0].t) if grown >= LEAST_GROWTH else 0.0
+        seconds = last[-1].t - last[0].t
+        filled = seconds * sum(seen.rates(self._steady_from or 0.0)[0] for seen in self._filling())
+        grown = last[-1].host - last[0].host - filled
+        return grown / seconds if grown >= LEAST_GROWTH else 0.0
 
 
 def _is_arena(begin: int, end: int) -> bool:

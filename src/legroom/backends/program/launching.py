@@ -26,7 +26,8 @@ from legroom.machine.child_process import end_group
 from legroom.machine.tree import session_members
 
 EXAMPLE = "legroom predict -- python train.py"
-GUEST = Path(legroom.__file__).parent / "hollow" / "guest"
+HOLLOW = Path(legroom.__file__).parent / "hollow"
+GUEST = HOLLOW / "guest"
 POLITE_S = 2.0  # between SIGTERM and SIGKILL
 _PYTHON = re.compile(r"(python|pypy)[\d.]*(\.exe)?")
 _WITH_VALUE = "WXcm"  # letters of an interpreter's options that take the rest, or the next word
@@ -121,12 +122,32 @@ def guest_environment(folder: Path, plan: Mapping[str, Any], base: Mapping[str, 
     path = base.get("PYTHONPATH")
     return {
         **base,
+        **_large_requests(plan.get("ram"), base),
         "PYTHONPATH": str(GUEST) + (os.pathsep + path if path else ""),
         "PYTHONUNBUFFERED": "1",  # what it prints is seen, also where it is ended in mid-sentence
         "LEGROOM_REHEARSAL": "1",
         "LEGROOM_REHEARSAL_FOLDER": str(folder),
         "LEGROOM_REHEARSAL_PLAN": json.dumps(plan),
         "WANDB_MODE": base.get("WANDB_MODE", "offline"),
+    }
+
+
+def reserving_library() -> Path | None:
+    """Return the library that serves large requests without committing them; None where it could not be built."""
+    if not sys.platform.startswith("linux"):
+        return None
+    return next(iter(sorted(HOLLOW.glob("_reserve*.so"))), None)
+
+
+def _large_requests(ram: int | None, base: Mapping[str, str]) -> dict[str, str]:
+    library = reserving_library()
+    if library is None or " " in str(library) or ":" in str(library):  # either would divide it in LD_PRELOAD
+        return {}
+    others = base.get("LD_PRELOAD")
+    return {
+        "LD_PRELOAD": str(library) + (f":{others}" if others else ""),
+        "LEGROOM_RESERVE": str(library),
+        **({"LEGROOM_RESERVE_LIMIT": str(ram)} if ram is not None else {}),
     }
 
 

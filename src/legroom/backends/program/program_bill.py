@@ -43,7 +43,7 @@ _WHY = {
 
 def predicted(rehearsal: Rehearsal, budget: Budget) -> ProgramPrediction:
     """Return what the program will need, and whether that fits."""
-    footprint = footprint_of(rehearsal)
+    footprint = footprint_of(rehearsal, budget)
     verdict = fits(footprint, budget)
     if (
         rehearsal.stopped == "out-of-memory"
@@ -55,8 +55,8 @@ def predicted(rehearsal: Rehearsal, budget: Budget) -> ProgramPrediction:
     return ProgramPrediction(rehearsal, footprint, budget, verdict, tuple(ways))
 
 
-def footprint_of(rehearsal: Rehearsal) -> Footprint:
-    """Return the bill of a rehearsal."""
+def footprint_of(rehearsal: Rehearsal, budget: Budget | None = None) -> Footprint:
+    """Return the bill of a rehearsal; with a budget, its notes say when that is used up."""
     card = rehearsal.card
     card_items = list(_card_items(rehearsal, card)) if card is not None else []
     allocator = None
@@ -70,7 +70,7 @@ def footprint_of(rehearsal: Rehearsal) -> Footprint:
         device="cuda" if card is not None else "cpu",
         findings=tuple(_findings(rehearsal)),
         allocator=allocator,
-        notes=tuple(_notes(rehearsal)),
+        notes=tuple(_notes(rehearsal, budget)),
         unknown=tuple(_unknown(rehearsal)),
         assumed=rehearsal.assumed,
     )
@@ -158,8 +158,10 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
 def filling_text(filling: Filling) -> str:
     """Return how full a buffer is, and when it will be."""
     now = f"{format_size(filling.touched)} written so far"
-    seconds = filling.seconds
-    return f"{now}; full in about {span_text(seconds)}" if seconds is not None else f"{now}; not being filled"
+    if filling.seconds is None:
+        return f"{now}; not being filled"
+    steps = "" if filling.steps is None else f" after about {filling.steps:,.0f} more optimizer steps,"
+    return f"{now}; full{steps} in about {span_text(filling.seconds)}"
 
 
 def span_text(seconds: float) -> str:
@@ -194,7 +196,30 @@ def leak_text(leak: Leak) -> str:
     return text if (leak.file, leak.line) == leak.made else f"{text} (made in {_at(*leak.made)})"
 
 
-def _notes(rehearsal: Rehearsal) -> Iterator[str]:
+def _kernel_kills(rehearsal: Rehearsal, budget: Budget) -> str:
+    """Return when and where the host's memory would be used up by buffers that fill; empty where it would not."""
+    filling = [one for one in rehearsal.host.filling if one.seconds is not None]
+    if budget.ram is None or not filling or rehearsal.stopped == "finished":
+        return ""
+    rest, at_s = budget.usable(budget.ram) - rehearsal.host.last, 0.0
+    pending = sorted(filling, key=lambda one: one.seconds or 0.0)
+    while pending and rest > 0:  # one buffer after the other is full
+        rate, until = sum(one.per_s for one in pending), (pending[0].seconds or 0.0) - at_s
+        if rate * until > rest:
+            break
+        rest, at_s = rest - int(rate * until), at_s + until
+        pending.pop(0)
+    if not pending:
+        return ""
+    fastest = max(pending, key=lambda one: one.per_s)
+    seconds = at_s + max(rest, 0) / sum(one.per_s for one in pending)
+    steps = (
+        f" after about {seconds * fastest.per_s / fastest.per_step:,.0f} optimizer steps" if fastest.per_step else ""
+    )
+    return f"host memory runs out{steps}, in about {span_text(seconds)}, while {_at(fastest.file, fastest.line)} fills"
+
+
+def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     yield from rehearsal.notes
     for place in rehearsal.compiled:
         yield f"torch.compile was run eagerly ({place}): the band is wider by {COMPILED_ERROR:.0%}"
@@ -205,6 +230,8 @@ def _notes(rehearsal: Rehearsal) -> Iterator[str]:
             yield f"cuda:{number} reserves up to {format_size(nbytes)}; the figures are of cuda:{rehearsal.card.device}"
     if rehearsal.skipped_steps:
         yield f"{rehearsal.skipped_steps} optimizer steps were skipped by the GradScaler"
+    if budget is not None and (dies := _kernel_kills(rehearsal, budget)):
+        yield dies
     if rehearsal.stopped == "repeats":
         yield "not seen: what comes later, such as an evaluation or a checkpoint"
 

@@ -158,8 +158,10 @@ class ProgramSeen:
                 book.skipped_steps += 1
             else:
                 book.step(book.t)
-                if self.host is not None and book.steps == 2:
-                    self.host.begin_steady()
+                if self.host is not None:
+                    self.host.steps = max(self.host.steps, book.steps)
+                    if book.steps == 2:
+                        self.host.begin_steady()
         elif kind == "roles":
             book.take_roles(message)
         elif kind == "context":
@@ -222,7 +224,7 @@ class ProgramSeen:
         main = self.main
         exceptions = self._messages.get("exception", [])
         failure = exceptions[-1] if exceptions and stopped == "failed" else None
-        if failure is not None and str(failure.get("type", "")).endswith("OutOfMemoryError"):
+        if failure is not None and (_is_of_card(failure) or _is_of_host(failure)):
             stopped = "out-of-memory"
         assert self.host is not None
         return Rehearsal(
@@ -240,7 +242,7 @@ class ProgramSeen:
             cuda_build=any(message.get("cuda_build") for message in self._messages.get("torch", [])),
             failure=_failure_text(failure, code),
             failed_at=_place(failure),
-            out_of_memory=tuple(self._out_of_memory(stopped)),
+            out_of_memory=tuple(self._out_of_memory(of_card=failure is not None and _is_of_card(failure))),
             assumed=tuple(Assumed(*key, count) for key, (count, _) in list(self._assumed.items())[:MOST_LISTED]),
             sizes_assumed=tuple(Assumed(*key, count) for key, (count, sets) in self._assumed.items() if sets),
             unmodelled=tuple(dict.fromkeys(map(_with_place, self._messages.get("unmodelled", [])))),
@@ -257,13 +259,13 @@ class ProgramSeen:
         told = [*self._messages.get("torch", []), *self._messages.get("started", [])]
         return next((str(found) for message in told if (found := message.get("version") or message.get("torch"))), "")
 
-    def _out_of_memory(self, stopped: Stopped) -> list[OutOfMemory]:
+    def _out_of_memory(self, *, of_card: bool) -> list[OutOfMemory]:
         messages = self._messages.get("oom", [])
         return [
             OutOfMemory(
                 str(message.get("file") or ""), int(message.get("line") or 0), str(message.get("text") or ""),
                 int(message.get("requested") or 0), int(message.get("free") or 0),
-                caught=stopped != "out-of-memory" or message is not messages[-1],
+                caught=not of_card or message is not messages[-1],
             )
             for message in messages
         ]  # fmt: skip
@@ -279,6 +281,16 @@ class ProgramSeen:
             if one.name not in largest or largest[one.name].nbytes < nbytes:
                 largest[one.name] = one
         return list(largest.values())
+
+
+def _is_of_card(failure: dict[str, Any]) -> bool:
+    return str(failure.get("type", "")).endswith("OutOfMemoryError")
+
+
+def _is_of_host(failure: dict[str, Any]) -> bool:
+    """Return whether an exception is NumPy's, Python's or torch's for a request of host memory that was refused."""
+    kind, text = str(failure.get("type", "")), str(failure.get("text", ""))
+    return (kind.endswith("MemoryError") and not _is_of_card(failure)) or "DefaultCPUAllocator" in text
 
 
 def _place(message: dict[str, Any] | None) -> tuple[str, int] | None:

@@ -1,0 +1,98 @@
+"""Large host arrays of a rehearsed program: told with their line, and not written where they are only zeroed.
+
+`_reserve.c`, preloaded by the parent, serves requests of 64 MiB and more without committing them, and calls back for
+each of them from a thread that holds the interpreter. `torch.zeros` writes every page of a tensor that comes as zeros
+from the kernel anyway; for such large ones it is `torch.empty` here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import os
+import sys
+import sysconfig
+from typing import Any
+
+LIBRARY = "LEGROOM_RESERVE"  # its path, where it is preloaded
+LEAST = 64 << 20
+_STANDARD = os.path.join(sysconfig.get_paths()["stdlib"], "")
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_kept: list[Any] = []  # what C holds must not be collected
+
+
+def watch_requests(journal: Any) -> None:
+    """Tell the journal of every large request, with the line that made it."""
+    path = os.environ.get(LIBRARY)
+    if not path or path not in os.environ.get("LD_PRELOAD", ""):
+        return
+    try:
+        tell = ctypes.CDLL(path).legroom_tell
+    except (OSError, AttributeError):
+        return
+
+    def told(address: int, nbytes: int) -> None:
+        try:
+            file, line = _asking_line()
+            journal.json("host-alloc", nbytes=nbytes, address=address, file=file, line=line, how="reserved")
+        except Exception:  # the program goes on, whatever is wrong with us
+            return
+
+    callback = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_size_t)(told)
+    _kept.append(callback)
+    tell(callback)
+
+    def silence() -> None:
+        tell(None)
+
+    os.register_at_fork(after_in_child=silence)  # the journal is the parent's
+    atexit.register(silence)
+
+
+def _asking_line() -> tuple[str, int]:
+    """Return the innermost line outside of NumPy, torch and the standard library."""
+    arrays = [getattr(sys.modules.get(name), "__file__", None) for name in ("numpy", "torch")]
+    skipped = tuple(os.path.join(os.path.dirname(file), "") for file in arrays if file)
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        standard = file.startswith(_STANDARD) and "site-packages" not in file
+        if not standard and not file.startswith(("<", _OURS, *skipped)):
+            return file, frame.f_lineno
+        frame = frame.f_back
+    return "", 0
+
+
+def zeros_are_fresh(torch: Any) -> None:
+    """Let large zero tensors of the host be pages that nobody has written."""
+    path = os.environ.get(LIBRARY)
+    if not path or path not in os.environ.get("LD_PRELOAD", ""):
+        return
+
+    zeros, empty = torch.zeros, torch.empty
+
+    @functools.wraps(zeros)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        large = kwargs.get("out") is None and _is_host(torch, kwargs) and _nbytes(torch, args, kwargs) >= LEAST
+        return (empty if large else zeros)(*args, **kwargs)
+
+    torch.zeros = made
+
+
+def _is_host(torch: Any, kwargs: Any) -> bool:
+    device = kwargs.get("device")
+    if device is None:
+        device = torch.get_default_device() if hasattr(torch, "get_default_device") else "cpu"
+    return bool(torch.device(device).type == "cpu")
+
+
+def _nbytes(torch: Any, args: Any, kwargs: Any) -> int:
+    size = kwargs.get("size", args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args)
+    try:
+        count = 1
+        for each in size:
+            count *= int(each)
+        return count * int((kwargs.get("dtype") or torch.get_default_dtype()).itemsize)
+    except (TypeError, ValueError):  # torch says what is wrong with it
+        return 0
