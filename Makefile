@@ -84,6 +84,10 @@ bench-programs: $(STAMP)  ## public programs, rehearsed; PROGRAMS=folder with th
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
 
+.PHONY: bench-vram-held-out
+bench-vram-held-out: $(STAMP)  ## the same for the half of our own recorded runs that was set aside
+	$(BIN)/python -m bench.vram --held-out
+
 bench-speed: $(STAMP)  ## how long a prediction takes, against its imports
 	$(BIN)/python -m bench.speed
 

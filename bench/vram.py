@@ -6,7 +6,7 @@ goes. Argument checks of torch.distributions are on, as in users' runs, though t
 recorded: the temporaries they add are small and gone before the peak. That device runs PyTorch with
 TORCH_CUDNN_V8_API_DISABLED=1, without which bfloat16 would be convolved by cuDNN; the same is predicted here.
 
-The rows of our own (bench/make_truth.py) are in two halves. The one set aside is not run unless it is asked for, so that
+The rows of our own (bench/make_truth.py) are in two halves. The one set aside is run only when it is asked for, so that
 nobody tunes to it, and is reported apart.
 
     python -m bench.vram [FILE... | --held-out]
@@ -95,7 +95,8 @@ def main(files: list[str]) -> int:
             f"{len(rows)} runs", "", "", f"{exact} exact (≥ {needed})", "", f"{inside} inside (all), {seconds:.0f} s",
         ])  # fmt: skip
         columns = ["run", "predicted reserved", "real reserved", "exact", "allocated, off by", "within limits"]
-        write_section(f"GPU memory: {path.name}", columns, table, "make bench-vram")
+        command = "make bench-vram-held-out" if path == HELD_OUT else "make bench-vram"
+        write_section(f"GPU memory: {path.name}", columns, table, command)
     return 1 if failed else 0
 
 
