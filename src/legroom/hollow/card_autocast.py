@@ -18,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+import torch.utils.checkpoint
 from torch import Tensor
 
 _KEY = "AutogradMeta"
@@ -139,10 +140,26 @@ def autocast_as_on_card(kernels: Mapping[str, Any]) -> Iterator[dict[Any, Any]]:
         stack.enter_context(mock.patch.object(amp, "amp_definitely_not_available", lambda: False))
         stack.enter_context(mock.patch.object(torch.cuda, "is_bf16_supported", lambda *args, **kwargs: True))
         stack.enter_context(mock.patch.object(torch, "clear_autocast_cache", casts.forget))
+        # a pass that is computed again (torch.utils.checkpoint) is cast as the first was
+        again: Any = torch.utils.checkpoint
+        kept = getattr(again, "_get_autocast_kwargs", None)
+        if kept is not None:
+            stack.enter_context(mock.patch.object(again, "_get_autocast_kwargs", _of_card(kept)))
+            available = _of_card(torch.amp.is_autocast_available)
+            stack.enter_context(mock.patch.object(torch.amp, "is_autocast_available", available))
         kind: Any = torch.amp.autocast_mode.autocast
         stack.enter_context(mock.patch.object(kind, "__init__", casts.on_card(kind.__init__)))
         stack.enter_context(mock.patch.object(kind, "__enter__", casts.installing(kind.__enter__)))
         yield casts.rules()
+
+
+def _of_card(asked: Any) -> Any:
+    """Return the function that answers for the card where the meta device is asked for."""
+
+    def answer(device_type: str = "cuda") -> Any:
+        return asked("cuda" if device_type == "meta" else device_type)
+
+    return answer
 
 
 class _Casts:

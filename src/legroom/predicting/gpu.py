@@ -39,10 +39,6 @@ EXPANDABLE_FRAGMENTATION, EXPANDABLE_FRAGMENTATION_ERROR = 0.25, 0.33
 # memory.empty_cache_every is not modelled: emptying the cache after every single update leaves the peak where it was in
 # most of the same 179 runs (median 1.00, nine in ten between 1.00 and 1.02, all between 0.80 and 1.17 of it), since the
 # next update asks for everything again. What it gives back in between is for other processes.
-#
-# Reserved bytes of a traced run in bfloat16, relative: the casts are followed from outside of torch. Of ten runs on the
-# real allocator nine were within 0.5%, and one really took 5.4% more (2026-11, torch 2.14.1, CUDA 13).
-BF16_ERROR = 0.06
 
 _WHY = {
     "weights": "parameters and buffers of the policy",
@@ -83,7 +79,7 @@ def _replayed(run: Run, net: NetTrace, gpu: Gpu | None) -> tuple[list[Item], All
         for label, nbytes in by_label.items()
     ]
     # What is not modelled may be off by so much at the peak, wherever it is counted.
-    doubt = sum(net.unmodelled.values()) + (int(BF16_ERROR * result.peak_reserved) if run.memory.bf16 else 0)
+    doubt = sum(net.unmodelled.values())
     items.append(_fragmentation(result, phase, doubt))
     return items, AllocatorPeaks(result.peak_allocated, result.peak_reserved, _error(items))
 

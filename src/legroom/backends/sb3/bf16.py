@@ -7,10 +7,10 @@ what crosses from one network to the next is small. It changes what is learned: 
 Casted weights are not cached: a network uses each weight once per pass, and where a pass comes in pieces the pieces'
 gradients are then added up in float32.
 
-`torch.autocast` does not know the meta device, on which runs are traced; `autocast_as_on` does there what it does on
-the device that is meant. Its lists follow aten/src/ATen/autocast_mode.h of torch 2.13 as far as networks use them, and
-are different for CPUs and cards; a test holds them against the installed torch. What nn.MultiheadAttention does inside
-is not seen from there: it is traced in float32, and so overestimated.
+`torch.autocast` does not know the meta device, on which runs are traced. Where that stands for a card,
+`hollow.card_autocast` casts; where it stands for a CPU, `autocast_as_on` does. Its lists follow
+aten/src/ATen/autocast_mode.h of torch 2.13 as far as networks use them; a test holds them against the installed torch.
+What nn.MultiheadAttention does inside is not seen from there: it is traced in float32, and so overestimated.
 """
 
 from collections.abc import Iterator
@@ -30,18 +30,7 @@ _IN_BF16 = {
     "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conv_tbc",
     "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "addbmm", "scaled_dot_product_attention",
 }  # fmt: skip
-_IN_BF16_ON: dict[str, set[str]] = {
-    "cuda": {"prelu", "addmv", "addr", "mv", "einsum", "chain_matmul", "lstm_cell", "gru_cell", "rnn_tanh_cell"},
-    "cpu": set(),
-}
-_IN_FLOAT32: dict[str, set[str]] = {
-    "cuda": {
-        "layer_norm", "group_norm", "softmax", "log_softmax", "exp", "expm1", "log", "log1p", "log2", "log10", "pow",
-        "__pow__", "reciprocal", "rsqrt", "sinh", "cosh", "tan", "asin", "acos", "softplus", "prod", "sum", "cumsum",
-        "norm", "renorm", "cosine_similarity", "cdist",
-    },
-    "cpu": {"prod", "avg_pool3d", "adaptive_avg_pool3d", "quantile", "cdist"},
-}  # fmt: skip
+_IN_FLOAT32 = {"prod", "avg_pool3d", "adaptive_avg_pool3d", "quantile", "cdist"}
 
 
 def run_in_bf16(model: Any) -> None:
@@ -99,11 +88,12 @@ def _float32(value: Any) -> Any:
 @contextmanager
 def autocast(device_type: str) -> Iterator[None]:
     """Run the block under bfloat16 autocast; on the meta device as on the device that `autocast_as_on` names."""
-    if device_type != "meta":
-        with torch.autocast(device_type, dtype=torch.bfloat16, cache_enabled=False):
+    if device_type == "meta" and _meant[-1] == "cpu":
+        with _Casting():
             yield
         return
-    with _Casting(_meant[-1]):
+    on = "cuda" if device_type == "meta" else device_type  # what autocast does there is `hollow.card_autocast`
+    with torch.autocast(on, dtype=torch.bfloat16, cache_enabled=False):
         yield
 
 
@@ -117,11 +107,18 @@ def autocast_as_on(device: Literal["cpu", "cuda"]) -> Iterator[None]:
     In a backward pass the only functions called from Python are those of a forward pass that is computed again
     (activation checkpointing). They are under autocast, too, as torch.utils.checkpoint sees to on a real device.
     """
+    if device == "cuda":
+        _meant.append(device)
+        try:
+            yield
+        finally:
+            _meant.pop()
+        return
     autograd: Any = torch.autograd  # which keeps to itself the function by which backward() enters C++
     original = autograd._engine_run_backward
 
     def backward(*args: Any, **kwargs: Any) -> Any:
-        with _Casting(device):
+        with _Casting():
             return original(*args, **kwargs)
 
     _meant.append(device)
@@ -134,19 +131,14 @@ def autocast_as_on(device: Literal["cpu", "cuda"]) -> Iterator[None]:
 
 
 class _Casting(TorchFunctionMode):
-    """Casts the arguments of functions as autocast does on a device; above autograd, which follows the casts."""
-
-    def __init__(self, device: Literal["cpu", "cuda"]) -> None:
-        super().__init__()
-        self._in_bf16 = _IN_BF16 | _IN_BF16_ON[device]
-        self._in_float32 = _IN_FLOAT32[device]
+    """Casts the arguments of functions as autocast does on a CPU; above autograd, which follows the casts."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if name in self._in_bf16:
+        if name in _IN_BF16:
             args, kwargs = _cast(args, torch.bfloat16), _cast(kwargs, torch.bfloat16)
-        elif name in self._in_float32:
+        elif name in _IN_FLOAT32:
             args, kwargs = _cast(args, torch.float32), _cast(kwargs, torch.float32)
         return func(*args, **kwargs)
 

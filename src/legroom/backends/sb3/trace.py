@@ -113,6 +113,7 @@ class _Tracer:
         self.family = algorithm_of(run).family
         self.marks: list[tuple[int, str]] = []
         self.copies = {"step": 0, "part": 0, "rest part": 0, "batch": 0, "epoch": 0, "iteration": 0}
+        self.batch_size = 0
         self.micro_batch = pass_samples(run) if pass_samples(run) < batch_samples(run) else None
 
     def trace(self) -> NetTrace:
@@ -171,7 +172,8 @@ class _Tracer:
     def _shorten_epochs(self, model: Any) -> None:
         """Decide how many minibatches and epochs are traced, and how many copied."""
         epochs = int(getattr(model, "n_epochs", 1))
-        full, rest = self._minibatch_counts(int(getattr(model, "batch_size", 0) or 0))
+        self.batch_size = int(getattr(model, "batch_size", 0) or 0)
+        full, rest = self._minibatch_counts(self.batch_size)
         for name in ("n_critic_updates", "cg_max_steps", "line_search_max_iter"):  # of TRPO
             if hasattr(model, name):
                 setattr(model, name, min(getattr(model, name), TRACED))
@@ -219,6 +221,9 @@ class _Tracer:
             yield batch_size
             return
         total = int(hyper(self.run, "n_steps")) * self.run.env.n_envs
+        if not batch_size and self.batch_size:  # TRPO's actor learns from all at once, before its critic does in parts
+            yield total
+            return
         _, rest = self._minibatch_counts(batch_size)
         self._mark("epoch")
         for _ in range(self._full):
