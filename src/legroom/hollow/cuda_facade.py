@@ -42,7 +42,7 @@ def install(follower: Follower) -> None:
     _typed_tensors(follower)
     cuda: Any = torch.cuda
     cuda._lazy_init = lambda: None
-    cuda.is_available = lambda: True
+    cuda.is_available = lambda: bool(follower.cards)
     cuda.is_initialized = lambda: True
     cuda._initialized = True
     cuda._exchange_device, cuda._maybe_exchange_device = C._cuda_exchangeDevice, C._cuda_maybeExchangeDevice
@@ -176,7 +176,7 @@ def _answers(follower: Follower) -> dict[str, Callable[..., Any]]:
         "_cuda_isInBadFork": lambda: not follower.following,
         "_cuda_set_sync_debug_mode": nothing,
         "_cuda_get_sync_debug_mode": lambda: 0,
-        "_accelerator_getAccelerator": lambda: torch.device("cuda"),
+        "_accelerator_getAccelerator": lambda: torch.device("cuda") if follower.cards else None,
         "_accelerator_getDeviceIndex": lambda: here.device,
         "_accelerator_setDeviceIndex": set_device,
         "_accelerator_exchangeDevice": exchange,

@@ -22,6 +22,13 @@ def begin() -> Any:
     journal = Journal(path if count == 0 else f"{path}.{count}")
     journal.json("started", argv=getattr(sys, "orig_argv", sys.argv), python=sys.version.split()[0])
     host_memory.watch_requests(journal)
+    pid = os.getpid()
+
+    def without_torch() -> None:
+        if os.getpid() == pid and "torch" not in sys.modules:
+            journal.json("no-torch")
+
+    atexit.register(without_torch)
     return journal
 
 
@@ -34,18 +41,52 @@ def without_compiler(module: Any) -> None:
     module._disable_dynamo = undecorated
 
 
+def on_stable_baselines(journal: Any, module: Any) -> None:
+    """Write down how algorithms are made: the arguments of the outermost constructor."""
+    begin_model = module.BaseAlgorithm.__init__
+
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin_model(self, *args, **kwargs)
+        frame: Any = sys._getframe(1)
+        found = None
+        while frame is not None and frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is self:
+            found, frame = frame, frame.f_back
+        if found is not None and os.getpid() == journal.pid:
+            code, given = found.f_code, found.f_locals
+            names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+            package = type(self).__module__.partition(".")[0]
+            journal.json(
+                "call", what=f"{package}.{type(self).__name__}", file=frame.f_code.co_filename if frame else "",
+                line=frame.f_lineno if frame else 0, arguments={name: _plain(given.get(name)) for name in names},
+            )  # fmt: skip
+
+    module.BaseAlgorithm.__init__ = made
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON can hold it."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    name = getattr(value, "__qualname__", None)
+    return f"{value.__module__}.{name}" if name else f"<{type(value).__module__}.{type(value).__qualname__}>"
+
+
 def on_torch(journal: Any) -> Any:
     """Install the card; returns its follower."""
     import torch
 
-    from . import card_autocast, card_operators, cuda_facade, fake_tensors, following, host_memory, tensor_facade
+    from . import card, card_autocast, card_operators, cuda_facade, fake_tensors, following, host_memory, tensor_facade
 
     plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
     journal.json("torch", version=torch.__version__, cuda_build=torch.version.cuda)
     follower = following.Follower(plan, journal)
     tensor_facade.install(follower)
     cuda_facade.install(follower)
-    kernels = _kept(card_operators.operators_as_on_card(follower.cards[0].plan.shape))
+    kernels = _kept(card_operators.operators_as_on_card(card.CardPlan.read(plan).shape))
     follower.casts = _kept(card_autocast.autocast_as_on_card(kernels))
     follower.kernels = {card_autocast._operator(name): kernel for name, kernel in kernels.items()}
     _kept(fake_tensors.foreach_as_on_cuda())

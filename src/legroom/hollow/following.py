@@ -9,6 +9,7 @@ request: the allocator's state matters only then, and the list can be appended t
 from __future__ import annotations
 
 import collections
+import os
 import threading
 import weakref
 from typing import Any
@@ -28,6 +29,7 @@ from .fake_tensors import (
     _follow,
     _kept_in_place,
     _recipe,
+    _tensors,
     is_meta,
 )
 from .journal import Journal
@@ -63,6 +65,19 @@ class Record:
         self.ref: Any = None
 
 
+def _visible(cards: int) -> int:
+    """Return how many of the machine's cards this process may see."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return cards
+    count = 0
+    for each in listed.split(","):
+        if not each.strip() or (each.strip().lstrip("-").isdigit() and not 0 <= int(each) < cards):
+            break  # the driver looks no further than the first that is none
+        count += 1
+    return min(count, cards)
+
+
 class _Here(threading.local):
     autocast = False  # PyTorch's own word for it cannot be asked from inside the dispatcher
     cast = False  # the arguments of the next operator are cast already
@@ -80,7 +95,7 @@ class Follower(StorageFollower):
         read = CardPlan.read(plan)
         super().__init__(Workspaces(card=read.shape), ())
         self.journal = journal
-        self.cards = [Card(index, read) for index in range(int(plan.get("cards") or 1))]
+        self.cards = [Card(index, read) for index in range(_visible(int(plan.get("cards") or 1)))]
         self.sites = Sites(journal.site)
         self.assumptions = Assumptions(journal.json)
         self.records: dict[int, Record] = {}
@@ -202,8 +217,10 @@ class Follower(StorageFollower):
 
     def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator of the program."""
-        if not self.following or not _concerned(args, kwargs):
+        if not _concerned(args, kwargs):
             return func(*args, **kwargs)
+        if not self.following:
+            return self._in_fork(func, args, kwargs)
         if torch.is_inference_mode_enabled():
             found = self._inferred(func, args, kwargs)
             if found is not NONE:
@@ -214,10 +231,31 @@ class Follower(StorageFollower):
             return self._run(func, args, kwargs)
         except OutOfMemory as error:
             failure = error.with_traceback(None)  # its frames would keep tensors alive that die on a card
+        except RuntimeError as error:
+            if "on the expected device meta" not in str(error):
+                raise
+            devices = f"{here.card.device} and cpu"
+            failure = RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, {devices}!"
+            )
         finally:
             here.inside -= 1
         del func, args, kwargs
         raise failure
+
+    def _in_fork(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Refuse a card in a forked child, as PyTorch does; the rest of what it does is its own."""
+        device = kwargs.get("device")
+        if self._ours() and (
+            self._card_of(args) is not None or (device is not None and torch.device(device).type == "cuda")
+        ):
+            raise RuntimeError(
+                "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
+                "'spawn' start method"
+            )
+        if kwargs.get("pin_memory"):
+            kwargs = {**kwargs, "pin_memory": False}
+        return func(*args, **kwargs)
 
     def _inferred(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Do what PyTorch does above the dispatcher elsewhere: in inference mode operators come here undivided."""
@@ -323,6 +361,8 @@ class Follower(StorageFollower):
             self._run_steps(steps, out)
         elif not facts.written:
             self._births(out)
+        else:
+            self._resized(facts, args, kwargs)
         if facts.matmul:
             self._warm_up(self._thread())
         self.shadows.follow(func, facts, args, kwargs, out)
@@ -331,6 +371,8 @@ class Follower(StorageFollower):
     def _facts_of(self, func: Any) -> Facts:
         facts = Facts(func)
         facts.special = self._special.get(func)
+        if facts.name == "set_":  # another storage, with values of its own
+            facts.special = lambda func, args, kwargs: func(*args, **kwargs)
         facts.program = PROGRAMS.get(func)
         facts.matmul = func in MATMULS
         facts.may_keep = func is _aten.add.Tensor or func in _OUT_OF_PLACE
@@ -376,6 +418,19 @@ class Follower(StorageFollower):
             file, line = self.sites.where()
             self.journal.json("unmodelled", what=str(func), file=file, line=line)
         return _hollowed(self.shadows._compute(func, func._legroom, given, named))
+
+    def _resized(self, facts: Facts, args: Any, kwargs: Any) -> None:
+        """Request anew what an operator made larger (`resize_`, results given as `out=`)."""
+        if facts.name != "resize_" and "out" not in kwargs:
+            return
+        for tensor in (args[0],) if facts.name == "resize_" else _tensors(kwargs["out"]):
+            storage = tensor.untyped_storage()
+            record = self.records.get(storage._cdata)
+            if record is not None and storage.nbytes() > record.nbytes:
+                self.records.pop(storage._cdata)
+                self._born(storage, "")
+                if record.number >= 0:
+                    self._dead.append(record.number)
 
     def _births(self, out: Any) -> None:
         if isinstance(out, torch.Tensor):

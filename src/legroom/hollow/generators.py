@@ -60,4 +60,4 @@ def install(follower: Follower) -> None:
         card.generator = made(card.device)
         card.generator.manual_seed(0)
     torch.cuda.default_generators = tuple(card.generator for card in follower.cards)
-    follower.shadows.generator = follower.cards[0].generator
+    follower.shadows.generator = follower.cards[0].generator if follower.cards else None

@@ -28,7 +28,7 @@ class Journal:
     """Writes records; `committed` in the file is always the end of a whole one."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        self.path, self.pid = path, os.getpid()
         self._began = time.monotonic()
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         os.ftruncate(handle, _START_BYTES)
@@ -37,7 +37,7 @@ class Journal:
         self._size = _START_BYTES
         self._at = HEADER_BYTES
         self._lock = threading.RLock()
-        self._map[:20] = struct.pack("<4sIQI", MAGIC, VERSION, 0, os.getpid())
+        self._map[:20] = struct.pack("<4sIQI", MAGIC, VERSION, 0, self.pid)
 
     def alloc(
         self, number: int, requested: int, rounded: int, figures: tuple[int, int], *, site: int, device: int = 0,

@@ -117,6 +117,8 @@ def _moves(follower: Follower) -> None:
             if dtype is None and not copy and "memory_format" not in options:
                 return self
             return to(self, self.dtype if dtype is None else dtype, copy=copy, **options)
+        if hollow(follower, self) and self.requires_grad and torch.is_grad_enabled():
+            return _Across.apply(self, device, dtype, options)
         return _aten._to_copy.default(self, dtype=dtype, device=device, **options)
 
     @functools.wraps(to)
@@ -204,6 +206,19 @@ def _moves(follower: Follower) -> None:
         return None
 
     tensor.record_stream = record_stream
+
+
+class _Across(torch.autograd.Function):
+    """A copy to another card: PyTorch's own would send the gradient to "meta", which is any of them."""
+
+    @staticmethod
+    def forward(ctx: Any, source: Any, device: torch.device, dtype: Any, options: Any) -> Any:
+        ctx.source = source.device, source.dtype
+        return _aten._to_copy.default(source, dtype=dtype, device=device, **options)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0].to(*ctx.source), None, None, None
 
 
 def _parsed(follower: Follower, args: Any, kwargs: Any) -> tuple[torch.device | None, Any, dict[str, Any]]:

@@ -48,6 +48,7 @@ class _Hook:
         self._waiting = {
             "torch._compile": lambda module: entering.without_compiler(module),
             "torch": lambda module: entering.on_torch(journal),
+            "stable_baselines3.common.base_class": lambda module: entering.on_stable_baselines(journal, module),
         }
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:

@@ -1,0 +1,270 @@
+"""A program in an interpreter of its own sees a card that is not there, and its journal says what it would take."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from legroom.hollow.rehearse import rehearse
+
+MIB = 1 << 20
+
+
+def run(tmp_path: Path, source: str, capfd: pytest.CaptureFixture[str], **plan: Any) -> dict[str, Any]:
+    """Rehearse a program; what it printed is in `printed`."""
+    script = tmp_path / "program.py"
+    script.write_text(textwrap.dedent(source))
+    found = rehearse([sys.executable, str(script)], plan, timeout_s=300)
+    found["printed"] = capfd.readouterr().err.splitlines()
+    return found
+
+
+def said(found: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [message for message in found["messages"] if message["kind"] == kind]
+
+
+TRAINING = """
+    import torch
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    net = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.Tanh(), torch.nn.Linear(64, 2)).to(device)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    x, y = torch.randn(128, 8, device=device), torch.zeros(128, 2).to(device)
+    for _ in range(5):
+        loss = ((net(x) - y) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item(), torch.cuda.memory_allocated(), torch.cuda.max_memory_reserved())
+"""
+
+
+def test_a_training_takes_what_it_takes_on_a_card(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(tmp_path, TRAINING, capfd)
+    # the same program on the CUDA build of torch 2.14 and its real allocator (phantom card, 2026-11-17)
+    assert (found["reserved"], found["allocated"], found["requests"], found["steps"]) == (
+        23_068_672,
+        17_155_584,
+        121,
+        5,
+    )
+    losses = [float(line.split()[0]) for line in found["printed"]]
+    assert losses == sorted(losses, reverse=True)  # small tensors have values: it learns
+    assert {line.split(maxsplit=1)[1] for line in found["printed"]} == {"17059328 23068672"}
+    assert not said(found, "assumed")
+
+
+def test_values_change_no_event(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    default, none, real = (run(tmp_path, TRAINING, capfd, **plan) for plan in ({}, {"small": 0}, {"values": "real"}))
+    sizes = [[event[:3] for event in found["events"]] for found in (default, none, real)]
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert said(none, "assumed")[0]["line"] == 12  # loss.item()
+    assert not said(real, "assumed")
+
+
+def test_out_of_memory_comes_at_its_line_and_can_be_caught(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(
+        tmp_path,
+        """
+        import torch
+        kept = torch.empty(600 << 20, dtype=torch.uint8, device="cuda")
+        try:
+            torch.empty(600 << 20, dtype=torch.uint8, device="cuda")
+        except torch.OutOfMemoryError as error:
+            print(error)
+        del kept
+        again = torch.empty(900 << 20, dtype=torch.uint8, device="cuda")
+        torch.empty(200 << 20, dtype=torch.uint8, device="cuda")
+        """,
+        capfd,
+        limit=1000 * MIB,
+        card={"name": "Small", "bytes": 1024 * MIB},
+    )
+    assert [oom["line"] for oom in said(found, "oom")] == [5, 10]
+    assert found["printed"][0].startswith(
+        "CUDA out of memory. Tried to allocate 600.00 MiB. GPU 0 has a total capacity of 1024.00 MiB of which 400.00 "
+        "MiB is free. Including non-PyTorch memory, this process has 624.00 MiB memory in use. Of the allocated memory "
+        "600.00 MiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated."
+    )
+    assert found["code"] == 1 and said(found, "exception")[0]["type"] == "OutOfMemoryError"
+    assert any("program.py" in line and "line 10" in line for line in found["printed"])
+
+
+def test_the_card_is_the_one_that_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(
+        tmp_path,
+        """
+        import torch
+        print(torch.cuda.get_device_name(0), torch.cuda.get_device_capability(), torch.cuda.device_count())
+        print(torch.cuda.get_device_properties(0).total_memory, torch.cuda.mem_get_info())
+        print(torch.accelerator.current_accelerator(), torch.accelerator.is_available())
+        x = torch.ones(3, device="cuda")
+        print(x, x.device, x.is_cuda, x.is_meta, x.get_device(), x.type())
+        print(len(torch.cuda.memory_summary()) > 1000, torch.cuda.memory_stats()["allocated_bytes.all.current"])
+        torch.cuda.memory._snapshot()
+        """,
+        capfd,
+        card={"name": "NVIDIA GeForce RTX 3060", "bytes": 12 << 30, "capability": [8, 6], "sm_count": 28},
+    )
+    assert found["printed"][:6] == [
+        "NVIDIA GeForce RTX 3060 (8, 6) 1",
+        f"{12 << 30} ({12 << 30}, {12 << 30})",
+        "cuda True",
+        "tensor([1., 1., 1.], device='cuda:0') cuda:0 True False 0 torch.cuda.FloatTensor",
+        "True 512",
+        "Traceback (most recent call last):",
+    ]
+    assert "torch._C._cuda_memorySnapshot is not simulated in a rehearsal" in found["printed"][-1]
+
+
+def test_what_is_not_known_is_answered_and_listed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(
+        tmp_path,
+        """
+        import torch
+        x = torch.zeros(1 << 20, device="cuda")
+        for _ in range(3):
+            assert not torch.isnan(x).any()
+        assert (x >= 0).all() and x.mean().item() == 0
+        print(x[x > 0].shape, torch.unique(x).shape, x.cpu().sum())
+        """,
+        capfd,
+    )
+    assert found["printed"] == ["torch.Size([1048576]) torch.Size([1]) tensor(0.)"], found["printed"]
+    assumed = {(a["line"], a["what"]): a for a in said(found, "assumed")}
+    assert assumed[5, "any read as False"]["count"] == 2  # told when it has doubled
+    assert not assumed[6, "all read as True"]["sets_size"]
+    assert assumed[7, "a selection takes all of (1048576,)"]["sets_size"]
+
+
+def test_moves_and_copies(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(
+        tmp_path,
+        """
+        import copy, io, threading, torch
+        net = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.AdamW(net.parameters(), fused=True)  # made before the move, as on a card
+        before = net.weight.detach().clone()
+        net.cuda()
+        assert (net.weight.cpu() == before).all()
+        net(torch.ones(2, 4).cuda(non_blocking=True)).sum().backward()
+        optimizer.step()
+        assert (net.weight.cpu() != before).any()
+        twin = copy.deepcopy(net)
+        assert twin.weight.device == torch.device("cuda:0") and (twin.weight == net.weight).all()
+        file = io.BytesIO()
+        torch.save(net.state_dict(), file)
+        for where, kind in ((None, "cuda"), ("cpu", "cpu"), ("cuda:0", "cuda")):
+            file.seek(0)
+            loaded = torch.load(file, map_location=where)["weight"]
+            assert loaded.device.type == kind and (loaded.cpu() == net.weight.cpu()).all()
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(torch.ones(3, device="cuda").sum().item()))
+        thread.start(), thread.join()
+        assert seen == [3.0]
+        torch.manual_seed(0)
+        a = torch.rand(2)
+        torch.manual_seed(0)
+        torch.rand(9, device="cuda"), torch.nn.functional.dropout(torch.ones(9, device="cuda"))
+        assert (a == torch.rand(2)).all()  # the card's random numbers are not the CPU's
+        try:
+            torch.ones(2, device="cuda").numpy()
+        except TypeError as error:
+            print(error)
+        data = torch.utils.data.TensorDataset(torch.arange(8.0))
+        for (batch,) in torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True, num_workers=1):
+            assert batch.is_pinned() and batch.to("cuda", non_blocking=True).sum().item() in (6.0, 22.0)
+        torch.save({"large": torch.empty(1 << 26, device="cuda")}, "/dev/null")
+        """,
+        capfd,
+    )
+    assert found["code"] == 0, found["printed"]
+    assert found["printed"][0].startswith("can't convert cuda:0 device type tensor to numpy.")
+    assert sum(message["how"] == "pinned" for message in said(found, "host-alloc")) == 2
+    assert "268,435,456 bytes without values were not written" in said(found, "note")[0]["text"]
+
+
+def test_streams_and_graphs_have_pools_of_their_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(
+        tmp_path,
+        """
+        import torch
+        torch.zeros(1 << 20, device="cuda")  # cached for the default stream
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.zeros(1 << 20, device="cuda")
+        print(torch.cuda.memory_reserved() >> 20)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):  # empties the cache first
+            y = torch.zeros(1 << 20, device="cuda") + 1
+        graph.replay()
+        del y
+        torch.cuda.empty_cache()
+        print(torch.cuda.memory_reserved() >> 20)
+        del graph
+        torch.cuda.empty_cache()
+        print(torch.cuda.memory_reserved() >> 20)
+        """,
+        capfd,
+    )
+    assert found["printed"] == ["40", "20", "0"]
+
+
+def test_two_cards(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(
+        tmp_path,
+        """
+        import torch
+        a, b = torch.nn.Linear(512, 512).to("cuda:0"), torch.nn.Linear(512, 512).to("cuda:1")
+        loss = b(a(torch.ones(4, 512, device="cuda:0")).to("cuda:1")).sum()
+        loss.backward()
+        optimizer = torch.optim.Adam([*a.parameters(), *b.parameters()])
+        optimizer.step()
+        print(loss.device, a.weight.grad.device, b.weight.grad.device)
+        print([torch.cuda.memory_allocated(i) > 3 << 20 for i in range(torch.cuda.device_count())])
+        """,
+        capfd,
+        cards=2,
+    )
+    assert found["printed"] == ["cuda:1 cuda:0 cuda:1", "[True, True]"]
+    assert [message["device"] for message in said(found, "context")] == [0, 1]
+
+
+def test_a_fork_stops_following(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(
+        tmp_path,
+        """
+        import os, torch
+        torch.zeros(1000, device="cuda")
+        child = os.fork()
+        if not child:
+            try:
+                torch.zeros(1 << 30, device="cuda")
+            except RuntimeError as error:
+                print(error)
+            os._exit(0)
+        os.waitpid(child, 0)
+        """,
+        capfd,
+    )
+    assert found["requests"] == 1
+    assert found["printed"][0].startswith("Cannot re-initialize CUDA in forked subprocess.")
+
+
+def test_stable_baselines_calls_are_recorded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("stable_baselines3")
+    found = run(
+        tmp_path,
+        """
+        from stable_baselines3 import PPO
+        model = PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32, n_epochs=1, device="cuda")
+        model.learn(64)
+        """,
+        capfd,
+    )
+    assert found["code"] == 0, found["printed"]
+    (call,) = said(found, "call")
+    assert call["what"] == "stable_baselines3.PPO" and call["arguments"]["n_steps"] == 32
+    assert found["steps"] == 2 and found["reserved"] == 23_068_672
