@@ -14,7 +14,8 @@ Where the sequence on a card differs from the operators seen here, a mechanism i
 - cuBLAS takes a workspace at its first use in each thread (`Workspaces`).
 Values do not exist; `value_reads` says what those get who ask for one.
 
-Known limitations: one device, one stream; no CUDA graphs, torch.compile, AMP or custom CUDA extensions.
+Known limitations: one device, one stream; no CUDA graphs or custom CUDA extensions; what Inductor compiles runs as
+written.
 """
 
 from __future__ import annotations
@@ -397,6 +398,10 @@ def _node() -> str:
     return "" if node is None else str(node.name())
 
 
+_prims: Any = torch._prims_common
+_is_dense = getattr(_prims, "is_non_overlapping_and_dense_or_false", None) or _prims.is_non_overlapping_and_dense
+
+
 # References seen from inside a dispatch mode on a tensor (and on its storage) that only the engine holds; a test
 # holds these against the installed torch.
 _ENGINE_ONLY_TENSOR_REFS = 4
@@ -408,7 +413,7 @@ def _unshared(tensor: torch.Tensor) -> bool:
         is_meta(tensor)
         and tensor._use_count() <= _ENGINE_ONLY_TENSOR_REFS  # type: ignore[attr-defined]
         and torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) <= _ENGINE_ONLY_STORAGE_REFS
-        and torch._prims_common.is_non_overlapping_and_dense_or_false(tensor)
+        and _is_dense(tensor)
     )
 
 

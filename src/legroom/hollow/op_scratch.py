@@ -486,7 +486,7 @@ def _softmax_backward(call: Call) -> Iterator[Step]:
     yield Step("alloc", "product", nbytes(call.args[0]))
 
 
-@program(_aten._safe_softmax.default)
+@program(*([_aten._safe_softmax.default] if hasattr(_aten, "_safe_softmax") else ()))  # from torch 2.5 on
 def _safe_softmax(call: Call) -> Iterator[Step]:
     # attention.cpp: rows that are masked throughout are looked for
     yield Step("out")

@@ -258,3 +258,23 @@ def test_the_card_that_is_named_shapes_the_scratch_of_operators():
     sizes = [sum(event[2] for event in net.events if len(event) == 3) for net in (small, large)]
     assert sizes[0] < sizes[1]  # sums over the batch are split over more thread blocks
     assert "20 multiprocessors" in small.card and "8.6" in small.card
+
+
+def test_what_inductor_compiles_widens_the_band_and_other_backends_do_not():
+    extractors = (f"bench.truth_nets:{name}" for name in ("CompiledCnn", "CompiledCnn"))
+    nets = [
+        trace_run(
+            make_run(
+                observation={"type": "box", "shape": [4, 84, 84], "dtype": "uint8"}, n_steps=8, batch_size=16,
+                policy={
+                    "name": "CnnPolicy", "features_extractor": extractor,
+                    "features_extractor_kwargs": {"backend": backend},
+                },
+            ),
+            "cuda",
+        )
+        for extractor, backend in zip(extractors, ("aot_eager", "inductor"), strict=True)
+    ]  # fmt: skip
+    assert not nets[0].unmodelled
+    assert sum(nets[1].unmodelled.values()) > 128 << 20
+    assert len(nets[0].events) == len(nets[1].events)

@@ -15,6 +15,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
@@ -40,6 +41,7 @@ from legroom.device.event_chunks import repeat, shorten
 from legroom.errors import Untraceable
 from legroom.hollow.card_autocast import autocast_as_on_card
 from legroom.hollow.card_operators import join_weights, operators_as_on_card
+from legroom.hollow.compiling import run_uncompiled
 from legroom.hollow.cuda_reduce import Card, card_with
 from legroom.hollow.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
 from legroom.hollow.records import ValueRefused
@@ -88,12 +90,14 @@ def trace_run(
         if on_cuda:
             stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(card))))
             stack.enter_context(foreach_as_on_cuda(optimizers=run.memory.foreach is not False))
+        compiled = stack.enter_context(run_uncompiled())
         if run.memory.bf16:
             stack.enter_context(autocast_as_on(device))
         Distribution.set_default_validate_args(checks if validate_args is None else validate_args)
         stack.callback(Distribution.set_default_validate_args, checks)
         try:
-            return _Tracer(run, follower, device).trace()
+            found = _Tracer(run, follower, device).trace()
+            return found if not compiled else replace(found, unmodelled=dict(found.unmodelled) | _compiled(found))
         except Untraceable:
             raise
         except ValueRefused as refused:
@@ -103,6 +107,16 @@ def trace_run(
                 raise Untraceable(said) from wrong
             reason = f"{type(wrong).__name__}: {wrong}".strip().splitlines()[0]
             raise Untraceable(f"the update cannot be followed on tensors without data ({reason})") from wrong
+
+
+def _compiled(net: NetTrace) -> dict[str, int]:
+    """Return by how much Inductor's code may differ from the operators it was made of, which are what was followed.
+
+    It plans its own buffers: at most all that an update holds for a moment comes or goes. And it measures its kernels
+    with an emptied cache, which takes a buffer as large as the card's L2 cache (128 MiB is more than any has).
+    """
+    held = max((sum(each.values()) for each in net.transient.values()), default=0)
+    return {"torch.compile: code that Inductor generates": held + (128 << 20 if net.device == "cuda" else 0)}
 
 
 class _Tracer:
