@@ -4,9 +4,10 @@ The truth was recorded with the CUDA build of torch on a device that executes no
 does (context, cuDNN's workspace and its RNN reserve excepted). The programs themselves are not in this repository:
 `bench/data/programs.json` says of which repository each is, with its arguments and truth; FOLDER holds their sources
 and an environment to run them in, at the places that the file names. One half was set aside before anything was
-rehearsed and is reported apart, and so is a program whose sizes depend on values, which are zeros on that device.
+rehearsed and is reported apart; so are short scripts of our own that drive a library which has no program to run, and
+a program whose sizes depend on values, which are zeros on that device.
 
-    python -m bench.programs FOLDER [dev | heldout | oom]... [--only NAME]
+    python -m bench.programs FOLDER [dev | heldout | oom | oom-heldout]... [--only NAME]
 """
 
 from __future__ import annotations
@@ -69,25 +70,26 @@ def compare(row: dict[str, Any], folder: str) -> tuple[list[object], float | Non
 
 def half(part: str, rows: list[dict[str, Any]], folder: str) -> None:
     """Rehearse one half of the programs and write its table."""
-    lines, misses, answered = [], [], 0
+    lines: list[list[object]] = []
+    misses: dict[str, list[float | None]] = {"public, unedited": [], "scripts of our own": []}
     for row in rows:
         line, miss = compare(row, folder)
         print(*line, sep="  ", flush=True)
         if row["values_set_sizes"]:
             line[0] = f"{line[0]} (sizes depend on values)"
         else:
-            misses.append(miss)
-            answered += miss is not None
+            misses["scripts of our own" if "driver" in row["of"] else "public, unedited"].append(miss)
         lines.append(line)
-    told = [abs(miss) for miss in misses if miss is not None]
-    exact = sum(miss == 0 for miss in told)
-    total = f"{exact} of {len(misses)} exact, {answered} answered, worst {max(told, default=0):.2%}"
-    lines.append(["all whose sizes do not", "", total, "", "", "", f"median {median(told or [0]):.2%}"])
+    for kind, those in misses.items():
+        told = [abs(miss) for miss in those if miss is not None]
+        total = f"{sum(miss == 0 for miss in told)} of {len(those)} exact, {len(told)} answered"
+        worst = f"worst {max(told, default=0):.2%}, median {median(told or [0]):.2%}"
+        lines.append([kind, "", total, worst, "", "", ""])
     name = {"dev": "looked at", "heldout": "held out"}[part]
     write_section(f"Programs as they are, {name}", COLUMNS, lines, f"python -m bench.programs FOLDER {part}")
 
 
-def lines_of_death(rows: list[dict[str, Any]], folder: str) -> None:
+def lines_of_death(part: str, rows: list[dict[str, Any]], folder: str) -> None:
     """Compare where programs run out of memory on cards of given sizes."""
     probe = {"argv": ["python", "-c", "import torch; torch.zeros(1, device='cuda')"], "cwd": folder, "env": {}}
     beside = PLENTY - rehearsed(probe, folder, PLENTY)["gpu"]["allocator"]["limit"]
@@ -103,7 +105,8 @@ def lines_of_death(rows: list[dict[str, Any]], folder: str) -> None:
         print(*lines[-1], sep="  ", flush=True)
     lines.append(["all", "", "", f"{right} of {len(rows)}", ""])
     columns = ("program", "bytes of the card", "dies at", "rehearsed", "same")
-    write_section("Programs that run out of memory", columns, lines, "python -m bench.programs FOLDER oom")
+    name = "Programs that run out of memory" + ("" if part == "oom" else ", held out")
+    write_section(name, columns, lines, f"python -m bench.programs FOLDER {part}")
 
 
 def main(arguments: list[str]) -> None:
@@ -112,14 +115,11 @@ def main(arguments: list[str]) -> None:
     arguments = [each for each in arguments if each != "--only"]
     if not arguments:
         raise SystemExit(f"usage: {(__doc__ or '').strip().splitlines()[-1].strip()}")
-    folder, parts = str(Path(arguments[0]).resolve()), arguments[1:] or ["dev", "heldout", "oom"]
+    folder, parts = str(Path(arguments[0]).resolve()), arguments[1:] or ["dev", "heldout", "oom", "oom-heldout"]
     data = json.loads(DATA.read_text())
     for part in parts:
         rows = [row for row in data[part] if only is None or row["name"] == only]
-        if part == "oom":
-            lines_of_death(rows, folder)
-        else:
-            half(part, rows, folder)
+        (lines_of_death if part.startswith("oom") else half)(part, rows, folder)
 
 
 if __name__ == "__main__":
