@@ -72,7 +72,8 @@ def main(files: list[str]) -> int:
         table, exact, inside = [], 0, 0
         rows = json.loads(path.read_text())
         start = time.perf_counter()
-        gathered = gather_all([run_of(row) for row in rows], NO_MACHINE, mode="trace", device="cuda", trust=True)
+        runs = [run_of(row) for row in rows]
+        gathered = gather_all(runs, NO_MACHINE, mode="trace", device="cuda", trust=True, values="assume")
         seconds = time.perf_counter() - start
         for row, (run, evidence) in zip(rows, gathered, strict=True):
             peaks = add_up(run, evidence).allocator
