@@ -3,13 +3,14 @@
 A line leaks if the blocks it asked for in most of its iterations are still alive. A buffer that is cleared every epoch,
 or a queue of fixed length, does not do that for long. The graph of a loss that is kept has many such lines; the one to
 name is that of the tensor made last, which holds all others. The source then tells where that tensor is stored away:
-`losses.append(loss)`, `total += loss`, `self.last = out`.
+`losses.append(loss)`, `total += loss`, `self.last = out`, also in a function of the same file that gets it, or in a hook.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,8 +31,6 @@ STORING_CALLS = {
     "put",
     "setdefault",
     "push",
-    "write",
-    "log",
 }
 READING_CALLS = {"item", "tolist", "numpy", "cpu", "float", "int", "backward", "size", "dim"}
 
@@ -96,7 +95,50 @@ def storing_line(file: str, line: int) -> int | None:
     names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     others = [node for node in ast.walk(scope) if isinstance(node, ast.stmt) and not _has_body(node)]
     later = sorted(others, key=lambda node: (node.lineno < line, node.lineno))
-    return next((node.lineno for node in later if node is not statement and _stores(node, names)), None)
+    direct = next((node.lineno for node in later if node is not statement and _stores(node, names)), None)
+    return direct or _stored_by_callee(tree, later, names) or _stored_by_hook(tree)
+
+
+def _stored_by_callee(tree: ast.Module, statements: Sequence[ast.stmt], names: set[str]) -> int | None:
+    """Return the line of a function of this file that is given one of the names and stores it."""
+    calls = [node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    for call in calls:
+        called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        for function in _functions(tree, called):
+            given = _parameters_given(call, function, names)
+            if given and (line := _storing_in(function, given)):
+                return line
+    return None
+
+
+def _stored_by_hook(tree: ast.Module) -> int | None:
+    """Return the line of a hook of this file that stores what it gets."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if name.startswith("register_") and name.endswith("hook"):
+            for given in (argument for argument in call.args if isinstance(argument, ast.Name)):
+                for function in _functions(tree, given.id):
+                    if line := _storing_in(function, {argument.arg for argument in function.args.args}):
+                        return line
+    return None
+
+
+def _functions(tree: ast.Module, name: str) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name]
+
+
+def _parameters_given(call: ast.Call, function: ast.FunctionDef, names: set[str]) -> set[str]:
+    """Return the parameters of a function that a call gives one of the names to."""
+    parameters = [argument.arg for argument in function.args.args]
+    if parameters[:1] == ["self"]:
+        parameters = parameters[1:]
+    given = {parameter for parameter, value in zip(parameters, call.args, strict=False) if _mentions(value, names)}
+    return given | {word.arg for word in call.keywords if word.arg and _mentions(word.value, names)}
+
+
+def _storing_in(function: ast.FunctionDef, names: set[str]) -> int | None:
+    statements = [node for node in ast.walk(function) if isinstance(node, ast.stmt) and not _has_body(node)]
+    return next((node.lineno for node in statements if _stores(node, names)), None)
 
 
 @lru_cache(maxsize=64)
