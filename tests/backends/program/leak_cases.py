@@ -1,4 +1,4 @@
-"""Programs that leak memory of the card, and some that only look as if they did. `# held` marks the line that holds it."""
+"""Programs that leak memory of the card, and some that only seem to. `# held` marks the line that holds it."""
 
 HEAD = """
 import collections

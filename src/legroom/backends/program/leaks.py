@@ -3,7 +3,7 @@
 A line leaks if the blocks it asked for in most of its iterations are still alive. A buffer that is cleared every epoch,
 or a queue of fixed length, does not do that for long. The graph of a loss that is kept has many such lines; the one to
 name is that of the tensor made last, which holds all others. The source then tells where that tensor is stored away:
-`losses.append(loss)`, `total += loss`, `self.last = out`, also in a function of the same file that gets it, or in a hook.
+`losses.append(loss)`, `total += loss`, `self.last = out`; also in a function of the same file that gets it, or a hook.
 """
 
 from __future__ import annotations
