@@ -12,6 +12,7 @@
     legroom.share(key, build)                               read-only arrays once for all processes of a run
     legroom.profile(env)                                    whether an environment leaks, and where; what it costs
     with legroom.guard(model): model.learn(...)             an update that runs out of memory is redone in pieces
+    with legroom.rehearse(gpu="RTX 4070") as rehearsal:     torch code on a card that is not there
     @legroom.survive(micro_batch=256)                       the same for the loss of a loop of one's own
 
 Importing legroom imports none of the heavy libraries; the names above are resolved on first use.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from legroom.backends.exports import MemoryCallback as MemoryCallback
     from legroom.backends.exports import guard as guard
     from legroom.backends.exports import lean as lean
+    from legroom.backends.exports import rehearse as rehearse
     from legroom.device.survive import survive as survive
     from legroom.machine import probe as probe
     from legroom.profiling.profile_env import profile as profile

@@ -6,6 +6,7 @@ Type checkers read the imports, everything else the table: nothing is imported b
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from legroom.backends.program.in_process import rehearse as rehearse
     from legroom.backends.sb3.algorithms.double_dqn import DoubleDQN as DoubleDQN
     from legroom.backends.sb3.guard import guard as guard
     from legroom.backends.sb3.lean_maskable import LeanMaskableDictRolloutBuffer as LeanMaskableDictRolloutBuffer
@@ -30,5 +31,6 @@ EXPORTS = {
     "LeanRolloutBuffer": "legroom.backends.sb3.lean_rollout",
     "lean": "legroom.backends.sb3.lean_storage",
     "LeanVecEnv": "legroom.backends.sb3.lean_vec_env",
+    "rehearse": "legroom.backends.program.in_process",
     "MemoryCallback": "legroom.backends.sb3.memory_callback",
 }

@@ -20,7 +20,7 @@ from legroom.backends.program.repeating import RepeatFinder
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
 from legroom.model.machine import Gpu
-from legroom.model.rehearsal import Beside, OutOfMemory, Rehearsal, Stopped
+from legroom.model.rehearsal import Beside, HostSeen, OutOfMemory, Rehearsal, Stopped
 from legroom.units import MIB
 
 POLL_S = 0.05
@@ -90,10 +90,11 @@ def rehearse(
             stopped = _follow(child, journals, seen, began)
             code = child.poll() if stopped in ("finished", "failed") else None
         seconds = time.monotonic() - began
-        _read(journals, seen)
+        read_journals(journals, seen)
         if stopped == "finished" and code:
             stopped = "failed"
-        return seen.rehearsal(command, stopped, code, seconds, any_guest=len(journals) > 0)
+        python = len(journals) > 0 or runs_python(command)
+        return seen.rehearsal(command, stopped, code, seconds, host=host.seen(), python=python)
 
 
 def _follow(child: subprocess.Popen[bytes], journals: Journals, seen: ProgramSeen, began: float) -> Stopped:
@@ -101,7 +102,7 @@ def _follow(child: subprocess.Popen[bytes], journals: Journals, seen: ProgramSee
     try:
         while True:
             ended = child.poll() is not None
-            _read(journals, seen)
+            read_journals(journals, seen)
             if ended:
                 return "finished"
             assert seen.host is not None
@@ -114,7 +115,8 @@ def _follow(child: subprocess.Popen[bytes], journals: Journals, seen: ProgramSee
         return "interrupted"
 
 
-def _read(journals: Journals, seen: ProgramSeen) -> None:
+def read_journals(journals: Journals, seen: ProgramSeen) -> None:
+    """Take in what the journals say beyond what was read before."""
     try:
         for journal, record in journals.new_records():
             seen.take(journal, record)
@@ -216,17 +218,18 @@ class ProgramSeen:
         )
 
     def rehearsal(
-        self, command: Sequence[str], stopped: Stopped, code: int | None, seconds: float, *, any_guest: bool
-    ) -> Rehearsal:
-        """Return what came of it."""
+        self, command: Sequence[str], stopped: Stopped, code: int | None, seconds: float, *, host: HostSeen,
+        python: bool = True, of_card: bool = False,
+    ) -> Rehearsal:  # fmt: skip
+        """Return what came of it; `of_card`: a request of the card that failed ended it."""
         for book in self.books.values():
             book.tell_time(book.t)
         main = self.main
         exceptions = self._messages.get("exception", [])
         failure = exceptions[-1] if exceptions and stopped == "failed" else None
-        if failure is not None and (_is_of_card(failure) or _is_of_host(failure)):
+        of_card = of_card or (failure is not None and _is_of_card(failure))
+        if of_card or (failure is not None and _is_of_host(failure)):
             stopped = "out-of-memory"
-        assert self.host is not None
         return Rehearsal(
             command=tuple(command),
             exit_code=code if code is None or code >= 0 else 128 - code,
@@ -234,15 +237,15 @@ class ProgramSeen:
             updates=self.updates,
             repeats=self.repeats,
             seconds=seconds,
-            host=self.host.seen(),
+            host=host,
             card=card_seen(self.books.values()),
             had_card=self.plan.card is not None,
-            python=any_guest or runs_python(command),
+            python=python,
             torch=self._torch(),
             cuda_build=any(message.get("cuda_build") for message in self._messages.get("torch", [])),
             failure=_failure_text(failure, code),
             failed_at=_place(failure),
-            out_of_memory=tuple(self._out_of_memory(of_card=failure is not None and _is_of_card(failure))),
+            out_of_memory=tuple(self._out_of_memory(of_card=of_card)),
             assumed=tuple(Assumed(*key, count) for key, (count, _) in list(self._assumed.items())[:MOST_LISTED]),
             sizes_assumed=tuple(Assumed(*key, count) for key, (count, sets) in self._assumed.items() if sets),
             unmodelled=tuple(dict.fromkeys(map(_with_place, self._messages.get("unmodelled", [])))),

@@ -1,0 +1,225 @@
+"""`with legroom.rehearse(gpu="RTX 4070") as rehearsal:` around any torch code, in scripts and notebooks.
+
+The guest (`legroom.hollow`) is made for processes of its own, which it changes for good. Here everything that it
+replaces in torch is put back: all names of torch's modules and of the classes that it changes are remembered before and
+compared after. Tensors made inside have no bytes, and stay so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any
+from unittest import mock
+
+from legroom.backends.program.journals import Journals
+from legroom.backends.program.program_bill import predicted
+from legroom.backends.program.rehearsing import ProgramSeen, RehearsalPlan, read_journals
+from legroom.errors import BadInput
+from legroom.machine import probe
+from legroom.machine.gpu_table import find_gpu
+from legroom.machine.tree import process_memory
+from legroom.model.footprint import Footprint
+from legroom.model.rehearsal import HostSeen, ProgramPrediction, Stopped
+from legroom.model.verdict import Budget
+from legroom.predicting.gpu import CONTEXT_BYTES
+from legroom.units import parse_size
+
+DEFAULT_CARD = "RTX 4090"
+PLAN = "LEGROOM_REHEARSAL_PLAN"
+NAME = "this code"
+
+
+class rehearse:  # noqa: N801  used as a statement, like open()
+    """Run the torch code of a `with` block on a card that is not there; afterwards `footprint` says what it took.
+
+    An OutOfMemoryError of that card ends the block quietly: it is what was asked for. Any other exception goes on.
+
+    Args:
+        gpu: a known card; the block finds one without a limit if neither this nor `vram` is given.
+        vram: its memory, as in `"8GiB"`.
+        ram: host memory to judge against; default: what is free.
+        values: `assume` or `real`, as in `legroom predict --values`.
+
+    Raises:
+        BadInput: no such card, a size that is none, or a block inside another.
+    """
+
+    _inside = False
+
+    def __init__(
+        self, gpu: str | None = None, *, vram: str | int | None = None, ram: str | int | None = None,
+        values: str = "assume",
+    ) -> None:  # fmt: skip
+        if values not in ("assume", "real"):
+            raise BadInput(f"values={values!r} is neither 'assume' nor 'real'")
+        card = find_gpu(gpu or DEFAULT_CARD).as_gpu()
+        limited = gpu is not None or vram is not None
+        nbytes = card.total if vram is None else parse_size(vram, what="vram")
+        card = replace(card, total=nbytes, free=nbytes)
+        given = probe().available if ram is None else parse_size(ram, what="ram")
+        origin = "given" if vram is not None else f"free on a {card.name}"
+        self._budget = Budget(given, nbytes if limited else None, 0.0, "given", origin)
+        limit = max(0, nbytes - CONTEXT_BYTES) if limited else None
+        self._plan = RehearsalPlan(card=card, limit=limit, values=values)
+        self._stack = ExitStack()
+        self._prediction: ProgramPrediction | None = None
+
+    @property
+    def prediction(self) -> ProgramPrediction:
+        """The footprint with its verdict and all that was seen.
+
+        Raises:
+            BadInput: the block has not ended yet.
+        """
+        if self._prediction is None:
+            raise BadInput("the rehearsal has not ended yet", hint="ask after the with block")
+        return self._prediction
+
+    @property
+    def footprint(self) -> Footprint:
+        """What the block took, once it has ended."""
+        return self.prediction.footprint
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it fits; None where that is not known."""
+        return self.prediction.fits
+
+    def _repr_html_(self) -> str:
+        return self.prediction._repr_html_()
+
+    def __enter__(self) -> rehearse:
+        if rehearse._inside:
+            raise BadInput("a rehearsal inside another", hint="one with block after the other")
+        rehearse._inside = True
+        try:
+            self._folder = Path(self._stack.enter_context(TemporaryDirectory(prefix="legroom-rehearsal-")))
+            self._began = time.monotonic()
+            self._stack.enter_context(_installed(self._folder, self._plan))
+        except BaseException:
+            rehearse._inside = False
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        of_card = kind is not None and kind.__name__ == "OutOfMemoryError"
+        try:
+            seen = ProgramSeen(self._plan)
+            journals = Journals(self._folder)
+            read_journals(journals, seen)
+            memory = process_memory("self")
+            host = HostSeen(memory.pss if memory else 0, memory.pss if memory else 0, 0, 1)
+            stopped: Stopped = "finished" if kind is None else "out-of-memory" if of_card else "failed"
+            found = seen.rehearsal((NAME,), stopped, None, time.monotonic() - self._began, host=host, of_card=of_card)
+            self._prediction = predicted(found, self._budget)
+        finally:
+            rehearse._inside = False
+            self._stack.close()
+        return of_card
+
+
+@contextmanager
+def _installed(folder: Path, plan: RehearsalPlan) -> Iterator[None]:
+    """Have the card in this process, and afterwards torch as it was."""
+    import torch
+    from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+    from legroom.hollow import cuda_facade, entering, tensor_facade  # noqa: F401  remembered as they are
+    from legroom.hollow.journal import Journal
+
+    before = _Before(torch)
+    with ExitStack() as stack:
+        stack.callback(before.restore)
+        kept = stack.enter_context(ExitStack())
+        with (
+            mock.patch.dict(os.environ, {PLAN: json.dumps(plan.for_guest())}),
+            mock.patch.object(entering, "_kept", kept.enter_context),
+        ):
+            journal = Journal(str(folder / f"journal-{os.getpid()}"))
+            journal.json("started", argv=sys.argv, python=sys.version.split()[0])
+            follower = entering.on_torch(journal)
+        mode: Any = _get_current_dispatch_mode()
+        try:
+            yield
+        finally:
+            follower.give_back()
+            follower.following = False
+            _forget_facts()
+            mode.__exit__(None, None, None)
+
+
+def _forget_facts() -> None:
+    """Take off operators what this follower noted on them: the next block has another."""
+    import torch
+
+    for space in [vars(torch.ops)[name] for name in torch.ops._dir if name in vars(torch.ops)]:
+        packets = [packet for packet in vars(space).values() if hasattr(packet, "_overload_names")]
+        for overload in (vars(packet).get(name) for packet in packets for name in packet.overloads()):
+            if overload is not None and "_legroom" in vars(overload):
+                del overload._legroom
+
+
+class _Before:
+    """The names of torch's modules and classes, as they were."""
+
+    def __init__(self, torch: Any) -> None:
+        self._hook = sys.excepthook
+        modules = [
+            module for name, module in list(sys.modules.items())
+            if name.partition(".")[0] in ("torch", "pynvml", "threading") and hasattr(module, "__dict__")
+        ]  # fmt: skip
+        hidden = [torch.backends.cudnn.is_acceptable.__globals__]  # the module is behind one that has properties
+        optimizers = sys.modules["torch.optim.optimizer"]
+        hooks = [optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks]
+        tables: list[MutableMapping[Any, Any]] = [*(vars(module) for module in modules), *hidden, *hooks]
+        self._nvml = sys.modules.get("pynvml")
+        self._readers = list(torch.serialization._package_registry)
+        self._tables = [(table, dict(table)) for table in tables]
+        kinds = {
+            kind for module in modules for kind in list(vars(module).values())
+            if issubclass(type(kind), type) and kind.__module__.startswith("torch") and kind.__flags__ & (1 << 9)
+        } | {threading.Thread}  # fmt: skip
+        self._kinds = [(kind, dict(vars(kind))) for kind in kinds]
+
+    def restore(self) -> None:
+        sys.excepthook = self._hook
+        sys.modules["torch.serialization"]._package_registry[:] = self._readers
+        if self._nvml is None:
+            sys.modules.pop("pynvml", None)
+        else:
+            sys.modules["pynvml"] = self._nvml
+        for table, before in self._tables:
+            for name in [name for name in table if name not in before]:
+                if name not in sys.modules and not isinstance(table[name], type(sys)):  # modules that came meanwhile
+                    del table[name]
+            for name, value in before.items():
+                if table.get(name) is not value:
+                    table[name] = value
+        for kind, names in self._kinds:
+            now = vars(kind)
+            for name in [name for name in now if name not in names]:
+                _quietly(delattr, kind, name)
+            for name, value in names.items():
+                if now.get(name) is not value:
+                    _quietly(setattr, kind, name, value)
+
+
+def _quietly(change: Any, *arguments: Any) -> None:
+    """Change a class where it allows that: a few of C's do not, and were not changed."""
+    try:
+        change(*arguments)
+    except (AttributeError, TypeError):
+        return
