@@ -16,8 +16,10 @@ from legroom.serving.app import Page
 from legroom.serving.connections import MOST_CONNECTIONS, BoundedConnection
 from legroom.serving.guard import Guard
 from legroom.serving.settings import Settings
+from legroom.sharing.heap import give_back_from
 
 LARGEST_HEAD = 16 * 1024
+LARGE = 64 * 1024  # bytes of a request or an answer
 GRACE_S = 1  # for answers under way when it is told to stop
 
 
@@ -27,6 +29,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
     Raises:
         BadInput: the address is in use, or not this machine's.
     """
+    give_back_from(LARGE)
     listening = _listen(settings)
     settings = replace(settings, port=listening.getsockname()[1])
     page = Page(settings)

@@ -4,7 +4,6 @@ The run has one environment and declared spaces; the batch is the one to try. Th
 mostly untouched: pages of `np.zeros` that are only read take no memory.
 """
 
-import ctypes
 import gc
 import resource
 import signal
@@ -29,6 +28,7 @@ from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.environments.gym_spaces import to_gymnasium
 from legroom.model.facts import spaces_of
 from legroom.model.run import Run
+from legroom.sharing.heap import give_back_from
 
 # Collect and update until the peak has stopped rising: gradients and optimizer state exist from the second update on,
 # and malloc's heap goes on growing for a while as blocks of many sizes come and go.
@@ -82,7 +82,7 @@ def measure_updates(run: Run, batches: list[int]) -> list[Measured]:
     tiny = StillEnv(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))
     _without_log(PPO("MlpPolicy", tiny, n_steps=8, batch_size=8, n_epochs=1, device="cpu")).learn(16)
     if len(batches) > 1:
-        map_blocks_from(MAPPED_BLOCK)
+        give_back_from(MAPPED_BLOCK)
     before, _ = resident()
     measured = []
     with importable(run), at_most(PATIENCE_S):
@@ -108,14 +108,6 @@ def at_most(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def map_blocks_from(nbytes: int) -> None:
-    """Tell glibc's malloc from which size on it shall map blocks; other allocators are left alone."""
-    m_mmap_threshold = -3  # of malloc.h
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(m_mmap_threshold, nbytes)
 
 
 def build(run: Run, batch: int) -> Any:
