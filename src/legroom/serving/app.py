@@ -69,9 +69,10 @@ class Page:
 
     async def started(self, request: Request) -> Response:
         """What also depends on how the page was started, from the same processes."""
+        folders = folders_in(self._settings.folders) if request.url.path == "/api/start" else ()
         own = {
             "started": {name: plain_run(each.run) for name, each in self._started.items()},
-            "folders": list(folders_in(self._settings.folders)),
+            "folders": list(folders),
         }
         return await self._answering.ask(request.url.path, request.query_params, await request.body(), own)
 

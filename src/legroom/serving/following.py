@@ -61,16 +61,23 @@ def _entries(root: Path) -> list[Path]:
 
 
 def _is_followed(folder: Path) -> bool:
-    return any(_is_plain(folder / name) for name in (RUN, WATCH, LIVE))
+    return any(_about(f"{folder}/{name}") for name in (RUN, WATCH, LIVE))
 
 
 def _is_plain(path: Path) -> bool:
-    """Return whether it is a file of its own, and no larger than such files are."""
+    return _about(str(path)) is not None
+
+
+def _about(path: str) -> os.stat_result | None:
+    """Return what is known of a file of its own that is no larger than such files are; None of anything else.
+
+    By text: this is asked every second, and pathlib keeps what it is given (`machine.tree`).
+    """
     try:
-        about = path.lstat()
+        about = os.lstat(path)
     except OSError:
-        return False
-    return stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST_FILE
+        return None
+    return about if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST_FILE else None
 
 
 def _changed(folder: Path) -> float:
@@ -79,12 +86,8 @@ def _changed(folder: Path) -> float:
 
 def _signature(folder: Path) -> tuple[tuple[float, int], ...]:
     """Return when its files were written and how long they are: what changes when there is news."""
-    found = []
-    for name in FILES:
-        if _is_plain(folder / name):
-            about = (folder / name).lstat()
-            found.append((about.st_mtime, about.st_size))
-    return tuple(found)
+    found = (_about(f"{folder}/{name}") for name in FILES)
+    return tuple((about.st_mtime, about.st_size) for about in found if about is not None)
 
 
 async def news(name: str, folder: Path) -> AsyncIterator[str]:
