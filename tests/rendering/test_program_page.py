@@ -100,6 +100,13 @@ def test_leaks_and_assumptions_are_shown() -> None:
     assert "assumed: /x/train.py:30: a value is 0, 7 times" in text
 
 
+def test_an_old_torch_leaves_it_unknown() -> None:
+    prediction = predicted(rehearsed(torch="2.2.1+cpu"), Budget(16 * GIB, 8 * GIB))
+    assert prediction.fits is None
+    assert "torch 2.2.1+cpu is too old to be rehearsed; 2.3 or newer is needed" in " ".join(shown(prediction).split())
+    assert predicted(rehearsed(torch="2.10.0"), Budget(16 * GIB, 8 * GIB)).fits is True
+
+
 def test_the_page_has_timeline_steps_zoom_and_treemap_and_no_script() -> None:
     page = program_page(predicted(rehearsed(), Budget(16 * GIB, 8 * GIB)))
     assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "")

@@ -26,6 +26,7 @@ from legroom.units import format_size
 CUDA_LIBRARIES, CUDA_LIBRARIES_ERROR = 248_000_000, 60_000_000
 HOST_ERROR = 0.05  # of what was measured: allocators, page cache, what a longer run adds
 COMPILED_ERROR = 0.25  # of reserved bytes: a compiled graph fuses and reorders, and was run eagerly
+OLDEST_TORCH = (2, 3)
 GROWTH_MATTERS = 1 << 20  # bytes per second of host memory beyond known buffers that make its peak unknown
 
 _WHY = {
@@ -241,6 +242,8 @@ def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
     for leak in rehearsal.leaks:
         if rehearsal.stopped != "finished":
             yield f"GPU memory grows by {format_size(leak.nbytes)} per step ({_at(leak.file, leak.line)})"
+    if _too_old(rehearsal.torch):
+        yield f"torch {rehearsal.torch} is too old to be rehearsed; 2.3 or newer is needed"
     yield from _unseen_end(rehearsal)
     ended = rehearsal.stopped in ("finished", "repeats", "updates")
     if ended and rehearsal.torch and rehearsal.had_card and rehearsal.card is None:
@@ -253,6 +256,11 @@ def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
         known = sum(filling.per_s for filling in rehearsal.host.filling)
         if rehearsal.host.growing_per_s > known + GROWTH_MATTERS:
             yield f"host memory grows by {format_size(rehearsal.host.growing_per_s)} per second with no end in sight"
+
+
+def _too_old(torch: str) -> bool:
+    numbers = [int(part) for part in torch.split("+")[0].split(".")[:2] if part.isdecimal()]
+    return len(numbers) == 2 and tuple(numbers) < OLDEST_TORCH
 
 
 def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
