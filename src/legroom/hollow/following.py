@@ -33,6 +33,7 @@ from .fake_tensors import (
     is_meta,
 )
 from .journal import Journal
+from .library_memory import NAMES, LibraryMemory
 from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call, conv_format
 from .reads import Assumptions, answer
 from .shadows import NONE, Facts, Shadows, unwritten
@@ -97,6 +98,7 @@ class Follower(StorageFollower):
         self.journal = journal
         self.cards = [Card(index, read) for index in range(_visible(int(plan.get("cards") or 1)))]
         self.sites = Sites(journal.site)
+        self.libraries = LibraryMemory(journal)
         self.assumptions = Assumptions(journal.json)
         self.records: dict[int, Record] = {}
         self.live = self.records  # type: ignore[assignment]  # what the base class asks for storages
@@ -365,6 +367,8 @@ class Follower(StorageFollower):
             self._resized(facts, args, kwargs)
         if facts.matmul:
             self._warm_up(self._thread())
+        if facts.name in NAMES:
+            self.libraries.see(facts.name, args, out)
         self.shadows.follow(func, facts, args, kwargs, out)
         return out
 

@@ -177,3 +177,23 @@ def test_a_request_beyond_the_ram_raises_the_library_s_own_error_at_its_line(
     assert (code, run["fits"], run["program"]["stopped"]) == (1, False, "out-of-memory")
     assert run["program"]["at"]["line"] == 5
     assert "Unable to allocate 24.4 GiB for an array with shape (200000, 128, 1024)" in errors
+
+
+def test_cudnn_is_billed_beside_the_allocator(tmp_path: Path, other_environment: Path) -> None:
+    (tmp_path / "conv.py").write_text("""
+import torch
+from torch import nn
+
+net, rnn = nn.Conv2d(3, 64, 3).cuda(), nn.LSTM(32, 64, 2).cuda()
+optimizer = torch.optim.SGD([*net.parameters(), *rnn.parameters()], lr=0.1)
+image, words = torch.randn(16, 3, 64, 64, device="cuda"), torch.randn(10, 8, 32, device="cuda")
+(net(image).mean() + rnn(words)[0].mean()).backward()
+optimizer.step()
+""")
+    _, run, _ = predict("--vram", "8GiB", "--", "python", "conv.py", cwd=tmp_path, path=other_environment)
+    items = {item["name"]: item["nbytes"] for item in run["items"]}
+    # 5 % of 16 x 3 x 64 x 64 inputs, 64 x 3 x 3 x 3 weights and 16 x 64 x 62 x 62 outputs, 4 bytes each
+    assert items["gpu.cudnn workspace"] == int(0.05 * 4 * (16 * 3 * 64 * 64 + 64 * 27 + 16 * 64 * 62 * 62))
+    assert items["gpu.rnn reserve"] == 10 * 8 * 64 * 4 * 2 * 5  # output x layers x (gates and cells)
+    reserved = run["gpu"]["allocator"]["peak_reserved"]
+    assert run["gpu"]["peak"] == reserved + 400_000_000 + items["gpu.cudnn workspace"] + items["gpu.rnn reserve"]

@@ -21,6 +21,7 @@ from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
 from legroom.model.machine import Gpu
 from legroom.model.rehearsal import Beside, HostSeen, OutOfMemory, Rehearsal, Stopped
+from legroom.predicting.gpu import CUDNN_SHARE
 from legroom.units import MIB
 
 POLL_S = 0.05
@@ -277,12 +278,14 @@ class ProgramSeen:
         """Return the largest figure of each library that takes memory beside the allocator."""
         largest: dict[str, Beside] = {}
         for message in self._messages.get("item", []):
-            nbytes = int(message.get("nbytes") or 0)
-            one = Beside(
-                str(message.get("name")), nbytes, int(message.get("error") or nbytes), str(message.get("why") or "")
-            )
-            if one.name not in largest or largest[one.name].nbytes < nbytes:
-                largest[one.name] = one
+            name, nbytes, axes = str(message.get("name")), int(message.get("nbytes") or 0), message.get("axes")
+            if name == "cudnn workspace":
+                nbytes = int(nbytes * CUDNN_SHARE.get(int(axes or 0), CUDNN_SHARE[3]))
+                why = f"cuDNN may take from none to twice this for the largest Conv{axes}d; low confidence"
+            else:
+                why = "cuDNN keeps this of a recurrent layer for the backward pass; from none to twice this"
+            if name not in largest or largest[name].nbytes < nbytes:
+                largest[name] = Beside(name, nbytes, nbytes, why)
         return list(largest.values())
 
 
