@@ -232,6 +232,48 @@ def test_two_cards(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert [message["device"] for message in said(found, "context")] == [0, 1]
 
 
+def test_one_process_of_a_parallel_training(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    found = run(
+        tmp_path,
+        """
+        import torch, torch.distributed as dist
+        dist.init_process_group("nccl")
+        torch.cuda.set_device(1)
+        net = torch.nn.Linear(1024, 1024).cuda()
+        before = torch.cuda.memory_allocated()
+        parallel = torch.nn.parallel.DistributedDataParallel(net, device_ids=[1])
+        parallel(torch.ones(4, 1024, device="cuda")).sum().backward()
+        optimizer = torch.optim.SGD(parallel.parameters(), 0.1)
+        optimizer.step()
+        print(dist.get_rank(), dist.get_world_size(), torch.cuda.memory_allocated() - before >= 8 << 20)
+        """,
+        capfd,
+        cards=2,
+    )
+    assert found["code"] == 0 and found["printed"][-1] == "1 2 True", found[
+        "printed"
+    ]  # gradients, and a bucket of them
+
+
+def test_lazy_layers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(
+        tmp_path,
+        """
+        import torch
+        net = torch.nn.Sequential(torch.nn.LazyLinear(8), torch.nn.ReLU(), torch.nn.LazyLinear(2)).to("cuda")
+        print(net(torch.ones(2, 4, device="cuda")).device, net[0].weight.shape)
+        with torch.inference_mode(), torch.autocast("cuda", dtype=torch.bfloat16):
+            print(net(torch.ones(2, 4, device="cuda")).dtype)
+        """,
+        capfd,
+    )
+    assert found["printed"] == ["cuda:0 torch.Size([8, 4])", "torch.bfloat16"]
+
+
 def test_a_fork_stops_following(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = run(
         tmp_path,

@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 import torch
 
-from . import generators, graphs, nvml, saving, streams
+from . import generators, graphs, nvml, processes, saving, streams
 from .following import Follower
 
 C: Any = torch._C
@@ -39,6 +39,7 @@ def install(follower: Follower) -> None:
     generators.install(follower)
     saving.install(follower)
     nvml.install(follower)
+    processes.install(follower)
     _typed_tensors(follower)
     cuda: Any = torch.cuda
     cuda._lazy_init = lambda: None

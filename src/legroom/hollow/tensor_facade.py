@@ -7,6 +7,7 @@ else goes through the follower. Inside the follower tensors show their real devi
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any, Callable
 
 import torch
@@ -119,6 +120,9 @@ def _moves(follower: Follower) -> None:
             return to(self, self.dtype if dtype is None else dtype, copy=copy, **options)
         if hollow(follower, self) and self.requires_grad and torch.is_grad_enabled():
             return _Across.apply(self, device, dtype, options)
+        if is_lazy(self):  # such parameters let few functions pass
+            with torch._C.DisableTorchFunctionSubclass():
+                return _aten._to_copy.default(self, dtype=dtype, device=device, **options)
         return _aten._to_copy.default(self, dtype=dtype, device=device, **options)
 
     @functools.wraps(to)
@@ -219,6 +223,9 @@ class _Across(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         return grads[0].to(*ctx.source), None, None, None
+
+
+is_lazy: Callable[[Any], bool] = importlib.import_module("torch.nn.parameter").is_lazy  # torch hides the module
 
 
 def _parsed(follower: Follower, args: Any, kwargs: Any) -> tuple[torch.device | None, Any, dict[str, Any]]:
