@@ -97,7 +97,7 @@ def test_peak_roles_and_lines_are_those_counted_by_hand(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("seconds", "needed"), [(5.0, 3), (1.0, 8), (0.01, 12)])
+@pytest.mark.parametrize(("seconds", "needed"), [(5.0, 3), (2.0, 8), (0.01, 12)])
 def test_a_training_repeats_after_three_steps_without_news_or_more_where_they_are_quick(
     tmp_path: Path, seconds: float, needed: int
 ) -> None:

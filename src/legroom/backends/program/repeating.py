@@ -15,7 +15,7 @@ from __future__ import annotations
 from legroom.backends.program.card_books import Interval, ProcessBook
 
 LEAST_REPEATS, MOST_REPEATS = 3, 12
-WORTH_S = 8.0  # that repeats may take beyond the least
+WORTH_S = 16.0  # that repeats may take beyond the least
 RECURRENT = 3  # blocks of a line that came and went: it is in a loop
 LEAST_S, ENOUGH_S = 5.0, 20.0  # without a line that is in a loop
 WITHOUT_CARD_S = 10.0  # on the CPU only the host's memory tells, which takes its time
