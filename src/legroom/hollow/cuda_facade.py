@@ -11,8 +11,8 @@ from typing import Any, Callable
 
 import torch
 
-from . import generators, graphs, nvml, processes, saving, streams
-from .following import Follower
+from . import card_files, generators, graphs, nvml, processes, streams
+from .dispatching import Follower
 
 C: Any = torch._C
 
@@ -37,7 +37,7 @@ def install(follower: Follower) -> None:
 
     C.__getattr__ = missing  # a CPU build has no names to refuse
     generators.install(follower)
-    saving.install(follower)
+    card_files.install(follower)
     nvml.install(follower)
     processes.install(follower)
     _typed_tensors(follower)

@@ -79,11 +79,20 @@ def on_torch(journal: Any) -> Any:
     """Install the card; returns its follower."""
     import torch
 
-    from . import card, card_autocast, card_operators, cuda_facade, fake_tensors, following, host_memory, tensor_facade
+    from . import (
+        card,
+        card_autocast,
+        card_operators,
+        cuda_facade,
+        dispatching,
+        fake_tensors,
+        host_memory,
+        tensor_facade,
+    )
 
     plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
     journal.json("torch", version=torch.__version__, cuda_build=torch.version.cuda)
-    follower = following.Follower(plan, journal)
+    follower = dispatching.Follower(plan, journal)
     tensor_facade.install(follower)
     cuda_facade.install(follower)
     kernels = _kept(card_operators.operators_as_on_card(card.CardPlan.read(plan).shape))
@@ -97,7 +106,7 @@ def on_torch(journal: Any) -> Any:
     _optimizers(follower)
     _endings(follower)
     host_memory.zeros_are_fresh(torch)
-    following.enter(follower)
+    dispatching.enter(follower)
     return follower
 
 
@@ -161,7 +170,7 @@ def _eagerly(follower: Any) -> None:
 
 def _threads(follower: Any) -> None:
     """Follow every thread from where it begins; modes belong to threads."""
-    from .following import enter
+    from .dispatching import enter
 
     begin_thread = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .following import Follower
+from .dispatching import Follower
 
 _Base: Any = torch.Generator
 
@@ -18,7 +18,7 @@ def install(follower: Follower) -> None:
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, _Base)
 
-    class CardGenerator(_Base):  # type: ignore[misc]
+    class CardGenerator(_Base):
         """A generator of a card."""
 
         @property
@@ -41,7 +41,7 @@ def install(follower: Follower) -> None:
         def get_offset(self) -> int:
             return 0
 
-    class Generator(_Base, metaclass=Like):  # type: ignore[misc]
+    class Generator(_Base, metaclass=Like):
         """`torch.Generator`, on a card too."""
 
         def __new__(cls, device: Any = "cpu") -> Any:

@@ -7,7 +7,7 @@ import sys
 import types
 from typing import Any
 
-from .following import Follower
+from .dispatching import Follower
 
 
 class NVMLError(Exception):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .following import Follower
+from .dispatching import Follower
 
 
 def install(follower: Follower) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .following import Follower
+from .dispatching import Follower
 
 
 def install(follower: Follower) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import Any, Callable
 
 import torch
 
+from .dispatching import Follower
 from .fake_tensors import is_meta
-from .following import Follower
 
 _aten = torch.ops.aten
 _Base: Any = torch._C.TensorBase
