@@ -13,6 +13,7 @@ from legroom.rendering.layout import Part, Styled, Table
 from legroom.units import format_size
 
 MOST_ADVICE = 5
+MOST_NOTES = 2  # beside which all of that fits
 _FACTS = (
     ("asked", "requested"), ("capacity", "capacity"), ("free", "free"), ("in use", "allocated"),
     ("reserved but unused", "reserved_unallocated"), ("other processes", "others"),
@@ -48,7 +49,8 @@ def explanation_text(found: Explanation, most_advice: int | None = MOST_ADVICE) 
     yield from found.notes
     as_program = rehearsal_of(found)
     if found.advice:
-        most_advice = most_advice - 1 if most_advice is not None and as_program else most_advice  # the page stays short
+        if most_advice is not None and as_program and len(found.notes) > MOST_NOTES:
+            most_advice -= 1  # the page fits a small terminal
         yield ""
         table = Table(["price", "what to turn", "what it does"], "llw")
         for one in found.advice[:most_advice]:
