@@ -178,6 +178,7 @@ def test_workers_answer_the_process_that_started_them_alone():
 
 def test_forks_are_handled_in_one_place():
     calls = [path for path in (ROOT / "src/legroom").rglob("*.py") if "register_at_fork(" in path.read_text()]
+    calls = [path for path in calls if path.parent.name != "hollow"]  # a user's process, which has nothing of legroom
     assert [path.name for path in calls] == ["forks.py"]
 
 

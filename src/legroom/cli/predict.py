@@ -116,11 +116,11 @@ def run(
         how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env, "trust": trust, "values": values.value}
         seen, unseen = _divided(wanted, mode, trust=trust)
         predictions = predict_all(seen, machine, budget, described, **how, progress=told(shown)) if seen else []
-    _show(predictions, unseen, html, json=json, everything=everything)
     known = {(p.run.name, p.run.source) for p in predictions if p.fits is not None or not p.bad}
-    partly = [str(run.source) for run in wanted if (run.name, run.source) not in known]
-    for script in dict.fromkeys(path for path in partly if is_script(path)):
-        complain(f"to know all of it, run it on a card that is not there: {rehearsal_command(script, by_running)}")
+    partly = dict.fromkeys(str(run.source) for run in wanted if (run.name, run.source) not in known)
+    ways = [rehearsal_command(script, by_running) for script in partly if is_script(script)]
+    by_program = f"to know all of it, run it on a card that is not there: {', '.join(ways)}" if ways else ""
+    _show(predictions, unseen, html, json=json, everything=everything, hint=by_program)
     return EXIT_FINDINGS if unseen or any(p.bad for p in predictions) else EXIT_GOOD
 
 
@@ -162,8 +162,9 @@ def _divided(runs: Sequence[Run], mode: str, *, trust: bool) -> tuple[list[Run],
 
 
 def _show(
-    predictions: Sequence[Prediction], unseen: Sequence[Unseen], html: Path | None, *, json: bool, everything: bool
-) -> None:
+    predictions: Sequence[Prediction], unseen: Sequence[Unseen], html: Path | None, *, json: bool, everything: bool,
+    hint: str,
+) -> None:  # fmt: skip
     if html is not None and predictions:
         from legroom.rendering.pages.prediction_page import prediction_page
 
@@ -178,7 +179,10 @@ def _show(
         say(f"written: {html}")
     for each in unseen[:-1]:
         complain(str(each))
-    if unseen:
-        complain(f"{unseen[-1]}; {unseen_line()}")
-    elif any(p.footprint.unseen for p in predictions):
-        complain(unseen_line())
+    last = [str(unseen[-1])] if unseen else []
+    if unseen or any(p.footprint.unseen for p in predictions):
+        last.append(unseen_line())
+    if hint:
+        last.append(hint)
+    if last:
+        complain("; ".join(last))

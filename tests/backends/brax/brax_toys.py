@@ -30,8 +30,8 @@ class Point(Env):
 
     def reset(self, rng: jax.Array) -> State:
         at = jax.random.uniform(rng, (2,), minval=-1.0, maxval=1.0)
-        physics = {"at": at, "rng": rng, "steps": jnp.zeros(())}
         zero = jnp.zeros(())
+        physics = {"at": at, "rng": rng} | ({} if self.nan_at is None else {"steps": zero})
         return State(physics, at, zero, zero, {"distance": zero}, {})
 
     def step(self, state: State, action: jax.Array) -> State:
@@ -42,12 +42,15 @@ class Point(Env):
             wide = jnp.cumsum(jnp.full((self.scratch,), at[0]))
             at = at + 0.0 * jnp.min(jnp.sin(wide[::-1]) + wide)
         distance = jnp.linalg.norm(at)
-        steps = physics["steps"] + 1
-        spoiled = 0.0 if self.nan_at is None else jnp.where(steps >= self.nan_at, jnp.nan, 0.0)
+        physics |= {"at": at, "rng": rng}
+        reward = 1.0 - distance / 2
+        if self.nan_at is not None:
+            physics["steps"] += 1
+            reward = jnp.where(physics["steps"] >= self.nan_at, jnp.nan, reward)
         return state.replace(
-            pipeline_state={**physics, "at": at, "rng": rng, "steps": steps},
+            pipeline_state=physics,
             obs=at,
-            reward=1.0 - distance / 2 + spoiled,
+            reward=reward,
             done=(distance > 2).astype(jnp.float32),
             metrics=dict(state.metrics, distance=distance),
         )
