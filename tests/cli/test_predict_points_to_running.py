@@ -37,7 +37,8 @@ model = PPO("MlpPolicy", "CartPole-v1", policy_kwargs=dict(features_extractor_cl
     done = predict("train.py", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1] == (
-        "legroom: to know all of it, run it on a card that is not there: legroom predict -- python train.py"
+        "legroom: if you trust it: legroom predict train.py --trust; to know all of it, run it on a card that is not "
+        "there: legroom predict -- python train.py"
     )
 
 
