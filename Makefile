@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 demo: $(STAMP)  ## what legroom does, on this machine
 	@bash demo.sh $(BIN)/legroom
 
-test: $(STAMP)  ## fast tests, about 12 minutes on 2 cores
+test: $(STAMP)  ## fast tests, 10 to 16 minutes on 2 cores
 	$(BIN)/python -m pytest tests -n 2 --dist worksteal -m "not slow"
 
 test-slow: $(STAMP)  ## long trainings, kills and sweeps; all recorded GPU runs

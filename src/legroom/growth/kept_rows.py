@@ -1,8 +1,9 @@
 """Samples of hours in memory that is taken whole at the start: columns of numbers.
 
 A list of objects grows until it is full, and what it leaves in Python's arenas when it is thinned never comes back to
-the system: whoever watches the memory of others would look like a leak. Columns have their size from the first moment.
-A double holds every whole number up to 2^53, which is more bytes than any machine has, and NaN stands for "unknown".
+the system: a process that watches the memory of others would itself look like a leak. Columns have their size from
+the first moment. A double holds every whole number up to 2^53, which is more bytes than any machine has, and NaN stands
+for "unknown".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 /* Large requests of a rehearsed program that are served without being committed; loaded by LD_PRELOAD.
 
-A rollout of 105 GiB is no problem on a laptop as long as nobody writes it. The kernel refuses such a request by default
+A rollout of 105 GiB is no problem on a laptop as long as it is not written. The kernel refuses such a request by default
 (overcommit), so requests of 64 MiB and more are mapped with MAP_NORESERVE. Each gets a mapping of its own, with a page
 behind it that cannot be touched: the kernel would join neighbours otherwise, and /proc/PID/smaps could not tell them
 apart. LEGROOM_RESERVE_LIMIT, in bytes, refuses a larger request as a machine with so much memory would.

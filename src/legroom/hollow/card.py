@@ -10,6 +10,7 @@ import torch
 
 from .cuda_allocator import Block, CachingAllocator, Settings, round_size, segment_size
 from .cuda_reduce import Card as Shape
+from .cuda_reduce import card_with
 
 GIB = 1 << 30
 OutOfMemory: Any = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
@@ -32,7 +33,6 @@ class CardPlan:
     name: str = "NVIDIA GeForce RTX 4090"
     nbytes: int = 25_250_627_584
     multiprocessors: int = 128
-    threads_per_multiprocessor: int = 1536
     capability: tuple[int, int] = (8, 9)
     limit: int | None = None
 
@@ -43,7 +43,6 @@ class CardPlan:
             "name": card.get("name"),
             "nbytes": card.get("bytes"),
             "multiprocessors": card.get("sm_count"),
-            "threads_per_multiprocessor": card.get("threads_per_sm"),
             "capability": _capability(card.get("capability")),
             "limit": plan.get("limit"),
         }
@@ -51,7 +50,7 @@ class CardPlan:
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.multiprocessors, self.threads_per_multiprocessor, self.capability)
+        return card_with(self.multiprocessors, self.capability)
 
 
 def _capability(given: Any) -> tuple[int, int] | None:

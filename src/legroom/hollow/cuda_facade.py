@@ -110,7 +110,7 @@ class _Properties:
         self.major, self.minor = plan.capability
         self.total_memory = plan.nbytes
         self.multi_processor_count = plan.multiprocessors
-        self.max_threads_per_multi_processor = plan.threads_per_multiprocessor
+        self.max_threads_per_multi_processor = plan.shape.threads_per_multiprocessor
         self.warp_size, self.regs_per_multiprocessor = 32, 65_536
         self.is_integrated = self.is_multi_gpu_board = 0
         self.shared_memory_per_block, self.shared_memory_per_multiprocessor = 49_152, 102_400

@@ -377,7 +377,7 @@ _OUT_OF_PLACE = {
 
 def _kept_in_place(func: Any, args: Any) -> torch.Tensor | None:
     """Return the argument a card would have written into, None where it allocates a result as seen here."""
-    # InputBuffer.cpp, accumulate(): into the gradient that came first, if nobody else holds it and it is dense
+    # InputBuffer.cpp, accumulate(): into the gradient that came first, if nothing else holds it and it is dense
     if torch.is_grad_enabled():  # backward(create_graph=True): what is written into could not be differentiated
         return None
     node = _node()

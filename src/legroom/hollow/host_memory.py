@@ -65,7 +65,7 @@ def _asking_line() -> tuple[str, int]:
 
 
 def zeros_are_fresh(torch: Any) -> None:
-    """Let large zero tensors of the host be pages that nobody has written."""
+    """Let large zero tensors of the host be pages that were never written."""
     path = os.environ.get(LIBRARY)
     if not path or path not in os.environ.get("LD_PRELOAD", ""):
         return

@@ -673,7 +673,7 @@ _DROPOUT_STATE = 2 << 20
 
 @program(_aten._cudnn_rnn_backward.default)
 def _recurrent_backward(call: Call) -> Iterator[Step]:
-    # cudnn/RNN.cpp: gradients that nobody asked for begin as zeros; weights' gradients are one block
+    # cudnn/RNN.cpp: gradients that were not asked for begin as zeros; weights' gradients are one block
     x, batch_first = call.args[0], call.args[14]
     states = (("output", call.args[6], call.args[7]), ("state", call.args[4], call.args[8]))
     memory = () if call.args[5] is None else (("memory", call.args[5], call.args[9]),)

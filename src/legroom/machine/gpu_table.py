@@ -187,6 +187,14 @@ def find_gpu(text: str) -> KnownGpu:
     raise BadInput(f"GPU {text!r}: that card has {sizes}", hint="use --vram for another size")
 
 
+def multiprocessors_of(gpu: Gpu) -> int | None:
+    """Return how many multiprocessors a card has; None where the table does not know it."""
+    try:
+        return find_gpu(gpu.name).multiprocessors
+    except BadInput:
+        return None
+
+
 def _read_name(text: str) -> tuple[frozenset[str], int | None]:
     """Return the words that identify a card, and the memory in GB where the name states it."""
     flat = re.sub(r"[^a-z0-9]+", " ", text.lower())

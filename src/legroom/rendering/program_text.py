@@ -84,7 +84,7 @@ def program_text(prediction: ProgramPrediction, *, everything: bool = False) -> 
 
 
 def verdict_line(prediction: ProgramPrediction) -> str:
-    """Return whether it fits, and why not or why nobody knows."""
+    """Return whether it fits, and why not or why that is unknown."""
     seen, footprint, budget = prediction.rehearsal, prediction.footprint, prediction.budget
     failed = next((oom for oom in seen.out_of_memory if not oom.caught), None)
     if failed is not None:

@@ -89,7 +89,7 @@ def with_article(card: str) -> str:
 
 
 def _unknown(prediction: Prediction) -> str:
-    """Return why nobody knows, where what is known would fit."""
+    """Return why it is unknown, where what is known would fit."""
     reasons = prediction.footprint.unknown
     return f"Unknown whether it fits: {'; '.join(reasons)}." if reasons and prediction.fits is None else ""
 

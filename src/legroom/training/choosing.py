@@ -90,7 +90,7 @@ def shortage(asked: Run, footprint: Footprint, budget: Budget) -> str:
 
 
 def unknown_words(asked: Run, footprint: Footprint) -> str:
-    """Return why nobody knows whether a run fits, as text; empty where that is known."""
+    """Return why it is unknown whether a run fits, as text; empty where that is known."""
     return f"{asked.name}: unknown whether it fits: {'; '.join(footprint.unknown)}" if footprint.unknown else ""
 
 

@@ -42,9 +42,9 @@ def failure_of(record: ChildRecord, limit: int | None) -> Failure | None:
     """Return why the child ended, None where going on would be of no use: it is done, was stopped, or is wrong.
 
     Args:
-        limit: bytes of host memory that the training may use, None where nobody knows.
+        limit: bytes of host memory that the training may use, None where unknown.
     """
-    if record.interrupted:  # whatever went wrong in that moment: somebody asked for the end
+    if record.interrupted:  # the user asked for the end; an error in the same moment is part of it
         return None
     end = record.end
     near = limit is not None and record.host_peak_nbytes >= NEAR * limit

@@ -47,7 +47,7 @@ class Training:
         asked: as the file says it; the knobs of the outcome are what differs in `run`.
         run: with the savings in it, the seed and the total.
         repeat: options of the command that a resume needs again, with what was given.
-        host_limit: bytes that it may use; None: nobody knows.
+        host_limit: bytes that it may use; None: unknown.
         cluster: local, auto, or the address of a cluster, for backends that train on one.
         begun: the run as it was asked for when the folder was begun; None: as `asked`.
     """

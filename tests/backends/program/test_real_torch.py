@@ -67,6 +67,14 @@ def predict(*arguments: str, cwd: Path, path: Path | None = None) -> tuple[int, 
     return done.returncode, run, done.stderr
 
 
+def test_a_program_sees_the_card_that_is_named(tmp_path: Path) -> None:
+    """Its multiprocessors too: they shape the scratch of sums and sorts."""
+    asks = "import torch; card = torch.cuda.get_device_properties(0); print(card.name, card.multi_processor_count)"
+    command = ["-m", "legroom.cli.main", "predict", "--gpu", "RTX 3060 12GB", "--", sys.executable, "-c", asks]
+    done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "RTX 3060 12GB 28" in done.stdout + done.stderr
+
+
 def test_an_environment_without_legroom(tmp_path: Path, other_environment: Path) -> None:
     (tmp_path / "loop.py").write_text("import importlib.util\nassert not importlib.util.find_spec('legroom')\n" + LOOP)
     code, run, errors = predict(

@@ -293,7 +293,7 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
 
 
 def _host_is_only_feared(rehearsal: Rehearsal, footprint: Footprint, budget: Budget) -> bool:
-    """Return whether only buffers that nobody has seen filling make it too large for the host."""
+    """Return whether only buffers that were not seen filling make it too large for the host."""
     idle = sum(filling.nbytes - filling.touched for filling in rehearsal.host.filling if filling.seconds is None)
     if not idle or budget.ram is None or rehearsal.stopped == "out-of-memory":
         return False

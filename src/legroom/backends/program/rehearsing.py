@@ -17,6 +17,7 @@ from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journ
 from legroom.backends.program.launching import check_command, guest_environment, launched, runs_python
 from legroom.backends.program.leaks import find_leaks
 from legroom.backends.program.repeating import RepeatFinder
+from legroom.machine.gpu_table import multiprocessors_of
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
 from legroom.model.machine import Gpu
@@ -59,7 +60,10 @@ class RehearsalPlan:
         card = None
         if self.card is not None:
             name = self.card.name if self.card.name.startswith("NVIDIA") else f"NVIDIA {self.card.name}"
-            card = {"name": name, "bytes": self.card.total, "capability": self.card.capability}
+            processors = multiprocessors_of(self.card)
+            card = {
+                "name": name, "bytes": self.card.total, "capability": self.card.capability, "sm_count": processors,
+            }  # fmt: skip
         return {
             "card": card, "cards": self.cards if card else 0, "limit": self.limit, "values": self.values,
             "small": self.small, "ram": self.ram, "real_limit": self.real_limit,

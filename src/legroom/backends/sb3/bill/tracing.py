@@ -9,7 +9,6 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,11 +19,11 @@ from legroom.backends.sb3.bill.parts import sb3_footprint
 from legroom.backends.sb3.bill.scratch import Answer, Measured, Request, beyond_tensors, plan_scratch, remember
 from legroom.backends.sb3.constraints import space_rules
 from legroom.backends.sb3.stored import update_nbytes
-from legroom.errors import BadInput, MissingExtra, Untraceable
+from legroom.errors import MissingExtra, Untraceable
 from legroom.extras import needs
 from legroom.hollow.cuda_reduce import Card, card_with
 from legroom.machine.child_process import installed_first, interpreter, run_file
-from legroom.machine.gpu_table import find_gpu
+from legroom.machine.gpu_table import multiprocessors_of
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace, Values
 from legroom.model.footprint import Phase
@@ -71,10 +70,8 @@ def _card(machine: Machine) -> Card | None:
     """Return what shapes the kernels of the machine's first card, None where it has none."""
     if not machine.gpus:
         return None
-    gpu, processors = machine.gpus[0], None
-    with suppress(BadInput):  # a card that the table does not know
-        processors = find_gpu(gpu.name).multiprocessors
-    return card_with(processors, gpu.capability)
+    gpu = machine.gpus[0]
+    return card_with(multiprocessors_of(gpu), gpu.capability)
 
 
 def look_closely(
