@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
@@ -15,6 +16,7 @@ from legroom.errors import BadInput
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.machine import Gpu, Machine
+from legroom.model.rehearsal import ProgramPrediction
 from legroom.rendering.console import say
 from legroom.rendering.program_text import program_json, program_text
 from legroom.units import parse_size
@@ -76,32 +78,12 @@ def run(
     legroom predict --vram 8GiB --ram 16GiB -- python -m package.train
     legroom predict --seconds 30 --html memory.html -- uv run train.py
     """
-    from legroom.backends.program.program_bill import predicted
-    from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
-    from legroom.predicting.gpu import CONTEXT_BYTES
-
     check_writable("--html", html)
-    _check_numbers(seconds, updates)
-    if cpu_only and (gpu or vram):
-        raise BadInput("--cpu-only contradicts --gpu and --vram", hint="give one of them")
-    here = probe()
-    machine, cards = with_cards(here, gpu)
-    if cpu_only:
-        machine = replace(machine, gpus=())
-    budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
-    limit = None if budget.vram is None else max(0, budget.usable(budget.vram) - CONTEXT_BYTES)
-    plan = RehearsalPlan(
-        card=None if cpu_only else card_for(machine, budget.vram if vram else None),
-        cards=cards,
-        limit=limit,
-        values=values.value,
-        small=0 if small == "0" else parse_size(small, what="--small"),
-        ram=None if ram is None else budget.ram,
-        real_limit=here.available // 2 if real_limit is None else parse_size(real_limit, what="--real-limit"),
-        seconds=seconds,
-        updates=updates,
-    )
-    prediction = predicted(rehearse(command or [], plan, output_to_stderr=json), budget)
+    rehearsed = rehearser(
+        gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
+        values=values, small=small, real_limit=real_limit, output_to_stderr=json,
+    )  # fmt: skip
+    prediction = rehearsed(command or [])
     if html is not None:
         from legroom.rendering.pages.program_page import program_page
 
@@ -110,6 +92,58 @@ def run(
     if html is not None and not json:
         say(f"written: {html}")
     return prediction.exit_code
+
+
+def rehearser(
+    *,
+    gpu: str | None,
+    vram: str | None,
+    ram: str | None,
+    reserve: str,
+    cpu_only: bool,
+    seconds: float,
+    updates: int | None,
+    values: Values = Values.ASSUME,
+    small: str = "1MiB",
+    real_limit: str | None,
+    output_to_stderr: bool = False,
+    quiet: bool = False,
+) -> Callable[[Sequence[str]], ProgramPrediction]:
+    """Return what rehearses a command as the options say.
+
+    Args:
+        quiet: what the program prints is not shown; its last words are kept, should it fail.
+
+    Raises:
+        BadInput: options that contradict each other or cannot be read.
+    """
+    from legroom.backends.program.launching import Output
+    from legroom.backends.program.program_bill import predicted
+    from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
+    from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
+
+    _check_numbers(seconds, updates)
+    if cpu_only and (gpu or vram):
+        raise BadInput("--cpu-only contradicts --gpu and --vram", hint="give one of them")
+    here = probe()
+    machine, cards = with_cards(here, gpu)
+    if cpu_only:
+        machine = replace(machine, gpus=())
+    budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
+    beside = CONTEXT_BYTES + CONTEXT_ERROR  # the upper end, which the verdict counts too
+    plan = RehearsalPlan(
+        card=None if cpu_only else card_for(machine, budget.vram if vram else None),
+        cards=cards,
+        limit=None if budget.vram is None else max(0, budget.usable(budget.vram) - beside),
+        values=values.value,
+        small=0 if small == "0" else parse_size(small, what="--small"),
+        ram=None if ram is None else budget.ram,
+        real_limit=here.available // 2 if real_limit is None else parse_size(real_limit, what="--real-limit"),
+        seconds=seconds,
+        updates=updates,
+    )
+    output: Output = "kept" if quiet else "stderr" if output_to_stderr else "as it is"
+    return lambda command: predicted(rehearse(command, plan, output=output), budget)
 
 
 def _check_numbers(seconds: float, updates: int | None) -> None:

@@ -1,8 +1,12 @@
 """Whether a footprint fits a budget: the one place that predict, fit, check, sweep, train and the page ask."""
 
+import math
 from dataclasses import dataclass
 
 from legroom.model.footprint import Footprint, Place
+
+BESIDE_ALLOCATOR = ("gpu.context", "gpu.cudnn workspace", "gpu.rnn reserve")  # items outside of PyTorch's allocator
+FAILED_REQUEST = "gpu.failed request"
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,16 @@ def _judged(high: int, limit: int | None, budget: Budget, *, guessed: bool) -> b
 
 
 def allocator_limit(footprint: Footprint, budget: Budget) -> int | None:
-    """Return what PyTorch's allocator may take on the card: all that is usable but for the CUDA context."""
+    """Return what PyTorch's allocator may take on the card: all that is usable but for what lives beside it.
+
+    What is beside (the CUDA context, workspaces of libraries) counts with the upper end of its band, as in the verdict:
+    a run fits where the upper end of the allocator's own band is below this. A program that ran out of memory was held
+    to the context alone: what its libraries would have taken is not known.
+    """
     if budget.vram is None:
         return None
-    context = sum(item.total for item in footprint.items if item.place is Place.GPU and item.name == "gpu.context")
-    return max(0, budget.usable(budget.vram) - context)
+    on_card = {item.name: item for item in footprint.items if item.place is Place.GPU}
+    names = BESIDE_ALLOCATOR[:1] if FAILED_REQUEST in on_card else BESIDE_ALLOCATOR
+    beside = [on_card[name] for name in names if name in on_card]
+    error = math.isqrt(sum((item.count * item.error) ** 2 for item in beside))
+    return max(0, budget.usable(budget.vram) - sum(item.total for item in beside) - error)

@@ -18,13 +18,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import legroom
 from legroom.errors import BadInput
 from legroom.machine.child_process import end_group
 from legroom.machine.tree import session_members
 
+# Where what the program prints goes; kept: its standard error, in a file of the folder, for its last words.
+Output = Literal["as it is", "stderr", "kept"]
+WORDS = "stderr"
 EXAMPLE = "legroom predict -- python train.py"
 HOLLOW = Path(legroom.__file__).parent / "hollow"
 GUEST = HOLLOW / "guest"
@@ -153,21 +156,25 @@ def _large_requests(ram: int | None, base: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def launched(
-    command: Sequence[str], environment: Mapping[str, str], folder: Path, *, output_to_stderr: bool
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, *, output: Output = "as it is"
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Yield the running command; whatever is left of it afterwards is ended.
 
     Raises:
         BadInput: it cannot be started.
     """
+    kept = (folder / WORDS).open("wb") if output == "kept" else None
     try:
         child = subprocess.Popen(
-            list(command), env=dict(environment), stdout=sys.stderr.fileno() if output_to_stderr else None,
-            start_new_session=True,
+            list(command), env=dict(environment), start_new_session=True,
+            stdout={"as it is": None, "stderr": sys.stderr.fileno(), "kept": subprocess.DEVNULL}[output], stderr=kept,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise BadInput(f"{command[0]}: cannot be started ({why})", hint=EXAMPLE) from None
+    finally:
+        if kept is not None:
+            kept.close()
     watchdog: subprocess.Popen[bytes] | None = None
     try:
         watchdog = subprocess.Popen(
@@ -182,6 +189,15 @@ def launched(
             watchdog.wait()
             if watchdog.stdin is not None:
                 watchdog.stdin.close()
+
+
+def last_words(folder: Path) -> str:
+    """Return the last line that a program wrote to a kept standard error, empty where there is none."""
+    try:
+        lines = (folder / WORDS).read_bytes()[-4096:].decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].strip() if lines else ""
 
 
 def end(child: subprocess.Popen[bytes]) -> None:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,14 @@ from legroom.backends.program.card_bill import card_seen
 from legroom.backends.program.card_books import ProcessBook
 from legroom.backends.program.host_watch import HostWatch
 from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journals, Record, Site, process_of
-from legroom.backends.program.launching import check_command, guest_environment, launched, runs_python
+from legroom.backends.program.launching import (
+    Output,
+    check_command,
+    guest_environment,
+    last_words,
+    launched,
+    runs_python,
+)
 from legroom.backends.program.leaks import find_leaks
 from legroom.backends.program.repeating import RepeatFinder
 from legroom.machine.gpu_table import multiprocessors_of
@@ -74,7 +81,7 @@ def rehearse(
     command: Sequence[str],
     plan: RehearsalPlan,
     *,
-    output_to_stderr: bool = False,
+    output: Output = "as it is",
 ) -> Rehearsal:
     """Run the command until nothing new happens, it ends, or a limit of the plan is reached; return what was seen.
 
@@ -89,7 +96,7 @@ def rehearse(
         journals = Journals(folder)
         environment = guest_environment(folder, plan.for_guest(), os.environ)
         began = time.monotonic()
-        with launched(command, environment, folder, output_to_stderr=output_to_stderr) as child:
+        with launched(command, environment, folder, output=output) as child:
             host = HostWatch(child)
             seen.host = host
             stopped = _follow(child, journals, seen, began)
@@ -99,7 +106,9 @@ def rehearse(
         if stopped == "finished" and code:
             stopped = "failed"
         python = len(journals) > 0 or runs_python(command)
-        return seen.rehearsal(command, stopped, code, seconds, host=host.seen(), python=python)
+        found = seen.rehearsal(command, stopped, code, seconds, host=host.seen(), python=python)
+        silent = found.stopped == "failed" and not seen.said_why
+        return replace(found, failure=last_words(folder) or found.failure) if silent else found
 
 
 def _follow(child: subprocess.Popen[bytes], journals: Journals, seen: ProgramSeen, began: float) -> Stopped:
@@ -262,6 +271,11 @@ class ProgramSeen:
             step_times=tuple(main.step_times) if main is not None else (),
             skipped_steps=main.skipped_steps if main is not None else 0,
         )
+
+    @property
+    def said_why(self) -> bool:
+        """Whether an exception told why the program failed."""
+        return bool(self._messages.get("exception"))
 
     def _torch(self) -> str:
         told = [*self._messages.get("torch", []), *self._messages.get("started", [])]

@@ -1,0 +1,109 @@
+"""`legroom fit -- COMMAND...`: makes the user's own program fit, by its own arguments."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from legroom.cli import options, rehearse
+from legroom.cli.params import EXAMPLE, filled_in, read_params
+from legroom.cli.writing import Html, check_writable, write_text
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
+from legroom.fitting.param_search import find_frontier, find_largest
+from legroom.model.param import Number, Param, ParamSearch, Trial
+from legroom.model.rehearsal import ProgramPrediction
+from legroom.rendering.console import complain, say, status
+from legroom.rendering.param_text import search_json, search_text, trial_line
+
+Params = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="NAME=A..B", help="Find the largest value for {NAME} in the command that fits."),
+]
+
+
+def run(
+    command: rehearse.Command = None,
+    param: Params = None,
+    gpu: rehearse.GpuName = None,
+    vram: options.Vram = None,
+    ram: options.Ram = None,
+    reserve: options.Reserve = "0%",
+    cpu_only: options.CpuOnly = False,
+    seconds: rehearse.Seconds = 60.0,
+    updates: rehearse.Updates = None,
+    real_limit: rehearse.RealLimit = None,
+    html: Html = None,
+    json: options.Json = False,
+) -> int:
+    """Make your program fit: find the largest value of its own arguments that does.
+
+    Your program is EXECUTED, several times, for seconds each, on a card that is not there (see `legroom predict --help
+    --`). {NAME} in the command is where a value goes; the answer was rehearsed and fits, the next value does not.
+    Values that the program refuses are skipped. Two --param give the frontier. Exit code 1: nothing fits, or unknown.
+
+    \b
+    legroom fit --gpu "RTX 4070" --param batch_size=64..8192 -- python train.py --batch-size {batch_size}
+    legroom fit --vram 8GiB --param n=16,32,64,128 -- python train.py --num-envs {n}
+    legroom fit --vram 8GiB --param envs=64..4096:64 --param steps=16..128:16 -- \\
+      python train.py --num-envs {envs} --num-steps {steps}
+    """
+    check_writable("--html", html)
+    if not command:
+        raise BadInput("there is no command after --", hint=f"legroom fit {EXAMPLE}")
+    if not param:
+        raise BadInput("fit needs to know what it may change in a program", hint=f"legroom fit {EXAMPLE}")
+    params = read_params(param, command)
+    if not (gpu or vram or ram):
+        raise BadInput("fit needs a budget", hint='--gpu "RTX 4070", --vram 8GiB or --ram 16GiB')
+    rehearsed = rehearse.rehearser(
+        gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
+        real_limit=real_limit, quiet=True,
+    )  # fmt: skip
+    found = _search(params, command, rehearsed, quiet=json)
+    if html is not None:
+        from legroom.rendering.pages.param_page import param_page
+
+        write_text("--html", html, param_page(found))
+    if json:
+        say(search_json(found))
+    else:
+        say(search_text(found))
+        if found.best is not None:
+            say(f"run it with: {shlex.join(filled_in(command, found.best.params))}")
+        if html is not None:
+            say(f"written: {html}")
+    return EXIT_GOOD if found.fits else EXIT_FINDINGS
+
+
+def _search(
+    params: Sequence[Param],
+    command: Sequence[str],
+    rehearsed: Callable[[Sequence[str]], ProgramPrediction],
+    *,
+    quiet: bool,
+) -> ParamSearch:
+    """Search with one rehearsal per value, telling of each.
+
+    Raises:
+        SystemExit: interrupted; what was tried has been told.
+    """
+    with status("rehearsing", show=not quiet) as shown:
+
+        def attempt(*values: Number) -> Trial:
+            chosen = dict(zip((param.name for param in params), values, strict=True))
+            shown(f"rehearsing {', '.join(f'{name}={value}' for name, value in chosen.items())}")
+            prediction = rehearsed(filled_in(command, chosen))
+            seen = prediction.rehearsal
+            if seen.stopped == "interrupted":
+                raise SystemExit(EXIT_INTERRUPTED)
+            refused = seen.failure or "it failed" if seen.stopped == "failed" else ""
+            trial = Trial(chosen, prediction, refused)
+            complain(trial_line(trial))
+            return trial
+
+        if len(params) == 1:
+            return find_largest(params[0], attempt)
+        return find_frontier(params[0], params[1], attempt)

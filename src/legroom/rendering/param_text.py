@@ -1,0 +1,152 @@
+"""A search over a program's arguments for the terminal and as JSON: the answer first, then what was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from legroom.model.param import Number, ParamSearch, Trial
+from legroom.model.verdict import Budget
+from legroom.rendering.console import document
+from legroom.rendering.item_text import peak_data
+from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.prediction_text import footprint_data
+from legroom.rendering.program_text import first_line, program_data
+from legroom.units import format_size
+
+BAR = 24  # characters of a full budget
+
+
+def search_json(found: ParamSearch) -> str:
+    """Return the search as JSON: the values found, every trial, and the document of `predict` for what was found."""
+    best = found.best
+    runs = [] if best is None else [_run_data(best)]
+    return document({
+        "fits": found.fits,
+        "params": None if best is None else dict(best.params),
+        "next": None if found.next is None else dict(found.next.params),
+        "why": found.why,
+        "trials": [_trial_data(trial) for trial in found.trials],
+        "frontier": [dict(trial.params) for trial in found.frontier],
+        "runs": runs,
+    })  # fmt: skip
+
+
+def _run_data(trial: Trial) -> dict[str, Any]:
+    seen = trial.prediction
+    data = footprint_data(seen.footprint, seen.budget, fits=seen.fits, free=seen.footprint)
+    return data | {"program": program_data(seen)}
+
+
+def _trial_data(trial: Trial) -> dict[str, Any]:
+    footprint, seen = trial.prediction.footprint, trial.prediction.rehearsal
+    return {
+        "params": dict(trial.params),
+        "fits": trial.fits,
+        "refused": trial.refused or None,
+        "stopped": seen.stopped,
+        "seconds": round(seen.seconds, 3),
+        "host": peak_data(footprint.host),
+        "gpu": None if footprint.gpu is None else peak_data(footprint.gpu),
+    }
+
+
+def search_text(found: ParamSearch) -> Iterator[Part]:
+    """Yield the answer, then a table of what was tried with its memory drawn against the budget."""
+    yield verdict_part(found)
+    if found.why:
+        yield f"  {found.why}"
+    if found.frontier:
+        yield ""
+        yield trial_table(found.frontier, "largest that fits")
+    if found.trials:
+        yield ""
+        yield trial_table(sorted(found.trials, key=by_value), "tried")
+
+
+def by_value(trial: Trial) -> tuple[Number, ...]:
+    """Return what trials are sorted by."""
+    return tuple(trial.params.values())
+
+
+def verdict_part(found: ParamSearch) -> Styled:
+    """Return what fits, in one line."""
+    if found.best is None:
+        if found.fits is False:
+            smallest = min(found.trials, key=by_value)
+            return Styled(f"does not fit: {params_text(smallest)} {_outcome(smallest)}", "bold red")
+        return Styled("unknown what fits", "yellow")
+    best = found.best
+    above = ""
+    if found.next is not None:
+        above = f"; {params_text(found.next)} does not"
+    elif len(found.params) == 1 and not found.why:
+        above = ", the largest value given"
+    return Styled(f"fits: {params_text(best)} ({_needs(best)}){above}", "green")
+
+
+def params_text(trial: Trial) -> str:
+    """Return the values of a trial as they were given."""
+    return ", ".join(f"{name}={value:,}" for name, value in trial.params.items())
+
+
+def trial_line(trial: Trial) -> str:
+    """Return what came of one rehearsal, in one line."""
+    return f"{params_text(trial)}: {_outcome(trial)} ({trial.prediction.rehearsal.seconds:.0f} s)"
+
+
+def _outcome(trial: Trial) -> str:
+    if trial.refused:
+        return f"refused: {first_line(trial.refused)}"
+    failed = next((oom for oom in trial.prediction.rehearsal.out_of_memory if not oom.caught), None)
+    if failed is not None:
+        return f"out of GPU memory, {format_size(failed.requested)} asked for at {_short(failed.file)}:{failed.line}"
+    verdict = {True: "fits", False: "does not fit", None: "unknown"}[trial.fits]
+    return f"{verdict}, {_needs(trial)}"
+
+
+def _short(file: str) -> str:
+    return file.rpartition("/")[2]
+
+
+def _needs(trial: Trial) -> str:
+    footprint, budget = trial.prediction.footprint, trial.prediction.budget
+    parts = []
+    if footprint.gpu is not None:
+        of = f" of {format_size(budget.usable(budget.vram))}" if budget.vram is not None else ""
+        parts.append(f"GPU up to {format_size(footprint.gpu.high)}{of}")
+    of = f" of {format_size(budget.usable(budget.ram))}" if budget.ram is not None else ""
+    parts.append(f"host up to {format_size(footprint.host.high)}{of}")
+    return ", ".join(parts)
+
+
+def trial_table(trials: Sequence[Trial], title: str) -> Table:
+    """Return one row per trial, its memory as a bar that is full at the budget."""
+    table = Table([title, "GPU", "of the GPU budget", "host", "result"], "lrvrw", spare=["of the GPU budget"])
+    for trial in trials:
+        gpu, host = trial.prediction.footprint.gpu, trial.prediction.footprint.host
+        died = trial.refused or trial.prediction.rehearsal.stopped == "out-of-memory"
+        style = {True: "green", False: "red", None: "yellow"}[trial.fits]
+        table.add(
+            params_text(trial),
+            "" if gpu is None or died else format_size(gpu.nbytes),
+            _bar(trial.prediction.budget, None if gpu is None else gpu.high, over=trial.fits is False),
+            "" if died else format_size(host.nbytes),
+            Styled(_result(trial), style),
+        )
+    return table
+
+
+def _result(trial: Trial) -> str:
+    if trial.refused:
+        return f"refused: {first_line(trial.refused)}"
+    if any(not oom.caught for oom in trial.prediction.rehearsal.out_of_memory):
+        return "out of memory"
+    return {True: "fits", False: "does not fit", None: "unknown"}[trial.fits]
+
+
+def _bar(budget: Budget, nbytes: int | None, *, over: bool) -> str:
+    if nbytes is None or not budget.vram:
+        return ""
+    filled = BAR if over else min(round(BAR * nbytes / budget.usable(budget.vram)), BAR)
+    return "█" * filled + "·" * (BAR - filled) + ("▶" if over else " ")

@@ -1,0 +1,83 @@
+"""`legroom fit --param … -- COMMAND`: the largest argument that fits, from outside; programs write their own journals."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+JOURNALS = Path(__file__).parents[1] / "backends" / "program"
+# Takes 1 MiB of the card per sample; the card of a journal has no limit, so what does not fit is billed, not refused.
+PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(JOURNALS)!r})
+size, multiple = int(sys.argv[1]), int(sys.argv[2])
+if size % multiple:
+    sys.exit(f"error: {{size}} is not a multiple of {{multiple}}")
+from journal_writer import MIB, JournalWriter
+writer = JournalWriter()
+writer.begin()
+here = writer.site(__file__, 10)
+for _ in range(2):
+    writer.free(writer.alloc(size * MIB, here, phase=1))
+    writer.step()
+print("output of the program")
+"""
+
+
+def fit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "legroom.cli.main", "fit", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder, check=False)
+
+
+def test_the_largest_value_that_fits_is_found_and_the_command_is_printed(tmp_path: Path) -> None:
+    # 1000 MiB, of which the context takes up to 500 MB: 523 MiB are left, in segments of 2 MiB, one of them in doubt
+    page = tmp_path / "memory.html"
+    done = fit(tmp_path, "--vram", "1000MiB", "--param", "n=16..900:4", "--html", str(page),
+               "--", sys.executable, "program.py", "{n}", "1")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stdout.split())
+    assert text.startswith("fits: n=520 (GPU up to 996.9 MiB of 1000.0 MiB") and "; n=524 does not" in text
+    assert f"run it with: {sys.executable} program.py 520 1" in text
+    assert "output of the program" not in done.stdout
+    assert "n=16: fits" in done.stderr  # each rehearsal is told
+    assert "<svg" in page.read_text()
+
+
+def test_as_json_with_refused_values(tmp_path: Path) -> None:
+    done = fit(tmp_path, "--vram", "1000MiB", "--json", "--param", "n=100,200,250,300,600",
+               "--", sys.executable, "program.py", "{n}", "100")  # fmt: skip
+    found = json.loads(done.stdout)
+    assert (found["fits"], found["params"], found["next"]) == (True, {"n": 300}, {"n": 600})
+    refused = [one for one in found["trials"] if one["refused"]]
+    assert all(one["refused"] == "error: 250 is not a multiple of 100" for one in refused)
+    assert found["runs"][0]["program"]["command"][-2:] == ["300", "100"]
+    assert found["runs"][0]["gpu"]["allocator"]["limit"] == (1000 << 20) - 500_000_000
+
+
+def test_nothing_fits(tmp_path: Path) -> None:
+    done = fit(tmp_path, "--vram", "600MiB", "--param", "n=200..900", "--", sys.executable, "program.py", "{n}", "1")
+    assert done.returncode == 1
+    assert done.stdout.startswith("does not fit: n=200")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--param", "b=64..10", "--", "x", "{b}"), "--param b=64..10: the range is empty"),
+        (("--param", "b=1..2", "--", "x"), "--param b: the command has no {b}"),
+        (("--param", "batch=1..2", "--", "x", "{batches}"), "did you mean {batches}?"),
+        (("--param", "b=1..2", "--", "x", "{b}", "{c}"), "the command has {c}, and there is no --param c"),
+        (("--param", "b=1..2", "--", "x", "{b}"), "fit needs a budget"),
+        (("--vram", "1GiB", "--param", "b=1,two", "--", "x", "{b}"), "'two' is not a number"),
+        (("--vram", "1GiB", "--param", "b", "--", "x", "{b}"), "--param 'b' cannot be read"),
+    ],
+)
+def test_bad_input_gets_one_line(tmp_path: Path, arguments: tuple[str, ...], line: str) -> None:
+    done = fit(tmp_path, *arguments)
+    assert done.returncode == 2 and not done.stdout
+    assert line in done.stderr and len(done.stderr.splitlines()) == 1

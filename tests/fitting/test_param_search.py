@@ -1,0 +1,125 @@
+"""The largest value of an argument that fits: found exactly, in few tries, and never a value that was not tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from legroom.fitting.param_search import MOST_TRIES, find_frontier, find_largest, spread
+from legroom.model.footprint import Footprint, Item, Place
+from legroom.model.param import Number, Param, Trial
+from legroom.model.rehearsal import HostSeen, ProgramPrediction, Rehearsal
+from legroom.model.verdict import Budget, fits
+
+MIB = 1 << 20
+HOST = HostSeen(peak=0, last=0, workers=0, processes=1)
+
+
+def trial(params: dict[str, Number], nbytes: int, limit: int, *, refused: str = "", unknown: str = "") -> Trial:
+    """Return a try that takes so many bytes of a card; one that does not fit ran out of memory, as in a rehearsal."""
+    footprint = Footprint(
+        "train.py", (Item("gpu.batch", min(nbytes, limit + 1), Place.GPU, ""),), "cuda",
+        unknown=(unknown,) if unknown else (),
+    )  # fmt: skip
+    budget = Budget(ram=1 << 40, vram=limit)
+    rehearsal = Rehearsal(("python",), 0, "finished", updates=1, repeats=0, seconds=1.0, host=HOST)
+    return Trial(params, ProgramPrediction(rehearsal, footprint, budget, fits(footprint, budget)), refused)
+
+
+def grows(slope: int, base: int, limit: int, accepts: Callable[[Number], bool] = lambda value: True) -> Any:
+    def attempt(value: Number) -> Trial:
+        needed = -(-int(base + slope * value) // (2 * MIB)) * 2 * MIB  # as segments are
+        return trial({"n": value}, needed, limit, refused="" if accepts(value) else "ValueError: not divisible")
+
+    return attempt
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    slope=st.integers(100, 50 * MIB), base=st.integers(0, 1 << 30), limit=st.integers(1 << 26, 1 << 35),
+    low=st.integers(1, 100), width=st.integers(0, 20_000),
+)  # fmt: skip
+def test_the_value_found_fits_and_the_next_one_does_not(
+    slope: int, base: int, limit: int, low: int, width: int
+) -> None:
+    attempt = grows(slope, base, limit)
+    found = find_largest(Param("n", range(low, low + width + 1)), attempt, most=60)
+    fitting = [value for value in (low, low + width) if attempt(value).fits]
+    if found.best is None:
+        assert not attempt(low).fits
+        return
+    best = found.best.params["n"]
+    assert attempt(best).fits
+    if low + width in fitting:
+        assert best == low + width
+    else:
+        assert found.next is not None and found.next.params["n"] == best + 1
+    assert not found.why
+
+
+def test_it_takes_few_tries() -> None:
+    tries = [
+        len(find_largest(Param("n", range(16, 65_537)), grows(slope * 1024, 300 * MIB, 4096 * MIB)).trials)
+        for slope in (60, 100, 250, 700, 1500, 4000)
+    ]
+    assert max(tries) <= 14 < MOST_TRIES
+
+
+def test_values_that_the_program_refuses_are_skipped() -> None:
+    attempt = grows(1 * MIB, 0, 1000 * MIB, accepts=lambda value: value % 64 == 0)
+    found = find_largest(Param("n", range(64, 4097)), attempt)
+    assert found.best is not None and found.best.params == {"n": 960}
+    assert found.next is not None and found.next.params == {"n": 1024}
+
+
+def test_divisors_are_found_by_doubling() -> None:
+    attempt = grows(1 * MIB, 0, 1000 * MIB, accepts=lambda value: 4096 % value == 0)
+    found = find_largest(Param("n", range(32, 4097)), attempt)
+    assert found.best is not None and found.best.params == {"n": 512}
+    assert found.next is not None and found.next.params == {"n": 1024}
+
+
+def test_only_the_listed_values_are_tried() -> None:
+    attempt = grows(1 * MIB, 0, 100 * MIB, accepts=lambda value: value != 64)
+    found = find_largest(Param("n", (16, 32, 64, 96, 128), given=True), attempt)
+    assert found.best is not None and found.best.params == {"n": 96}
+    assert {one.params["n"] for one in found.trials} <= {16, 32, 64, 96, 128}
+
+
+def test_nothing_fits() -> None:
+    found = find_largest(Param("n", range(8, 100)), grows(MIB, 500 * MIB, 200 * MIB))
+    assert found.best is None and found.fits is False
+    assert len(found.trials) == 1
+
+
+def test_an_open_verdict_ends_the_search_with_its_reason() -> None:
+    found = find_largest(
+        Param("n", range(8, 100)), lambda value: trial({"n": value}, 1, 100, unknown="stopped before it repeated")
+    )
+    assert found.best is None and found.fits is None
+    assert found.why == "unknown whether n=8 fits: stopped before it repeated"
+
+
+def test_a_program_that_refuses_everything_is_quoted() -> None:
+    found = find_largest(Param("n", range(8, 100)), grows(MIB, 0, 100 * MIB, accepts=lambda value: False))
+    assert found.best is None and "refuses n=8: ValueError: not divisible" in found.why
+
+
+def test_two_arguments_give_a_frontier() -> None:
+    def attempt(envs: Number, batch: Number) -> Trial:
+        return trial({"envs": envs, "batch": batch}, int((envs + batch) * MIB), 100 * MIB)
+
+    found = find_frontier(Param("envs", (10, 50, 90, 200), given=True), Param("batch", range(1, 101)), attempt)
+    assert [dict(one.params) for one in found.frontier] == [
+        {"envs": 10, "batch": 90}, {"envs": 50, "batch": 50}, {"envs": 90, "batch": 10},
+    ]  # fmt: skip
+    assert found.best is not None and found.best.params == {"envs": 50, "batch": 50}
+
+
+@pytest.mark.parametrize(("values", "wanted"), [((1, 2, 3), [1, 2, 3]), (range(1, 1025), [1, 4, 16, 64, 256, 1024])])
+def test_values_are_spread_by_ratio(values: Any, wanted: list[int]) -> None:
+    assert spread(values, 6) == wanted
