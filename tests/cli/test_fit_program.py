@@ -1,4 +1,4 @@
-"""`legroom fit --param … -- COMMAND`: the largest argument that fits, from outside; programs write their own journals."""
+"""`legroom fit --param … -- COMMAND`: the largest argument that fits. Programs write their own journals."""
 
 from __future__ import annotations
 
