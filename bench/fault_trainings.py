@@ -27,7 +27,7 @@ RUNS = {
 algo: PPO
 env: {id: "bench.kills_env:Drift", n_envs: 2, workers: light}
 hyperparams: {n_steps: 64, batch_size: 32, n_epochs: 2}
-total_timesteps: 2560
+total_timesteps: 5120
 seed: 3
 """,
     "DQN": """
@@ -35,7 +35,7 @@ algo: DQN
 env: {id: "bench.kills_env:Drift", n_envs: 2, workers: light}
 hyperparams: {learning_starts: 50, buffer_size: 400, batch_size: 32, train_freq: 8, target_update_interval: 100}
 memory: {replay: lean}
-total_timesteps: 2000
+total_timesteps: 3000
 seed: 4
 """,
 }
@@ -45,7 +45,7 @@ KILLED = RUNS | {
 algo: SAC
 env: {id: "bench.kills_env:Drift", n_envs: 2, workers: subproc, kwargs: {continuous: true}}
 hyperparams: {learning_starts: 50, buffer_size: 400, batch_size: 32, train_freq: 8}
-total_timesteps: 800
+total_timesteps: 1600
 seed: 5
 """,
     "brax PPO": """
@@ -64,7 +64,7 @@ algo: PPO
 env: {id: CartPole-v1, n_envs: 2, workers: subproc}
 policy: {kwargs: {net_arch: [8]}}
 hyperparams: {n_steps: 64, batch_size: 64, n_epochs: 2}
-total_timesteps: 2048
+total_timesteps: 4096
 seed: 3
 """,
 }

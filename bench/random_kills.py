@@ -1,10 +1,10 @@
 """SIGKILL at random moments of `legroom train`: 300 kills of the child, a worker, the supervisor, many in one training.
 
-Moments are drawn over one and a half times what it takes until the next checkpoint, of the command or of its child, so
-that kills hit the prediction, the start, the resume, the training and its checkpoints alike. After a killed supervisor
-the command is given again with --resume, as a user would. Every training has to end by itself in bounded time after its
-last kill, with the parameters of an undisturbed one (RLlib's resumes are approximate: it has to finish), and leaves no
-process and no temporary file.
+Moments are drawn over one and a half times what it takes until the next checkpoint, of the command or of its child, at
+most three checkpoints after the last kill, so that kills hit the prediction, the start, the resume, the training and
+its checkpoints alike. After a killed supervisor the command is given again with --resume, as a user would. Every
+training has to end by itself in bounded time after its last kill, with the parameters of an undisturbed one (RLlib's
+resumes are approximate: it has to finish), and leaves no process and no temporary file.
 
 Starting takes most of the time. So every training is one line of a record, and later invocations, also two side by side
 with different seeds, add to it until all kills are made. A line says its seed and its commit, and is never taken back:
@@ -38,6 +38,7 @@ KINDS = ("child", "worker", "supervisor")
 OFTEN = ("child", "child", "worker", "worker", "supervisor")  # whose next start takes several times as long
 PHASES = ("start", "resume", "training")  # before any checkpoint; before the first since the last kill; after it
 SLOW = ("brax PPO", "RLlib PPO")  # to start: half as many kills
+MOST_CHECKPOINTS = 3  # between two kills, so that one training takes many
 RECORD = ROOT / "build" / "random_kills.jsonl"
 
 
@@ -71,7 +72,7 @@ def undisturbed(name: str) -> dict[str, Any]:
         now = time.monotonic()
         training.finish()
         return {
-            "undisturbed": name, "sha256": training.outcome["parameters_sha256"],
+            "undisturbed": name, "run": KILLED[name], "sha256": training.outcome["parameters_sha256"],
             "command_s": round(now - training.began, 1), "child_s": round(now - child_at, 1),
         }  # fmt: skip
 
@@ -109,26 +110,21 @@ def _next_victim(
     """Wait for a random moment; return what to kill there, and in which phase; None where it is over."""
     if len(told.kills) >= kills:
         return None
-    before = checkpoint_paths(training.out)[-1:]
     kinds = [kind for kind in OFTEN if not (kind == "worker" and told.name in WITHOUT_WORKERS)]
-    kind = rng.choice(kinds)
+    kind, late, most = rng.choice(kinds), rng.uniform(0, 1), rng.randint(1, MOST_CHECKPOINTS)
     whole = not told.kills or told.kills[-1][0] == "supervisor"
-    span_s = 1.5 * plain["command_s" if whole else "child_s"]
-    moment, until = time.monotonic() + rng.uniform(0, span_s), time.monotonic() + LONGEST_S
-    late = rng.uniform(0, 1)
-    pid = None
-    while time.monotonic() < until and training.process.poll() is None:
+    moment = time.monotonic() + rng.uniform(0, 1.5 * plain["command_s" if whole else "child_s"])
+    began, newest, new = time.monotonic(), checkpoint_paths(training.out)[-1:], 0
+    while time.monotonic() < began + LONGEST_S and training.process.poll() is None:
         time.sleep(0.02)
-        if time.monotonic() < moment:
+        before, newest = newest, checkpoint_paths(training.out)[-1:]
+        new += newest != before
+        if time.monotonic() < moment and new < most:
             continue
-        pid = training.victim(kind, rng)
-        if pid is not None:
-            break
-        moment = time.monotonic() + late  # workers are there only later: not always in the moment that they appear
-    if pid is None or training.process.poll() is not None:
-        return None
-    newest = checkpoint_paths(training.out)[-1:]
-    return kind, pid, "start" if not newest else "resume" if newest == before else "training"
+        if (pid := training.victim(kind, rng)) is not None:
+            return kind, pid, "training" if new else "resume" if newest else "start"
+        moment, most = time.monotonic() + late, MOST_CHECKPOINTS  # workers come late: not when they have just appeared
+    return None
 
 
 def _commit() -> str:
@@ -142,7 +138,11 @@ def recorded() -> tuple[list[Killed], dict[str, dict[str, Any]]]:
     """Return all trainings in the record, and the undisturbed ones by name."""
     lines = [json.loads(line) for line in RECORD.read_text().splitlines()] if RECORD.exists() else []
     trainings = [Killed(**line) for line in lines if "undisturbed" not in line]
-    return trainings, {line["undisturbed"]: line for line in lines if "undisturbed" in line}
+    return trainings, {
+        line["undisturbed"]: line
+        for line in lines
+        if "undisturbed" in line and line["run"] == KILLED[line["undisturbed"]]
+    }
 
 
 def _record(line: dict[str, Any]) -> None:
