@@ -19,7 +19,7 @@ from legroom.machine.tree import descendants
 from legroom.training.checkpoint import checkpoint_paths
 
 LONGEST_S = 600.0
-GONE_WITHIN_S = 15.0
+GONE_WITHIN_S = 60.0  # at a load of twenty; how long it took is told
 ROOT = Path(__file__).parent.parent
 THEIRS = re.compile(r"torchinductor_|ray$")  # caches and logs of libraries, one for all processes of a user
 RUNS = {
@@ -84,6 +84,7 @@ class Training:
         (folder / "run.yaml").write_text(text)
         self.began = time.monotonic()
         self.seen: set[int] = set()
+        self.gone_s = 0.0  # the longest that its processes took to end, after it had
         self.start()
 
     def start(self) -> None:
@@ -136,9 +137,10 @@ class Training:
 
     def left_behind(self) -> list[int]:
         """Return what is still there of it, after a while."""
-        deadline = time.monotonic() + GONE_WITHIN_S
-        while (left := [pid for pid in self.seen if _alive(pid)]) and time.monotonic() < deadline:
+        began = time.monotonic()
+        while (left := [pid for pid in self.seen if _alive(pid)]) and time.monotonic() < began + GONE_WITHIN_S:
             time.sleep(0.1)
+        self.gone_s = max(self.gone_s, time.monotonic() - began)
         for pid in left:
             print(f"  left behind: {pid} {_command(pid)[:200]!r}", flush=True)
         return left

@@ -8,7 +8,7 @@ resumes are approximate: it has to finish), and leaves no process and no tempora
 
 Starting takes most of the time. So every training is one line of a record, and later invocations, also two side by side
 with different seeds, add to it until all kills are made. A line says its seed and its commit, and is never taken back:
-remove the record to begin anew.
+one that failed gets the commit that mended it, and is told and not counted. Remove the record to begin anew.
 
     python -m bench.random_kills [KILLS [MINUTES [SEED]]]     no further training is begun after so many minutes
 """
@@ -20,6 +20,7 @@ import math
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,8 @@ class Killed:
     hung: bool = False
     left: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    gone_s: float = 0.0  # the longest that processes of a killed supervisor took to end
+    mended: str = ""  # the commit that mended what made it fail, written into the record by hand
 
     @property
     def good(self) -> bool:
@@ -94,7 +97,7 @@ def killed(name: str, plain: dict[str, Any], kills: int, seed: str) -> Killed:
         outcome = training.outcome
         told.status, told.same = outcome.get("status"), outcome.get("parameters_sha256") == plain["sha256"]
         told.left += [f"process {pid}" for pid in training.left_behind()] + training.files_left()
-        told.seconds = round(time.monotonic() - training.began, 1)
+        told.seconds, told.gone_s = round(time.monotonic() - training.began, 1), round(training.gone_s, 1)
         if not told.good:
             kept = tempfile.mkdtemp(prefix="legroom-killed-kept-")
             shutil.copytree(
@@ -156,8 +159,9 @@ def rows(trainings: list[Killed]) -> list[list[str]]:
     """Return the rows of the results: one per kind of training, and all."""
     told = []
     for name in KILLED:
-        told.append(_row(name, [each for each in trainings if each.name == name]))
-    return [*told, _row("all", trainings)]
+        told.append(_row(name, [each for each in trainings if each.name == name and not each.mended]))
+    told.append(_row("all", [each for each in trainings if not each.mended]))
+    return told + [_row(f"{each.name}, failed: mended in {each.mended}", [each]) for each in trainings if each.mended]
 
 
 def _row(name: str, trainings: list[Killed]) -> list[str]:
@@ -167,9 +171,10 @@ def _row(name: str, trainings: list[Killed]) -> list[str]:
     exact = [each for each in trainings if each.name not in APPROXIMATE]
     same = f"{sum(each.same for each in exact)} of {len(exact)}" if exact else "resumed approximately"
     bad = f"{sum(each.hung for each in trainings)} hung, {sum(len(each.left) for each in trainings)} left behind"
+    slowest = f"{max((each.gone_s for each in trainings), default=0):.0f} s"
     return [
         name, str(kills.total()), ", ".join(f"{kills[kind]} {kind}" for kind in KINDS),
-        ", ".join(f"{phases[phase]} {phase}" for phase in PHASES), f"{finished} of {len(trainings)}", same, bad,
+        ", ".join(f"{phases[phase]} {phase}" for phase in PHASES), f"{finished} of {len(trainings)}", same, bad, slowest,
     ]  # fmt: skip
 
 
@@ -178,11 +183,12 @@ def main() -> int:
     until = time.monotonic() + 60 * float(sys.argv[2]) if len(sys.argv) > 2 else math.inf
     seed = sys.argv[3] if len(sys.argv) > 3 else f"{os.getpid()}-{time.time():.0f}"
     number = 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # with the training that is under way
     while True:
         trainings, plain = recorded()
         made = Counter(dict.fromkeys(KILLED, 0))
         for each in trainings:
-            made[each.name] += len(each.kills)
+            made[each.name] += 0 if each.mended else len(each.kills)
         if made.total() >= wanted or time.monotonic() > until:
             break
         name = min(KILLED, key=lambda each: made[each] * (1 + (each in SLOW)))
@@ -192,10 +198,10 @@ def main() -> int:
         number += 1
         _record(asdict(killed(name, plain[name], min(KILLS_PER_TRAINING, wanted - made.total()), f"{seed}/{number}")))
     table = rows(trainings)
-    table[-1][0] = f"all, of {wanted} wanted; {len({each.seed.split('/')[0] for each in trainings})} invocations"
-    columns = ["training", "kills", "of", "in", "finished", "undisturbed parameters", "else"]
+    table[len(KILLED)][0] = f"all, in {len({each.seed.split('/')[0] for each in trainings})} invocations"
+    columns = ["training", "kills", "of", "in", "finished", "undisturbed parameters", "else", "ended after it, at most"]
     write_section("SIGKILL at random moments", columns, table, f"python -m bench.random_kills {wanted}")
-    return 0 if made.total() >= wanted and all(each.good for each in trainings) else 1
+    return 0 if made.total() >= wanted and all(each.good or each.mended for each in trainings) else 1
 
 
 if __name__ == "__main__":
