@@ -10,7 +10,8 @@ Starting takes most of the time. So every training is one line of a record, and 
 with different seeds, add to it until all kills are made. A line says its seed and its commit, and is never taken back:
 one that failed gets the commit that mended it, and is told and not counted. Remove the record to begin anew.
 
-    python -m bench.random_kills [KILLS [MINUTES [SEED]]]     no further training is begun after so many minutes
+    python -m bench.random_kills [KILLS [MINUTES [SEED [PART]]]]     no further training is begun after so many minutes;
+                                                                     only trainings with this part in their names
 """
 
 from __future__ import annotations
@@ -172,17 +173,16 @@ def _row(name: str, trainings: list[Killed]) -> list[str]:
     same = f"{sum(each.same for each in exact)} of {len(exact)}" if exact else "resumed approximately"
     bad = f"{sum(each.hung for each in trainings)} hung, {sum(len(each.left) for each in trainings)} left behind"
     slowest = f"{max((each.gone_s for each in trainings), default=0):.0f} s"
-    return [
-        name, str(kills.total()), ", ".join(f"{kills[kind]} {kind}" for kind in KINDS),
-        ", ".join(f"{phases[phase]} {phase}" for phase in PHASES), f"{finished} of {len(trainings)}", same, bad, slowest,
-    ]  # fmt: skip
+    victims = ", ".join(f"{kills[kind]} {kind}" for kind in KINDS)
+    moments = ", ".join(f"{phases[phase]} {phase}" for phase in PHASES)
+    return [name, str(kills.total()), victims, moments, f"{finished} of {len(trainings)}", same, bad, slowest]
 
 
 def main() -> int:
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
     until = time.monotonic() + 60 * float(sys.argv[2]) if len(sys.argv) > 2 else math.inf
     seed = sys.argv[3] if len(sys.argv) > 3 else f"{os.getpid()}-{time.time():.0f}"
-    number = 0
+    part, number = sys.argv[4] if len(sys.argv) > 4 else "", 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # with the training that is under way
     while True:
         trainings, plain = recorded()
@@ -191,7 +191,7 @@ def main() -> int:
             made[each.name] += 0 if each.mended else len(each.kills)
         if made.total() >= wanted or time.monotonic() > until:
             break
-        name = min(KILLED, key=lambda each: made[each] * (1 + (each in SLOW)))
+        name = min((each for each in KILLED if part in each), key=lambda each: made[each] * (1 + (each in SLOW)))
         if name not in plain:
             _record(undisturbed(name))
             continue

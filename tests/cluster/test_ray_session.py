@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ray = pytest.importorskip("ray")
+pytest.importorskip("ray")
 
 from legroom.cluster import watchdog
 from legroom.cluster.reaching import parse_address, refuse_unreachable
@@ -142,6 +142,8 @@ def _others_can_reach(pids: set[int]) -> list[str]:
 
 def test_a_start_that_ray_gives_up_is_tried_again_and_any_other_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine Ray's processes need more than its half minute; a training would end as if it were wrong."""
+    import ray
+
     from legroom.backends.rllib.training import failure_cause
 
     def raises(error: Exception) -> None:
