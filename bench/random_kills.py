@@ -10,8 +10,8 @@ Starting takes most of the time. So every training is one line of a record, and 
 with different seeds, add to it until all kills are made. A line says its seed and its commit, and is never taken back:
 one that failed gets the commit that mended it, and is told and not counted. Remove the record to begin anew.
 
-    python -m bench.random_kills [KILLS [MINUTES [SEED [PART]]]]     no further training is begun after so many minutes;
-                                                                     only trainings with this part in their names
+    python -m bench.random_kills [KILLS [MINUTES [SEED [NAMES]]]]     no further training is begun after so many minutes;
+                                                                     only trainings whose names match this pattern
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -182,7 +183,7 @@ def main() -> int:
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
     until = time.monotonic() + 60 * float(sys.argv[2]) if len(sys.argv) > 2 else math.inf
     seed = sys.argv[3] if len(sys.argv) > 3 else f"{os.getpid()}-{time.time():.0f}"
-    part, number = sys.argv[4] if len(sys.argv) > 4 else "", 0
+    names, number = sys.argv[4] if len(sys.argv) > 4 else "", 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # with the training that is under way
     while True:
         trainings, plain = recorded()
@@ -191,7 +192,9 @@ def main() -> int:
             made[each.name] += 0 if each.mended else len(each.kills)
         if made.total() >= wanted or time.monotonic() > until:
             break
-        name = min((each for each in KILLED if part in each), key=lambda each: made[each] * (1 + (each in SLOW)))
+        name = min(
+            (each for each in KILLED if re.match(names, each)), key=lambda each: made[each] * (1 + (each in SLOW))
+        )
         if name not in plain:
             _record(undisturbed(name))
             continue
