@@ -205,6 +205,7 @@ bench-io-faults: $(STAMP)  ## every file operation fails once and for good; powe
 
 bench-faults: $(STAMP)  ## 300 kills of child, worker and supervisor; full disks, truncated checkpoints
 	$(BIN)/python -m bench.faults
+	$(BIN)/python -m bench.random_kills
 
 bench-explain: $(STAMP)  ## kinds and numbers read from texts of failures
 	$(BIN)/python -m bench.explain

@@ -16,8 +16,8 @@ pytest.importorskip("ray")
 
 from legroom.cluster import watchdog
 from legroom.cluster.reaching import parse_address, refuse_unreachable
-from legroom.cluster.session import cluster_of, ray_session, version_mismatch
-from legroom.errors import BadInput
+from legroom.cluster.session import RayTimedOut, cluster_of, ray_session, version_mismatch
+from legroom.errors import BadInput, LegroomError
 
 GIB = 1 << 30
 
@@ -138,3 +138,25 @@ def _others_can_reach(pids: set[int]) -> list[str]:
             if state == "0A" and f"socket:[{inode}]" in sockets and local.partition(":")[0] not in loopback:
                 open_.append(local)
     return open_
+
+
+def test_a_start_that_ray_gives_up_is_tried_again_and_any_other_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine Ray's processes need more than its half minute; a training would end as if it were wrong."""
+    import ray
+
+    from legroom.backends.rllib.training import failure_cause
+
+    def raises(error: Exception) -> None:
+        def init(**_: object) -> None:
+            raise error
+
+        monkeypatch.setattr(ray, "init", init)
+
+    raises(Exception("The current node timed out during startup. This could happen because some of the raylet failed"))
+    with pytest.raises(RayTimedOut, match="were not there in the time") as slow, ray_session():
+        pass
+    assert failure_cause(slow.value).kind == "worker-died"
+    raises(RuntimeError("Failed to start the GCS"))
+    with pytest.raises(LegroomError, match="Ray did not start here") as wrong, ray_session():
+        pass
+    assert failure_cause(wrong.value).kind == "refused"

@@ -3,10 +3,12 @@
 import http.client
 import json
 import time
+from urllib.parse import quote
 
 from bench.ui_server import serving
 
 from legroom.machine.live_log import LIVE, LiveLog, read_live
+from legroom.machine.tree import process_memory
 from legroom.serving.following import folders_in, told_of
 from legroom.units import MIB
 
@@ -98,6 +100,47 @@ def test_news_arrive_while_it_runs(tmp_path):
             file.write("400,9.0,60\n")
         second = json.loads(stream.readline().removeprefix(b"data: "))
         assert "step 400" in second["words"]
+        connection.close()
+
+
+WATCH = {"command": ["a"], "began": 1, "samples": [], "peak": {"host": 1}, "exit_code": 1, "verdict": "ok", "why": "w"}
+HOSTILE = {
+    "deep": {"run.json": "[" * 100_000},
+    "deep watch": {"watch.json": "[" * 100_000},
+    "time": {"run.json": json.dumps(RUN), LIVE: '{"t": 1e300, "say": "hello"}'},
+    "height": {"run.json": json.dumps(RUN), LIVE: f'{{"t": 1, "host": {"9" * 4000}}}\n{{"t": 2, "host": 0}}'},
+    "infinite": {"watch.json": json.dumps(WATCH | {"peak": {"host": float("inf")}, "summary": ""})},
+    "number": {"watch.json": json.dumps(WATCH | {"summary": 5})},
+    "many": {"run.json": json.dumps(RUN), LIVE: '{"t":1,"host":1}\n' * 1_500_000},
+}
+
+
+def test_a_folder_that_somebody_sent_costs_the_page_nothing(tmp_path):
+    """Read in the page's own process, the last of them takes 13 s and 900 MB, and the others end the stream."""
+    for name, files in HOSTILE.items():
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        for file, text in files.items():
+            (tmp_path / "runs" / name / file).write_text(text)
+    with serving("--folder", str(tmp_path / "runs")) as server:
+        before = process_memory(server.process.pid).uss
+        for name in HOSTILE:
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            connection.request("GET", f"/api/follow?folder={quote(f'runs/{name}')}")
+            told = json.loads(connection.getresponse().readline().removeprefix(b"data: "))
+            assert (told["kind"], told["body"]) == ("error", ""), name
+            assert told["words"].startswith(f"runs/{name} cannot be read now: ")
+            connection.close()
+        assert process_memory(server.process.pid).uss < before + 10 * MIB
+
+
+def test_half_a_character_in_a_name_is_shown_as_a_question_mark(tmp_path):
+    (tmp_path / "runs/x").mkdir(parents=True)
+    (tmp_path / "runs/x/run.json").write_text('{"name": "\\ud800"}')
+    with serving("--folder", str(tmp_path / "runs")) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection.request("GET", "/api/follow?folder=runs/x")
+        told = json.loads(connection.getresponse().readline().removeprefix(b"data: "))
+        assert told["words"].startswith("? trains: step 0")
         connection.close()
 
 

@@ -65,9 +65,12 @@ def main(argv: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_GOOD
     except (OSError, RuntimeError) as error:
-        if (reached := limit_reached(error)) is None:
+        told = limit_reached(error)
+        if told is None and isinstance(error, OSError) and error.filename is not None:  # a name that is too long, EIO
+            told = f"{os.fsdecode(error.filename)}: {error.strerror}"
+        if told is None:
             raise
-        _say(f"legroom: {reached}")
+        _say(f"legroom: {told}")
         code = EXIT_BAD_INPUT
     sys.exit(code)
 

@@ -61,6 +61,10 @@ class RaySession:
         return self.folder is not None
 
 
+class RayTimedOut(LegroomError):
+    """A local Ray did not start in time: half a minute, which on a busy machine is too little now and then."""
+
+
 @dataclass(frozen=True)
 class NodeFacts:
     """One node of a cluster as it declares itself to Ray."""
@@ -92,6 +96,7 @@ def ray_session(
 
     Raises:
         BadInput: there is no cluster at the address, or it runs another version of Ray or Python.
+        RayTimedOut: Ray did not start in time; the next time it may.
         LegroomError: Ray did not start.
     """
     if ray.is_initialized():
@@ -196,7 +201,11 @@ def _start(**arguments: Any) -> None:
             if arguments["address"] == "local":
                 given["include_dashboard"] = False
             ray.init(**given, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # Ray raises all kinds, and plain Exception where its processes are slow
+        if arguments["address"] == "local" and "timed out" in str(error).lower():
+            raise RayTimedOut("Ray's processes were not there in the time that it gives them") from error
+        if not isinstance(error, ConnectionError | RuntimeError | ValueError | OSError):
+            raise
         raise _in_one_line(arguments["address"], error) from error
 
 

@@ -79,6 +79,8 @@ def explain_file(path: Path) -> Explanation:
     """
     try:
         with path.open("rb") as file:
+            if not file.seekable():  # a pipe, as of `legroom explain <(COMMAND)`
+                return explain_stream(file)
             size = file.seek(0, os.SEEK_END)
             found = UNKNOWN
             for begin, end in islice(_blocks(size), MOST_BLOCKS):

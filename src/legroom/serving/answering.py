@@ -23,8 +23,15 @@ from legroom.serving.guard import Refused
 
 COMMAND = (sys.executable, "-P", "-c", f"{END_WITH_PARENT} from legroom.serving.answering_child import main; main()")
 MOST_CHILDREN = 3
-SLOW = ("/api/read", "/api/fit", "/api/check")
-WORKED_OUT = (*SLOW, "/api/predict", "/api/plan", "/api/file")  # from what was sent alone; `answers` has the functions
+SLOW = ("/api/read", "/api/fit", "/api/check", "/api/follow")
+WORKED_OUT = (
+    "/api/read",
+    "/api/fit",
+    "/api/check",
+    "/api/predict",
+    "/api/plan",
+    "/api/file",
+)  # from what was sent alone
 LONGEST_S = 20.0  # the child itself gives up after 8 s of processor time; a busy machine takes longer over them
 LONGEST_ANSWER = 16 << 20
 
@@ -43,7 +50,7 @@ def response_to(path: str, told: Mapping[str, Any]) -> Response:
         raise Refused(500, f"this could not be worked out ({told['text'].partition(':')[0]})")
     if told["status"] != 200:
         raise Refused(told["status"], told["text"])
-    return Response(told["text"], media_type=told["kind"])
+    return Response(told["text"].encode("utf-8", "replace"), media_type=told["kind"])  # JSON may name half a character
 
 
 class Answering:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from legroom import __version__
@@ -19,6 +20,7 @@ from legroom.reading.user_files import decode
 from legroom.rendering.run_file import run_file
 from legroom.serving import planning
 from legroom.serving.controls import controls_of
+from legroom.serving.following import told_of
 from legroom.serving.guard import Refused
 from legroom.serving.plain_json import parse_json
 from legroom.serving.questions import Here, Place, place_asked, plain_run, run_asked
@@ -30,7 +32,7 @@ PLACE = ("ram", "vram", "gpu", "device", "reserve")
 JSON, YAML = "application/json", "application/yaml"
 Query = Mapping[str, str]
 Answer = Callable[[bytes, Query, Here], tuple[str, str]]
-Own = Mapping[str, Any]  # what the page adds: the runs that it was `started` with by their names, its `folders`
+Own = Mapping[str, Any]  # what the page adds: runs that it was `started` with, by name, its `folders`; a `folder`
 OwnAnswer = Callable[[bytes, Query, Here, Own], tuple[str, str]]
 
 
@@ -164,6 +166,11 @@ def _trace(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
     return JSON, _text({"name": name, "place": place, "options": options})
 
 
+def _follow(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
+    """What a followed folder says now."""
+    return JSON, _text(told_of(own["name"], Path(own["folder"])))
+
+
 ANSWERS: Mapping[str, Answer] = {
     "/api/read": _read,
     "/api/predict": _predict,
@@ -172,4 +179,9 @@ ANSWERS: Mapping[str, Answer] = {
     "/api/check": _check,
     "/api/file": _file,
 }
-OWN_ANSWERS: Mapping[str, OwnAnswer] = {"/api/start": _start, "/api/run": _named_run, "/api/trace": _trace}
+OWN_ANSWERS: Mapping[str, OwnAnswer] = {
+    "/api/start": _start,
+    "/api/run": _named_run,
+    "/api/trace": _trace,
+    "/api/follow": _follow,
+}

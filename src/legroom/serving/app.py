@@ -100,7 +100,12 @@ class Page:
             raise Refused(404, "there is no such training or watch in the folders that legroom ui was given")
         if self._followers >= MOST_FOLLOWERS:
             raise Refused(503, f"{MOST_FOLLOWERS} pages follow already (close one)")
-        return StreamingResponse(self._counted(news(name, folder)), media_type="text/event-stream")
+        return StreamingResponse(self._counted(news(name, folder, self._tell)), media_type="text/event-stream")
+
+    async def _tell(self, name: str, folder: Path) -> dict[str, str]:
+        answer = await self._answering.ask("/api/follow", {}, b"", {"name": name, "folder": str(folder)})
+        told: dict[str, str] = json.loads(bytes(answer.body))
+        return told
 
     async def _counted(self, told: AsyncIterator[str]) -> AsyncIterator[str]:
         self._followers += 1

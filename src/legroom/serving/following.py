@@ -1,7 +1,8 @@
 """Trainings and watches to follow: which there are in the folders that the page was given, and what they are doing.
 
 Only folders that hold a training or a watch are named, never their files, and of a folder only the files that it is
-known by are read: plain ones, up to a size, not links to somewhere else.
+known by are read: plain ones, up to a size, not links to somewhere else. Somebody may have sent them: the page itself
+only sees that they change, and a process that can be killed reads and draws them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ MOST_FOLDERS = 200
 LOOK_EVERY_S, PING_EVERY_S = 1.0, 15.0
 SILENT_AFTER_S = 30.0  # a training that is alive writes several times a second, and after days every few minutes
 MOST_SAID = 12
+Tell = Callable[[str, Path], Awaitable[dict[str, str]]]
 
 
 def folders_in(roots: tuple[Path, ...]) -> dict[str, Path]:
@@ -90,15 +92,18 @@ def _signature(folder: Path) -> tuple[tuple[float, int], ...]:
     return tuple((about.st_mtime, about.st_size) for about in found if about is not None)
 
 
-async def news(name: str, folder: Path) -> AsyncIterator[str]:
-    """Yield server-sent events: the folder drawn, at once and whenever something in it changed."""
+async def news(name: str, folder: Path, tell: Tell) -> AsyncIterator[str]:
+    """Yield server-sent events: the folder as `tell` draws it, at once and whenever something in it changed."""
     seen: Any = None
     quiet_since = time.monotonic()
     while True:
         now = (_signature(folder), _is_silent(folder))
         if now != seen:
             seen, quiet_since = now, time.monotonic()
-            told = await asyncio.to_thread(told_of, name, folder)
+            try:
+                told = await tell(name, folder)
+            except LegroomError as error:
+                told = _unreadable(name, error)
             yield f"data: {json.dumps(told)}\n\n"
         elif time.monotonic() - quiet_since > PING_EVERY_S:  # so that a browser that has gone is noticed
             quiet_since = time.monotonic()
@@ -118,7 +123,11 @@ def told_of(name: str, folder: Path) -> dict[str, str]:
             return _training(name, folder, samples, said)
         return _watch(name, folder, samples, said)
     except (LegroomError, OSError, ValueError, KeyError, TypeError, AssertionError) as error:
-        return {"words": f"{name} cannot be read now: {str(error)[:200]}", "kind": "error", "body": ""}
+        return _unreadable(name, error)
+
+
+def _unreadable(name: str, error: Exception) -> dict[str, str]:
+    return {"words": f"{name} cannot be read now: {str(error)[:200]}", "kind": "error", "body": ""}
 
 
 def _text(folder: Path, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -16,10 +17,11 @@ from legroom.serving.app import Page
 from legroom.serving.connections import MOST_CONNECTIONS, BoundedConnection
 from legroom.serving.guard import Guard
 from legroom.serving.settings import Settings
-from legroom.sharing.heap import give_back_from
+from legroom.sharing.heap import give_back, give_back_from
 
 LARGEST_HEAD = 16 * 1024
 LARGE = 64 * 1024  # bytes of a request or an answer
+TIDY_EVERY_S = 2.0
 GRACE_S = 1  # for answers under way when it is told to stop
 
 
@@ -77,9 +79,25 @@ async def _until_told(server: _Server, listening: socket.socket, page: Page, rea
     ready()  # not before: who reads it may end us at once
     try:
         await page.warm_up()
+        tidying = asyncio.create_task(_tidy())
         await server.serve(sockets=[listening])
+        tidying.cancel()
     finally:
         await page.end()
+
+
+async def _tidy() -> None:
+    """Give memory back every few seconds.
+
+    What a connection leaves in cycles, its request's body included, waits for the collector, which comes after so many
+    objects, not bytes: meanwhile small things that stay are put between them, and the heap grows for hours.
+    """
+    gc.collect()
+    gc.freeze()  # what is there now stays: the others are collected in a millisecond
+    while True:
+        await asyncio.sleep(TIDY_EVERY_S)
+        gc.collect()
+        give_back()
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -25,7 +25,7 @@ from legroom.backends.rllib.results import Result, result_of, reward_not_finite
 from legroom.backends.rllib.state import WHY_NOT_EXACT, WHY_NOT_EXACT_REPLAY, capture, parameters_hash, restore
 from legroom.backends.rllib.translation import RllibPlan, rllib_plan
 from legroom.backends.sb3.judging import judgement
-from legroom.cluster.session import environment, ray_session
+from legroom.cluster.session import RayTimedOut, environment, ray_session
 from legroom.device.redoing import is_out_of_memory
 from legroom.environments.env_make import EnvError, build
 from legroom.errors import BadInput, LegroomError
@@ -45,9 +45,9 @@ class Stalled(Exception):
 
 def failure_cause(error: Exception) -> FailureCause:
     """Return what an exception of a training with RLlib means."""
-    if isinstance(error, LegroomError | EnvError):
+    lost = isinstance(error, RayError | Stalled | ConnectionError | RayTimedOut)
+    if isinstance(error, LegroomError | EnvError) and not lost:
         return FailureCause("refused")
-    lost = isinstance(error, RayError | Stalled | ConnectionError)
     cause = FailureCause("memory" if is_out_of_memory(error) else "worker-died" if lost else "error")
     if isinstance(error, RunnerRaised):
         return replace(cause, message=str(error), traceback=error.traceback)
