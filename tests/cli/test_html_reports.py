@@ -10,13 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli import in_process
 from tests.cli.html_page import page_of
 
 LEGROOM = str(Path(sys.executable).parent / "legroom")
 
 
 def legroom(*arguments: str, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([LEGROOM, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=240)
+    if arguments[0] == "watch":  # in a process of its own, whose streams the command has
+        done = subprocess.run([LEGROOM, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=240)
+    else:
+        done = in_process.legroom(*arguments, cwd=cwd)
     assert done.returncode == code, done.stderr
     return done
 
