@@ -26,7 +26,7 @@ def legroom(
         patch.dict(os.environ, environment),
         patch.object(sys, "path", [*sys.path]),
         patch.object(reading_budget, "_by_timer", False),  # which the command changes
-        patch.object(sys, "stdin", io.StringIO(stdin or "")),
+        patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO((stdin or "").encode()))),
     ):
         try:
             main(words)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.cli import in_process
 from tests.cli.html_page import page_of
 
 from legroom.machine.tree import descendants
@@ -212,7 +213,7 @@ def test_an_environment_that_raises_says_where_and_how_to_go_on(tmp_path):
 def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, arguments, words):
     run = tmp_path / "run.yaml"
     run.write_text(RUN.format(env="bench.kills_env:Drift", workers="dummy"))
-    done = legroom("train", run, "--plain", *arguments, cwd=tmp_path)
+    done = in_process.legroom("train", run, "--plain", *arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert words in done.stderr.strip().splitlines()[-1] and "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.cli import in_process
 
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_MISSING_EXTRA
 from legroom.model.task import TrainTask
@@ -150,7 +151,7 @@ def test_out_of_memory_and_killed_it_ends_with_the_same_bits(undisturbed, file, 
     ],
 )
 def test_what_cannot_be_trained_is_one_line(file, tmp_path, arguments, code, text):
-    done = legroom("train", file, "--out", tmp_path / "run", *arguments)
+    done = in_process.legroom("train", file, "--out", tmp_path / "run", *arguments)
     assert (done.returncode, text in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "run" / "checkpoints").exists()

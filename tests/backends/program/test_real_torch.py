@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from legroom.backends.program.launching import reserving_library
+from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
 
 pytest.importorskip("torch")
 MIB = 1 << 20
+SHORT = str(CONTEXT_BYTES + CONTEXT_ERROR + 40_000_000)  # enough for the weights, not for the output
 
 LOOP = """
 import sys
@@ -83,7 +85,7 @@ def test_an_environment_without_legroom(tmp_path: Path, other_environment: Path)
 def test_out_of_memory_comes_at_its_line_behind_a_wrapper_too(tmp_path: Path, other_environment: Path) -> None:
     (tmp_path / "loop.py").write_text(LOOP)
     code, run, errors = predict(
-        "--vram", "440MB", "--", "env", "python", "loop.py", "4", cwd=tmp_path, path=other_environment
+        "--vram", SHORT, "--", "env", "python", "loop.py", "4", cwd=tmp_path, path=other_environment
     )
     assert (code, run["fits"], run["program"]["stopped"]) == (1, False, "out-of-memory")
     assert "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate" in errors
