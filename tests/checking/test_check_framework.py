@@ -1,7 +1,6 @@
 """The check as a whole: what it reads, leaves out, fixes and prints, whatever the rules are."""
 
 import json
-import os
 import stat
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cli import in_process
 
 from legroom.checking.check import check, chosen_rules, find_rule
 from legroom.checking.fixing import applied, fix_file
@@ -44,10 +44,7 @@ def names(checked):
 
 
 def legroom(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "legroom.cli.main", "check", *map(str, arguments)],
-        capture_output=True, text=True, cwd=cwd, env={**os.environ, "COLUMNS": "80"}, timeout=120,
-    )  # fmt: skip
+    return in_process.legroom("check", *arguments, cwd=cwd, COLUMNS="80")
 
 
 def write(folder, text, name="run.yaml"):

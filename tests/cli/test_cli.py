@@ -6,16 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.in_process import legroom
 
 from legroom.cli.main import COMMANDS
 from legroom.named_runs import run_names
 
-LEGROOM = str(Path(sys.executable).parent / "legroom")
 HEAVY = ("torch", "gymnasium", "stable_baselines3", "jax", "ray", "numpy", "scipy", "matplotlib")
-
-
-def legroom(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([LEGROOM, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=120)
 
 
 def predict_json(*arguments: str, code: int = 0) -> dict:
@@ -224,7 +220,9 @@ def test_what_a_backend_does_not_have_is_refused_and_not_priced_at_nothing(tmp_p
 
 
 def test_the_version_is_the_packages() -> None:
-    assert legroom("--version").stdout == "legroom 0.1.0\n"
+    program = str(Path(sys.executable).parent / "legroom")  # as it is installed
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == legroom("--version").stdout == "legroom 0.1.0\n"
 
 
 SCREENS = """

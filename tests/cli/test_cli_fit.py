@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.in_process import legroom
 
-LEGROOM = str(Path(sys.executable).parent / "legroom")
 HEAVY = ("torch", "gymnasium", "stable_baselines3", "jax", "ray", "numpy", "scipy", "matplotlib")
 GIB = 1 << 30
 CARTPOLE = """
@@ -16,12 +16,6 @@ env: {id: CartPole-v1, n_envs: 4, workers: subproc}
 hyperparams: {n_steps: 64, batch_size: 64, n_epochs: 1}
 total_timesteps: 512
 """
-
-
-def legroom(*arguments: str, cwd: Path | None = None, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [LEGROOM, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=180, input=stdin
-    )
 
 
 def fit_json(*arguments: str, code: int = 0) -> dict:

@@ -1,69 +1,28 @@
-"""`--html FILE` of every command: one page each, from real runs, whole, self-contained, with the figures that count."""
+"""`--html FILE` of every command: one page each, from real runs, whole, self-contained, with the figures that count.
+
+The page of `train` is in training/test_train.py, which has a training to show.
+"""
 
 import json
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.cli import in_process
+from tests.cli.html_page import page_of
 
 LEGROOM = str(Path(sys.executable).parent / "legroom")
-VOID = {"meta", "br", "line", "rect", "path"}
-RUN = """\
-algo: PPO
-policy: {name: MlpPolicy}
-env: {id: CartPole-v1, n_envs: 2}
-hyperparams: {n_steps: 128, batch_size: 64, n_epochs: 2}
-total_timesteps: 1024
-"""
 
 
 def legroom(*arguments: str, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([LEGROOM, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=240)
+    if arguments[0] == "watch":  # in a process of its own, whose streams the command has
+        done = subprocess.run([LEGROOM, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=240)
+    else:
+        done = in_process.legroom(*arguments, cwd=cwd)
     assert done.returncode == code, done.stderr
     return done
-
-
-class Page(HTMLParser):
-    """Reads a page as a browser does and keeps its text; raises where an element is closed that was not opened."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.words: list[str] = []
-        self.titles: list[str] = []
-        self.source = file.read_text()
-        self.feed(self.source)
-        self.close()
-        assert self.open == []
-        self.text = " ".join(" ".join(self.words).split())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        for name, value in attrs:
-            assert name not in ("src", "href", "style", "onload") or not value, (tag, name, value)
-        if tag not in VOID or (f"<{tag}" in "<line<path" and not self.get_starttag_text().endswith("/>")):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in VOID
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] == "title":
-            self.titles.append(data)
-        elif "style" not in self.open:
-            self.words.append(data)
-
-
-def page_of(file: Path) -> Page:
-    page = Page(file)
-    assert not re.search(r"https?://|<script|@import|url\(", page.source)
-    assert "prefers-color-scheme:dark" in page.source and 'name="viewport"' in page.source
-    return page
 
 
 def test_predict_of_one_run(tmp_path: Path) -> None:
@@ -107,20 +66,6 @@ def test_fit_of_a_workload_and_by_cards_have_pages_too(tmp_path: Path, what: tup
     page = page_of(tmp_path / "f.html")
     assert "written: f.html" in done.stdout and 'class="bars"' in page.source
     assert ("mine:ultra_light" if what[0] == "mine" else "by GPU memory") in page.text
-
-
-def test_train_shows_memory_against_the_prediction_reward_and_outcome(tmp_path: Path) -> None:
-    (tmp_path / "cart.yaml").write_text(RUN)
-    done = legroom("train", "cart.yaml", "--device", "cpu", "--seed", "1", "--out", "out", "--checkpoint-every", "512",
-                   "--html", "t.html", "--json", cwd=tmp_path)  # fmt: skip
-    outcome = json.loads(done.stdout)
-    page = page_of(tmp_path / "t.html")
-    assert "finished after 1,024 steps" in page.text and outcome["parameters_sha256"] in page.text
-    peak = outcome["peaks"]["host"]
-    assert f"{peak['measured'] / 2**20:.1f} MiB" in page.text and f"{peak['predicted'] / 2**20:.1f} MiB" in page.text
-    assert any("checkpoint at step 512" in title for title in page.titles)
-    assert page.source.count('class="chart"') == 2  # memory and reward
-    assert {"collect", "update"} & set(page.titles)
 
 
 def test_watch_and_profile_take_the_same_option(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ import select
 import subprocess
 import sys
 import time
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tests.cli.in_process import legroom
 
 from legroom.cli import completion
 from legroom.cli.main import COMMANDS, _build, _params
@@ -55,7 +57,8 @@ def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedP
 @pytest.mark.parametrize("screen", SCREENS, ids=lambda screen: " ".join(screen[:3]))
 def test_every_screen_fits_80_columns(screen: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "oom.txt").write_text(OOM)
-    done = run(*screen, cwd=tmp_path)
+    call = run if screen[0] in ("watch", "profile") else partial(legroom, COLUMNS="80")
+    done = call(*screen, cwd=tmp_path)
     lines = (done.stdout + done.stderr).splitlines()
     assert len(lines) >= 3, done.stderr
     assert [line for line in lines if len(line) > 80] == []
@@ -64,7 +67,7 @@ def test_every_screen_fits_80_columns(screen: tuple[str, ...], tmp_path: Path) -
 
 @pytest.mark.parametrize("command", [None, *COMMANDS])
 def test_help_fits_80_columns(command: str | None, tmp_path: Path) -> None:
-    done = run(*([command] if command else []), "--help", cwd=tmp_path)
+    done = legroom(*([command] if command else []), "--help", cwd=tmp_path, COLUMNS="80")
     assert done.returncode == 0 and [line for line in done.stdout.splitlines() if len(line) > 80] == []
     if command is None:
         assert all(summary in done.stdout for _, summary in COMMANDS.values())  # none cut short

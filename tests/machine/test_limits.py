@@ -30,7 +30,10 @@ def legroom(*arguments: object, files: int, cwd: Path) -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize(("files", "command"), [(8, "predict run.yaml"), (16, "train run.yaml --out out")])
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [(8, "predict run.yaml"), pytest.param(16, "train run.yaml --out out", marks=pytest.mark.slow)],
+)
 def test_too_few_files_are_one_line_with_the_number_and_the_way_out(tmp_path, files, command):
     (tmp_path / "run.yaml").write_text(RUN)
     done = legroom(command, files=files, cwd=tmp_path)

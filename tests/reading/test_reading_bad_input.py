@@ -275,7 +275,7 @@ LINES = st.sampled_from(
 )  # fmt: skip
 
 
-@QUIET
+@settings(QUIET, max_examples=50)  # reading one takes a tenth of a second; make fuzz tries more
 @given(lines=st.lists(LINES, max_size=12))
 def test_random_scripts(lines: list[str], tmp_path: Path) -> None:
     path = tmp_path / "train.py"

@@ -43,12 +43,15 @@ class Hangs(Drift):
 
     Args:
         once: not where the mark is already there.
+        crash_at: where the mark is already there, crashes at this step, and leaves another.
     """
 
-    def __init__(self, mark, how="sleep", where="step", at=100, once=False):
+    def __init__(self, mark, how="sleep", where="step", at=100, once=False, crash_at=None):
         super().__init__()
         self.mark, self.how, self.where, self.at, self.once = Path(mark), how, where, at, once
         self.taken = 0
+        if crash_at is not None and self.mark.exists():
+            self.mark, self.how, self.at = self.mark.with_suffix(".crash"), "crash", crash_at
         self.come_to("build")
 
     def come_to(self, where):

@@ -15,10 +15,11 @@ from legroom.backends.brax.capture import train_arguments
 from legroom.backends.brax.envs import make_training_env
 from legroom.backends.brax.episodes import FINISHED, Episodes, counting_episodes
 from legroom.backends.brax.preparing import begin_envs
-from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED
+from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED
 from legroom.model.run import Run
 from legroom.model.task import TrainTask
 from legroom.training.arrays import parameters_sha256
+from legroom.training.checkpoint import Checkpoints
 from legroom.training.child import TrainingLoop
 from legroom.training.progress_log import read_progress
 
@@ -69,13 +70,12 @@ def train(out, events, *, resume=False, trained=None, **task):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """Compiled programs are shared by the trainings of this module."""
-    folder = tmp_path_factory.mktemp("xla")
+def cache(xla_cache):
+    """Compiled programs are shared by the trainings of all tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(xla_cache))
         patch.syspath_prepend(Path(__file__).parent)
-        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_compilation_cache_dir", str(xla_cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_disable_most_optimizations", True)  # compiling is what takes the time here
         yield
@@ -117,6 +117,21 @@ def test_a_training_tells_what_it_does(interrupted):
     last = rows[-1]
     assert 1 <= last.episode_length_mean <= 20
     assert second.of("ended")[0]["score"]["length_mean"] == pytest.approx(last.episode_length_mean)
+
+
+def test_a_reward_of_nan_ends_it_before_it_is_kept(tmp_path):
+    """An iteration has 10 steps of each environment, an episode 20: the 12th step is in the second one."""
+    events, whole = Events(), run()
+    spoiled = whole.replace(env=whole.env.model_copy(update={"kwargs": {"nan_at": 12}}))
+    assert train(tmp_path, events, trained=spoiled) == EXIT_TRAINING_FAILED
+    (failed,) = events.of("failed")
+    assert (failed["step"], failed["cause"]) == (2 * EACH, "not-finite")
+    assert failed["message"].startswith("not finite: ") and "NaN" in failed["message"]
+    good = Checkpoints(tmp_path).all()
+    assert [checkpoint.step for checkpoint in good] == [EACH]
+    for checkpoint in good:
+        assert all(np.isfinite(array).all() for array in checkpoint.tensors("policy").values())
+    assert train(tmp_path, Events(), resume=True) == EXIT_GOOD  # with another environment
 
 
 def test_environments_that_begin_anew_have_the_shapes_of_the_run():

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli import in_process
 
 HERE = Path(__file__).parent
 HEAD = f"""
@@ -171,7 +172,7 @@ def test_bad_input_gets_one_line(tmp_path: Path, command: list[str], said: str) 
     script = tmp_path / "isolated"
     script.write_text("#!/usr/bin/python3 -Es\npass")
     script.chmod(0o755)
-    done = legroom("--", *command, cwd=tmp_path)
+    done = in_process.legroom("predict", "--", *command, cwd=tmp_path)
     assert done.returncode == 2 and done.stdout == ""
     assert said in done.stderr and len(done.stderr.splitlines()) == 1
 
@@ -184,7 +185,7 @@ def test_options_that_only_look_isolating_are_the_programs_own(tmp_path: Path) -
 
 def test_bad_numbers_get_one_line() -> None:
     for options in (["--seconds", "0"], ["--updates", "0"], ["--gpu", "0x RTX 3090"], ["--gpu", "RTX 9999"]):
-        done = legroom(*options, "--", "true")
+        done = in_process.legroom("predict", *options, "--", "true")
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
 
 

@@ -1,4 +1,4 @@
-"""CartPole whose reward is NaN from a step of each environment on."""
+"""CartPole with short episodes, whose reward is NaN from a step of each environment on."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 class Spoiled(gym.Wrapper):
     def __init__(self, nan_at: int = 0) -> None:
-        super().__init__(gym.make("CartPole-v1"))
+        super().__init__(gym.make("CartPole-v1", max_episode_steps=25))
         self.nan_at, self.steps = nan_at, 0
 
     def step(self, action: Any) -> Any:
