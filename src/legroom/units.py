@@ -55,3 +55,11 @@ def parse_size(text: str | int, *, what: str = "size") -> int:
     if not 0 < nbytes <= LARGEST:
         raise BadInput(f"{what}: {text!r} must be positive and below 2**63 bytes", hint="write it as 16GiB")
     return nbytes
+
+
+def format_span(seconds: float) -> str:
+    """Return a length of time with one unit that suits it."""
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -126,6 +126,14 @@ class Backend(Protocol):
         """Return the run that a live object is; None where it is none of this library's."""
         return None
 
+    def run_of_record(self, record: Mapping[str, Any]) -> Run | None:
+        """Return the run that a constructor call of a rehearsed program makes; None where it is none of this library's.
+
+        Args:
+            record: as `legroom.hollow.model_calls` wrote it down, with `total_timesteps` where that is known.
+        """
+        return None
+
     # ---- facts
 
     def storage(self, run: Run) -> Storage:

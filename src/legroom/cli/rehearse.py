@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,9 +18,10 @@ from legroom.errors import BadInput
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.machine import Gpu, Machine
-from legroom.model.rehearsal import ProgramPrediction
-from legroom.rendering.console import say
+from legroom.model.rehearsal import ProgramPrediction, Rehearsal
+from legroom.rendering.console import complain, say
 from legroom.rendering.program_text import program_json, program_text
+from legroom.rendering.run_file import run_file
 from legroom.units import parse_size
 
 DEFAULT_CARD = "RTX 4090"  # that a program finds where no card is named, without a limit
@@ -45,6 +48,9 @@ Small = Annotated[str, typer.Option(metavar="SIZE", help="Tensors of the card up
 RealLimit = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Stop it at this real host memory; default: half of what is free.")
 ]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the run file that would be the same (SB3).")
+]
 Everything = Annotated[bool, typer.Option("--all", help="List every line.")]
 
 
@@ -61,6 +67,7 @@ def run(
     small: Small = "1MiB",
     real_limit: RealLimit = None,
     everything: Everything = False,
+    output: Output = None,
     html: Html = None,
     json: options.Json = False,
 ) -> int:
@@ -79,6 +86,7 @@ def run(
     legroom predict --seconds 30 --html memory.html -- uv run train.py
     """
     check_writable("--html", html)
+    check_writable("-o", output)
     rehearsed = rehearser(
         gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
         values=values, small=small, real_limit=real_limit, output_to_stderr=json,
@@ -91,6 +99,8 @@ def run(
     say(program_json(prediction) if json else program_text(prediction, everything=everything))
     if html is not None and not json:
         say(f"written: {html}")
+    if output is not None:
+        _write_run(output, prediction.rehearsal)
     return prediction.exit_code
 
 
@@ -117,7 +127,7 @@ def rehearser(
     Raises:
         BadInput: options that contradict each other or cannot be read.
     """
-    from legroom.backends.program.launching import Output
+    from legroom.backends.program.launching import Output as Printed
     from legroom.backends.program.program_bill import predicted
     from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
     from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
@@ -142,8 +152,22 @@ def rehearser(
         seconds=seconds,
         updates=updates,
     )
-    output: Output = "kept" if quiet else "stderr" if output_to_stderr else "as it is"
-    return lambda command: predicted(rehearse(command, plan, output=output), budget)
+    printed: Printed = "kept" if quiet else "stderr" if output_to_stderr else "as it is"
+    return lambda command: predicted(rehearse(command, plan, output=printed), budget)
+
+
+def _write_run(output: Path, seen: Rehearsal) -> None:
+    """Write the run file that would be the same as the one model that the program makes; else say why not."""
+    if len(seen.same_runs) != 1:
+        many = (
+            f"the program makes {len(seen.same_runs)} models"
+            if seen.same_runs
+            else "no model of a known library was made"
+        )
+        complain(f"-o {output}: not written: {many}")
+        return
+    write_text("-o", output, run_file(seen.same_runs[0].run, head=[f"the same as: {shlex.join(seen.command)}"]))
+    complain(f"written: {output}")
 
 
 def _check_numbers(seconds: float, updates: int | None) -> None:

@@ -1,7 +1,8 @@
 /* Large requests of a rehearsed program that are served without being committed; loaded by LD_PRELOAD.
 
 A rollout of 105 GiB is no problem on a laptop as long as it is not written. The kernel refuses such a request by default
-(overcommit), so requests of 64 MiB and more are mapped with MAP_NORESERVE. Each gets a mapping of its own, with a page
+(overcommit), so requests of 32 MiB and more, which glibc maps one by one too, are mapped with MAP_NORESERVE; so are
+requests of 4 MiB and more for zeros, since an array of zeros is filled later. Each gets a mapping of its own, with a page
 behind it that cannot be touched: the kernel would join neighbours otherwise, and /proc/PID/smaps could not tell them
 apart. LEGROOM_RESERVE_LIMIT, in bytes, refuses a larger request as a machine with so much memory would.
 
@@ -19,7 +20,8 @@ Everything else goes to glibc's own functions, which it exports under these name
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LEAST ((size_t)64 << 20)
+#define LEAST ((size_t)32 << 20)
+#define LEAST_ZEROS ((size_t)4 << 20)
 #define PAGE ((size_t)4096)
 #define MOST 4096
 
@@ -97,7 +99,7 @@ void *malloc(size_t size) {
 void *calloc(size_t count, size_t each) {
     size_t size;
     if (__builtin_mul_overflow(count, each, &size)) { errno = ENOMEM; return NULL; }
-    return size >= LEAST ? reserve(size) : __libc_calloc(count, each);
+    return size >= LEAST_ZEROS ? reserve(size) : __libc_calloc(count, each);
 }
 
 void free(void *at) {

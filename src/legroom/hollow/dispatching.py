@@ -96,7 +96,7 @@ class Follower(StorageFollower):
         read = CardPlan.read(plan)
         super().__init__(Workspaces(card=read.shape), ())
         self.journal = journal
-        self.cards = [Card(index, read) for index in range(_visible(int(plan.get("cards") or 1)))]
+        self.cards = [Card(index, read) for index in range(_visible(int(plan.get("cards", 1))))]
         self.sites = Sites(journal.site)
         self.libraries = LibraryMemory(journal)
         self.assumptions = Assumptions(journal.json)

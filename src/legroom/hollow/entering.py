@@ -41,40 +41,6 @@ def without_compiler(module: Any) -> None:
     module._disable_dynamo = undecorated
 
 
-def on_stable_baselines(journal: Any, module: Any) -> None:
-    """Write down how algorithms are made: the arguments of the outermost constructor."""
-    begin_model = module.BaseAlgorithm.__init__
-
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        begin_model(self, *args, **kwargs)
-        frame: Any = sys._getframe(1)
-        found = None
-        while frame is not None and frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is self:
-            found, frame = frame, frame.f_back
-        if found is not None and os.getpid() == journal.pid:
-            code, given = found.f_code, found.f_locals
-            names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-            package = type(self).__module__.partition(".")[0]
-            journal.json(
-                "call", what=f"{package}.{type(self).__name__}", file=frame.f_code.co_filename if frame else "",
-                line=frame.f_lineno if frame else 0, arguments={name: _plain(given.get(name)) for name in names},
-            )  # fmt: skip
-
-    module.BaseAlgorithm.__init__ = made
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    name = getattr(value, "__qualname__", None)
-    return f"{value.__module__}.{name}" if name else f"<{type(value).__module__}.{type(value).__qualname__}>"
-
-
 def on_torch(journal: Any) -> Any:
     """Install the card; returns its follower."""
     import torch
@@ -105,7 +71,7 @@ def on_torch(journal: Any) -> Any:
     _forks(follower)
     _optimizers(follower)
     _endings(follower)
-    host_memory.zeros_are_fresh(torch)
+    host_memory.zeros_are_fresh(torch, journal)
     dispatching.enter(follower)
     return follower
 
@@ -192,7 +158,9 @@ def _forks(follower: Any) -> None:
 def _optimizers(follower: Any) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    steps = [0]
+    from .growing import GrowingContainers
+
+    steps, growing = [0], GrowingContainers(follower.journal)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         follower.here.stepping += 1
@@ -206,6 +174,7 @@ def _optimizers(follower: Any) -> None:
         if steps[0] <= 3:
             follower.journal.json("roles", **_roles(follower, optimizer))
         follower.journal.json("step", n=steps[0], optimizer=id(optimizer))
+        growing.look(steps[0])
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)

@@ -1,8 +1,8 @@
 """Large host arrays of a rehearsed program: told with their line, and not written where they are only zeroed.
 
-`_reserve.c`, preloaded by the parent, serves requests of 64 MiB and more without committing them, and calls back for
-each of them from a thread that holds the interpreter. `torch.zeros` writes every page of a tensor that comes as zeros
-from the kernel anyway; for such large ones it is `torch.empty` here.
+`_reserve.c`, preloaded by the parent, serves requests of 32 MiB and more (4 MiB where zeros are asked for) without
+committing them, and calls back for each of them from a thread that holds the interpreter. `torch.zeros` writes every
+page of a tensor that comes as zeros from the kernel anyway; for such large ones it is `torch.empty` here.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _asking_line() -> tuple[str, int]:
     return "", 0
 
 
-def zeros_are_fresh(torch: Any) -> None:
-    """Let large zero tensors of the host be pages that were never written."""
+def zeros_are_fresh(torch: Any, journal: Any) -> None:
+    """Let large zero tensors of the host be pages that were never written, and say that they would be."""
     path = os.environ.get(LIBRARY)
     if not path or path not in os.environ.get("LD_PRELOAD", ""):
         return
@@ -74,8 +74,11 @@ def zeros_are_fresh(torch: Any) -> None:
 
     @functools.wraps(zeros)
     def made(*args: Any, **kwargs: Any) -> Any:
-        large = kwargs.get("out") is None and _is_host(torch, kwargs) and _nbytes(torch, args, kwargs) >= LEAST
-        return (empty if large else zeros)(*args, **kwargs)
+        if kwargs.get("out") is None and _is_host(torch, kwargs) and _nbytes(torch, args, kwargs) >= LEAST:
+            found = empty(*args, **kwargs)
+            journal.json("host-written", address=found.data_ptr())
+            return found
+        return zeros(*args, **kwargs)
 
     torch.zeros = made
 

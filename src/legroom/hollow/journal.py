@@ -21,7 +21,7 @@ _START_BYTES = 1 << 26  # sparse: only what is written takes room
 _ALLOC = struct.Struct("<BIQQQQQIBBB")
 _FREE = struct.Struct("<BIQQQB")
 _HEAD = struct.Struct("<BI")
-_COMMITTED = struct.Struct("<Q")
+_COMMITTED = struct.Struct("Q")  # native: written in one piece
 
 
 class Journal:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED
-from legroom.model.footprint import Assumed, Footprint
+from legroom.model.footprint import Assumed, Footprint, Item
+from legroom.model.run import Run
 from legroom.model.shown import ShownInNotebooks
 from legroom.model.verdict import Budget
+from legroom.units import format_span
 
 Stopped = Literal["repeats", "finished", "updates", "seconds", "failed", "out-of-memory", "interrupted", "real-limit"]
 PHASES = ("forward", "backward", "optimizer step")
@@ -65,6 +67,9 @@ class Filling:
         per_s: bytes written to it per second while it trained; 0 where it did not grow.
         per_step: the same per optimizer step.
         file, line: where it was asked for; an empty file where the guest did not see it.
+        what: that fills, where it is no plain array: `deque Agent.memory, at most 25,000`.
+        error: bytes by which `nbytes` may be wrong.
+        at_once: all of it is written where it is made (`torch.zeros`), though not while it is rehearsed.
     """
 
     nbytes: int
@@ -74,10 +79,15 @@ class Filling:
     file: str = ""
     line: int = 0
     count: int = 1
+    what: str = ""
+    error: int = 0
+    at_once: bool = False
 
     @property
     def seconds(self) -> float | None:
         """Return in how many seconds it is full; None where it does not grow."""
+        if self.at_once:
+            return 0.0
         return (self.nbytes - self.touched) / self.per_s if self.per_s > 0 else None
 
     @property
@@ -85,16 +95,41 @@ class Filling:
         """Return after how many more optimizer steps it is full; None where that is not known."""
         return (self.nbytes - self.touched) / self.per_step if self.per_step > 0 else None
 
+    @property
+    def when(self) -> str:
+        """Return when it is full, in words."""
+        steps = "" if self.steps is None else f"after about {self.steps:,.0f} more optimizer steps, "
+        return f"{steps}in about {format_span(self.seconds or 0.0)}"
+
+
+@dataclass(frozen=True)
+class Endless:
+    """A container of the program that grows by so many bytes per second, with no bound that its source shows."""
+
+    what: str
+    file: str
+    line: int
+    per_s: float
+
 
 @dataclass(frozen=True)
 class HostSeen:
-    """Memory of the process tree while it rehearsed."""
+    """Memory of the process tree while it rehearsed.
+
+    Args:
+        peak: the most without `filling`; of a program that has ended, the most of all.
+        last: all of it, filling or not, when it was last looked at.
+        workers: bytes of child processes, in the peak.
+        growing_per_s: bytes per second beyond `filling` and `endless`.
+        pinned: bytes that PyTorch's pool of pinned memory takes beyond what was asked for.
+    """
 
     peak: int
     last: int
-    workers: int  # bytes of child processes, in the peak
+    workers: int
     processes: int
     filling: tuple[Filling, ...] = ()
+    endless: tuple[Endless, ...] = ()
     growing_per_s: float = 0.0
     pinned: int = 0
 
@@ -123,6 +158,23 @@ class Beside:
     nbytes: int
     error: int
     why: str
+
+
+@dataclass(frozen=True)
+class SameRun:
+    """A model that the program makes with a library we know, as a run.
+
+    Args:
+        items: what it keeps of its steps, by arithmetic.
+        file, line: of the constructor's call.
+        buffer_files: source files of its buffer, where arrays are asked for.
+    """
+
+    run: Run
+    items: tuple[Item, ...]
+    file: str
+    line: int
+    buffer_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,6 +215,7 @@ class Rehearsal:
     points: tuple[tuple[float, int, int], ...] = ()
     step_times: tuple[float, ...] = ()
     skipped_steps: int = 0
+    same_runs: tuple[SameRun, ...] = ()
 
 
 @dataclass(frozen=True)

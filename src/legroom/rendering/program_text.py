@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from legroom.model.footprint import Place
-from legroom.model.rehearsal import ProgramPrediction, Rehearsal, SourceLine
+from legroom.model.rehearsal import ProgramPrediction, Rehearsal, SameRun, SourceLine
 from legroom.rendering.console import document
 from legroom.rendering.item_text import error_text, peak_text, why_text
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.rendering.prediction_text import budget_line, finding_text, footprint_data, shortfall
+from legroom.rendering.run_file import run_data
 from legroom.units import format_size
 
 SHOWN_LINES = 12
@@ -43,7 +44,32 @@ def program_data(prediction: ProgramPrediction) -> dict[str, Any]:
         "lines": [{"file": line.file, "line": line.line, "nbytes": line.nbytes} for line in by_line(seen)],
         "leaks": [{"file": leak.file, "line": leak.line, "nbytes": leak.nbytes} for leak in seen.leaks],
         "ways": list(prediction.ways),
+        "host": host_data(seen),
+        "same_run": _same_run_data(seen),
     }
+
+
+def host_data(seen: Rehearsal) -> dict[str, Any]:
+    """Return what a document says of host memory over time: now, and which buffers fill or grow, where and when."""
+    filling = [
+        {
+            "file": one.file, "line": one.line, "what": one.what, "nbytes": one.nbytes, "touched": one.touched,
+            "seconds": one.seconds, "steps": one.steps,
+        }
+        for one in seen.host.filling
+    ]  # fmt: skip
+    known = [one for one in filling if one["seconds"] is not None]
+    last = max(known, key=lambda one: one["seconds"] or 0.0, default=None)
+    return {
+        "now": seen.host.last,
+        "full": None if last is None else {"seconds": last["seconds"], "steps": last["steps"]},
+        "filling": filling,
+        "growing": [asdict(one) for one in seen.host.endless],
+    }
+
+
+def _same_run_data(seen: Rehearsal) -> dict[str, Any] | None:
+    return run_data(seen.same_runs[0].run) if len(seen.same_runs) == 1 else None
 
 
 def stopped_at(seen: Rehearsal) -> tuple[str, int] | None:
@@ -74,6 +100,8 @@ def program_text(prediction: ProgramPrediction, *, everything: bool = False) -> 
     yield f"{prediction.footprint.name}: {progress_line(seen)}"
     yield ""
     yield from _peaks(prediction)
+    yield ""
+    yield host_table(prediction)
     if seen.card is not None:
         yield ""
         yield role_table(prediction)
@@ -134,16 +162,33 @@ def _peaks(prediction: ProgramPrediction) -> Iterator[Part]:
         if seen.card.at is not None:
             yield f"          {moment_text(seen)}"
     yield Styled(f"host peak {peak_text(footprint.host)}", "bold")
-    filling = [item for item in footprint.items if item.place is Place.HOST and _is_filling(seen, item.name)]
-    if filling:
-        yield f"          {format_size(seen.host.last)} now, and what it has asked for:"
-    for item in filling:
-        name = item.name.removeprefix("host.")
-        yield f"          {name}: {format_size(item.nbytes)} when full, {item.why}"
+    forecast = forecast_text(seen, footprint.host.nbytes)
+    if forecast:
+        yield f"          {forecast}"
 
 
-def _is_filling(seen: Rehearsal, name: str) -> bool:
-    return bool(seen.host.filling) and name not in ("host.program", "host.workers", "host.cuda libraries")
+def forecast_text(seen: Rehearsal, peak: int) -> str:
+    """Return what the host holds now and will hold, when, and at which line; empty where nothing fills."""
+    filling = [one for one in seen.host.filling if not one.at_once]
+    if not filling:
+        return ""
+    last = max(filling, key=lambda one: (one.seconds or 0.0, one.nbytes))
+    what = f"{last.what.split(',')[0]}, " if last.what else ""
+    where = f"{Path(last.file).name}:{last.line}" if last.file else "a large array"
+    several = len({(one.file, one.line) for one in filling}) > 1
+    when = "if it is ever filled" if last.seconds is None else last.when
+    full = f"when {what}{where}, is full" if what else f"when {where} is full"
+    others = ", the last of several" if several else ""
+    return f"{format_size(seen.host.last)} now; {format_size(peak)} {full}{others}, {when}"
+
+
+def host_table(prediction: ProgramPrediction) -> Table:
+    """Return the host's items, what fills counted as full."""
+    table = Table(["on the host at the peak", "size", "±", "why"], "lrrw")
+    items = [item for item in prediction.footprint.items if item.place is not Place.GPU]
+    for item in sorted(items, key=lambda item: -item.total):
+        table.add(item.name.removeprefix("host."), format_size(item.total), error_text(item), why_text(item))
+    return table
 
 
 def moment_text(seen: Rehearsal) -> str:
@@ -182,10 +227,22 @@ def closing_lines(prediction: ProgramPrediction) -> Iterator[Part]:
     """Yield findings, notes and assumptions."""
     for finding in prediction.footprint.findings:
         yield finding_text(finding)
+    for same in prediction.rehearsal.same_runs:
+        yield Styled(f"note: {same_run_text(same)}", "dim")
     for note in prediction.footprint.notes:
         yield Styled(f"note: {note}", "dim")
     for each in prediction.footprint.assumed:
         yield Styled(f"assumed: {place_text(each.file, each.line)}: {each.what}, {each.count:,} times", "dim")
+
+
+def same_run_text(same: SameRun) -> str:
+    """Return which run file would be the same as a model that the program makes."""
+    run = same.run
+    envs = f"{run.env.n_envs} env{'s' if run.env.n_envs > 1 else ''}"
+    env = f"{run.env.id}, {envs}" if run.env.id else envs
+    given = "".join(f", {name}={value}" for name, value in run.hyperparams.items() if isinstance(value, int | float))
+    at = place_text(same.file, same.line)
+    return f"{at}: the same as a run of {run.algo} ({run.policy.name}, {env}{given}); -o run.yaml writes its run file"
 
 
 def place_text(file: str, line: int) -> str:

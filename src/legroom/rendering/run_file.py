@@ -29,14 +29,19 @@ def plan_file(plan: Plan, command: str) -> str:
     return run_file(plan.run, head=head, comments=_comments(plan.turns))
 
 
+def run_data(run: Run) -> dict[str, Any]:
+    """Return what a run file says: what differs from the defaults, and its backend."""
+    data = run.model_dump(exclude_defaults=True)
+    return {"legroom": 1, "backend": run.backend, **{k: v for k, v in data.items() if k not in LEFT_OUT}}
+
+
 def run_file(run: Run, *, head: Iterable[str] = (), comments: Mapping[str, str] | None = None) -> str:
     """Return the run as YAML that reads back as the same run.
 
     Args:
         comments: by dotted key, what to say about it at the end of its line.
     """
-    data = run.model_dump(exclude_defaults=True)
-    data = {"legroom": 1, "backend": run.backend, **{k: v for k, v in data.items() if k not in LEFT_OUT}}
+    data = run_data(run)
     lines = [f"# {' '.join(line.split())}" for line in head]
     for key in (*ORDER, *(key for key in data if key not in ORDER)):
         if key in data:

@@ -2,7 +2,8 @@
 
 A replay buffer made by `np.zeros` takes no memory until it is written, so a program that does not fit dies hours after
 its start. The kernel shows such a buffer as a mapping whose size exceeds what is resident of it. How fast it fills is
-measured while the program rehearses, which tells when it is full.
+measured while the program rehearses, which tells when it is full. A buffer that grows by its elements (a deque) is told
+of by the guest (`containers.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from legroom.backends.program.containers import Containers
 from legroom.machine.tree import PROC, descendants
 from legroom.model.rehearsal import Filling, HostSeen
 from legroom.model.trace import Sample
@@ -25,11 +27,14 @@ from legroom.watching.sampling import TreeSampler
 
 SAMPLE_EVERY_S = 0.25
 MAPPINGS_EVERY_S = 1.0
-LEAST_MAPPING = 64 * MIB
+LEAST_MAPPING = 64 * MIB  # smaller ones count where the guest saw them asked for
+LEAST_ASKED = 4 * MIB
+ARENA = 64 * MIB
 FULL_SHARE = 0.98  # of a mapping that counts as written
 LEAST_RATE_S = 1.0  # of watching a mapping before its rate means anything
 LEAST_SAMPLES, LEAST_GROWTH = 4, 16 * MIB  # of growth that is believed
 PAGES = 64 << 10
+LEAST_LOOKS, MOST_WATCHED = 4, 3  # at containers; that is waited for so many times as long as arrays are watched
 _HEAD = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+)\s*(.*)")
 
 
@@ -62,9 +67,18 @@ class _Seen:
         (begin, first_step, first), (end, last_step, last) = looks[0], looks[-1]
         if end - begin < LEAST_RATE_S or last <= first:
             return 0.0, 0.0
-        return (last - first) / (end - begin), (last - first) / (
-            last_step - first_step
-        ) if last_step > first_step else 0.0
+        grown, steps = last - first, last_step - first_step
+        return grown / (end - begin), grown / steps if steps > 0 else 0.0
+
+    def resident_at(self, seconds: float) -> float:
+        """Return the bytes that were written by a moment, between two looks in proportion."""
+        before = self.looks[0]
+        for look in self.looks:
+            if look[0] >= seconds:
+                span = look[0] - before[0]
+                return before[2] + (look[2] - before[2]) * (max(seconds - before[0], 0) / span if span > 0 else 1.0)
+            before = look
+        return before[2]
 
 
 class HostWatch:
@@ -77,10 +91,25 @@ class HostWatch:
         self._began = time.monotonic()
         self._seen: dict[tuple[int, int], _Seen] = {}
         self.asked: list[dict[str, Any]] = []  # "host-alloc" messages
+        self._written: set[tuple[int, int]] = set()  # process and address of what is written as soon as it is made
+        self.containers = Containers()
+        self.pinned = 0
         self.samples: list[Sample] = []
         self.processes = 1
         self.steps = 0  # of the optimizer, told by who reads the journals
         self._steady_from: float | None = None
+
+    def take(self, pid: int, message: dict[str, Any]) -> None:
+        """Take in what the guest of a process says of the host's memory."""
+        kind = message.get("kind")
+        if kind == "growing":
+            self.containers.take(pid, time.monotonic() - self._began, message)
+        elif kind == "host-written":
+            self._written.add((pid, int(message.get("address") or 0)))
+        elif kind == "pinned":
+            self.pinned = max(self.pinned, int(message.get("nbytes") or 0))
+        else:
+            self.asked.append({**message, "pid": pid})
 
     def begin_steady(self) -> None:
         """Tell that the program has made its second step: what grows from now on may grow for ever."""
@@ -110,6 +139,8 @@ class HostWatch:
             key = (mapping.pid, mapping.begin)
             seen = self._seen.get(key)
             if seen is None or seen.mapping.nbytes != mapping.nbytes:
+                if mapping.nbytes < LEAST_MAPPING and self._asked_at(mapping) is None:
+                    continue
                 seen = _Seen(mapping, [])
             seen.mapping = mapping
             seen.looks.append((t, self.steps, mapping.resident))
@@ -121,8 +152,10 @@ class HostWatch:
 
     def knows_fillings(self, watched_s: float) -> bool:
         """Return whether there are no buffers that fill, or all of them were watched for so long while it trained."""
+        if self.containers.looks < LEAST_LOOKS and self.steady_s < MOST_WATCHED * watched_s:
+            return False
         self._look_at_mappings(time.monotonic())
-        return not self._filling() or self.steady_s >= watched_s
+        return self.steady_s >= watched_s or not (self._filling() or self.containers.per_s)
 
     @property
     def last(self) -> int:
@@ -131,39 +164,50 @@ class HostWatch:
     def _filling(self) -> list[_Seen]:
         return [seen for seen in self._seen.values() if seen.mapping.resident < FULL_SHARE * seen.mapping.nbytes]
 
-    def seen(self) -> HostSeen:
-        """Return what was seen."""
-        peak = max(self.samples, key=lambda sample: sample.host, default=None)
+    def seen(self, *, ended: bool) -> HostSeen:
+        """Return what was seen; what a program that has ended never wrote is no need."""
+        arrays = [] if ended else self._filling()
+        alone = not any(one.rates(self._steady_from or 0.0)[0] for one in arrays)
+
+        def apart(sample: Sample) -> float:
+            filling = sum(one.resident_at(sample.t) for one in arrays)
+            return sample.host - filling - (0.0 if ended else self.containers.touched_at(sample.t, alone=alone))
+
+        peak = max(self.samples, key=apart, default=None)
         return HostSeen(
-            peak=peak.host if peak else 0,
+            peak=int(apart(peak)) if peak else 0,
             last=self.last,
             workers=peak.by_role.get("workers", 0) if peak else 0,
             processes=self.processes,
-            filling=tuple(self._fillings()),
-            growing_per_s=self._growth(),
+            filling=() if ended else (*self._fillings(), *self.containers.fillings(alone=alone)),
+            endless=() if ended else tuple(self.containers.endless()),
+            growing_per_s=0.0 if ended else self._growth(),
+            pinned=self.pinned,
         )
 
     def _fillings(self) -> Iterable[Filling]:
-        """Yield what is being filled, mappings of one source line together."""
-        by_line: dict[tuple[str, int], list[Filling]] = defaultdict(list)
+        """Yield arrays that are being filled, those of one source line together."""
+        by_line: dict[tuple[str, int, bool], list[Filling]] = defaultdict(list)
         for seen in self._filling():
             per_s, per_step = seen.rates(self._steady_from or 0.0)
-            file, line = self._asked_at(seen.mapping)
+            asked = self._asked_at(seen.mapping) or {}
+            file, line = str(asked.get("file") or ""), int(asked.get("line") or 0)
+            at_once = (seen.mapping.pid, int(asked.get("address") or 0)) in self._written
             size, touched = seen.mapping.nbytes, seen.mapping.resident
-            by_line[file, line].append(Filling(size, touched, per_s, per_step, file, line))
-        for (file, line), several in by_line.items():
+            by_line[file, line, at_once].append(Filling(size, touched, per_s, per_step))
+        for (file, line, at_once), several in by_line.items():
             sizes = sum(one.nbytes for one in several), sum(one.touched for one in several)
             rates = sum(one.per_s for one in several), sum(one.per_step for one in several)
-            yield Filling(*sizes, *rates, file, line, len(several))
+            yield Filling(*sizes, *rates, file, line, len(several), at_once=at_once)
 
-    def _asked_at(self, mapping: Mapping) -> tuple[str, int]:
-        """Return the line that asked for a mapping, where the guest saw it."""
+    def _asked_at(self, mapping: Mapping) -> dict[str, Any] | None:
+        """Return the request that a mapping was made for, where the guest saw it."""
         for message in reversed(self.asked):
             address = int(message.get("address") or 0)
             # NumPy gives the kernel advice on all but the first pages of an array, which divides its mapping
             if message.get("pid", mapping.pid) == mapping.pid and mapping.begin - PAGES <= address < mapping.end:
-                return str(message.get("file") or ""), int(message.get("line") or 0)
-        return "", 0
+                return message
+        return None
 
     def _growth(self) -> float:
         """Return by how many bytes per second the tree grew beyond its buffers, in the later half of its steps."""
@@ -172,18 +216,19 @@ class HostWatch:
         if len(last) < LEAST_SAMPLES:
             return 0.0
         seconds = last[-1].t - last[0].t
-        filled = seconds * sum(seen.rates(self._steady_from or 0.0)[0] for seen in self._filling())
+        arrays = sum(seen.rates(self._steady_from or 0.0)[0] for seen in self._filling())
+        filled = seconds * (arrays + self.containers.per_s)
         grown = last[-1].host - last[0].host - filled
         return grown / seconds if grown >= LEAST_GROWTH else 0.0
 
 
 def _is_arena(begin: int, end: int) -> bool:
     """Return whether a mapping is the heap that glibc reserves for a thread: 64 MiB at a multiple of 64 MiB."""
-    return end - begin == LEAST_MAPPING and begin % LEAST_MAPPING == 0
+    return end - begin == ARENA and begin % ARENA == 0
 
 
 def large_mappings(pid: int, *, proc: Path = PROC) -> list[Mapping]:
-    """Return the private mappings without a file of 64 MiB and more that a process may write to."""
+    """Return the private mappings without a file of 4 MiB and more that a process may write to."""
     try:
         lines = (proc / str(pid) / "smaps").read_bytes().splitlines()
     except OSError:
@@ -194,7 +239,7 @@ def large_mappings(pid: int, *, proc: Path = PROC) -> list[Mapping]:
         if match is not None:
             begin, end = int(match[1], 16), int(match[2], 16)
             plain = match[3][1:2] == b"w" and match[4] == b"0" and (not match[5] or match[5].startswith(b"[anon"))
-            head = (begin, end) if plain and end - begin >= LEAST_MAPPING and not _is_arena(begin, end) else None
+            head = (begin, end) if plain and end - begin >= LEAST_ASKED and not _is_arena(begin, end) else None
         elif head is not None and line.startswith(b"Rss:"):
             found.append(Mapping(pid, *head, resident=int(line.split()[1]) * 1024))
     return found

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from legroom.backends.program.making_it_fit import ways_to_fit
+from legroom.backends.program.same_runs import divided
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES
 from legroom.model.finding import Finding
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Known, Phase, Place
-from legroom.model.rehearsal import CardSeen, Filling, Leak, ProgramPrediction, Rehearsal
+from legroom.model.rehearsal import CardSeen, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
-from legroom.units import format_size
+from legroom.units import format_size, format_span
 
 # A CUDA build of torch in place of a CPU build: `base_figures` of the SB3 room has the measurement (2026-11).
 CUDA_LIBRARIES, CUDA_LIBRARIES_ERROR = 248_000_000, 60_000_000
@@ -128,18 +130,17 @@ def _doubt(rehearsal: Rehearsal, card: CardSeen) -> int:
 
 def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
     host = rehearsal.host
-    filling_now = (
-        () if rehearsal.stopped == "finished" else host.filling
-    )  # what an ended program never wrote is no need
-    touched = sum(filling.touched for filling in filling_now)
-    own = max(host.peak - host.workers - touched, 0)
+    measured = max(host.peak - host.workers, 0)
+    same = rehearsal.same_runs[0] if len(rehearsal.same_runs) == 1 else None
+    own, filling, stored = divided(measured, host.filling, same)
     yield Item(
         "host.program", own, Place.HOST, "the program's process while it rehearsed", known=Known.MEASURED,
-        error=int(HOST_ERROR * own),
+        error=int(HOST_ERROR * measured),
     )  # fmt: skip
+    yield from (replace(item, name=f"host.{item.name}") for item in stored)
     if host.workers:
         yield Item(
-            "host.workers", host.workers, Place.WORKER, f"its child processes, {host.processes - 1} in all",
+            "host.workers", host.workers, Place.WORKER, _workers_text(host.processes - 1, same),
             known=Known.MEASURED, error=int(HOST_ERROR * host.workers),
         )  # fmt: skip
     if rehearsal.card is not None and not rehearsal.cuda_build:
@@ -148,29 +149,39 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
             "a CUDA build of torch maps more libraries than the build here", known=Known.DEFAULT,
             error=CUDA_LIBRARIES_ERROR,
         )  # fmt: skip
-    for filling in filling_now:
-        where = _at(filling.file, filling.line) if filling.file else "a large array"
+    if host.pinned:
         yield Item(
-            f"host.{where}", filling.nbytes, Place.HOST, filling_text(filling), known=Known.MEASURED,
-            phases=(Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT),
+            "host.pinned memory", host.pinned, Place.HOST,
+            "PyTorch's pool rounds pinned requests up to powers of two and keeps them", known=Known.TRACED,
         )  # fmt: skip
+    for one in filling:
+        yield Item(
+            f"host.{filling_name(one)}", one.nbytes, Place.HOST, filling_text(one), known=Known.MEASURED,
+            phases=(Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), error=one.error,
+        )  # fmt: skip
+
+
+def _workers_text(count: int, same: SameRun | None) -> str:
+    """Return what the child processes are; Python's own helpers (resource tracker, fork server) are among them."""
+    if same is None or same.run.env.workers == "dummy":
+        return f"its child processes, {count} in all"
+    return f"{same.run.env.n_envs} environments in worker processes, {count} child processes in all"
+
+
+def filling_name(filling: Filling) -> str:
+    """Return what to call memory that fills: its line, where that is known."""
+    return _at(filling.file, filling.line) if filling.file else "a large array"
 
 
 def filling_text(filling: Filling) -> str:
     """Return how full a buffer is, and when it will be."""
-    now = f"{format_size(filling.touched)} written so far"
+    if filling.at_once:
+        return "torch.zeros writes all of it where it is made"
+    now = f"{filling.what}: " if filling.what else ""
+    now += f"{format_size(filling.touched)} written so far"
     if filling.seconds is None:
         return f"{now}; not being filled"
-    steps = "" if filling.steps is None else f" after about {filling.steps:,.0f} more optimizer steps,"
-    return f"{now}; full{steps} in about {span_text(filling.seconds)}"
-
-
-def span_text(seconds: float) -> str:
-    """Return a length of time with one unit that suits it."""
-    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 1.5 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s"
+    return f"{now}; full {filling.when}"
 
 
 def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
@@ -199,11 +210,12 @@ def leak_text(leak: Leak) -> str:
 
 def _kernel_kills(rehearsal: Rehearsal, budget: Budget) -> str:
     """Return when and where the host's memory would be used up by buffers that fill; empty where it would not."""
-    filling = [one for one in rehearsal.host.filling if one.seconds is not None]
-    if budget.ram is None or not filling or rehearsal.stopped == "finished":
+    host = rehearsal.host
+    pending = sorted((one for one in host.filling if one.per_s and not one.at_once), key=lambda one: one.seconds or 0.0)
+    if budget.ram is None or not pending:
         return ""
-    rest, at_s = budget.usable(budget.ram) - rehearsal.host.last, 0.0
-    pending = sorted(filling, key=lambda one: one.seconds or 0.0)
+    at_once = sum(one.nbytes - one.touched for one in host.filling if one.at_once)
+    rest, at_s = budget.usable(budget.ram) - host.last - at_once, 0.0
     while pending and rest > 0:  # one buffer after the other is full
         rate, until = sum(one.per_s for one in pending), (pending[0].seconds or 0.0) - at_s
         if rate * until > rest:
@@ -214,10 +226,11 @@ def _kernel_kills(rehearsal: Rehearsal, budget: Budget) -> str:
         return ""
     fastest = max(pending, key=lambda one: one.per_s)
     seconds = at_s + max(rest, 0) / sum(one.per_s for one in pending)
-    steps = (
-        f" after about {seconds * fastest.per_s / fastest.per_step:,.0f} optimizer steps" if fastest.per_step else ""
+    per_step = fastest.per_step
+    steps = f" after about {seconds * fastest.per_s / per_step:,.0f} optimizer steps" if per_step else ""
+    return (
+        f"host memory runs out{steps}, in about {format_span(seconds)}, while {_at(fastest.file, fastest.line)} fills"
     )
-    return f"host memory runs out{steps}, in about {span_text(seconds)}, while {_at(fastest.file, fastest.line)} fills"
 
 
 def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
@@ -252,10 +265,13 @@ def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
         yield f"{_at(each.file, each.line)}: a size was assumed ({each.what}); --values real would compute it"
     for what in rehearsal.unmodelled:
         yield f"not modelled: {what}"
-    if rehearsal.host.growing_per_s > GROWTH_MATTERS and rehearsal.stopped != "finished":
-        known = sum(filling.per_s for filling in rehearsal.host.filling)
-        if rehearsal.host.growing_per_s > known + GROWTH_MATTERS:
-            yield f"host memory grows by {format_size(rehearsal.host.growing_per_s)} per second with no end in sight"
+    for one in rehearsal.host.endless:
+        rate = f"{format_size(one.per_s)} per second"
+        yield f"host memory grows by {rate} with no end in sight ({_at(one.file, one.line)}, {one.what})"
+    if rehearsal.host.growing_per_s > GROWTH_MATTERS:
+        grows = format_size(rehearsal.host.growing_per_s)
+        beyond = " beyond its buffers" if rehearsal.host.filling or rehearsal.host.endless else ""
+        yield f"host memory grows by {grows} per second{beyond} with no end in sight"
 
 
 def _too_old(torch: str) -> bool:

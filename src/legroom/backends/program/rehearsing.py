@@ -24,6 +24,7 @@ from legroom.backends.program.launching import (
 )
 from legroom.backends.program.leaks import find_leaks
 from legroom.backends.program.repeating import RepeatFinder
+from legroom.backends.program.same_runs import same_runs
 from legroom.machine.gpu_table import multiprocessors_of
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
@@ -38,6 +39,7 @@ SMALL_BYTES = 1 * MIB  # of a tensor of the card that also carries values
 WATCH_FILLING_S = 4.0  # how long a buffer is watched before its rate is believed
 WATCH_GROWTH_S = 2.0  # and the whole of the program, from the second step on
 MOST_LISTED = 40
+HOST_KINDS = ("host-alloc", "host-written", "growing", "pinned")  # messages that tell of the host's memory
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,9 @@ def rehearse(
         if stopped == "finished" and code:
             stopped = "failed"
         python = len(journals) > 0 or runs_python(command)
-        found = seen.rehearsal(command, stopped, code, seconds, host=host.seen(), python=python)
+        found = seen.rehearsal(
+            command, stopped, code, seconds, host=host.seen(ended=stopped == "finished"), python=python
+        )
         silent = found.stopped == "failed" and not seen.said_why
         return replace(found, failure=last_words(folder) or found.failure) if silent else found
 
@@ -186,8 +190,8 @@ class ProgramSeen:
             key = (str(message.get("file") or ""), int(message.get("line") or 0), str(message.get("what") or ""))
             count = max(int(message.get("count") or 1), self._assumed.get(key, (0, False))[0])
             self._assumed[key] = (count, bool(message.get("sets_size")) or self._assumed.get(key, (0, False))[1])
-        elif kind == "host-alloc" and self.host is not None:
-            self.host.asked.append({**message, "pid": book.pid})
+        elif kind in HOST_KINDS and self.host is not None:
+            self.host.take(book.pid, message)
         elif kind == "note":
             self.note(str(message.get("text") or ""))
         else:
@@ -270,6 +274,7 @@ class ProgramSeen:
             points=tuple(main.points) if main is not None else (),
             step_times=tuple(main.step_times) if main is not None else (),
             skipped_steps=main.skipped_steps if main is not None else 0,
+            same_runs=tuple(same_runs(self._messages.get("call", []), self._messages.get("learn", []))),
         )
 
     @property

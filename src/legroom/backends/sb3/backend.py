@@ -82,6 +82,11 @@ class Sb3Backend(Backend):
             from legroom.backends.sb3.constructor_calls import run_from_model
         return run_from_model(model)
 
+    def run_of_record(self, record: Mapping[str, Any]) -> Run | None:
+        from legroom.backends.sb3.recorded_calls import run_from_record
+
+        return run_from_record(record)
+
     # ---- facts
 
     def stored_observation(self, run: Run) -> Space:

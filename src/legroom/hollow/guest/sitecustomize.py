@@ -48,7 +48,9 @@ class _Hook:
         self._waiting = {
             "torch._compile": lambda module: entering.without_compiler(module),
             "torch": lambda module: entering.on_torch(journal),
-            "stable_baselines3.common.base_class": lambda module: entering.on_stable_baselines(journal, module),
+            "stable_baselines3.common.base_class": lambda module: importlib.import_module(
+                "legroom_hollow.model_calls"
+            ).on_base_class(journal, module),
         }
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:

@@ -1,0 +1,134 @@
+"""Containers of a rehearsed program that grow, as its guest tells of them: how large they will be, if that is known.
+
+The guest says what an element takes, by following what it refers to. Where one container is all that grows, the
+process's own memory shows it too, with what the allocators add; where both agree the measured figure is taken, and
+where they do not, the truth lies between: freed temporaries leave holes that are filled later, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from legroom.model.rehearsal import Endless, Filling
+from legroom.units import MIB
+
+LEAST_LOOKS = 3  # at a container that grows without a bound, before it is called endless
+ENDLESS_MATTERS = 256 << 10  # bytes per second
+LEAST_MEASURED = 24 * MIB  # of growth before a process's memory tells what an element takes
+AGREEMENT = 0.15  # between what an element refers to and what the process grew by
+
+
+@dataclass(frozen=True)
+class _Look:
+    seconds: float
+    step: int
+    resident: int
+    count: int
+
+
+@dataclass
+class _Container:
+    about: dict[str, Any]
+    looks: list[_Look] = field(default_factory=list)
+
+    @property
+    def most(self) -> int | None:
+        return int(self.about["most"]) if self.about.get("most") else None
+
+    @property
+    def each(self) -> float:
+        return float(self.about["each"])
+
+    def per(self, unit: str) -> float:
+        """Return the elements that came per second or step; 0 where that is not known."""
+        first, last = self.looks[0], self.looks[-1]
+        length = getattr(last, unit) - getattr(first, unit)
+        return (last.count - first.count) / length if length > 0 else 0.0
+
+    def measured(self) -> float | None:
+        """Return by how much the process grew per element, in the later half of the looks; None where too little."""
+        middle, last = self.looks[(len(self.looks) - 1) // 2], self.looks[-1]
+        grown, more = last.resident - middle.resident, last.count - middle.count
+        return grown / more if more > 0 and grown >= LEAST_MEASURED else None
+
+
+class Containers:
+    """All that the guests have said of growing containers."""
+
+    def __init__(self) -> None:
+        self._growing: dict[tuple[int, int], _Container] = {}
+        self.looks = 0
+        self._last: dict[int, tuple[float, int, int]] = {}  # by process: seconds, step and resident bytes
+
+    def take(self, pid: int, seconds: float, message: dict[str, Any]) -> None:
+        """Take in one look of a process; what it does not name has stopped growing."""
+        now = seconds, int(message.get("step") or 0), int(message.get("resident") or 0)
+        growing = {key: one for key, one in self._growing.items() if key[0] != pid}
+        for about in message.get("containers") or ():
+            key = (pid, int(about["id"]))
+            one = growing[key] = self._growing.get(key) or _Container(about)
+            one.about = about
+            if not one.looks and pid in self._last:
+                one.looks.append(_Look(*self._last[pid], int(about["before"])))
+            one.looks.append(_Look(*now, int(about["count"])))
+        self._growing, self._last[pid] = growing, now
+        self.looks += 1
+
+    def touched_at(self, seconds: float, *, alone: bool) -> float:
+        """Return the bytes that the bounded ones held at a moment."""
+        bounded = self._bounded()
+        return sum(_count_at(one.looks, seconds) * _element(one, alone and len(bounded) == 1)[0] for one in bounded)
+
+    @property
+    def per_s(self) -> float:
+        """Bytes per second of all of them."""
+        return sum(one.per("seconds") * one.each for one in self._growing.values())
+
+    def _bounded(self) -> list[_Container]:
+        return [one for one in self._growing.values() if one.most is not None and one.looks[-1].count < one.most]
+
+    def fillings(self, *, alone: bool) -> Iterator[Filling]:
+        """Yield those with a bound; `alone`: no other buffer fills, so that the process's growth tells of them."""
+        bounded = self._bounded()
+        for one in bounded:
+            most, count = one.most or 0, one.looks[-1].count
+            each, error = _element(one, alone and len(bounded) == 1)
+            yield Filling(
+                int(each * most), int(each * count), one.per("seconds") * each, one.per("step") * each,
+                str(one.about.get("file") or ""), int(one.about.get("line") or 0),
+                what=f"{_what(one)}, at most {most:,}", error=int(error * most),
+            )  # fmt: skip
+
+    def endless(self) -> Iterator[Endless]:
+        """Yield those that grow fast enough to matter, and have no bound."""
+        for one in self._growing.values():
+            per_s = one.per("seconds") * one.each
+            if one.most is None and len(one.looks) >= LEAST_LOOKS and per_s > ENDLESS_MATTERS:
+                yield Endless(_what(one), str(one.about.get("file") or ""), int(one.about.get("line") or 0), per_s)
+
+
+def _what(one: _Container) -> str:
+    return f"{one.about['type']} {one.about.get('held') or ''}".strip()
+
+
+def _element(one: _Container, alone: bool) -> tuple[float, float]:
+    """Return the bytes of an element, and by how much they may be wrong."""
+    measured = one.measured() if alone else None
+    if measured is None or measured < (1 - AGREEMENT) * one.each:
+        return one.each, 0.0
+    if measured <= (1 + AGREEMENT) * one.each:
+        return measured, abs(measured - one.each) / 2
+    return (measured + one.each) / 2, (measured - one.each) / 2
+
+
+def _count_at(looks: list[_Look], seconds: float) -> float:
+    before = looks[0]
+    for look in looks:
+        if look.seconds >= seconds:
+            span = look.seconds - before.seconds
+            share = (seconds - before.seconds) / span if span > 0 else 1.0
+            return before.count + max(share, 0.0) * (look.count - before.count)
+        before = look
+    return before.count
