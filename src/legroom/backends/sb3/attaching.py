@@ -1,0 +1,202 @@
+"""Attaches savings to a program that uses Stable-Baselines3, from inside its own interpreter.
+
+Each `on_...` is called once the module of that name is loaded, and changes no more than what a call of one of its
+classes makes: `RolloutBuffer(...)` makes a lean one, a subclass of it. Attributes of models, their archives and what
+`type`, `isinstance` and `super` say of them stay as they are without legroom. Our own modules are imported when
+something is first made: at the time of these calls the library itself is only half imported.
+
+Whatever cannot be attached is left as it is, with one line that says why.
+"""
+
+from __future__ import annotations
+
+import atexit
+import warnings
+import weakref
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from legroom.hollow.attaching import plan, record, substitute, tell, user_line
+
+LIBRARIES = ("/stable_baselines3/", "/sb3_contrib/", "/cleanrl_utils/", "/gymnasium/")
+_HERE = "legroom.backends.sb3."
+_told: set[tuple[Any, ...]] = set()
+
+
+def wanted(name: str) -> bool:
+    """Return whether this attachment is in the plan."""
+    return name in plan().get("with", {})
+
+
+def _tell_once(name: str, attached: bool, text: str, where: str = "") -> None:
+    if (name, attached, text, where) not in _told:
+        _told.add((name, attached, text, where))
+        tell(name, attached, text, where)
+
+
+# ---- lean storage
+
+
+def on_buffers(module: Any) -> None:
+    """Rollouts and replay of SB3's own algorithms, and of loops that use its buffers."""
+    for name, lean in {
+        "RolloutBuffer": f"{_HERE}lean_rollout:LeanRolloutBuffer",
+        "DictRolloutBuffer": f"{_HERE}lean_rollout:LeanDictRolloutBuffer",
+        "ReplayBuffer": f"{_HERE}lean_replay:LeanReplayBuffer",
+        "DictReplayBuffer": f"{_HERE}lean_replay:LeanDictReplayBuffer",
+        "NStepReplayBuffer": f"{_HERE}lean_replay:LeanReplayBuffer",
+    }.items():
+        _store_leanly(module, name, lean)
+
+
+def on_maskable_buffers(module: Any) -> None:
+    """Rollouts of sb3-contrib's MaskablePPO."""
+    for name in ("MaskableRolloutBuffer", "MaskableDictRolloutBuffer"):
+        _store_leanly(module, name, f"{_HERE}lean_maskable:Lean{name}")
+
+
+def _store_leanly(module: Any, name: str, lean: str) -> None:
+    owner = getattr(module, name, None)
+    if owner is not None:  # an older release has not got all of them
+        substitute(owner, _LeanForm(owner, lean), _left_alone)
+
+
+def _left_alone(cls: type) -> None:
+    """Say that a class of the user's, or one with a storage of its own, is not replaced."""
+    if not cls.__module__.startswith("legroom."):
+        _tell_once("lean", False, f"{cls.__name__} keeps what lean storage does not hold", user_line(LIBRARIES))
+
+
+class _LeanForm:
+    """Makes a lean buffer where one of the library's is asked for."""
+
+    def __init__(self, owner: type, lean: str) -> None:
+        self._owner, self._lean = owner, lean
+        self._form: Any = None
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        name, where = self._owner.__name__, user_line(LIBRARIES)
+        why = self._reason_not_to(args, kwargs)
+        if not why:
+            try:
+                if self._form is None:
+                    module, _, lean = self._lean.partition(":")
+                    self._form = _attached_form(getattr(import_module(module), lean), self._owner)
+                made = self._form.__new__(self._form)
+                made.begin(*args, **kwargs)
+            except Exception as error:  # arguments that it refuses, or a release that we do not know
+                why = f"{name}: {error}"
+            else:
+                _stored.add(made)
+                _tell_once("lean", True, f"{name} of {_whose()} is stored losslessly in less memory", where)
+                return made
+        _tell_once("lean", False, why, where)
+        return None
+
+    def _reason_not_to(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        name = self._owner.__name__
+        if "Replay" in name and (kwargs.get("optimize_memory_usage") or any(args[5:6])):
+            return f"{name} with optimize_memory_usage=True samples other transitions"
+        return "" if _core_is_native() else "its compiled core cannot be loaded here"
+
+
+@cache
+def _core_is_native() -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return bool(import_module("legroom.storing.core").IS_NATIVE)
+
+
+_stored: weakref.WeakSet[Any] = weakref.WeakSet()
+# what the library's own buffers have not got
+_OURS = ("columns", "options", "prefetch", "sampler", "_discrete", "_most_nbytes")
+
+
+def _attached_form(lean: Any, owner: Any) -> type:
+    """Return a lean class whose objects are pickled as the library's own, and tell in the end what they took."""
+    from legroom.storing.plain_pickle import plain_reduction
+
+    is_nstep = "NStep" in owner.__name__
+    leave_out = _OURS if is_nstep or "Replay" not in owner.__name__ else (*_OURS, "n_steps", "gamma")
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Nothing: `begin` has done it."""
+
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        lean.__init__(self, *args, **({"n_steps": 3} if is_nstep else {}) | kwargs)
+
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        return plain_reduction(self, owner, leave_out)
+
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
+        from copy import deepcopy
+
+        copied = object.__new__(type(self))
+        memo[id(self)] = copied
+        vars(copied).update(deepcopy(vars(self), memo))
+        return copied
+
+    def __del__(self: Any) -> None:
+        _record_stored(self)
+
+    def reset(self: Any) -> None:
+        if "generator_ready" in vars(self):  # not the first time
+            vars(self)["_most_nbytes"] = max(vars(self).get("_most_nbytes", 0), self.nbytes)
+        lean.reset(self)
+
+    bases = (lean,) if issubclass(lean, owner) else (lean, owner)
+    methods = (__init__, begin, __reduce_ex__, __deepcopy__, __del__, *([reset] if "Rollout" in owner.__name__ else []))
+    return type(lean.__name__, bases, {"__module__": lean.__module__, **{each.__name__: each for each in methods}})
+
+
+def _whose() -> str:
+    """Return the algorithm that is just making its buffer, or the program where none does."""
+    import sys
+
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_setup_model" and "self" in frame.f_locals:
+            return type(frame.f_locals["self"]).__name__
+        frame = frame.f_back
+    return "the program"
+
+
+def _record_stored(buffer: Any) -> None:
+    """Tell the parent what a buffer took in the end, and what it would have taken."""
+    try:
+        nbytes = max(vars(buffer).get("_most_nbytes", 0), buffer.nbytes)
+        plain = sum(_plain_nbytes(buffer, column) for column in buffer.columns.values())
+        name = type(buffer).__mro__[1].__name__
+        _stored.discard(buffer)
+        record({"stored": name, "nbytes": nbytes, "plain_nbytes": plain})
+    except Exception:  # at the end of an interpreter anything may be gone already
+        return
+
+
+def _plain_nbytes(buffer: Any, column: Any) -> int:
+    """Return what the library's arrays would have taken: of a ring both, of a rollout one and its flattened copy."""
+    is_ring = hasattr(column, "next_observations")
+    rows = buffer.pos if is_ring and not buffer.full else column.rows
+    nbytes: int = 2 * rows * column.n_envs * column.item_bytes
+    return nbytes
+
+
+@atexit.register
+def _record_all() -> None:
+    for buffer in list(_stored):
+        _record_stored(buffer)
+
+
+Train = Callable[..., Any]
+
+
+# ---- workers, updates
+
+
+def on_subproc_vec_env(module: Any) -> None: ...
+def on_ppo(module: Any) -> None: ...
+def on_dqn(module: Any) -> None: ...
+def on_maskable_ppo(module: Any) -> None: ...
+def on_base_class(module: Any) -> None: ...
