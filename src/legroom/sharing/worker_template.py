@@ -42,6 +42,7 @@ import numpy as np
 import legroom.sharing.shared  # noqa: F401  for environments that share: imported here, it is imported once
 from legroom.sharing.heap import give_back
 from legroom.sharing.lifeline import hold_lifeline
+from legroom.sharing.light_packages import put_off_packages
 from legroom.sharing.torch_watch import TorchWatch
 from legroom.sharing.worker import Inherited, register, run_worker
 
@@ -59,6 +60,7 @@ def main() -> None:
 
     Returns in the workers only, once they have ended.
     """
+    put_off_packages()
     task = json.loads(sys.argv[-1])
     del sys.argv[1:]
     fds = task["fds"]

@@ -109,7 +109,7 @@ def _core_is_native() -> bool:
         return bool(import_module("legroom.storing.core").IS_NATIVE)
 
 
-_stored: weakref.WeakSet[Any] = weakref.WeakSet()
+_stored: weakref.WeakSet[Any] = weakref.WeakSet()  # and not told of yet
 # what the library's own buffers have not got
 _OURS = ("columns", "options", "prefetch", "sampler", "_discrete", "_most_nbytes")
 
@@ -166,9 +166,11 @@ def _whose() -> str:
 def _record_stored(buffer: Any) -> None:
     """Tell the parent what a buffer took in the end, and what it would have taken."""
     try:
+        if buffer not in _stored:
+            return
         nbytes = max(vars(buffer).get("_most_nbytes", 0), buffer.nbytes)
         plain = sum(_plain_nbytes(buffer, column) for column in buffer.columns.values())
-        name = type(buffer).__mro__[1].__name__
+        name = type(buffer).__name__.removeprefix("Lean")
         _stored.discard(buffer)
         record({"stored": name, "nbytes": nbytes, "plain_nbytes": plain})
     except Exception:  # at the end of an interpreter anything may be gone already
@@ -192,10 +194,76 @@ def _record_all() -> None:
 Train = Callable[..., Any]
 
 
-# ---- workers, updates
+# ---- workers
+
+CLOSE_WITHIN_S = 3600.0  # SB3 waits for ever; who cannot wait presses Ctrl-C
 
 
-def on_subproc_vec_env(module: Any) -> None: ...
+def on_subproc_vec_env(module: Any) -> None:
+    """Worker processes of SubprocVecEnv."""
+    substitute(module.SubprocVecEnv, _LightWorkers(module.SubprocVecEnv))
+
+
+class _LightWorkers:
+    """Makes a vector environment with light workers where `SubprocVecEnv` is asked for."""
+
+    def __init__(self, owner: type) -> None:
+        self._owner = owner
+        self._form: Any = None
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        where = user_line(LIBRARIES)
+        env_fns, start_method = _worker_arguments(*args, **kwargs)
+        why = "start_method='fork' shares the program's memory with its workers" if start_method == "fork" else ""
+        if not why:
+            try:
+                self._form = self._form or _light_form(self._owner)
+                made = self._form.__new__(self._form)
+                made.begin(env_fns)
+            except Exception as error:
+                why = str(error) or type(error).__name__
+            else:
+                text = f"{made.num_envs} environments in {made.workers_text} in place of SubprocVecEnv's"
+                _tell_once("workers", True, text, where)
+                return made
+        _tell_once("workers", False, why, where)
+        return None
+
+
+def _worker_arguments(env_fns: Any, start_method: str | None = None) -> tuple[Any, str | None]:
+    return env_fns, start_method
+
+
+def _light_form(owner: Any) -> type:
+    from legroom.backends.sb3.lean_vec_env import LeanVecEnv
+
+    class Light(LeanVecEnv, owner):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            """Nothing: `begin` has done it."""
+
+        def begin(self, env_fns: Any) -> None:
+            LeanVecEnv.__init__(self, env_fns, monitor=False, as_returned=True)
+            self._crew.close_within_s = CLOSE_WITHIN_S
+
+        @property
+        def workers_text(self) -> str:
+            return "forked workers" if not self._crew.why_fresh else f"light workers ({self._crew.why_fresh})"
+
+        @property
+        def closed(self) -> bool:
+            return self._crew.closed
+
+        def step_wait(self) -> Any:
+            observations, rewards, dones, infos = super().step_wait()
+            return observations, rewards, dones, tuple(infos)
+
+    Light.__name__ = Light.__qualname__ = owner.__name__
+    return Light
+
+
+# ---- updates
+
+
 def on_ppo(module: Any) -> None: ...
 def on_dqn(module: Any) -> None: ...
 def on_maskable_ppo(module: Any) -> None: ...
