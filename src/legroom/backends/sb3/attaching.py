@@ -14,12 +14,17 @@ import atexit
 import warnings
 import weakref
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial, wraps
 from importlib import import_module
 from typing import Any
 
+from legroom.backends.sb3.mirrored import MASKABLE, REPLAY, ROLLOUT, unknown_code
 from legroom.hollow.attaching import plan, record, substitute, tell, user_line
 
+# what a class that survives keeps on a model (`update_retreat`, `microbatch_ppo`)
+UPDATE_ATTRIBUTES = (
+    "micro_batch", "survives", "on_retreat", "_redoing", "_policy_buffers", "_unwatched", "_minibatches_done",
+)  # fmt: skip
 LIBRARIES = ("/stable_baselines3/", "/sb3_contrib/", "/cleanrl_utils/", "/gymnasium/")
 _HERE = "legroom.backends.sb3."
 _told: set[tuple[Any, ...]] = set()
@@ -42,25 +47,25 @@ def _tell_once(name: str, attached: bool, text: str, where: str = "") -> None:
 def on_buffers(module: Any) -> None:
     """Rollouts and replay of SB3's own algorithms, and of loops that use its buffers."""
     for name, lean in {
-        "RolloutBuffer": f"{_HERE}lean_rollout:LeanRolloutBuffer",
-        "DictRolloutBuffer": f"{_HERE}lean_rollout:LeanDictRolloutBuffer",
-        "ReplayBuffer": f"{_HERE}lean_replay:LeanReplayBuffer",
-        "DictReplayBuffer": f"{_HERE}lean_replay:LeanDictReplayBuffer",
-        "NStepReplayBuffer": f"{_HERE}lean_replay:LeanReplayBuffer",
+        "RolloutBuffer": "lean_rollout:LeanRolloutBuffer",
+        "DictRolloutBuffer": "lean_rollout:LeanDictRolloutBuffer",
+        "ReplayBuffer": "lean_replay:LeanReplayBuffer",
+        "DictReplayBuffer": "lean_replay:LeanDictReplayBuffer",
+        "NStepReplayBuffer": "lean_replay:LeanReplayBuffer",
     }.items():
-        _store_leanly(module, name, lean)
+        _store_leanly(module, name, f"{_HERE}{lean}", ROLLOUT if "Rollout" in name else REPLAY)
 
 
 def on_maskable_buffers(module: Any) -> None:
     """Rollouts of sb3-contrib's MaskablePPO."""
     for name in ("MaskableRolloutBuffer", "MaskableDictRolloutBuffer"):
-        _store_leanly(module, name, f"{_HERE}lean_maskable:Lean{name}")
+        _store_leanly(module, name, f"{_HERE}lean_maskable:Lean{name}", MASKABLE)
 
 
-def _store_leanly(module: Any, name: str, lean: str) -> None:
+def _store_leanly(module: Any, name: str, lean: str, mirrored: tuple[str, ...]) -> None:
     owner = getattr(module, name, None)
     if owner is not None:  # an older release has not got all of them
-        substitute(owner, _LeanForm(owner, lean), _left_alone)
+        substitute(owner, _LeanForm(owner, lean, partial(unknown_code, module, mirrored)), _left_alone)
 
 
 def _left_alone(cls: type) -> None:
@@ -72,8 +77,9 @@ def _left_alone(cls: type) -> None:
 class _LeanForm:
     """Makes a lean buffer where one of the library's is asked for."""
 
-    def __init__(self, owner: type, lean: str) -> None:
+    def __init__(self, owner: type, lean: str, unknown: Callable[[], str]) -> None:
         self._owner, self._lean = owner, lean
+        self._unknown = cache(unknown)
         self._form: Any = None
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -99,7 +105,10 @@ class _LeanForm:
         name = self._owner.__name__
         if "Replay" in name and (kwargs.get("optimize_memory_usage") or any(args[5:6])):
             return f"{name} with optimize_memory_usage=True samples other transitions"
-        return "" if _core_is_native() else "its compiled core cannot be loaded here"
+        if not _core_is_native():
+            return "its compiled core cannot be loaded here"
+        unknown = self._unknown()
+        return f"{unknown} of this release is not the code that it mirrors" if unknown else ""
 
 
 @cache
@@ -191,9 +200,6 @@ def _record_all() -> None:
         _record_stored(buffer)
 
 
-Train = Callable[..., Any]
-
-
 # ---- workers
 
 CLOSE_WITHIN_S = 3600.0  # SB3 waits for ever; who cannot wait presses Ctrl-C
@@ -264,7 +270,114 @@ def _light_form(owner: Any) -> type:
 # ---- updates
 
 
-def on_ppo(module: Any) -> None: ...
-def on_dqn(module: Any) -> None: ...
-def on_maskable_ppo(module: Any) -> None: ...
-def on_base_class(module: Any) -> None: ...
+def on_ppo(module: Any) -> None:
+    """PPO's update."""
+    _redo_updates(module, "PPO")
+
+
+def on_dqn(module: Any) -> None:
+    """DQN's update."""
+    _redo_updates(module, "DQN")
+
+
+def on_maskable_ppo(module: Any) -> None:
+    """MaskablePPO's update."""
+    _redo_updates(module, "MaskablePPO")
+
+
+_updates: weakref.WeakKeyDictionary[Any, _Update] = weakref.WeakKeyDictionary()
+
+
+def _redo_updates(module: Any, name: str) -> None:
+    """Let the algorithm's `train`, and no more than that, be that of a class whose updates are done again.
+
+    A model is of its own class whenever code of the user's runs: callbacks, its own methods, `save`.
+    """
+    owner = getattr(module, name)
+    original = owner.train
+
+    @wraps(original)
+    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(self).train is not train:  # a subclass's own update, or ours, has called it
+            return original(self, *args, **kwargs)
+        if self not in _updates:
+            _updates[self] = _Update(self, known=known)
+        return _updates[self].run(self, original, args, kwargs)
+
+    known = not unknown_code(module, (f"{name}.train",))
+    owner.train = train
+
+
+class _Update:
+    """What is kept of a model's updates from one to the next: nothing that refers to the model."""
+
+    def __init__(self, model: Any, *, known: bool) -> None:
+        self._form: type | None = None
+        self._kept: dict[str, Any] = {}
+        name, where = type(model).__name__, user_line(LIBRARIES)
+        size = plan()["with"].get("micro_batch")
+        if not known:
+            why = f"{name}.train of this release is not the code that it mirrors"
+            for each in ("redo", *(["micro_batch"] if size else [])):
+                _tell_once(each, False, why, where)
+            return
+        from legroom.backends.sb3.microbatch import surviving
+
+        size = _exact_size(model, size, where)
+        if size is not None:
+            _tell_once("micro_batch", True, f"{name} computes minibatches in pieces of {size}", where)
+        if size is not None or wanted("redo"):
+            self._form = surviving(type(model), size)
+            _tell_once("redo", True, f"{name}'s updates are done again in exact pieces where memory runs out", where)
+
+    def run(self, model: Any, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._form is None:
+            return original(model, *args, **kwargs)
+        given = type(model)
+        vars(model).update(self._kept, on_retreat=_retreated)
+        model.__class__ = self._form
+        try:
+            return model.train(*args, **kwargs)
+        finally:
+            model.__class__ = given
+            kept = {name: vars(model).pop(name) for name in UPDATE_ATTRIBUTES if name in vars(model)}
+            self._kept = {name: kept[name] for name in ("micro_batch", "_minibatches_done") if name in kept}
+
+
+def _exact_size(model: Any, size: int | None, where: str) -> int | None:
+    """Return the micro-batch if the model's minibatches can be computed in pieces, else None, and say why."""
+    from legroom.backends.sb3.microbatch_parts import refuse_unknown_buffer
+    from legroom.device.exact_pieces import refuse_inexact
+    from legroom.errors import BadInput
+
+    if size is None:
+        return None
+    try:
+        refuse_inexact(model.policy, size)
+        refuse_unknown_buffer(getattr(model, "rollout_buffer", None) or model.replay_buffer)
+    except BadInput as refused:
+        _tell_once("micro_batch", False, f"{type(model).__name__}: {refused}", where)
+        return None
+    return size
+
+
+def _retreated(retreat: Any) -> None:
+    tell("redo", True, f"update {retreat.update}: {retreat.why}; redone with {retreat.what}")
+
+
+def on_base_class(module: Any) -> None:
+    """Say of which algorithms an update cannot be done again."""
+    begin = module.BaseAlgorithm._setup_learn
+
+    @wraps(begin)
+    def _setup_learn(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from legroom.backends.sb3.microbatch import can_survive
+
+        if not can_survive(type(self)):
+            why = f"an update of {type(self).__name__} cannot be done again once it has begun"
+            for each in ("redo", "micro_batch"):
+                if wanted(each):
+                    _tell_once(each, False, why, user_line(LIBRARIES))
+        return begin(self, *args, **kwargs)
+
+    module.BaseAlgorithm._setup_learn = _setup_learn
