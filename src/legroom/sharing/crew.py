@@ -35,9 +35,11 @@ class Crew:
         shared: descriptor of the memory they share; its size is set once the spaces are known.
         why_fresh: why they are interpreters of their own, empty where they are forked from a template.
         close_within_s: the time that environments have to close themselves; None: `CLOSE_WITHIN_S`.
+        note: what is told that a worker is not free of torch; None: a warning at the user's line.
     """
 
     close_within_s: float | None = None
+    note: Callable[[str], None] | None = None
 
     def __init__(self, n_envs: int, envs_per_worker: int, start_template: Callable[[], Template] | None = None) -> None:
         """Start them, from a template if there is one to be had."""
@@ -155,7 +157,7 @@ class Crew:
         for note in (note for answer in answers for note in answer.notes):
             if note not in self._noted:
                 self._noted.add(note)
-                _warn_user(f"a worker of LeanVecEnv is not free of torch: {note}")
+                (self.note or _warn_user)(f"a worker of LeanVecEnv is not free of torch: {note}")
 
     def close(self) -> None:
         """End all workers, kindly first, surely in the end; never takes much longer than `close_within_s`."""

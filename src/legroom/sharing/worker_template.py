@@ -31,6 +31,7 @@ import select
 import signal
 import socket
 import sys
+import warnings
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -136,7 +137,9 @@ def _foreign_fds() -> set[str]:
 
 
 def _generators() -> set[int]:
-    return {id(each) for each in gc.get_objects() if isinstance(each, GENERATORS)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some objects warn when they are looked at
+        return {id(each) for each in gc.get_objects() if isinstance(each, GENERATORS)}
 
 
 def _serve(trainer: socket.socket) -> dict[str, int]:

@@ -86,7 +86,7 @@ def plain_reduction(buffer: Any, plain: type, leave_out: tuple[str, ...]) -> Any
     """
     filled = buffer.buffer_size if buffer.full else buffer.pos
     state = {name: _plain(value, filled) for name, value in vars(buffer).items() if name not in leave_out}
-    return copyreg.__newobj__, (plain,), state  # type: ignore[attr-defined]
+    return copyreg._reconstructor, (plain, object, None), state  # type: ignore[attr-defined]
 
 
 def _plain(value: Any, filled: int) -> Any:
@@ -96,4 +96,6 @@ def _plain(value: Any, filled: int) -> Any:
         return value
     if type(value).__module__.partition(".")[0] != "legroom":
         return value
-    return Rows(value, filled if len(value.shape) > 2 and not getattr(value, "flat", False) else len(value))
+    is_observations = len(value.shape) > 2 and not getattr(value, "flat", False)
+    ahead = hasattr(value, "_newest")  # `OneArray`, which has what follows the newest row in the row after it
+    return Rows(value, min(filled + ahead, len(value)) if is_observations else len(value))

@@ -16,9 +16,9 @@ import weakref
 from collections.abc import Callable
 from functools import cache, partial, wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
-from legroom.backends.sb3.mirrored import MASKABLE, REPLAY, ROLLOUT, unknown_code
+from legroom.backends.sb3.mirrored import MASKABLE, OWN_PINNED, OWN_REPLAY, REPLAY, ROLLOUT, unknown_code
 from legroom.hollow.attaching import plan, record, substitute, tell, user_line
 
 # what a class that survives keeps on a model (`update_retreat`, `microbatch_ppo`)
@@ -62,10 +62,42 @@ def on_maskable_buffers(module: Any) -> None:
         _store_leanly(module, name, f"{_HERE}lean_maskable:Lean{name}", MASKABLE)
 
 
+def on_own_buffers(module: Any) -> None:
+    """Replay of a module with SB3's interface and without SB3, as CleanRL's is."""
+    if hasattr(module, "ReplayBuffer"):
+        unknown = partial(unknown_code, module, OWN_REPLAY, OWN_PINNED)
+        substitute(module.ReplayBuffer, _LeanForm(module.ReplayBuffer, partial(_own_form, module), unknown), _left_alone)
+
+
+def _own_form(module: Any) -> type:
+    """Return a lean class of a module's own replay buffer."""
+    from legroom.storing.budget import Options
+    from legroom.storing.replay import LeanReplay
+
+    class LeanReplayBuffer(LeanReplay, module.ReplayBuffer):  # type: ignore[name-defined,misc]
+        samples: ClassVar[dict[bool, Any]] = {False: module.ReplayBufferSamples}
+
+        def __init__(
+            self, buffer_size: int, observation_space: Any, action_space: Any, device: Any = "auto", n_envs: int = 1,
+            optimize_memory_usage: bool = False, handle_timeout_termination: bool = True,
+        ) -> None:  # fmt: skip
+            module.BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
+            self.buffer_size = max(buffer_size // n_envs, 1)
+            self.begin_replay(Options(), handle_timeout_termination=handle_timeout_termination)
+
+    return LeanReplayBuffer
+
+
 def _store_leanly(module: Any, name: str, lean: str, mirrored: tuple[str, ...]) -> None:
     owner = getattr(module, name, None)
     if owner is not None:  # an older release has not got all of them
-        substitute(owner, _LeanForm(owner, lean, partial(unknown_code, module, mirrored)), _left_alone)
+        form = partial(_imported, lean)
+        substitute(owner, _LeanForm(owner, form, partial(unknown_code, module, mirrored)), _left_alone)
+
+
+def _imported(name: str) -> Any:
+    module, _, what = name.partition(":")
+    return getattr(import_module(module), what)
 
 
 def _left_alone(cls: type) -> None:
@@ -77,7 +109,7 @@ def _left_alone(cls: type) -> None:
 class _LeanForm:
     """Makes a lean buffer where one of the library's is asked for."""
 
-    def __init__(self, owner: type, lean: str, unknown: Callable[[], str]) -> None:
+    def __init__(self, owner: type, lean: Callable[[], type], unknown: Callable[[], str]) -> None:
         self._owner, self._lean = owner, lean
         self._unknown = cache(unknown)
         self._form: Any = None
@@ -88,13 +120,13 @@ class _LeanForm:
         if not why:
             try:
                 if self._form is None:
-                    module, _, lean = self._lean.partition(":")
-                    self._form = _attached_form(getattr(import_module(module), lean), self._owner)
+                    self._form = _attached_form(self._lean(), self._owner)
                 made = self._form.__new__(self._form)
                 made.begin(*args, **kwargs)
+                why = _nothing_to_gain(made)
             except Exception as error:  # arguments that it refuses, or a release that we do not know
                 why = f"{name}: {error}"
-            else:
+            if not why:
                 _stored.add(made)
                 _tell_once("lean", True, f"{name} of {_whose()} is stored losslessly in less memory", where)
                 return made
@@ -102,13 +134,33 @@ class _LeanForm:
         return None
 
     def _reason_not_to(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        name = self._owner.__name__
-        if "Replay" in name and (kwargs.get("optimize_memory_usage") or any(args[5:6])):
-            return f"{name} with optimize_memory_usage=True samples other transitions"
         if not _core_is_native():
             return "its compiled core cannot be loaded here"
-        unknown = self._unknown()
-        return f"{unknown} of this release is not the code that it mirrors" if unknown else ""
+        if unknown := self._unknown():
+            return f"{unknown} of this release is not the code that it mirrors"
+        shares, timeouts = _flags(args, kwargs)
+        if _is_replay(self._owner) and shares and (timeouts or self._owner.__name__ != "ReplayBuffer"):
+            return f"{self._owner.__name__} refuses optimize_memory_usage=True with these arguments"
+        return ""
+
+
+def _is_replay(owner: type) -> bool:
+    return "Replay" in owner.__name__
+
+
+def _flags(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, bool]:
+    """Return a replay buffer's `optimize_memory_usage` and `handle_timeout_termination`."""
+    shares, timeouts = (*args[5:7], *(False, True)[len(args[5:7]) :])
+    found = kwargs.get("optimize_memory_usage", shares), kwargs.get("handle_timeout_termination", timeouts)
+    return bool(found[0]), bool(found[1])
+
+
+def _nothing_to_gain(buffer: Any) -> str:
+    """Return why a buffer had better be the library's own; empty where it is smaller than that."""
+    if all(column.is_plain for column in buffer.columns.values()):
+        nbytes = max(column.item_bytes for column in buffer.columns.values())
+        return f"observations of {nbytes} bytes are stored as small as they can be"
+    return ""
 
 
 @cache
@@ -128,13 +180,15 @@ def _attached_form(lean: Any, owner: Any) -> type:
     from legroom.storing.plain_pickle import plain_reduction
 
     is_nstep = "NStep" in owner.__name__
-    leave_out = _OURS if is_nstep or "Replay" not in owner.__name__ else (*_OURS, "n_steps", "gamma")
+    leave_out = _OURS if is_nstep or not _is_replay(owner) else (*_OURS, "n_steps", "gamma")
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         """Nothing: `begin` has done it."""
 
     def begin(self: Any, *args: Any, **kwargs: Any) -> None:
         lean.__init__(self, *args, **({"n_steps": 3} if is_nstep else {}) | kwargs)
+        if _is_replay(owner) and _flags(args, kwargs)[0]:
+            self.share_rows()
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
         return plain_reduction(self, owner, leave_out)
@@ -156,8 +210,30 @@ def _attached_form(lean: Any, owner: Any) -> type:
         lean.reset(self)
 
     bases = (lean,) if issubclass(lean, owner) else (lean, owner)
+    own = {"__module__": lean.__module__, "is_attached": True}
     methods = (__init__, begin, __reduce_ex__, __deepcopy__, __del__, *([reset] if "Rollout" in owner.__name__ else []))
-    return type(lean.__name__, bases, {"__module__": lean.__module__, **{each.__name__: each for each in methods}})
+    return type(lean.__name__, bases, own | {each.__name__: each for each in methods})
+
+
+def on_save_util(module: Any) -> None:
+    """Replay buffers that the program saves: as the library's own, and in no more memory than they have."""
+    from pathlib import Path
+
+    original = module.save_to_pkl
+
+    @wraps(original)
+    def save_to_pkl(path: Any, obj: Any, verbose: int = 0) -> None:
+        if not getattr(type(obj), "is_attached", False):
+            original(path, obj, verbose)
+            return
+        from legroom.storing.plain_pickle import dump
+
+        file = module.open_path(path, "w", verbose=verbose, suffix="pkl")
+        dump(obj, file)
+        if isinstance(path, str | Path):
+            file.close()
+
+    module.save_to_pkl = save_to_pkl
 
 
 def _whose() -> str:
@@ -190,7 +266,8 @@ def _plain_nbytes(buffer: Any, column: Any) -> int:
     """Return what the library's arrays would have taken: of a ring both, of a rollout one and its flattened copy."""
     is_ring = hasattr(column, "next_observations")
     rows = buffer.pos if is_ring and not buffer.full else column.rows
-    nbytes: int = 2 * rows * column.n_envs * column.item_bytes
+    arrays = 1 if is_ring and buffer.optimize_memory_usage else 2
+    nbytes: int = arrays * rows * column.n_envs * column.item_bytes
     return nbytes
 
 
@@ -240,10 +317,16 @@ def _worker_arguments(env_fns: Any, start_method: str | None = None) -> tuple[An
     return env_fns, start_method
 
 
+def _note_of_worker(text: str) -> None:
+    _tell_once("workers", True, text.replace("a worker of LeanVecEnv is", "they are"))
+
+
 def _light_form(owner: Any) -> type:
     from legroom.backends.sb3.lean_vec_env import LeanVecEnv
 
     class Light(LeanVecEnv, owner):  # type: ignore[misc]
+        note = staticmethod(_note_of_worker)
+
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             """Nothing: `begin` has done it."""
 

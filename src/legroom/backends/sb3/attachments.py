@@ -19,6 +19,7 @@ ATTACHMENTS = (
         hooks={
             "stable_baselines3.common.buffers": f"{_HERE}:on_buffers",
             "sb3_contrib.common.maskable.buffers": f"{_HERE}:on_maskable_buffers",
+            "stable_baselines3.common.save_util": f"{_HERE}:on_save_util",
             "cleanrl_utils.buffers": f"{_HERE}:on_own_buffers",
         },
     ),

@@ -12,7 +12,7 @@ import ast
 import hashlib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 ROLLOUT = (
@@ -59,9 +59,19 @@ PINNED = {
 }
 
 
-def unknown_code(module: Any, names: tuple[str, ...]) -> str:
+# A replay buffer with SB3's interface that is no part of SB3: CleanRL's, at fe8d8a0 (2026-11).
+OWN_REPLAY = ("BaseBuffer.sample", "ReplayBuffer.add", "ReplayBuffer.sample", "ReplayBuffer._get_samples")
+OWN_PINNED = {
+    "BaseBuffer.sample": "0e0c44a891265e87",
+    "ReplayBuffer.add": "d40bf4c871c80c2a",
+    "ReplayBuffer.sample": "f9fa36f0837a1635",
+    "ReplayBuffer._get_samples": "c2536f62ed85bde5",
+}
+
+
+def unknown_code(module: Any, names: tuple[str, ...], pinned: Mapping[str, str] = PINNED) -> str:
     """Return the first of these functions of a module that is not the one we know; empty where all are."""
-    return next((name for name in names if _fingerprint_in(module, name) != PINNED[name]), "")
+    return next((name for name in names if _fingerprint_in(module, name) != pinned[name]), "")
 
 
 def _fingerprint_in(module: Any, name: str) -> str:
