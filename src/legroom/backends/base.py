@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
 from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm
+from legroom.model.attachment import Attachment
 from legroom.model.counts import Storage
 from legroom.model.draft import Draft, Key
 from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode
@@ -288,6 +289,13 @@ class Backend(Protocol):
         """Return the run divided over the nodes so that it fits; asked only of a backend that `spreads`."""
         raise BadInput(f"{self.title} trains on one machine", path=run.source)
 
+    # ---- programs
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """Return the savings that a program which uses the library can have from outside, without being edited."""
+        return ()
+
     # ---- archives
 
     def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
@@ -444,6 +452,12 @@ def knob_named(key: str, first: Backend | None = None) -> Knob | None:
     """
     knobs = (*first.knobs, *all_knobs()) if first is not None else all_knobs()
     return next((knob for knob in knobs if key in (knob.key, *knob.also)), None)
+
+
+@cache
+def all_attachments() -> tuple[Attachment, ...]:
+    """Return what the installed backends can attach to a program."""
+    return tuple(attachment for backend in backends() for attachment in backend.attachments)
 
 
 def find_algorithm(backend: str, name: str) -> Algorithm | None:

@@ -38,7 +38,7 @@ COMMANDS = {
     "schema": ("legroom.cli.schema", "The JSON schema of a run file."),
 }
 # What a command is with a command line of the user's after `--`.
-WITH_PROGRAM = {"predict": "legroom.cli.rehearse", "fit": "legroom.cli.fit_program"}
+WITH_PROGRAM = {"predict": "legroom.cli.rehearse", "fit": "legroom.cli.fit_program", "train": "legroom.cli.attach"}
 
 
 def main(argv: list[str] | None = None) -> None:

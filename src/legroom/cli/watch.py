@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -13,12 +13,15 @@ import typer
 from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_GOOD, BadInput
 from legroom.model.files import write_whole
+from legroom.model.trace import Watched
+from legroom.rendering.layout import Part
 from legroom.rendering.printable import printable
-from legroom.rendering.watch_text import WatchDisplay, watched_json, watched_text
+from legroom.rendering.watch_text import WATCH, WatchDisplay, watched_json, watched_text
 from legroom.units import parse_size
 from legroom.watching import Signals, attach, watch
 from legroom.watching.live_logging import LoggedDisplay
 from legroom.watching.relay import write_all
+from legroom.watching.watch import Display
 
 JSON_FILE, PAGE_FILE = "watch.json", "watch.html"
 
@@ -55,29 +58,48 @@ def run(
         raise BadInput(f"--interval {interval:g} is out of range", hint="0.01 to 3600 seconds")
     nbytes = parse_size(limit, what="--limit") if limit is not None else None
     check_writable("--html", html)
-    if out is not None:
-        _make_folder(out)
-    display = WatchDisplay(_to_stderr, live=_may_draw(), colour=_may_draw() and "NO_COLOR" not in os.environ)
-    shown = display if out is None else LoggedDisplay(display, out)
+    display, shown = displays(out)
     with Signals() as signals:  # held until the result is written
         if command:
             found = watch(command, interval_s=interval, limit=nbytes, display=shown, signals=signals)
         else:
             found = attach(pid or 0, interval_s=interval, limit=nbytes, display=shown, signals=signals)
-        display.end(watched_text(found))
-        pages = [html] if html is not None else []
-        if out is not None:
-            _write({out / JSON_FILE: watched_json(found)})
-            pages.append(out / PAGE_FILE)
-        if pages:
-            # not before: the time of the import would count as the watching's
-            from legroom.rendering.pages.watch_page import watch_page
-
-            _write(dict.fromkeys(pages, watch_page(found)))
-        if json:
-            with suppress(OSError):  # the command's exit code is ours, whoever reads
-                write_all(1, f"{watched_json(found)}\n".encode())
+        report(found, display, watched_text(found), watched_json(found), out=out, html=html, json=json)
     return EXIT_GOOD if found.exit_code is None else found.exit_code
+
+
+def displays(out: Path | None, command: str = WATCH) -> tuple[WatchDisplay, Display]:
+    """Return what writes to the terminal, and what the watching shows itself on, which also logs to a folder.
+
+    Raises:
+        BadInput: the folder cannot be made or written to.
+    """
+    if out is not None:
+        _make_folder(out)
+    may_draw = _may_draw()
+    colour = may_draw and "NO_COLOR" not in os.environ
+    display = WatchDisplay(_to_stderr, live=may_draw, colour=colour, command=command)
+    return display, display if out is None else LoggedDisplay(display, out)
+
+
+def report(
+    found: Watched, display: WatchDisplay, text: Iterator[Part], document: str,
+    *, out: Path | None, html: Path | None, json: bool,
+) -> None:  # fmt: skip
+    """Write what came of a watching everywhere it was asked for; the command's own exit code is not touched by it."""
+    display.end(text)
+    pages = [html] if html is not None else []
+    if out is not None:
+        _write({out / JSON_FILE: document})
+        pages.append(out / PAGE_FILE)
+    if pages:
+        # not before: the time of the import would count as the watching's
+        from legroom.rendering.pages.watch_page import watch_page
+
+        _write(dict.fromkeys(pages, watch_page(found)))
+    if json:
+        with suppress(OSError):  # the command's exit code is ours, whoever reads
+            write_all(1, f"{document}\n".encode())
 
 
 def _may_draw() -> bool:

@@ -52,10 +52,12 @@ class MemoryLimit:
 
     Args:
         nbytes: for a container or a machine what the tree has plus what is left, so it moves with what others take.
+        option: of the command line, where it was given there.
     """
 
     nbytes: int
     origin: LimitOrigin
+    option: str = "--limit"
 
 
 @dataclass(frozen=True)

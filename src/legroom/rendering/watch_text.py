@@ -25,14 +25,14 @@ from legroom.rendering.time_left import duration_text
 from legroom.units import format_size
 from legroom.watching.watch import Display
 
-PREFIX = "legroom watch: "  # what the relay knows our own lines by
+WATCH = "watch"  # the relay knows our own lines by `legroom watch: `
 DRAW_EVERY_S = 0.5
 SAY_AGAIN_SHARE = 0.35  # of the time left: a forecast that moved so much is news
 WIPE = b"\r\x1b[K"
 BAR = 16
 LONGEST_COMMAND = 36
 ROLE_NAMES: dict[Role, str] = {"trainer": "trainer", "workers": "env workers", "others": "others"}
-LIMIT_NAMES = {"given": "--limit", "container": "what the container has", "machine": "what the machine has"}
+LIMIT_NAMES = {"container": "what the container has", "machine": "what the machine has"}
 VERDICT_STYLES = {"leak": "bold red", "growing": "yellow", "ok": "green"}
 _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE",
             15: "SIGTERM"}  # fmt: skip
@@ -41,8 +41,10 @@ _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 
 class WatchDisplay(Display):
     """Shows a watching on standard error; `write` puts bytes there whole."""
 
-    def __init__(self, write: Callable[[bytes], None], *, live: bool, colour: bool = False) -> None:
-        self._write, self._live, self._colour = write, live, colour
+    def __init__(
+        self, write: Callable[[bytes], None], *, live: bool, colour: bool = False, command: str = WATCH
+    ) -> None:
+        self._write, self._live, self._colour, self._command = write, live, colour, command
         self._lock = threading.Lock()  # the relay passes on in a thread of its own
         self._drawn = False
         self._line_complete = True
@@ -91,7 +93,7 @@ class WatchDisplay(Display):
     def _say(self, text: str) -> None:
         with self._lock:
             self._wipe()
-            self._put((b"" if self._line_complete else b"\n") + f"{PREFIX}{printable(text)}\n".encode())
+            self._put((b"" if self._line_complete else b"\n") + f"legroom {self._command}: {printable(text)}\n".encode())
             self._line_complete = True
 
     def _wipe(self) -> None:
@@ -125,10 +127,10 @@ def runs_out_text(coming: Forecast) -> str:
     return f"memory runs out in about {duration_text(left)} (at {hour}{day})"
 
 
-def watched_text(watched: Watched) -> Iterator[Part]:
+def watched_text(watched: Watched, command: str = WATCH) -> Iterator[Part]:
     """Yield the report: how it ended, peaks, growth, forecast, and what ran out."""
     trace = watched.trace
-    yield Styled(f"{PREFIX}{ending_text(watched)}", "bold")
+    yield Styled(f"legroom {command}: {ending_text(watched)}", "bold")
     if not trace.samples:
         yield "it ended before its memory could be read"
     else:
@@ -193,8 +195,13 @@ def limit_text(watched: Watched) -> str | None:
         return None
     share = watched.trace.peak_host / watched.limit.nbytes
     over = f", above it after {duration_text(watched.exceeded)}" if watched.exceeded is not None else ""
-    origin = LIMIT_NAMES[watched.limit.origin]
+    origin = limit_name(watched.limit)
     return f"{format_size(watched.limit.nbytes)} ({origin}), the peak is {share:.0%} of it{over}"
+
+
+def limit_name(limit: MemoryLimit) -> str:
+    """Return who sets a limit: the option that gave it, or what it is part of."""
+    return LIMIT_NAMES.get(limit.origin, limit.option)
 
 
 def forecast_text(watched: Watched) -> str | None:
@@ -210,11 +217,16 @@ def forecast_text(watched: Watched) -> str | None:
     return f"{format_size(watched.limit.nbytes)} reached {when}{band}{unless}"
 
 
-def watched_json(watched: Watched) -> str:
-    """Return the document; its samples are at most 2,000."""
+def watched_json(watched: Watched, **more: Any) -> str:
+    """Return the document; its samples are at most 2,000.
+
+    Args:
+        more: keys beside the watching's own.
+    """
     trace = watched.trace
     document: dict[str, Any] = {
         "legroom": JSON_VERSION,
+        **more,
         "command": list(watched.command),
         "pid": watched.pid,
         "began": watched.began,

@@ -34,7 +34,12 @@ class Crew:
     Attributes:
         shared: descriptor of the memory they share; its size is set once the spaces are known.
         why_fresh: why they are interpreters of their own, empty where they are forked from a template.
+        close_within_s: the time that environments have to close themselves; None: `CLOSE_WITHIN_S`.
+        note: what is told that a worker is not free of torch; None: a warning at the user's line.
     """
+
+    close_within_s: float | None = None
+    note: Callable[[str], None] | None = None
 
     def __init__(self, n_envs: int, envs_per_worker: int, start_template: Callable[[], Template] | None = None) -> None:
         """Start them, from a template if there is one to be had."""
@@ -152,14 +157,15 @@ class Crew:
         for note in (note for answer in answers for note in answer.notes):
             if note not in self._noted:
                 self._noted.add(note)
-                _warn_user(f"a worker of LeanVecEnv is not free of torch: {note}")
+                (self.note or _warn_user)(f"a worker of LeanVecEnv is not free of torch: {note}")
 
     def close(self) -> None:
-        """End all workers, kindly first, surely in the end; never takes much longer than `CLOSE_WITHIN_S`."""
+        """End all workers, kindly first, surely in the end; never takes much longer than `close_within_s`."""
         if self.closed or os.getpid() != self._owner_pid:  # a forked process has no business with them
             return
         self.closed = True
-        deadline = time.monotonic() + CLOSE_WITHIN_S
+        within_s = CLOSE_WITHIN_S if self.close_within_s is None else self.close_within_s
+        deadline = time.monotonic() + within_s
         for worker in self.workers:
             worker.let_go()
         slow = [worker for worker in self.workers if not worker.wait(deadline - time.monotonic())]
@@ -174,7 +180,7 @@ class Crew:
         os.close(self.shared)
         if slow:
             envs = ", ".join(name_envs(worker.envs) for worker in slow)
-            _warn_user(f"{envs} did not close within {CLOSE_WITHIN_S:g} s; the process was killed")
+            _warn_user(f"{envs} did not close within {within_s:g} s; the process was killed")
 
 
 def _warn_user(text: str) -> None:

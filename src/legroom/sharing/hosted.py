@@ -8,6 +8,10 @@ An environment that updates its observation in place can do so in shared memory 
 slot must hold the whole current observation and the other one be untouched, because the trainer still reads it. What
 is returned is then of no interest. That works only while every wrapper around it passes observations on as they are;
 under any other wrapper its observations are copied like everybody's.
+
+SB3's two vector environments differ in one thing: `DummyVecEnv` converts observations to the dtype of their space and
+rewards to float32, `SubprocVecEnv` stacks what environments return. `as_returned` is for the second: what shared memory
+would convert is kept aside in `unlike` and travels by itself, as does the dtype of rewards when it changes.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from gymnasium import wrappers
 
 from legroom.sharing.slots import SLOTS, TERMINAL, Slots, copy_into
@@ -33,12 +38,14 @@ _MONITOR = ("stable_baselines3.common.monitor", "Monitor")
 class HostedEnv:
     """An environment with its index in the vector and its place in shared memory."""
 
-    def __init__(self, env: gym.Env[Any, Any], index: int, *, monitor: bool) -> None:
+    def __init__(self, env: gym.Env[Any, Any], index: int, *, monitor: bool, as_returned: bool = False) -> None:
         self.given = env  # as the user's function made it: what set_attr sets
         already = not monitor or isinstance(env, EpisodeStatistics)
         self.env = env if already else EpisodeStatistics(env)
         self.index = index
         self.steps = 0
+        self.unlike: dict[str, Any] = {}
+        self._as_returned, self._reward_dtype = as_returned, "<f8"
         self._write_to: Any = None
 
     def attach(self, slots: Slots) -> None:
@@ -56,7 +63,7 @@ class HostedEnv:
         if self._write_to:
             self._write_to(slot)
         observation, info = self.env.reset(seed=seed, **arguments)
-        self._show(slot, observation)
+        self._show(slot, observation, "observation")
         return info
 
     def step(self, slot: int, action: Any) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -67,20 +74,56 @@ class HostedEnv:
         observation, reward, terminated, truncated, info = self.env.step(action)
         slots, index = self._slots, self.index
         slots.rewards[index] = reward
+        if self._as_returned:
+            self._note_reward(reward)
         slots.dones[index] = done = bool(terminated or truncated)
         slots.truncations[index] = bool(truncated and not terminated)
         reset_info = None
         if done:
-            copy_into(self._places[TERMINAL], self._places[slot] if self._write_to else observation)
             if self._write_to:
+                copy_into(self._places[TERMINAL], self._places[slot])
                 self._write_to(slot)
+            else:
+                self._show(TERMINAL, observation, "terminal")
             observation, reset_info = self.env.reset()
-        self._show(slot, observation)
+        self._show(slot, observation, "observation")
         return info, reset_info
 
-    def _show(self, slot: int, observation: Any) -> None:
-        if not self._write_to:
-            copy_into(self._places[slot], observation)
+    def _show(self, place: int, observation: Any, what: str) -> None:
+        if self._write_to:
+            return
+        if self._as_returned and not _is_alike(self._places[place], observation, scalars=what != "terminal"):
+            self.unlike[what] = observation
+        else:
+            copy_into(self._places[place], observation)
+
+    def _note_reward(self, reward: Any) -> None:
+        dtype = "<f8" if type(reward) is float else np.asarray(reward).dtype.str
+        if dtype != self._reward_dtype:
+            self._reward_dtype = self.unlike["reward_dtype"] = dtype
+
+    def take_unlike(self) -> dict[str, Any]:
+        """Return what could not be shown as it was, once."""
+        taken, self.unlike = self.unlike, {}
+        return taken
+
+
+def _is_alike(place: Any, observation: Any, *, scalars: bool) -> bool:
+    """Return whether an observation is an array, or arrays, of the very dtypes and shapes of its place.
+
+    Args:
+        scalars: whether a single number may come as such.
+    """
+    if isinstance(place, dict):
+        return isinstance(observation, dict) and all(
+            key in observation and _is_alike(part, observation[key], scalars=scalars) for key, part in place.items()
+        )
+    if isinstance(place, tuple):
+        parts = zip(place, observation, strict=True) if isinstance(observation, tuple) else ()
+        return isinstance(observation, tuple) and all(_is_alike(*each, scalars=scalars) for each in parts)
+    if scalars and place.ndim == 0:
+        return bool(np.asarray(observation).dtype == place.dtype)
+    return isinstance(observation, np.ndarray) and observation.dtype == place.dtype and observation.shape == place.shape
 
 
 def is_wrapped(env: gym.Env[Any, Any], module: str, name: str) -> bool:

@@ -88,7 +88,7 @@ class Layout:
 
     @property
     def action_offset(self) -> int:
-        return _align(self.n_envs * (4 + 1 + 1), ALIGNMENT)  # after rewards, dones and truncations
+        return _align(self.n_envs * (8 + 1 + 1), ALIGNMENT)  # after rewards, dones and truncations
 
     @property
     def action_nbytes(self) -> int:
@@ -122,7 +122,7 @@ class Slots:
     """Views into the shared memory.
 
     Attributes:
-        rewards, dones, truncations: `[n_envs]` of float32, bool and bool; a truncation is one without termination.
+        rewards, dones, truncations: `[n_envs]` of float64, bool and bool; a truncation is one without termination.
         places: the two slots and the terminal place, each the observations of all environments.
     """
 
@@ -130,9 +130,9 @@ class Slots:
         self.layout = layout
         self._map = mmap.mmap(fd, layout.nbytes)
         n_envs = layout.n_envs
-        self.rewards = self._array(0, (n_envs,), "float32")
-        self.dones = self._array(4 * n_envs, (n_envs,), "bool")
-        self.truncations = self._array(5 * n_envs, (n_envs,), "bool")
+        self.rewards = self._array(0, (n_envs,), "float64")
+        self.dones = self._array(8 * n_envs, (n_envs,), "bool")
+        self.truncations = self._array(9 * n_envs, (n_envs,), "bool")
         self.places = [self._place(place) for place in range(SLOTS + 1)]
 
     def actions(self, dtype: str, shape: tuple[int, ...]) -> np.ndarray | None:

@@ -24,6 +24,7 @@ import numpy as np
 from legroom.machine.stack_signal import answer_stack_signal
 from legroom.sharing.hosted import HostedEnv, is_wrapped
 from legroom.sharing.lifeline import hold_lifeline
+from legroom.sharing.light_packages import put_off_packages
 from legroom.sharing.messages import (
     LENGTH,
     QUIET,
@@ -52,6 +53,7 @@ class Inherited:
 
 def main() -> None:
     """Serve until the pipe from the trainer ends. The last argument is JSON: descriptors and the trainer's pid."""
+    put_off_packages()
     task = json.loads(sys.argv[-1])
     del sys.argv[1:]  # an environment that reads arguments should find none
     run_worker(task["fds"], task["trainer"], started_by_main_thread=task["main_thread"])
@@ -163,7 +165,14 @@ class _Worker:
         note = self._watch.take_note()
         return (note,) if note else ()
 
-    def _build(self, envs: Sequence[int], monitor: bool, registered: list[bytes], env_fns: bytes | None) -> list[str]:
+    def _build(
+        self,
+        envs: Sequence[int],
+        monitor: bool,
+        registered: list[bytes],
+        env_fns: bytes | None,
+        as_returned: bool = False,
+    ) -> list[str]:
         """Make the environments, by the functions given or inherited, and return what their spaces look like."""
         register(registered)
         functions = [self._env_fns[index] for index in envs] if env_fns is None else pickle.loads(env_fns)
@@ -172,7 +181,7 @@ class _Worker:
             env = env_fn()
             if not isinstance(env, gym.Env):
                 raise TypeError(f"env function {index} returned {type(env)}, which is no gymnasium.Env")
-            self._envs.append(HostedEnv(env, index, monitor=monitor))
+            self._envs.append(HostedEnv(env, index, monitor=monitor, as_returned=as_returned))
         if len({id(hosted.env.unwrapped) for hosted in self._envs}) < len(self._envs):
             raise ValueError("two env functions returned the same environment; each must make one of its own")
         self._by_index = {hosted.index: hosted for hosted in self._envs}
@@ -194,7 +203,7 @@ class _Worker:
 
     def _reset(self, slot: int, seeds: dict[int, Any], options: dict[int, Any]) -> Answer:
         resets = {each.index: each.reset(slot, seeds[each.index], options[each.index]) for each in self._turns(seeds)}
-        return Answer(resets=resets, notes=self._notes())
+        return Answer(resets=resets, notes=self._notes(), unlike=self._unlike())
 
     def _step(self, slot: int, given: dict[int, Any] | None) -> bytes:
         """Step every environment in turn; return the reply. Actions that are not given lie in shared memory."""
@@ -214,10 +223,15 @@ class _Worker:
                     infos[index] = info
                 if reset_info is not None:
                     resets[index] = reset_info
-            notes = self._notes()
-            return pack_answer(Answer(infos, resets, notes=notes)) if infos or resets or notes else QUIET
+            notes, unlike = self._notes(), self._unlike()
+            if infos or resets or notes or unlike:
+                return pack_answer(Answer(infos, resets, notes=notes, unlike=unlike))
+            return QUIET
         except Exception as wrong:
             return pack_answer(Answer(failure=self._failure(wrong), notes=self._notes()))
+
+    def _unlike(self) -> dict[int, dict[str, Any]]:
+        return {hosted.index: hosted.take_unlike() for hosted in self._envs if hosted.unlike}
 
     def _turns(self, indices: Any) -> Any:
         for index in indices:

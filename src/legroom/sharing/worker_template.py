@@ -31,6 +31,7 @@ import select
 import signal
 import socket
 import sys
+import warnings
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -42,6 +43,7 @@ import numpy as np
 import legroom.sharing.shared  # noqa: F401  for environments that share: imported here, it is imported once
 from legroom.sharing.heap import give_back
 from legroom.sharing.lifeline import hold_lifeline
+from legroom.sharing.light_packages import put_off_packages
 from legroom.sharing.torch_watch import TorchWatch
 from legroom.sharing.worker import Inherited, register, run_worker
 
@@ -59,6 +61,7 @@ def main() -> None:
 
     Returns in the workers only, once they have ended.
     """
+    put_off_packages()
     task = json.loads(sys.argv[-1])
     del sys.argv[1:]
     fds = task["fds"]
@@ -134,7 +137,9 @@ def _foreign_fds() -> set[str]:
 
 
 def _generators() -> set[int]:
-    return {id(each) for each in gc.get_objects() if isinstance(each, GENERATORS)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some objects warn when they are looked at
+        return {id(each) for each in gc.get_objects() if isinstance(each, GENERATORS)}
 
 
 def _serve(trainer: socket.socket) -> dict[str, int]:

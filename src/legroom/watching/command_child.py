@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -37,8 +37,13 @@ class Ended:
     rss_peak: int
 
 
-def start(command: Sequence[str], relay: Relay, mask: set[Any]) -> int:
+def start(
+    command: Sequence[str], relay: Relay, mask: set[Any], environment: Mapping[str, str] | None = None
+) -> int:
     """Start the command and return its process id.
+
+    Args:
+        environment: its variables; None: ours.
 
     Raises:
         CannotStart: with the exit code a shell would give.
@@ -46,8 +51,9 @@ def start(command: Sequence[str], relay: Relay, mask: set[Any]) -> int:
     actions = [(os.POSIX_SPAWN_DUP2, relay.inside, number) for number in relay.outputs]
     try:
         return os.posix_spawnp(
-            command[0], list(command), os.environ, file_actions=actions, setsigmask=mask, setsigdef=_PYTHON_IGNORES
-        )
+            command[0], list(command), os.environ if environment is None else environment,
+            file_actions=actions, setsigmask=mask, setsigdef=_PYTHON_IGNORES,
+        )  # fmt: skip
     except (FileNotFoundError, NotADirectoryError):
         raise CannotStart(f"watch: {command[0]}: there is no such command", EXIT_NOT_FOUND) from None
     except (OSError, ValueError) as error:

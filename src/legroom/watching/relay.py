@@ -32,7 +32,7 @@ from contextlib import suppress
 KEPT_BYTES = 256 << 10
 CHUNK = 1 << 16
 QUIET_S = 0.1  # after the command ended: nothing for so long means nothing more comes
-OWN_LINES = b"legroom watch: "
+OWN_LINES = (b"legroom watch: ", b"legroom train: ")
 
 
 class Tail:

@@ -7,7 +7,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -57,6 +57,7 @@ def watch(
     limit: int | None = None,
     display: Display | None = None,
     signals: Signals | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Watched:
     """Run the command to its end and return what its tree of processes took and how it ended.
 
@@ -64,6 +65,7 @@ def watch(
         limit: bytes to forecast and judge against; default: what the container or the machine has left. Nothing is
             ever killed for it.
         signals: entered by the caller, who wants them held until the result is written.
+        environment: the command's variables; default: ours.
 
     Raises:
         BadInput: there is no command, or this is not Linux.
@@ -78,7 +80,7 @@ def watch(
         relay = Relay(display.pass_on)
         began = time.time()
         try:
-            pid = command_child.start(command, relay, held.before)
+            pid = command_child.start(command, relay, held.before, environment)
         except BaseException:
             relay.finish()
             raise

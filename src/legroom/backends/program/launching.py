@@ -52,25 +52,29 @@ _WATCHDOG = (
 )
 
 
-def check_command(command: Sequence[str]) -> None:
+def check_command(command: Sequence[str], example: str = EXAMPLE, cannot: str = "be rehearsed") -> None:
     """Look at the command before anything is started.
+
+    Args:
+        example: of what might have been typed.
+        cannot: what the guest would do.
 
     Raises:
         BadInput: there is none, it does not exist, or its interpreter keeps the guest out.
     """
     if not command:
-        raise BadInput("there is no command after --", hint=EXAMPLE)
+        raise BadInput("there is no command after --", hint=example)
     found = shutil.which(command[0])
     if found is None:
         if Path(command[0]).is_file():
-            hint = f"{EXAMPLE.partition('python')[0]}python {command[0]}" if command[0].endswith(".py") else "chmod +x"
+            hint = f"{example.partition('python')[0]}python {command[0]}" if command[0].endswith(".py") else "chmod +x"
             raise BadInput(f"{command[0]}: cannot be executed", hint=hint)
-        raise BadInput(f"{command[0]}: there is no such command", hint=EXAMPLE)
+        raise BadInput(f"{command[0]}: there is no such command", hint=example)
     flag = _isolating_flag([*_shebang(Path(found)), *command])
     if flag is not None:
         why = _ISOLATING[flag]
         raise BadInput(
-            f"{command[0]}: Python is started with -{flag} ({why}), so it cannot be rehearsed",
+            f"{command[0]}: Python is started with -{flag} ({why}), so it cannot {cannot}",
             hint=f"run it without -{flag}",
         )
 

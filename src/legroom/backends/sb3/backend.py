@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from legroom.model.archive import Exported, Imported
+    from legroom.model.attachment import Attachment
     from legroom.model.counts import Counts, StoredData
     from legroom.model.draft import Draft, Key
     from legroom.model.file_kind import FileKind
@@ -202,6 +203,14 @@ class Sb3Backend(Backend):
         from legroom.backends.sb3.knobs import network_key
 
         return network_key(run)
+
+    # ---- programs
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        from legroom.backends.sb3.attachments import ATTACHMENTS
+
+        return ATTACHMENTS
 
     # ---- archives
 

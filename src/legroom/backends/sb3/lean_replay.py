@@ -7,7 +7,7 @@ observations are exact and timeouts are handled.
 
 import sys
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch as th
@@ -19,18 +19,15 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from legroom.errors import BadInput
 from legroom.storing.budget import Options
-from legroom.storing.buffers import LeanBuffer, check_form, parts_of, shapes_of
-from legroom.storing.outputs import Decoded
-from legroom.storing.ring import Ring
-from legroom.storing.small_arrays import Flags
-from legroom.storing.tensors import outputs_for
+from legroom.storing.buffers import check_form
+from legroom.storing.replay import LeanReplay
 
 HER_ARGUMENTS = ("goal_selection_strategy", "n_sampled_goal", "copy_info_dict", "env")
 
 Sampler = Callable[["LeanReplayBuffer", int], "np.ndarray | tuple[np.ndarray, np.ndarray]"]
 
 
-class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
+class LeanReplayBuffer(LeanReplay, ReplayBuffer):
     """Stable-Baselines3's replay buffer in little memory; with a Dict space this is a `LeanDictReplayBuffer`.
 
     Args:
@@ -45,8 +42,7 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
         The others are SB3's.
     """
 
-    small_arrays = ("actions", "rewards", "dones", "timeouts")
-    columns: dict[str, Ring]
+    samples: ClassVar[dict[bool, Any]] = {False: ReplayBufferSamples, True: DictReplayBufferSamples}
 
     def __new__(cls, buffer_size: int = 0, observation_space: Any = None, *args: Any, **kwargs: Any) -> Self:
         """Pick the Dict form for a Dict space."""
@@ -78,40 +74,9 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
         check_form(self, observation_space)
         BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
         self.buffer_size = max(buffer_size // n_envs, 1)
-        self.optimize_memory_usage = False
-        self.handle_timeout_termination = handle_timeout_termination
         self.n_steps, self.gamma, self.sampler = n_steps, gamma, sampler
-        self.options = Options(max_bytes, spill_dir, codec)
-        shapes = shapes_of(self.obs_shape)
-        self.columns = {}
-        for key, space in parts_of(observation_space).items():
-            outputs = outputs_for(self.device, keep=4)
-            self.columns[key] = Ring(
-                self.buffer_size, n_envs, shapes[key], np.dtype(space.dtype), self.options, outputs
-            )
-            self.columns[key].reads_pairs = n_steps == 1
-        if isinstance(observation_space, spaces.Dict):
-            self.observations = {key: ring.observations for key, ring in self.columns.items()}  # type: ignore[assignment]
-            self.next_observations = {key: ring.next_observations for key, ring in self.columns.items()}  # type: ignore[assignment]
-        else:
-            self.observations = self.columns[""].observations  # type: ignore[assignment]
-            self.next_observations = self.columns[""].next_observations  # type: ignore[assignment]
-        row = (self.buffer_size, n_envs)
-        self.actions = np.zeros((*row, self.action_dim), dtype=self._maybe_cast_dtype(action_space.dtype))
-        self.rewards = np.zeros(row, dtype=np.float32)
-        self.dones = Flags(row)  # type: ignore[assignment]
-        self.timeouts = Flags(row, beside=self.dones)  # type: ignore[assignment,arg-type]
-
-    def reset(self) -> None:
-        """Forget all transitions."""
-        super().reset()
-        for ring in self.columns.values():
-            ring.clear()
-
-    def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
-        """Add one transition of every environment."""
-        self.make_room()
-        super().add(obs, next_obs, action, reward, done, infos)
+        options = Options(max_bytes, spill_dir, codec)
+        self.begin_replay(options, handle_timeout_termination=handle_timeout_termination)
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         """Sample transitions: uniformly, or as the `sampler` chooses."""
@@ -122,34 +87,10 @@ class LeanReplayBuffer(LeanBuffer, ReplayBuffer):
             return self.transitions(*chosen, env=env)
         return self._get_samples(chosen, env=env)
 
-    def transitions(self, rows: np.ndarray, envs: np.ndarray, env: VecNormalize | None = None) -> Any:
-        """Return the one-step transitions of these rows and environments, drawing no random numbers."""
-        if self.n_steps > 1:
-            raise BadInput(
-                f"n_steps is {self.n_steps}, and (rows, environments) are read as they are", hint="n_steps=1"
-            )
-        pair = [{key: ring.read(rows, envs, side) for key, ring in self.columns.items()} for side in (0, 1)]
-        is_dict = isinstance(self.observation_space, spaces.Dict)
-        before, after = (self._tensors(self._normalize_obs(one if is_dict else one[""], env)) for one in pair)
-        dones = self.dones[rows, envs] * (1 - self.timeouts[rows, envs])  # only those not due to a time limit
-        rewards = self._normalize_reward(self.rewards[rows, envs].reshape(-1, 1), env)
-        # what indexing has just made belongs to nobody else, so it becomes a tensor without another copy
-        fields = [
-            self.to_torch(each.view(Decoded)) for each in (self.actions[rows, envs], dones.reshape(-1, 1), rewards)
-        ]
-        make = DictReplayBufferSamples if is_dict else ReplayBufferSamples
-        return make(observations=before, actions=fields[0], next_observations=after, dones=fields[1], rewards=fields[2])
-
-    def _tensors(self, observations: Any) -> Any:
-        if isinstance(observations, dict):
-            return {key: self.to_torch(part) for key, part in observations.items()}
-        return self.to_torch(observations)
-
     def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> Any:
         if self.n_steps > 1:
             return NStepReplayBuffer._get_samples(self, batch_inds, env)  # type: ignore[arg-type]
-        envs = np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))  # drawn as SB3 draws it
-        return self.transitions(batch_inds, envs, env)
+        return super()._get_samples(batch_inds, env)
 
 
 class LeanDictReplayBuffer(LeanReplayBuffer, DictReplayBuffer):

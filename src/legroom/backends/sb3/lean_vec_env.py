@@ -44,9 +44,10 @@ class LeanVecEnv(VecEnv):
         env_fns: functions that make one environment each; lambdas and closures are fine. Things of the main script
             travel with them, the script itself is not imported again.
         envs_per_worker: how many environments one process steps in turn.
-        monitor: count episodes, for `rollout/ep_rew_mean` and the like. SB3's Monitor is not needed then, and should
-            be left out of the env functions: it imports torch.
+        monitor: count episodes, for `rollout/ep_rew_mean` and the like. SB3's Monitor is not needed then.
         copy_observations: return copies instead of views.
+        as_returned: stack observations and rewards in the dtypes in which environments return them, as
+            `SubprocVecEnv` does, rather than in those of their spaces, as `DummyVecEnv` does.
         forked: fork workers from one small process that has imported what they need; False: each is an interpreter of
             its own, as it is anyway where what they import starts threads or opens files.
         preload: modules, or `module:name`, that environments will import when they are made, to be imported before
@@ -60,6 +61,8 @@ class LeanVecEnv(VecEnv):
         Exception: an env function's own, from `EnvFailed`.
     """
 
+    note: Callable[[str], None] | None = None  # as `Crew.note`
+
     def __init__(
         self,
         env_fns: Sequence[Callable[[], gym.Env[Any, Any]]],
@@ -67,6 +70,7 @@ class LeanVecEnv(VecEnv):
         *,
         monitor: bool = True,
         copy_observations: bool = False,
+        as_returned: bool = False,
         forked: bool = True,
         preload: Sequence[str] = (),
     ) -> None:
@@ -74,12 +78,14 @@ class LeanVecEnv(VecEnv):
         if not env_fns or envs_per_worker < 1:
             raise BadInput(f"{len(env_fns)} environments, {envs_per_worker} per worker: both must be at least 1")
         self.waiting = False
-        self._copies = copy_observations
+        self._copies, self._as_returned = copy_observations or as_returned, as_returned
+        self._reward_dtypes = ["<f8"] * len(env_fns)
         begin_sharing()  # before the workers are started, so that they are one run
         # the user's program registered environments with gymnasium, and no worker runs that program
         registered = [pickled for spec in gym.registry.values() if (pickled := _pickled_spec(spec))]
         start_template = partial(Template, env_fns, registered, preload) if forked else None
         self._crew = Crew(len(env_fns), envs_per_worker, start_template)
+        self._crew.note = self.note
         self._close = weakref.finalize(self, self._crew.close)
         try:
             observation_space, action_space = self._build(env_fns, monitor, registered)
@@ -90,7 +96,7 @@ class LeanVecEnv(VecEnv):
             self._slot = 0
             self._actions: np.ndarray | None = None
             self._ask_all("attach", layout)
-            super().__init__(len(env_fns), observation_space, action_space)
+            VecEnv.__init__(self, len(env_fns), observation_space, action_space)  # also beneath SubprocVecEnv
         except BaseException:
             self._close()
             raise
@@ -102,11 +108,11 @@ class LeanVecEnv(VecEnv):
         for worker in self._crew.workers:
             envs = list(worker.envs)
             if worker.is_forked:
-                request = pack_request("build", envs, monitor, [], None)
+                request = pack_request("build", envs, monitor, [], None, self._as_returned)
             else:
                 # in one pickle, so that data that several functions refer to is there once
                 pickled = pickled_by_value([env_fns[index] for index in envs])
-                request = pack_request("build", envs, monitor, registered, pickled)
+                request = pack_request("build", envs, monitor, registered, pickled, self._as_returned)
             self._crew.send({worker: request})
         answers = self._crew.receive(self._crew.workers)
         described = [each for answer in answers if answer for each in answer.value]
@@ -126,11 +132,13 @@ class LeanVecEnv(VecEnv):
             seeds = {index: self._seeds[index] for index in worker.envs}
             options = {index: self._options[index] for index in worker.envs}
             messages[worker] = pack_request("reset", self._slot, seeds, options)
+        unlike: dict[int, dict[str, Any]] = {}
         for answer in self._crew.ask(messages):
             self._keep_reset_infos(answer)
+            unlike |= answer.unlike
         self._reset_seeds()
         self._reset_options()
-        return self._observations()
+        return self._observations(unlike)
 
     def step_async(self, actions: np.ndarray) -> None:
         if len(actions) != self.num_envs:
@@ -174,24 +182,51 @@ class LeanVecEnv(VecEnv):
         self.waiting = False
         dones = self._slots.dones.copy()
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        unlike: dict[int, dict[str, Any]] = {}
         for answer in answers:
             if answer is not None:
                 for index, info in answer.value.items():
                     infos[index] = info
                 self._keep_reset_infos(answer)
+                unlike |= answer.unlike
         for info, truncated in zip(infos, self._slots.truncations.tolist(), strict=True):
             info["TimeLimit.truncated"] = truncated
         if dones.any():
             for index in np.flatnonzero(dones).tolist():
-                infos[index]["terminal_observation"] = copied(self._slots.of_env(TERMINAL, index))
+                given = unlike.get(index, {})
+                infos[index]["terminal_observation"] = (
+                    given["terminal"] if "terminal" in given else copied(self._slots.of_env(TERMINAL, index))
+                )
             self._slots.give_back_terminal()
-        return self._observations(), self._slots.rewards.copy(), dones, infos
+        return self._observations(unlike), self._rewards(unlike), dones, infos
 
-    def _observations(self) -> VecEnvObs:
+    def _rewards(self, unlike: dict[int, dict[str, Any]]) -> np.ndarray:
+        for index, given in unlike.items():
+            self._reward_dtypes[index] = given.get("reward_dtype", self._reward_dtypes[index])
+        dtype = np.result_type(*set(self._reward_dtypes)) if self._as_returned else np.dtype(np.float32)
+        return self._slots.rewards.astype(dtype)
+
+    def _observations(self, unlike: dict[int, dict[str, Any]]) -> VecEnvObs:
         views = self._slots.places[self._slot]
+        if any("observation" in given for given in unlike.values()):
+            return self._stacked(unlike)
         if self._copies:
             return copied(views)
         return dict(views) if isinstance(views, dict) else views
+
+    def _stacked(self, unlike: dict[int, dict[str, Any]]) -> VecEnvObs:
+        """Return the observations of which some are not as their space says, as `SubprocVecEnv` stacks them."""
+        each: list[Any] = [
+            unlike[index]["observation"] if "observation" in unlike.get(index, {})
+            else self._slots.of_env(self._slot, index)
+            for index in range(self.num_envs)
+        ]  # fmt: skip
+        layout = self._slots.layout
+        keys = [leaf.key for leaf in layout.leaves]
+        parts = {key: np.stack([one if key is None else one[key] for one in each]) for key in keys}
+        if layout.kind == "tuple":
+            return tuple(parts.values())
+        return parts if layout.kind == "dict" else parts[None]  # type: ignore[return-value]
 
     def _keep_reset_infos(self, answer: Answer) -> None:
         for index, info in answer.resets.items():

@@ -14,9 +14,9 @@ Only an algorithm whose `train` is mirrored here can have it. A2C's batch is its
 updates are several coupled losses.
 """
 
+import sys
 from functools import cache
 
-from sb3_contrib import MaskablePPO
 from stable_baselines3 import DQN, PPO
 
 from legroom.backends.sb3.algorithms.double_dqn import DoubleDQN
@@ -25,13 +25,14 @@ from legroom.backends.sb3.microbatch_ppo import MicroBatchedMaskablePPO, MicroBa
 from legroom.device.exact_pieces import MicroBatch, check_sizes
 from legroom.errors import BadInput
 
-_MIXINS: dict[type, type] = {
-    PPO: MicroBatchedPPO,
-    MaskablePPO: MicroBatchedMaskablePPO,
-    DQN: MicroBatchedDQN,
-    DoubleDQN: MicroBatchedDoubleDQN,
-}
-_ALL_MIXINS = tuple(_MIXINS.values())
+_MIXINS: dict[type, type] = {PPO: MicroBatchedPPO, DQN: MicroBatchedDQN, DoubleDQN: MicroBatchedDoubleDQN}
+_ALL_MIXINS = (*_MIXINS.values(), MicroBatchedMaskablePPO)
+
+
+def _mixins() -> dict[type, type]:
+    """Return the mixin by algorithm; sb3-contrib is not imported for it, nor need it be installed."""
+    contrib = sys.modules.get("sb3_contrib.ppo_mask.ppo_mask")
+    return _MIXINS | ({contrib.MaskablePPO: MicroBatchedMaskablePPO} if contrib is not None else {})
 
 
 @cache
@@ -46,12 +47,12 @@ def microbatched(algorithm: type) -> type:
     """
     if issubclass(algorithm, _ALL_MIXINS):
         return algorithm
-    for base, mixin in _MIXINS.items():
+    for base, mixin in _mixins().items():
         if issubclass(algorithm, base) and algorithm.train is base.train:  # type: ignore[attr-defined]
             name = f"MicroBatched{algorithm.__name__}"
             return type(name, (mixin, algorithm), {"__module__": __name__, "__doc__": mixin.__doc__})
-    names = ", ".join(base.__name__ for base in _MIXINS)
-    own = any(issubclass(algorithm, base) for base in _MIXINS)
+    names = "PPO, MaskablePPO, DQN, DoubleDQN"
+    own = any(issubclass(algorithm, base) for base in _mixins())
     what = "has a train() of its own" if own else "has no micro_batch"
     raise BadInput(f"{algorithm.__name__} {what}: only {names} compute a minibatch in pieces", hint="leave it out")
 
@@ -81,5 +82,5 @@ def can_survive(algorithm: type) -> bool:
     """Return whether the algorithm's update is one that is mirrored here."""
     return issubclass(algorithm, _ALL_MIXINS) or any(
         issubclass(algorithm, base) and algorithm.train is base.train  # type: ignore[attr-defined]
-        for base in _MIXINS
+        for base in _mixins()
     )

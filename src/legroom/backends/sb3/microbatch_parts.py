@@ -11,13 +11,13 @@ from its generator in parts as at once (a test holds it to that), and nothing el
 Mirrors `get` and `sample` of the buffers in stable-baselines3 and sb3-contrib 2.9.2; a test pins their source.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
-from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from stable_baselines3.common.buffers import DictReplayBuffer, DictRolloutBuffer, ReplayBuffer, RolloutBuffer
 
 from legroom.backends.sb3.lean_replay import LeanReplayBuffer
@@ -27,12 +27,11 @@ from legroom.errors import BadInput
 KNOWN_DRAWS = (
     RolloutBuffer.get,
     DictRolloutBuffer.get,
-    MaskableRolloutBuffer.get,
-    MaskableDictRolloutBuffer.get,
     ReplayBuffer.sample,
     DictReplayBuffer.sample,
     LeanReplayBuffer.sample,
 )
+_MASKABLE = ("MaskableRolloutBuffer", "MaskableDictRolloutBuffer")  # of sb3-contrib, which need not be installed
 _OWN_WAYS = ("minibatches", "micro_batches")
 
 
@@ -42,7 +41,9 @@ Parts = Callable[[int], Iterator[Any]]  # makes one minibatch's samples in parts
 def is_known(buffer: Any) -> bool:
     """Return whether minibatches of this buffer can be had in parts."""
     name = "get" if isinstance(buffer, RolloutBuffer) else "sample"
-    return any(hasattr(buffer, own) for own in _OWN_WAYS) or getattr(type(buffer), name) in KNOWN_DRAWS
+    maskable = sys.modules.get("sb3_contrib.common.maskable.buffers")
+    known = (*KNOWN_DRAWS, *(getattr(maskable, each).get for each in _MASKABLE if maskable is not None))
+    return any(hasattr(buffer, own) for own in _OWN_WAYS) or getattr(type(buffer), name) in known
 
 
 def refuse_unknown_buffer(buffer: Any) -> None:

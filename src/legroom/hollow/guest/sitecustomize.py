@@ -1,7 +1,8 @@
-"""Enters a rehearsed program: found on PYTHONPATH by its interpreter, acts once torch is imported, leaves no trace.
+"""Enters a program: found on PYTHONPATH by its interpreter, acts once the modules it waits for are imported.
 
-The `sitecustomize` that this file shadows is run. The folder is taken off `sys.path`, and stays in PYTHONPATH so that
-interpreters started by the program are rehearsed too.
+A program is rehearsed (`legroom predict -- ...`) or run for real with savings attached (`legroom train -- ...`); the
+environment says which. The `sitecustomize` that this file shadows is run. The folder is taken off `sys.path`, and stays
+in PYTHONPATH so that interpreters started by the program are entered too.
 """
 
 from __future__ import annotations
@@ -41,36 +42,49 @@ def _package() -> None:
 
 
 class _Hook:
-    """Finds torch as usual, and lets its loader tell us when it is done."""
+    """Finds modules as usual, and lets their loaders tell us when they are done."""
 
-    def __init__(self, journal: object) -> None:
-        entering: Any = importlib.import_module("legroom_hollow.entering")
-        self._waiting = {
-            "torch._compile": lambda module: entering.without_compiler(module),
-            "torch": lambda module: entering.on_torch(journal),
-            "stable_baselines3.common.base_class": lambda module: importlib.import_module(
-                "legroom_hollow.model_calls"
-            ).on_base_class(journal, module),
-        }
+    def __init__(self, *waiting: dict[str, Any]) -> None:
+        names = {name for table in waiting for name in table}
+        self._waiting = {name: [table[name] for table in waiting if name in table] for name in names}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         if name not in self._waiting:
             return None
         import importlib.util
 
-        act = self._waiting.pop(name)  # not ours any more: the usual finders are asked
+        acts = self._waiting.pop(name)  # not ours any more: the usual finders are asked
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
-            self._waiting[name] = act
+            self._waiting[name] = acts
             return None
         load = spec.loader.exec_module
 
         def loaded(module: object) -> None:
             load(module)  # type: ignore[arg-type]
-            act(module)
+            for act in acts:
+                act(module)
 
         spec.loader.exec_module = loaded  # type: ignore[method-assign]
         return spec
+
+
+def _rehearsing() -> dict[str, Any]:
+    entering: Any = importlib.import_module("legroom_hollow.entering")
+    journal = entering.begin()
+    return {
+        "torch._compile": lambda module: entering.without_compiler(module),
+        "torch": lambda module: entering.on_torch(journal),
+        "stable_baselines3.common.base_class": lambda module: importlib.import_module(
+            "legroom_hollow.model_calls"
+        ).on_base_class(journal, module),
+    }
+
+
+def _attaching() -> dict[str, Any]:
+    attaching: Any = importlib.import_module("legroom_hollow.attaching")
+    found: dict[str, Any] = attaching.waiting()
+    return found
 
 
 def _enter() -> None:
@@ -78,10 +92,12 @@ def _enter() -> None:
     try:
         _shadowed()
     finally:
-        if os.environ.get("LEGROOM_REHEARSAL") == "1" and os.environ.get("LEGROOM_REHEARSAL_FOLDER"):
+        rehearsed = os.environ.get("LEGROOM_REHEARSAL") == "1" and os.environ.get("LEGROOM_REHEARSAL_FOLDER")
+        attached = os.environ.get("LEGROOM_ATTACH")
+        if rehearsed or attached:
             _package()
-            entering: Any = importlib.import_module("legroom_hollow.entering")
-            sys.meta_path.insert(0, _Hook(entering.begin()))  # type: ignore[arg-type]
+            tables = [*([_rehearsing()] if rehearsed else []), *([_attaching()] if attached else [])]
+            sys.meta_path.insert(0, _Hook(*tables))  # type: ignore[arg-type]
 
 
 _enter()

@@ -19,11 +19,11 @@ from legroom.rendering.figures.tables import table, text_lines
 from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
 from legroom.rendering.time_left import duration_text
 from legroom.rendering.watch_text import (
-    LIMIT_NAMES,
     ROLE_NAMES,
     command_text,
     ending_text,
     forecast_text,
+    limit_name,
     limit_text,
     peak_text,
 )
@@ -52,7 +52,7 @@ def _body(watched: Watched) -> Iterator[str]:
         said = text_lines(explanation_text(watched.explanation, most_advice=None))
         yield f'<h2>What happened</h2><div class="said">{said}</div>'
     limit = watched.limit
-    shown = None if limit is None else Limit(limit.nbytes, LIMIT_NAMES[limit.origin])
+    shown = None if limit is None else Limit(limit.nbytes, limit_name(limit))
     yield from _charts(
         trace, f"{command_text(watched)} over {duration_text(watched.seconds)}", f"{peak_text(watched)}.", shown
     )

@@ -1,0 +1,159 @@
+"""Savings attached to a program that is run for real: which, by name and price, and what the program says of them.
+
+The plan travels in one variable of the environment. Its hooks are the backends' (`Backend.attachments`); they run in
+the user's interpreter through the guest of `hollow/`. What they say comes back through a file without a name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import legroom
+from legroom.backends.base import all_attachments
+from legroom.backends.program.launching import GUEST, check_command
+from legroom.errors import BadInput
+from legroom.hollow.attaching import VARIABLE
+from legroom.model.attachment import AttachedNote, Attachment, StoredNote
+
+EXAMPLE = "legroom train -- python train.py"
+Chosen = Mapping[str, int | None]  # attachments by name, with their number where they take one
+
+
+def by_default() -> Chosen:
+    """Return what is attached where the user says nothing: all that is free."""
+    return {one.name: None for one in all_attachments() if one.price == "free"}
+
+
+def chosen(words: str) -> Chosen:
+    """Return the attachments that `--with` names, beside those that are free.
+
+    Raises:
+        BadInput: there is no such attachment, or its number is missing, wrong or too many.
+    """
+    known = {one.name: one for one in all_attachments()}
+    found: dict[str, int | None] = {}
+    for word in filter(None, (part.strip() for part in words.split(","))):
+        name, equals, number = word.partition("=")
+        name = name.strip().replace("-", "_")
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
+            raise BadInput(f"--with: there is no {name!r}", hint=hint)
+        found[name] = _number(known[name], number.strip() if equals else None)
+    if not found:
+        raise BadInput("--with names nothing", hint=f"there are: {', '.join(known)}")
+    return {**by_default(), **found}
+
+
+def _number(one: Attachment, given: str | None) -> int | None:
+    if not one.takes:
+        if given is not None:
+            raise BadInput(f"--with {one.name}={given}: {one.name} takes no number", hint=f"--with {one.name}")
+        return None
+    if given is None or not given.isascii() or not given.isdigit() or not 1 <= int(given[:12]) <= 1 << 30:
+        said = "" if given is None else f"={given}"
+        raise BadInput(f"--with {one.name}{said}: needs a number of {one.takes}", hint=f"--with {one.name}=16")
+    return int(given)
+
+
+@dataclass(frozen=True)
+class Attaching:
+    """A program about to be run with attachments: its environment, and what it has said so far."""
+
+    environment: Mapping[str, str]
+    variables: tuple[AttachedNote, ...]
+    _journal: IO[bytes] | None
+
+    def _entries(self) -> list[dict[str, object]]:
+        if self._journal is None:
+            return []
+        self._journal.seek(0)
+        found = []
+        for line in self._journal.read().splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:  # the end of what a killed process wrote
+                continue
+        return found
+
+    def notes(self) -> tuple[AttachedNote, ...]:
+        """Return what was attached and what was not, each once, in the order in which it was said."""
+        said = [
+            AttachedNote(str(each["name"]), bool(each["attached"]), str(each["text"]), str(each.get("where", "")))
+            for each in self._entries() if "name" in each
+        ]  # fmt: skip
+        return tuple(dict.fromkeys([*self.variables, *said]))
+
+    def stored(self) -> tuple[StoredNote, ...]:
+        """Return what buffers took by the time they were let go."""
+        return tuple(
+            StoredNote(str(each["stored"]), int(str(each["nbytes"])), int(str(each["plain_nbytes"])))
+            for each in self._entries() if "stored" in each
+        )  # fmt: skip
+
+
+@contextmanager
+def attaching(
+    command: Sequence[str], what: Chosen, base: Mapping[str, str], *, has_gpu: bool
+) -> Iterator[Attaching]:
+    """Yield what the command needs so that these savings are attached to it; nothing is started.
+
+    Raises:
+        BadInput: there is no such command, or its interpreter keeps the guest out.
+    """
+    check_command(command, EXAMPLE, "have anything attached")
+    if not what:
+        yield Attaching(dict(base), (), None)
+        return
+    mine = [one for one in all_attachments() if one.name in what]
+    set_here, notes = _variables(mine, base, has_gpu=has_gpu)
+    path = base.get("PYTHONPATH")
+    with tempfile.TemporaryFile() as journal:
+        plan = {
+            "with": dict(what),
+            "hooks": _hooks(mine),
+            "package": str(Path(legroom.__file__).parent),
+            "journal": f"/proc/{os.getpid()}/fd/{journal.fileno()}",
+        }
+        environment = {
+            **base, **set_here, VARIABLE: json.dumps(plan),
+            "PYTHONPATH": str(GUEST) + (os.pathsep + path if path else ""),
+        }  # fmt: skip
+        yield Attaching(environment, notes, journal)
+
+
+def _hooks(mine: Sequence[Attachment]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for one in mine:
+        for module, function in one.hooks.items():
+            found.setdefault(module, {})[one.name] = function
+    return found
+
+
+def _variables(
+    mine: Sequence[Attachment], base: Mapping[str, str], *, has_gpu: bool
+) -> tuple[dict[str, str], tuple[AttachedNote, ...]]:
+    """Return the variables to set, and what there is to say of them."""
+    found: dict[str, str] = {}
+    notes = []
+    for one in mine:
+        given = [name for name in (*one.variables, *one.others) if name in base]
+        if not one.variables or (one.needs_gpu and not has_gpu):
+            continue  # it would do nothing, and there is nothing to say of it
+        if given:
+            notes.append(AttachedNote(one.name, False, f"{given[0]} is set already"))
+            continue
+        found |= one.variables
+        words = " ".join(f"{name}={value}" for name, value in one.variables.items())
+        notes.append(AttachedNote(one.name, True, words))
+    return found, tuple(notes)
+
+

@@ -1,0 +1,83 @@
+"""`legroom train -- COMMAND...`: the user's program as it is, for real, with savings attached from outside."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from legroom.cli.watch import displays, report
+from legroom.cli.writing import Html, check_writable
+from legroom.errors import EXIT_GOOD, BadInput
+from legroom.model.trace import Watched
+from legroom.rendering.attach_text import TRAIN, attached_document, attached_text
+from legroom.rendering.watch_text import watched_json
+from legroom.units import parse_size
+from legroom.watching import Signals, watch
+
+Command = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Your command, as typed.")]
+With = Annotated[
+    str | None,
+    typer.Option(
+        "--with", metavar="NAMES", help="Attach these too: lean, micro_batch=N; workers, redo, allocator are free."
+    ),
+]
+Plain = Annotated[bool, typer.Option("--plain", help="Attach nothing, only watch.")]
+Ram = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory to judge against; nothing is killed.")]
+Vram = Annotated[str | None, typer.Option(metavar="SIZE", help="GPU memory to judge against; nothing is killed.")]
+Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Write watch.json and watch.html there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, after the program's own output.")]
+
+
+def run(
+    command: Command = None,
+    with_: With = None,
+    plain: Plain = False,
+    ram: Ram = None,
+    vram: Vram = None,
+    out: Out = None,
+    html: Html = None,
+    json: Json = False,
+) -> int:
+    """Run your program for real, unedited, with memory savings attached from outside.
+
+    Your program is EXECUTED in its own interpreter. For Stable-Baselines3 in it, what costs nothing is attached:
+    workers without torch in place of SubprocVecEnv's, updates that run out of memory are redone, allocator settings.
+    --with lean also stores rollouts and replay losslessly in less memory. Parameters after training are the same, to
+    the bit; with micro_batch=N up to rounding. Models it saves load without legroom. Output, input, signals and exit
+    code pass through; what was attached and the memory it took are told on standard error.
+
+    \b
+    legroom train -- python train.py
+    legroom train --with lean -- python train.py --seed 1
+    legroom train --with lean,micro_batch=16 --ram 8GiB -- python -m package.train
+    legroom train --plain --html memory.html -- uv run train.py
+    """
+    from legroom.backends.program.savings import attaching, by_default, chosen
+    from legroom.machine import probe
+
+    if plain and with_ is not None:
+        raise BadInput("--plain contradicts --with", hint="give one of them")
+    limit = parse_size(ram, what="--ram") if ram is not None else None
+    vram_nbytes = parse_size(vram, what="--vram") if vram is not None else None
+    check_writable("--html", html)
+    what = {} if plain else chosen(with_) if with_ is not None else by_default()
+    with attaching(command or [], what, os.environ, has_gpu=bool(probe().gpus)) as attached:
+        display, shown = displays(out, TRAIN)
+        with Signals() as signals:  # held until the result is written
+            found = _named(
+                watch(command or [], limit=limit, display=shown, signals=signals, environment=attached.environment)
+            )
+            notes, stored = attached.notes(), attached.stored()
+            text = attached_text(found, notes, stored, wanted=tuple(what), vram=vram_nbytes)
+            document = watched_json(found, **attached_document(notes, stored))
+            report(found, display, text, document, out=out, html=html, json=json)
+    return EXIT_GOOD if found.exit_code is None else found.exit_code
+
+
+def _named(found: Watched) -> Watched:
+    """Return the watching with the option that this command has for a limit."""
+    return found if found.limit is None else replace(found, limit=replace(found.limit, option="--ram"))

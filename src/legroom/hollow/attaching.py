@@ -1,0 +1,154 @@
+"""What a program that is run for real gets attached: the plan it carries, the hooks on its imports, what it says.
+
+The parent (`legroom train -- COMMAND`) puts a plan into the environment: which modules of the user's libraries are
+waited for, and the functions of ours that are called once one of them is loaded. Nothing else is imported before. A
+function that fails is reported in one line, and the program runs on without it.
+
+What is attached is written to standard error and to a file of the parent's, which has no name: it is reached through
+the parent's descriptor and gone with the last process that has it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from typing import Any, Callable, Dict, Iterable, Optional, Tuple
+
+VARIABLE = "LEGROOM_ATTACH"
+NEEDED = (3, 11)  # what legroom itself runs on
+PREFIX = "legroom train: "
+
+
+def plan() -> Dict[str, Any]:
+    """Return the plan of this program; empty where it has none."""
+    found: Dict[str, Any] = json.loads(os.environ.get(VARIABLE) or "{}")
+    return found
+
+
+def waiting() -> Dict[str, Callable[[Any], None]]:
+    """Return what is to be called when which module is loaded, and make `legroom` importable for it."""
+    mine = plan()
+    if not mine:
+        return {}
+    if sys.version_info < NEEDED:
+        old = f"this program runs on Python {sys.version_info[0]}.{sys.version_info[1]}, legroom needs {NEEDED[0]}.{NEEDED[1]}"
+        return {name: _telling_once(old, mine["hooks"]) for name in mine["hooks"]}
+    sys.meta_path.append(_Package(mine["package"]))  # type: ignore[arg-type]
+    return {name: _calling(functions) for name, functions in mine["hooks"].items()}
+
+
+def _calling(functions: Dict[str, str]) -> Callable[[Any], None]:
+    def call(module: Any) -> None:
+        for function, name in {function: name for name, function in functions.items()}.items():
+            where, _, what = function.partition(":")
+            try:
+                getattr(importlib.import_module(where), what)(module)
+            except Exception as error:  # the program is the user's, and goes on
+                tell(name, False, f"{type(error).__name__}: {error}")
+
+    return call
+
+
+def _telling_once(why: str, hooks: Dict[str, Dict[str, str]]) -> Callable[[Any], None]:
+    told = []
+
+    def call(module: Any) -> None:
+        names = sorted({name for functions in hooks.values() for name in functions} - {*told})
+        for name in names:
+            tell(name, False, why)
+        told.extend(names)
+
+    return call
+
+
+class _Package:
+    """Finds `legroom` itself where the program's own interpreter does not have it, and no other package."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+        if name != "legroom":
+            return None
+        file = os.path.join(self._folder, "__init__.py")
+        return importlib.util.spec_from_file_location(name, file, submodule_search_locations=[self._folder])
+
+
+def tell(name: str, attached: bool, text: str, where: str = "", **more: Any) -> None:
+    """Say that something was attached, or was not and why: to the user now, to the parent for its report."""
+    at = f" ({where})" if where else ""
+    words = f"{name}: {text}{at}" if attached else f"{name} not attached: {text}{at}"
+    _write(2, PREFIX + " ".join(words.split()) + "\n")
+    record({"name": name, "attached": attached, "text": text, "where": where, **more})
+
+
+def record(entry: Dict[str, Any]) -> None:
+    """Write an entry for the parent alone."""
+    try:
+        file = os.open(plan()["journal"], os.O_WRONLY | os.O_APPEND)
+    except (OSError, KeyError):  # the parent is gone, or in another container
+        return
+    try:
+        _write(file, json.dumps({**entry, "pid": os.getpid()}) + "\n")
+    finally:
+        os.close(file)
+
+
+def _write(file: int, text: str) -> None:
+    try:
+        os.write(file, text.encode("utf-8", "replace"))
+    except OSError:
+        pass
+
+
+def user_line(libraries: Iterable[str]) -> str:
+    """Return file and line of the program's own code that is at work, the innermost that is in none of these packages.
+
+    Args:
+        libraries: their folders, as they stand in paths: `/stable_baselines3/`.
+    """
+    frame: Any = sys._getframe(1)
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((ours, "<frozen")) and not any(part in file for part in libraries):
+            return f"{_short(file)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def _short(file: str) -> str:
+    """Return a path as somebody in the working directory would type it."""
+    try:
+        inside = os.path.relpath(file)
+    except (OSError, ValueError):
+        return file
+    return file if inside.startswith("..") else inside
+
+
+Make = Callable[[Tuple[Any, ...], Dict[str, Any]], Any]
+
+
+def substitute(owner: type, make: Make, other: Optional[Callable[[type], None]] = None) -> None:
+    """Let `owner(...)` return the object that `make` returns, finished, of a subclass; None: as it was.
+
+    The name, the class, `isinstance`, subclasses and what was pickled stay what they are: only the call of this very
+    class, with arguments, has another result. Python then calls the object's `__init__`, which must do nothing.
+
+    Args:
+        other: hears of subclasses of which objects are made.
+    """
+
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        made = make(args, kwargs) if cls is owner and (args or kwargs) else None
+        if made is not None:
+            return made
+        if other is not None and cls is not owner and (args or kwargs):
+            other(cls)
+        beneath: Any = super(owner, cls).__new__  # type: ignore[misc]
+        return beneath(cls) if beneath is object.__new__ else beneath(cls, *args, **kwargs)
+
+    owner.__new__ = staticmethod(new)  # type: ignore[method-assign,assignment]

@@ -1,0 +1,59 @@
+"""What was attached to a program, what was not and why, and what buffers took: for a person, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from legroom.model.attachment import AttachedNote, StoredNote
+from legroom.model.trace import Watched
+from legroom.rendering.layout import Part, Table
+from legroom.rendering.watch_text import watched_text
+from legroom.units import format_size
+
+TRAIN = "train"
+
+
+def attached_text(
+    watched: Watched,
+    notes: Sequence[AttachedNote],
+    stored: Sequence[StoredNote],
+    *,
+    wanted: Sequence[str],
+    vram: int | None = None,
+) -> Iterator[Part]:
+    """Yield the report at the end: that of a watching, and what the attachments did.
+
+    Args:
+        wanted: what was to be attached.
+        vram: GPU memory that the user wants it to stay within.
+    """
+    yield from watched_text(watched, TRAIN)
+    table = Table(["", ""], "lw")
+    if vram is not None and watched.trace.peak_gpu is not None:
+        share = watched.trace.peak_gpu / vram
+        table.add("GPU limit", f"{format_size(vram)} (--vram), the peak is {share:.0%} of it")
+    for note in notes:
+        at = f" ({note.where})" if note.where else ""
+        table.add("attached" if note.attached else "not attached", f"{note.name}: {note.text}{at}")
+    for each in stored:
+        table.add("stored", stored_text(each))
+    if not notes and wanted:
+        table.add("attached", f"nothing: the program used none of what {', '.join(wanted)} can be attached to")
+    if table.rows:
+        yield table
+
+
+def stored_text(note: StoredNote) -> str:
+    """Return what a buffer took, beside what the library's own takes."""
+    share = note.nbytes / note.plain_nbytes if note.plain_nbytes else 1.0
+    return f"{note.what}: {format_size(note.nbytes)} instead of {format_size(note.plain_nbytes)} ({share:.0%})"
+
+
+def attached_document(notes: Sequence[AttachedNote], stored: Sequence[StoredNote]) -> dict[str, Any]:
+    """Return the keys that the JSON of a watching has besides."""
+    return {
+        "attached": [{"name": one.name, "text": one.text, "where": one.where} for one in notes if one.attached],
+        "not_attached": [{"name": one.name, "why": one.text, "where": one.where} for one in notes if not one.attached],
+        "stored": [{"what": one.what, "nbytes": one.nbytes, "plain_nbytes": one.plain_nbytes} for one in stored],
+    }

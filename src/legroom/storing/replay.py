@@ -1,0 +1,151 @@
+"""What makes a replay buffer with Stable-Baselines3's interface a lean one; knows no library.
+
+A mixin before the buffer that it changes. `add` and `sample` are that buffer's own: a `Ring` stands where it has two
+arrays of observations, and what is drawn, and in which order, is what it draws.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import spaces
+
+from legroom.errors import BadInput
+from legroom.storing.budget import Options
+from legroom.storing.buffers import LeanBuffer, parts_of, shapes_of
+from legroom.storing.outputs import Decoded
+from legroom.storing.ring import Ring
+from legroom.storing.small_arrays import Flags
+from legroom.storing.tensors import outputs_for
+
+
+class LeanReplay(LeanBuffer):
+    """A replay buffer's transitions in little memory.
+
+    Attributes:
+        samples: the named tuple that samples are, for a Dict space and for others.
+    """
+
+    small_arrays = ("actions", "rewards", "dones", "timeouts")
+    columns: dict[str, Ring]
+    samples: ClassVar[dict[bool, Any]] = {}
+    n_steps = 1
+
+    def begin_replay(self: Any, options: Options, *, handle_timeout_termination: bool) -> None:
+        """Make rings and small arrays, once the library's base class has been initialised."""
+        n_envs, space = self.n_envs, self.observation_space
+        self.optimize_memory_usage = False
+        self.handle_timeout_termination = handle_timeout_termination
+        self.options = options
+        shapes = shapes_of(self.obs_shape)
+        self.columns = {}
+        for key, part in parts_of(space).items():
+            outputs = outputs_for(self.device, keep=4)
+            self.columns[key] = Ring(self.buffer_size, n_envs, shapes[key], np.dtype(part.dtype), options, outputs)
+            self.columns[key].reads_pairs = self.n_steps == 1
+        if isinstance(space, spaces.Dict):
+            self.observations = {key: ring.observations for key, ring in self.columns.items()}
+            self.next_observations = {key: ring.next_observations for key, ring in self.columns.items()}
+        else:
+            self.observations = self.columns[""].observations
+            self.next_observations = self.columns[""].next_observations
+        row = (self.buffer_size, n_envs)
+        self.actions = np.zeros((*row, self.action_dim), dtype=self._maybe_cast_dtype(self.action_space.dtype))
+        self.rewards = np.zeros(row, dtype=np.float32)
+        self.dones = Flags(row)
+        self.timeouts = Flags(row, beside=self.dones)
+
+    def share_rows(self: Any) -> None:
+        """Sample what the library samples with `optimize_memory_usage=True`: what follows a row is the row after it."""
+        self.optimize_memory_usage = True
+        (ring,) = self.columns.values()
+        ring.reads_pairs = False
+        self.observations = OneArray(ring)
+        del self.next_observations
+
+    def reset(self: Any) -> None:
+        """Forget all transitions."""
+        super().reset()  # type: ignore[misc]
+        for ring in self.columns.values():
+            ring.clear()
+
+    def add(self: Any, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
+        """Add one transition of every environment."""
+        self.make_room()
+        super().add(obs, next_obs, action, reward, done, infos)  # type: ignore[misc]
+
+    def transitions(self: Any, rows: np.ndarray, envs: np.ndarray, env: Any = None) -> Any:
+        """Return the one-step transitions of these rows and environments, drawing no random numbers."""
+        if self.n_steps > 1:
+            raise BadInput(
+                f"n_steps is {self.n_steps}, and (rows, environments) are read as they are", hint="n_steps=1"
+            )
+        if self.optimize_memory_usage:
+            after = (rows + 1) % self.buffer_size
+            pair = [{"": self.observations[each, envs]} for each in (rows, after)]
+        else:
+            pair = [{key: ring.read(rows, envs, side) for key, ring in self.columns.items()} for side in (0, 1)]
+        is_dict = isinstance(self.observation_space, spaces.Dict)
+        before, after = (self._tensors(one if is_dict else one[""], env) for one in pair)
+        dones = self.dones[rows, envs] * (1 - self.timeouts[rows, envs])  # only those not due to a time limit
+        rewards = self.rewards[rows, envs].reshape(-1, 1)
+        rewards = rewards if env is None else self._normalize_reward(rewards, env)
+        # what indexing has just made belongs to nobody else, so it becomes a tensor without another copy
+        fields = [
+            self.to_torch(each.view(Decoded)) for each in (self.actions[rows, envs], dones.reshape(-1, 1), rewards)
+        ]
+        return self.samples[is_dict](
+            observations=before, actions=fields[0], next_observations=after, dones=fields[1], rewards=fields[2]
+        )
+
+    def _tensors(self: Any, observations: Any, env: Any) -> Any:
+        if env is not None:
+            observations = self._normalize_obs(observations, env)
+        if isinstance(observations, dict):
+            return {key: self.to_torch(part) for key, part in observations.items()}
+        return self.to_torch(observations)
+
+    def _get_samples(self: Any, batch_inds: np.ndarray, env: Any = None) -> Any:
+        envs = np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))  # drawn as SB3 draws it
+        return self.transitions(batch_inds, envs, env)
+
+
+class OneArray:
+    """A ring as the one array of observations that a buffer has with `optimize_memory_usage=True`.
+
+    Two rows are written per step: the observation, and what follows it into the next row, which the next step writes
+    anew. So every row is an observation of its own, but for the one after the newest.
+    """
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._begun: int | None = None
+        self._newest = -1  # the row that was written last, as a whole
+        self.shape, self.dtype = ring.observations.shape, ring.dtype
+
+    def __setitem__(self, row: int, observations: np.ndarray) -> None:
+        if self._begun is None:
+            self._ring.begin(row, observations)
+            self._begun = row
+        else:
+            self._ring.finish(self._begun, observations)
+            self._newest, self._begun = self._begun, None
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        """Return the observations of `[rows, envs]`, `[rows, envs, :]` or `[rows]`."""
+        rows, envs, *rest = index if isinstance(index, tuple) else (np.arange(len(self))[index], None)
+        if envs is None:
+            rows, envs = rows[..., None], np.arange(self._ring.n_envs)
+        rows, envs = np.broadcast_arrays(rows, envs)
+        newest = self._newest
+        is_next = rows == (newest + 1) % len(self) if newest >= 0 else np.zeros(rows.shape, bool)
+        found = self._ring.read(np.where(is_next, max(newest, 0), rows), envs, 0)
+        if is_next.any():
+            found[is_next] = self._ring.read(np.full(int(is_next.sum()), newest), envs[is_next], 1)
+        return found[(..., *rest)] if rest and rest != [slice(None)] else found
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        everything = self[:].view(np.ndarray)
+        return everything if dtype is None else everything.astype(dtype, copy=False)
