@@ -13,7 +13,7 @@ from unittest import mock
 
 import torch
 
-_SAME_OPERATORS = ("eager", "aot_eager", "aot_eager_decomp_partition")
+SAME_OPERATORS = ("eager", "aot_eager", "aot_eager_decomp_partition")
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def run_uncompiled() -> Iterator[list[str]]:
 
     def note(backend: Any) -> None:
         name = backend if isinstance(backend, str) else getattr(backend, "__name__", "own")
-        if name not in _SAME_OPERATORS:
+        if name not in SAME_OPERATORS:
             asked.append(name)
 
     def compiled(model: Any = None, **options: Any) -> Any:

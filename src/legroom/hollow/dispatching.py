@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import os
+import sys
 import threading
 import weakref
 from typing import Any
@@ -114,6 +115,7 @@ class Follower(StorageFollower):
         self._lock = threading.RLock()
         self._steps: dict[Any, list[Any]] = {}
         self._unmodelled: set[Any] = set()
+        self._tried: set[tuple[int, str]] = set()  # convolutions that were benchmarked
         self._special = {
             _aten._local_scalar_dense.default: self._read_number,
             _aten._to_copy.default: self._to_copy,
@@ -125,8 +127,10 @@ class Follower(StorageFollower):
             _aten.index_put.default: self._index,
             _aten._index_put_impl_.default: self._index,
             _aten.equal.default: self._equal,
+            _aten.allclose.default: self._allclose,
             _aten.repeat_interleave.Tensor: self._repeats,
             _aten._cudnn_rnn_flatten_weight.default: self._flatten_weights,
+            _aten._amp_foreach_non_finite_check_and_unscale_.default: self._unscale,
         }
 
     # -- the allocator ---------------------------------------------------------------------------------------------
@@ -299,6 +303,9 @@ class Follower(StorageFollower):
         for given in args:
             if isinstance(given, torch.Tensor) and is_meta(given):
                 self._births(given)  # if it was made behind the dispatcher's back
+        if facts.composite:  # called from here, below autograd, which divides it elsewhere
+            with _Entered(self):
+                return func.decompose(*args, **kwargs)
         return self._operator(func, args, kwargs, facts)
 
     def _placed(self, kwargs: Any, wanted: Any) -> tuple[Any, Card | None]:
@@ -458,9 +465,11 @@ class Follower(StorageFollower):
                     if step.name in held:
                         self.free(held.pop(step.name))
                 elif step.kind == "once":
-                    self._take_once(step.name, step.nbytes)
+                    self._take_once(step.name, step.nbytes, step.first)
                 elif step.kind == "cublas":
                     self._warm_up(self._thread())
+                elif step.kind == "benchmark":
+                    self._benchmark(step.name)
                 else:
                     result = out if isinstance(out, torch.Tensor) else out[int(step.name)]
                     self._place(result[0] if isinstance(result, list) else result, step)
@@ -476,11 +485,20 @@ class Follower(StorageFollower):
             else:
                 self._born(tensor.untyped_storage(), "", step.nbytes)
 
-    def _take_once(self, name: str, nbytes: int) -> None:
+    def _take_once(self, name: str, nbytes: int, first: int = 0) -> None:
         name = f"{name} {self.here.card.index} {self._stream(self.here.card)}"
         if name not in self._warm:
             self._warm.add(name)
+            if first:
+                self.free(self.alloc(first))
             self.alloc(nbytes, flags=0)
+
+    def _benchmark(self, convolution: str) -> None:
+        """Give back the cache, as PyTorch does after it tried the kernels for a convolution it has not met before."""
+        if torch.backends.cudnn.benchmark and (self.here.card.index, convolution) not in self._tried:
+            self._tried.add((self.here.card.index, convolution))
+            self.give_back()
+            self.here.card.empty_cache()
 
     def _thread(self) -> str:
         return "backward" if _graph_task() != -1 else str(threading.get_ident())
@@ -508,16 +526,29 @@ class Follower(StorageFollower):
         self.assume(f"{origin or 'a value'} read as {found}")
         return found
 
-    def array(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Return a card tensor's values on the host."""
-        if not _is_dense(tensor):  # Copy.cu: a copy to the host goes through a contiguous one on the card
-            self.free(self.alloc(tensor.numel() * tensor.element_size()))
+    def array(self, tensor: torch.Tensor, dtype: torch.dtype, waits: bool = True, into: Any = None) -> torch.Tensor:
+        """Return a card tensor's values on the host; `waits` unless the copy is a non-blocking one."""
+        self._pass_through(tensor, dtype, waits, into)
         twin = self.shadows.twin(tensor)
         if twin is not NONE:
             found: torch.Tensor = _aten._to_copy.default(twin, dtype=dtype)
             return found
         self.assume(f"{tuple(tensor.shape)} values read as 0")
         return unwritten(tensor.shape, dtype)
+
+    def _pass_through(self, tensor: torch.Tensor, dtype: torch.dtype, waits: bool, into: Any) -> None:
+        """Request what a copy to the host passes through: other types and layouts become contiguous on the card first.
+
+        Copy.cu, copy_requires_temporaries: types are converted on the card where nobody waits for the copy.
+        """
+        same = dtype == tensor.dtype
+        if tensor.numel() < 2 or (same and _is_dense(tensor) and (into is None or _same_order(tensor, into))):
+            return
+        number = None if same or waits else self.alloc(tensor.numel() * dtype.itemsize)
+        if not tensor.is_contiguous():
+            self.free(self.alloc(tensor.numel() * (tensor.dtype if waits else dtype).itemsize))
+        if number is not None:
+            self.free(number)
 
     def _to_copy(self, func: Any, args: Any, kwargs: Any) -> Any:
         source, wanted = args[0], kwargs.get("device")
@@ -526,7 +557,7 @@ class Follower(StorageFollower):
             if record is None:
                 return NONE
             self.here.card = record.card
-            return self.array(source, kwargs.get("dtype") or source.dtype)
+            return self.array(source, kwargs.get("dtype") or source.dtype, not kwargs.get("non_blocking"))
         if is_meta(source) or wanted is None:
             return NONE
         # from the host to a card
@@ -541,17 +572,18 @@ class Follower(StorageFollower):
 
     def _copy(self, func: Any, args: Any, kwargs: Any) -> Any:
         target, source = args[:2]
+        blocking = not (args[2] if len(args) > 2 else kwargs.get("non_blocking"))
         if not is_meta(target):
             record = self.record_of(source)
             if record is not None:
                 self.here.card = record.card
-            target.copy_(self.array(source, source.dtype))
+            target.copy_(self.array(source, target.dtype, blocking, target))
             return target
         if is_meta(source):
             return NONE
-        blocking = not (args[2] if len(args) > 2 else kwargs.get("non_blocking"))
         same = source.dtype == target.dtype
-        if source.numel() > 1 and (not _is_dense(target) or (not same and not blocking)):
+        straight = same and _is_dense(target) and _same_order(source, target)
+        if source.numel() > 1 and not straight and not (target.is_contiguous() and (same or blocking)):
             size = target.element_size() if blocking else source.element_size()
             self.free(self.alloc(target.numel() * size))
         whole = target.numel() * target.element_size() == target.untyped_storage().nbytes()
@@ -568,6 +600,18 @@ class Follower(StorageFollower):
             return func(*given)
         self.assume("equal read as True")
         return True
+
+    def _allclose(self, func: Any, args: Any, kwargs: Any) -> bool:
+        with _Entered(self):  # what PyTorch calls inside, and reads
+            found = torch.isclose(*args, **kwargs).all()
+        return bool(self._read_number(_aten._local_scalar_dense.default, (found,), {}))
+
+    def _unscale(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Say that gradients without values are finite: a step that is skipped would take less than the others."""
+        if self.shadows._twins(args) is not NONE:
+            return NONE
+        self.shadows.drop(args[0])
+        return None
 
     def _repeats(self, func: Any, args: Any, kwargs: Any) -> Any:
         if kwargs.get("output_size") is not None:
@@ -601,7 +645,11 @@ class Follower(StorageFollower):
         record = self.record_of(tensor)
         if record is None or record.number < 0:
             return 0
-        return int(int(self._blocks[record.number][1].address) + tensor.storage_offset() * tensor.element_size())
+        return self.storage_address(record) + tensor.storage_offset() * tensor.element_size()
+
+    def storage_address(self, record: Record) -> int:
+        """Return where on its card a storage would begin; 0 for one without bytes."""
+        return 0 if record.number < 0 else int(self._blocks[record.number][1].address)
 
     def _count(self, mask: torch.Tensor) -> int:
         """Return how many entries are selected."""
@@ -690,7 +738,20 @@ class _Entered(TorchDispatchMode):
         return False  # otherwise every operator goes through torch._dynamo's wrapper
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._dispatch(func, args, kwargs or {})
+        found = self._dispatch(func, args, kwargs or {})
+        return found if func is not _aten.alias.default else _of_subclass(found)
+
+
+def _of_subclass(found: torch.Tensor) -> torch.Tensor:
+    """Return what `Tensor.__new__(cls, other)` asks for, which cannot make it of a tensor that Python has seen."""
+    frame: Any = sys._getframe(2)
+    if frame.f_code.co_name != "__new__" or not frame.f_code.co_varnames:
+        return found
+    wanted = frame.f_locals.get(frame.f_code.co_varnames[0])
+    if not isinstance(wanted, type) or not issubclass(wanted, torch.Tensor) or isinstance(found, wanted):
+        return found
+    made: torch.Tensor = found.as_subclass(wanted)
+    return made
 
 
 def enter(follower: Follower) -> None:
@@ -763,6 +824,13 @@ def _concerned(args: Any, kwargs: Any) -> bool:
             elif name == "pin_memory" and value:
                 return True
     return False
+
+
+def _same_order(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether the elements of two tensors of one shape lie in the same order."""
+    return one.shape == other.shape and all(
+        a == b for a, b, size in zip(one.stride(), other.stride(), one.shape) if size != 1
+    )
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:

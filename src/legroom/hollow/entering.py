@@ -105,11 +105,14 @@ def _eagerly(follower: Any) -> None:
 
     import torch
 
+    from .compiling import SAME_OPERATORS
+
     def compiled(model: Any = None, **options: Any) -> Any:
         if model is None:
             return functools.partial(compiled, **options)
-        file, line = follower.sites.where()
-        follower.journal.json("compile", file=file, line=line)
+        if not options.get("disable") and options.get("backend") not in SAME_OPERATORS:
+            file, line = follower.sites.where()
+            follower.journal.json("compile", file=file, line=line)
         if isinstance(model, torch.nn.Module):
             return _Compiled(model)
         return model
@@ -132,6 +135,8 @@ def _eagerly(follower: Any) -> None:
 
     torch.compile = compiled
     torch.nn.Module.compile = in_place  # type: ignore[method-assign]
+    # counts generations of what compiled graphs keep, of which there are none; its module needs a CUDA build
+    torch.compiler.cudagraph_mark_step_begin = lambda: None
 
 
 def _threads(follower: Any) -> None:

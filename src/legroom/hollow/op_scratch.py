@@ -27,14 +27,16 @@ class Step:
 
     Args:
         kind: `out` places a result, `host` says that one is not on the card, `once` allocates for good, once,
-            and `cublas` does so for cuBLAS and the thread.
+            `cublas` does so for cuBLAS and the thread, and `benchmark` tries the kernels of a convolution.
         name: tells scratch blocks apart; for `out` and `host` the index of the result.
         nbytes: for `out`, the size of its storage where that is larger than the result.
+        first: for `once`, what is taken and freed before.
     """
 
-    kind: Literal["alloc", "free", "out", "host", "once", "cublas"]
+    kind: Literal["alloc", "free", "out", "host", "once", "cublas", "benchmark"]
     name: str = "0"
     nbytes: int = 0
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,20 @@ def _cast_first(call: Call) -> Iterator[Step]:
         yield Step("alloc", "cast", nbytes(x, out.element_size()))
 
 
+@program(_aten.cumsum.default, _aten.cumprod.default)
+def _running(call: Call) -> Iterator[Step]:
+    # ReduceOps.cpp, impl_func_cum_ops: the input becomes what the result is
+    yield Step("out")
+    if call.args[0].dtype != call.out.dtype:
+        yield Step("alloc", "cast", nbytes(call.args[0], call.out.element_size()))
+
+
+@program(_aten.isinf.default)
+def _infinite(call: Call) -> Iterator[Step]:
+    if call.args[0].dtype.is_floating_point:  # abs(x) == inf
+        yield Step("alloc", "magnitude", nbytes(call.args[0]))
+
+
 @program(_aten.max.dim, _aten.min.dim, _aten.argmax.default, _aten.argmin.default)
 def _select(call: Call) -> Iterator[Step]:
     # the accumulator is a (value, index) pair: 4 + 8 bytes, padded to 16
@@ -207,8 +223,23 @@ def _convolution(call: Call) -> Iterator[Step]:
     if _unrolled(call, x, weight):
         yield Step("alloc", "columns", _columns(x, weight, call.out))
         yield Step("cublas")
-    elif x.dim() in (4, 5) and not weight.is_contiguous(memory_format=layout):
+        return
+    if x.dim() in (4, 5) and not weight.is_contiguous(memory_format=layout):
         yield Step("alloc", "weight", nbytes(weight))
+    if not _own_kernel(x, weight, layout):
+        yield _benchmark(call, "forward", x, weight, layout)
+
+
+def _own_kernel(x: torch.Tensor, weight: torch.Tensor, layout: torch.memory_format) -> bool:
+    """Return whether PyTorch's own kernel for depthwise convolutions is taken, not cuDNN's."""
+    return _depthwise(x, weight) and layout == torch.contiguous_format
+
+
+def _benchmark(call: Call, what: str, x: torch.Tensor, weight: torch.Tensor, layout: torch.memory_format) -> Step:
+    """Return the step at which cuDNN's kernels are tried (ConvShared.h, ConvolutionParams)."""
+    at = 4 if call.out is not None and isinstance(call.out, tuple) else 3  # backward has the sizes of a bias first
+    key = (what, x.dtype, tuple(x.shape), tuple(weight.shape), *map(str, call.args[at : at + 6]), layout)
+    return Step("benchmark", str(key))
 
 
 def _unrolled(call: Call, x: torch.Tensor, weight: torch.Tensor) -> bool:
@@ -240,14 +271,17 @@ def _convolution_backward(call: Call) -> Iterator[Step]:
     if _unrolled(call, x, weight):
         yield from _unrolled_backward(call)
         return
-    order = ("1", "0") if _depthwise(x, weight) and layout == torch.contiguous_format else ("0", "1")
-    for name in order:
+    own = _own_kernel(x, weight, layout)
+    for name in ("1", "0") if own else ("0", "1"):
         if call.out[int(name)] is not None:
             if scattered and name == "1":
                 yield Step("alloc", "gradient of weight", nbytes(grad))
             yield Step("out", name)
             if scattered and name == "0":
                 yield Step("alloc", "gradient of input", nbytes(grad))
+            if not own:
+                yield _benchmark(call, f"backward {name}", x, weight, layout)
+            if scattered and name == "0":
                 yield Step("free", "gradient of input")
     for name in ("gradient of weight", "input", "gradient"):
         yield Step("free", name)
@@ -385,6 +419,16 @@ def _elementwise_loss(call: Call) -> Iterator[Step]:
         return
     yield Step("out", "0", nbytes(call.args[0]))
     yield Step("alloc", "losses", nbytes(call.args[0]))
+    yield from _reduction(call, call.args[0], None, 4)
+
+
+@program(_aten.binary_cross_entropy.default)
+def _entropy_loss(call: Call) -> Iterator[Step]:
+    # Loss.cu: as above, but the one number is another tensor and then copied
+    if call.arg(3, "reduction", 1) == 0:
+        return
+    yield Step("out", "0", nbytes(call.args[0]))
+    yield Step("alloc", "reduced", call.args[0].element_size())
     yield from _reduction(call, call.args[0], None, 4)
 
 
@@ -659,9 +703,7 @@ def _recurrent(call: Call) -> Iterator[Step]:
     if batch_first and not x.transpose(0, 1).is_contiguous():
         yield Step("alloc", "input", nbytes(x))
     if dropout and training:
-        yield Step("alloc", "seed", 8)
-        yield Step("free", "seed")
-        yield Step("once", "state of cuDNN's dropout", _DROPOUT_STATE)
+        yield Step("once", "state of cuDNN's dropout", _DROPOUT_STATE, first=8)
     for index in range(3):
         yield Step("out", str(index))
     if call.args[3] is None:

@@ -86,6 +86,13 @@ def _properties(follower: Follower) -> None:
         return follower.address(self) if is_meta(self) else int(pointer(self))
 
     tensor.data_ptr = data_ptr
+    raw_storage_pointer = torch._C.StorageBase.data_ptr
+
+    def storage_pointer(self: Any) -> int:  # torch.load keeps a storage for all its tensors where this is not 0
+        record = records.get(self._cdata)
+        return int(raw_storage_pointer(self)) if record is None else follower.storage_address(record)
+
+    storage.data_ptr = storage_pointer
     data = _Base.data
 
     def set_data(self: Any, value: Any) -> None:
