@@ -32,7 +32,8 @@ from typing import Any
 from bench.accuracy import DISTURBED, box, discrete, spec
 from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
-from legroom.hollow.cuda_allocator import CachingAllocator, Settings, replay
+from legroom.hollow.cuda_allocator import CachingAllocator, Settings
+from legroom.hollow.replaying import replay
 from legroom.machine.tree import TreeMemory
 from legroom.model.evidence import NetTrace
 from legroom.model.footprint import Phase
@@ -231,7 +232,9 @@ def segments() -> bool:
     for net in nets:
         if net is None or not net.events:
             continue
-        plain, grown = (replay(net.events, Settings(expandable_segments=expandable)) for expandable in (False, True))
+        plain, grown = (
+            replay(net.events, Settings(expandable_segments=expandable), net.rounds) for expandable in (False, True)
+        )
         emptied = _Emptied(net.events, Settings(), _first_requests(net))
         for name, figure in (
             ("reserved beyond allocated", plain.peak_reserved / plain.peak_allocated - 1),

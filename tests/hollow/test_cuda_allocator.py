@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from legroom.hollow.cuda_allocator import Settings, replay, round_size, segment_size
+from legroom.hollow.cuda_allocator import Settings, round_size, segment_size
+from legroom.hollow.replaying import replay
 from legroom.units import MIB
 
 HERE = Path(__file__).parent

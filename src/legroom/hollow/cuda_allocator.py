@@ -14,8 +14,7 @@ tests/hollow/fixtures).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 MIB = 1 << 20
@@ -36,64 +35,6 @@ class Settings:
     expandable_segments: bool = False
     max_split_size_mb: int | None = None
     capacity: int | None = None
-
-
-@dataclass(frozen=True)
-class Replay:
-    """What the allocator did with a sequence.
-
-    Args:
-        segments: bytes of every segment taken from the driver, in order (pages mapped, when segments can expand).
-        allocated_at_reserved_peak: bytes handed out when `peak_reserved` was first reached.
-        reserved_peak_event, allocated_peak_event: indices into the events of the requests that set the peaks.
-        live_at_reserved_peak, live_at_allocated_peak: block bytes by request id at those moments; a block can be
-            larger than its request, because a small remainder is not split off.
-        released: bytes given back to the driver by release-and-retry.
-        oom: the index of the event that could not be served, None when all were; nothing after it is replayed.
-    """
-
-    peak_allocated: int
-    peak_reserved: int
-    segments: tuple[int, ...]
-    allocated_at_reserved_peak: int = 0
-    reserved_peak_event: int = -1
-    allocated_peak_event: int = -1
-    live_at_reserved_peak: dict[int, int] = field(default_factory=dict)
-    live_at_allocated_peak: dict[int, int] = field(default_factory=dict)
-    released: int = 0
-    oom: int | None = None
-    oom_request: int = 0
-
-    @property
-    def fragmentation(self) -> int:
-        """Bytes reserved but not handed out at the reserved peak."""
-        return self.peak_reserved - self.allocated_at_reserved_peak
-
-
-def replay(events: Iterable[Sequence[Any]], settings: Settings = Settings()) -> Replay:  # noqa: B008  frozen
-    """Return what the allocator does with `events`: `("alloc", id, nbytes)` and `("free", id)`.
-
-    Other entries (`segment_alloc`, `segment_free`) are results of the allocator and ignored. A request of zero bytes
-    takes nothing. Frees of unknown ids are ignored, as a recording may start in the middle of a run.
-    """
-    events = events if isinstance(events, (list, tuple)) else list(events)
-    first = _Run(events, settings)
-    # Which requests were alive at the peaks is known only afterwards; collecting them on the way would copy the
-    # table at every new peak, so it is read off the request sizes in a second, cheap pass.
-    live_reserved, live_allocated = _live_at(events, first.sizes, (first.reserved_at, first.allocated_at))
-    return Replay(
-        peak_allocated=first.peak_allocated,
-        peak_reserved=first.peak_reserved,
-        segments=tuple(first.allocator.segments),
-        allocated_at_reserved_peak=first.allocated_at_reserved_peak,
-        reserved_peak_event=first.reserved_at,
-        allocated_peak_event=first.allocated_at,
-        live_at_reserved_peak=live_reserved,
-        live_at_allocated_peak=live_allocated,
-        released=first.allocator.released,
-        oom=first.oom,
-        oom_request=first.oom_request,
-    )
 
 
 def round_size(nbytes: int) -> int:
@@ -182,6 +123,12 @@ class CachingAllocator:
         self.allocated -= block.size
         block.allocated = False
         self._merge(block.pool, block)
+
+    def state(self) -> tuple[Any, ...]:
+        """Return what decides how requests will be served, but for the blocks that are in use."""
+        pools = [pool for pair in self._pools.values() for pool in pair]
+        free = tuple((*pool.free, 0 if pool.tail is None else pool.tail.address) for pool in pools)
+        return self.reserved, self.next_address, free
 
     def keep(self, private: Any) -> None:
         """Begin to use a private pool: what it has taken is not given back."""
@@ -401,56 +348,3 @@ class CachingAllocator:
                 hole.next.prev = before
             if pool.tail is hole:
                 pool.tail = before
-
-
-class _Run:
-    """A sequence of events given to an allocator, and what was highest on the way."""
-
-    def __init__(self, events: Sequence[Sequence[Any]], settings: Settings) -> None:
-        self.allocator = CachingAllocator(settings)
-        self.peak_allocated = self.peak_reserved = self.allocated_at_reserved_peak = 0
-        self.allocated_at = self.reserved_at = -1
-        self.sizes: dict[int, int] = {}  # event index -> block bytes of that request
-        self.oom: int | None = None
-        self.oom_request = 0
-        live: dict[Any, Block] = {}
-        for index, event in enumerate(events):
-            kind = event[0]
-            if kind == "alloc":
-                if event[2] <= 0:
-                    continue
-                block = self.allocator.alloc(event[2])
-                if block is None:
-                    self.oom, self.oom_request = index, event[2]
-                    return
-                live[event[1]] = block
-                self._note(index, block)
-            elif kind == "free":
-                block = live.pop(event[1], None)
-                if block is not None:
-                    self.allocator.free(block)
-
-    def _note(self, index: int, block: Block) -> None:
-        self.sizes[index] = block.size
-        allocated, reserved = self.allocator.allocated, self.allocator.reserved
-        if allocated > self.peak_allocated:
-            self.peak_allocated, self.allocated_at = allocated, index
-        if reserved > self.peak_reserved:
-            self.peak_reserved, self.reserved_at = reserved, index
-            self.allocated_at_reserved_peak = allocated
-
-
-def _live_at(
-    events: Sequence[Sequence[Any]], sizes: dict[int, int], moments: tuple[int, int]
-) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the live requests (id -> block bytes) right after each of two events."""
-    live: dict[int, int] = {}
-    found: dict[int, dict[int, int]] = {-1: {}}
-    for index, event in enumerate(events[: max(moments) + 1]):
-        if event[0] == "alloc" and index in sizes:
-            live[event[1]] = sizes[index]
-        elif event[0] == "free":
-            live.pop(event[1], None)
-        if index in moments:
-            found[index] = dict(live)
-    return found[moments[0]], found[moments[1]]

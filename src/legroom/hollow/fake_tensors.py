@@ -212,6 +212,8 @@ class StorageFollower(TorchDispatchMode):
 
         Most meta kernels are written in Python and slow, and an update repeats the same operators.
         """
+        if func.__name__.startswith("_foreach_") and func._schema.is_mutable and all(map(is_meta, args[0])):
+            return None  # writes in place; its scalars differ from step to step
         key = _key((func, args, tuple(sorted(kwargs.items()))) if kwargs else (func, args))
         ask = SHAPES.get(func, func)
         if key is None:
@@ -400,8 +402,16 @@ def _node() -> str:
     return "" if node is None else str(node.name())
 
 
-_prims: Any = torch._prims_common
-_is_dense = getattr(_prims, "is_non_overlapping_and_dense_or_false", None) or _prims.is_non_overlapping_and_dense
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Return whether elements lie together without gaps, in whatever order (TensorImpl.cpp)."""
+    expected = 1
+    for stride, size in sorted(pair for pair in zip(tensor.stride(), tensor.shape) if pair[1] != 1):
+        if size == 0:
+            return True
+        if stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 # References seen from inside a dispatch mode on a tensor (and on its storage) that only the engine holds; a test

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from legroom.hollow.records import Event as Event
+from legroom.hollow.records import Rounds as Rounds
 from legroom.hollow.records import Values as Values
 from legroom.model.footprint import Assumed, Known, Phase
 from legroom.model.machine import Machine
@@ -29,6 +30,7 @@ class NetTrace:
         transient: per phase, bytes alive at that phase's peak beyond weights, gradients and optimizer state,
             by category: `batch` (inputs made from the buffer), `activations` (kept for backward), `temporaries`.
         events: every allocation on the device in order, for the allocator simulator; empty when estimated.
+        rounds: which of these are repeated, and how often.
         labels: what each id in `events` is: weights, targets, gradients, optimizer, batch, activations, temporaries
             or workspace.
         phase_starts: where in `events` phases begin.
@@ -54,6 +56,7 @@ class NetTrace:
     optimizer: int
     transient: Mapping[Phase, Mapping[str, int]] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
+    rounds: Rounds | None = None
     labels: Mapping[int, str] = field(default_factory=dict)
     phase_starts: tuple[tuple[int, Phase], ...] = ()
     convolution: int = 0

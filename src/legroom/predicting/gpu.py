@@ -10,8 +10,9 @@ Without a trace the same bill is estimated from shapes, with a wide band.
 import math
 from collections.abc import Iterable, Iterator
 
-from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, Replay, Settings, replay
+from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, Settings
 from legroom.hollow.cuda_reduce import Card
+from legroom.hollow.replaying import Replay, replay
 from legroom.model.evidence import Event, NetTrace
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Item, Known, Phase, Place
 from legroom.model.machine import Gpu, Machine
@@ -68,11 +69,12 @@ def _replayed(run: Run, net: NetTrace, gpu: Gpu | None) -> tuple[list[Item], All
     settings = Settings(
         expandable_segments=bool(run.memory.expandable_segments), max_split_size_mb=run.memory.max_split_size_mb
     )
-    result = replay(_for_card(net, gpu), settings)
+    result = _replay(net, settings, _cublas_bytes(gpu))
     phase = _phase_at(net, result.allocated_peak_event)
     by_label = dict.fromkeys(_WHY, 0)
     for block, nbytes in result.live_at_allocated_peak.items():
-        by_label[net.labels.get(block, "temporaries")] += nbytes
+        origin = block if net.rounds is None else net.rounds.origin(block)
+        by_label[net.labels.get(origin, "temporaries")] += nbytes
     why = _WHY | {"temporaries": _WHY["temporaries"] + _card_said(net)}
     items = [
         Item(f"gpu.{label}", nbytes, Place.GPU, why[label], phases=_phases(label, phase), known=Known.TRACED)
@@ -89,9 +91,22 @@ def _card_said(net: NetTrace) -> str:
     return f", of a card with {net.card}" if net.card not in ("", str(Card())) else ""
 
 
-def _for_card(net: NetTrace, gpu: Gpu | None) -> list[Event]:
+# Variants of a run that differ on the host alone share their trace.
+_REPLAYS: dict[tuple[int, Settings, int], tuple[NetTrace, Replay]] = {}
+_MOST_REPLAYS = 8
+
+
+def _replay(net: NetTrace, settings: Settings, cublas: int) -> Replay:
+    key = id(net.events), settings, cublas
+    if key not in _REPLAYS:
+        while len(_REPLAYS) >= _MOST_REPLAYS:
+            del _REPLAYS[next(iter(_REPLAYS))]
+        _REPLAYS[key] = net, replay(_for_card(net, cublas), settings, net.rounds)  # whose id is not given to another
+    return _REPLAYS[key][1]
+
+
+def _for_card(net: NetTrace, wanted: int) -> list[Event]:
     """Return the events with cuBLAS's workspace as large as on this card."""
-    wanted = _cublas_bytes(gpu)
     workspaces = {block for block, label in net.labels.items() if label == "workspace"}
     return [
         ("alloc", e[1], wanted) if len(e) == 3 and e[1] in workspaces and e[2] in _CUBLAS_SIZES else e

@@ -9,7 +9,7 @@ from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.measured_updates import build, update
 from legroom.backends.sb3.stored import one_env
 from legroom.checking.check import check
-from legroom.hollow.cuda_allocator import replay
+from legroom.hollow.replaying import replay
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
@@ -50,17 +50,26 @@ def test_the_second_pass_for_the_target_is_traced():
     forward = 64 * (2 * 64 + 300) * 4  # two layers and the values of the online network for the next observations
     asked = [sum(event[2] for event in trace.events if len(event) == 3) for trace in (plain, double)]
     assert asked[1] - asked[0] >= forward
-    assert replay(double.events).peak_allocated >= replay(plain.events).peak_allocated
+    assert (
+        replay(double.events, rounds=double.rounds).peak_allocated
+        >= replay(plain.events, rounds=plain.rounds).peak_allocated
+    )
 
 
 def test_micro_batches_that_are_copied_are_those_that_would_be_traced(monkeypatch):
     run = make(micro_batch=9)  # seven pieces and a smaller one
     few = sb3_trace.trace_run(run, "cuda")
-    assert replay(few.events).peak_allocated < replay(sb3_trace.trace_run(make(), "cuda").events).peak_allocated
+    assert (
+        replay(few.events, rounds=few.rounds).peak_allocated
+        < replay(sb3_trace.trace_run(make(), "cuda").events).peak_allocated
+    )
     monkeypatch.setattr(sb3_trace, "TRACED_PARTS", 10_000)
     all_of_them = sb3_trace.trace_run(run, "cuda")
     assert few.transient == all_of_them.transient
-    assert replay(few.events).peak_allocated == replay(all_of_them.events).peak_allocated
+    assert (
+        replay(few.events, rounds=few.rounds).peak_allocated
+        == replay(all_of_them.events, rounds=all_of_them.rounds).peak_allocated
+    )
 
 
 @pytest.mark.parametrize("micro_batch", [None, 16])

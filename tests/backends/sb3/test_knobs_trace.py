@@ -4,7 +4,7 @@ import pytest
 
 from legroom.backends.sb3.trace import trace_run
 from legroom.errors import Untraceable
-from legroom.hollow.cuda_allocator import replay
+from legroom.hollow.replaying import replay
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
 
@@ -54,7 +54,8 @@ FIRE = {
 
 def peaks(memory, **case):
     total = case.pop("total", 768)
-    return replay(trace_run(make(memory, **case).replace(total_timesteps=total), "cuda", validate_args=False).events)
+    net = trace_run(make(memory, **case).replace(total_timesteps=total), "cuda", validate_args=False)
+    return replay(net.events, rounds=net.rounds)
 
 
 # What the real caching allocator of torch 2.14.1 (CUDA 13) reported for the same update with these knobs, on a device

@@ -8,7 +8,7 @@ from legroom.backends.sb3 import trace as sb3_trace
 from legroom.backends.sb3.measured_updates import build, update
 from legroom.backends.sb3.stored import one_env
 from legroom.errors import Untraceable
-from legroom.hollow.cuda_allocator import replay
+from legroom.hollow.replaying import replay
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
 
@@ -36,7 +36,10 @@ def make(micro_batch=None, algo="PPO", observation=IMAGE, policy=None, source=No
 def test_micro_batches_need_less_on_a_card(algo):
     whole, pieces = (sb3_trace.trace_run(make(size, algo), "cuda") for size in (None, 8))
     assert (pieces.weights, pieces.gradients, pieces.optimizer) == (whole.weights, whole.gradients, whole.optimizer)
-    assert replay(pieces.events).peak_reserved < replay(whole.events).peak_reserved
+    assert (
+        replay(pieces.events, rounds=pieces.rounds).peak_reserved
+        < replay(whole.events, rounds=whole.rounds).peak_reserved
+    )
     assert pieces.convolution < whole.convolution
 
 
@@ -57,7 +60,10 @@ def test_micro_batches_that_are_copied_are_those_that_would_be_traced(algo, hype
     monkeypatch.setattr(sb3_trace, "TRACED_PARTS", 10_000)
     all_of_them = sb3_trace.trace_run(run, "cuda")
     assert few.transient == all_of_them.transient
-    assert replay(few.events).peak_allocated == replay(all_of_them.events).peak_allocated
+    assert (
+        replay(few.events, rounds=few.rounds).peak_allocated
+        == replay(all_of_them.events, rounds=all_of_them.rounds).peak_allocated
+    )
 
 
 @pytest.mark.parametrize("algo", ["PPO", "MaskablePPO", "DQN"])

@@ -15,9 +15,9 @@ from legroom.backends.sb3.trace import trace_run  # noqa: E402
 from legroom.device.event_chunks import repeat, shorten  # noqa: E402
 from legroom.environments.gym_spaces import from_gymnasium, to_gymnasium  # noqa: E402
 from legroom.errors import Untraceable  # noqa: E402
-from legroom.hollow.cuda_allocator import replay  # noqa: E402
 from legroom.hollow.cuda_reduce import Card, card_with, reduce_scratch  # noqa: E402
 from legroom.hollow.fake_tensors import StorageFollower, Workspaces  # noqa: E402
+from legroom.hollow.replaying import replay  # noqa: E402
 from legroom.model.footprint import Phase  # noqa: E402
 from legroom.model.machine import Gpu, Machine  # noqa: E402
 from legroom.model.run import Run, Spaces  # noqa: E402
@@ -58,7 +58,7 @@ def run_of(row):
 def test_peaks_are_those_of_the_real_run_to_the_byte(name):
     row = ROWS[name]
     net = trace_run(run_of(row), "cuda", validate_args=False)
-    peaks = replay(net.events)
+    peaks = replay(net.events, rounds=net.rounds)
     truth = row["truth"]
     assert net.parameters == truth["parameters"]
     assert (peaks.peak_reserved, peaks.peak_allocated) == (truth["peak_reserved"], truth["peak_allocated"])

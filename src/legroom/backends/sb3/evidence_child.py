@@ -12,11 +12,11 @@ import os
 import pickle
 import sys
 import warnings
-from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from legroom.backends.sb3.bill.scratch import Answer, Request
+from legroom.backends.sb3.light_imports import import_lightly
 from legroom.backends.sb3.measured_updates import measure_updates
 from legroom.backends.sb3.stored import one_env
 from legroom.backends.sb3.trace import trace_run
@@ -83,10 +83,10 @@ def main() -> None:
     answers_to = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a user's module prints is not an answer
     warnings.simplefilter("ignore")
+    import_lightly()
     if len(requests) == 1:
         answers = [answer(requests[0])]
     else:
-        import_module("torch._dynamo")  # every optimizer step would, in every fork, for 1.3 s
         at_once = min(len(requests), os.cpu_count() or 1, MOST_AT_ONCE)
         answers = _in_forks(requests, at_once)
     with os.fdopen(answers_to, "wb") as file:

@@ -44,7 +44,7 @@ from legroom.hollow.card_operators import join_weights, operators_as_on_card
 from legroom.hollow.compiling import run_uncompiled
 from legroom.hollow.cuda_reduce import Card, card_with
 from legroom.hollow.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
-from legroom.hollow.records import ValueRefused
+from legroom.hollow.records import Rounds, ValueRefused
 from legroom.model.evidence import Event, NetTrace, Values
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
@@ -60,7 +60,7 @@ _MIRRORS = (
 
 TRACED = 3  # rounds of a loop that are traced; the first may set things up, the third must repeat the second
 TRACED_PARTS = TRACED + 1  # the first makes the gradients, which outlive the others
-MAX_EVENTS = 200_000  # replayed in about half a second; beyond it fewer iterations are copied
+MAX_EVENTS = 200_000  # replayed in about half a second; beyond it fewer iterations are repeated
 ENDLESS = 10**9  # total_timesteps of a run that does not say
 EPISODE_STEPS = 100  # of a run that trains per episode and does not say how long one is
 
@@ -314,7 +314,8 @@ class _Tracer:
     # -- what came out -------------------------------------------------------------------------------------------
 
     def _summary(self, model: Any, labels: _Labels) -> NetTrace:
-        events, marks, names = self._expand()
+        found = self._expand()
+        events, marks, names = found.events, found.marks, found.labels
         policy = model.policy
         weights = {t.untyped_storage()._cdata: t for t in (*policy.parameters(), *policy.buffers())}
         targets = {t.untyped_storage()._cdata: t for t in target_tensors(model)}
@@ -326,9 +327,10 @@ class _Tracer:
             targets=_nbytes(targets.values()),
             gradients=labels.gradients,
             optimizer=labels.optimizer,
-            transient=_transient(events, marks, names),
+            transient=_transient(self.follower.events, [(0, "start"), *self.marks], self.follower.labels),
             events=tuple(events) if self.device == "cuda" else (),
             labels=names if self.device == "cuda" else {},
+            rounds=found.rounds,
             phase_starts=tuple((position, _PHASES[name]) for position, name in marks if name in _PHASES),
             assumed=self.follower.reads.assumed,
             unmodelled=self.follower.unmodelled,
@@ -337,8 +339,11 @@ class _Tracer:
             rnn_values=self.follower.rnn_values,
         )
 
-    def _expand(self) -> tuple[list[Event], list[tuple[int, str]], dict[int, str]]:
-        """Return events, marks and labels with the untraced rounds of every loop copied in, inner loops first."""
+    def _expand(self) -> _Sequence:
+        """Return events, marks and labels with the untraced rounds of every loop copied in, inner loops first.
+
+        Of the outermost loop, only as many as its rounds look back; the others are for the allocator to repeat.
+        """
         sequence = _Sequence(list(self.follower.events), self.marks, dict(self.follower.labels))
         sequence.repeat_inside("batch", "parts end", "part", "parts end", self.copies["part"])
         if self.family == "on-policy":
@@ -346,13 +351,8 @@ class _Tracer:
             sequence.repeat_inside("iteration", "update", "step", None, self.copies["step"])
             sequence.repeat_inside("epoch", "rest", "batch", "rest", self.copies["batch"])
             sequence.repeat_inside("update", "trained", "epoch", "epoch end", self.copies["epoch"])
-        size = len(sequence.events)
-        rounds = sum(name == "iteration" for _, name in sequence.marks)
-        affordable = max(0, (MAX_EVENTS - size) * rounds // max(size, 1))
-        sequence.repeat_inside(
-            "start", "rounds end", "iteration", "rounds end", min(self.copies["iteration"], affordable)
-        )
-        return sequence.events, sequence.marks, sequence.labels
+        sequence.repeat_inside("start", "rounds end", "iteration", "rounds end", self.copies["iteration"], most=3)
+        return sequence
 
 
 class _Sequence:
@@ -360,11 +360,17 @@ class _Sequence:
 
     def __init__(self, events: list[Event], marks: list[tuple[int, str]], labels: dict[int, str]) -> None:
         self.events, self.marks, self.labels = events, [(0, "start"), *marks], labels
+        self.rounds: Rounds | None = None
 
-    def repeat_inside(self, opening: str, closing: str, start: str, end: str | None, times: int) -> None:
+    def repeat_inside(
+        self, opening: str, closing: str, start: str, end: str | None, times: int, *, most: int | None = None
+    ) -> None:
         """From every `opening` mark to the next `closing` one, repeat the last round of a loop `times` more.
 
         Rounds begin at `start` marks; the last `end` mark closes the last round (None: the last `start` mark does).
+
+        Args:
+            most: write out only so many copies, and note in `rounds` how many more there are.
         """
         if times <= 0:
             return
@@ -381,13 +387,19 @@ class _Sequence:
             if end is not None:
                 borders += [position for position, name in inside if name == end][-1:]
             if len(borders) >= 3:
-                self._repeat(borders, times)
+                self._repeat(borders, times, times if most is None else most)
 
-    def _repeat(self, borders: list[int], times: int) -> None:
-        done = repeat(self.events, borders, times)
+    def _repeat(self, borders: list[int], times: int, most: int) -> None:
+        copies = min(times, most)
+        done = repeat(self.events, borders, copies)
         if done is None:
             return
         events, origins = done
+        if times > copies and origins:
+            length, births = borders[-1] - borders[-2], len(origins) // copies
+            end = borders[-1] + copies * length
+            affordable = max(0, (MAX_EVENTS - end) // length)
+            self.rounds = Rounds(end, length, births, min(origins), min(times - copies, affordable))
         grown = len(events) - len(self.events)
         self.events = events
         self.labels |= {copy: self.labels[origin] for copy, origin in origins.items()}
