@@ -11,6 +11,25 @@ from hypothesis import settings
 
 settings.register_profile("same-every-time", derandomize=True, database=None, deadline=None)
 settings.load_profile("same-every-time")
+# The files with the longest tests, one row for each of the two processes of `make test`.
+LONG = (
+    ("test_train_rllib.py", "test_real_torch.py", "test_brax_training.py", "test_train_brax.py"),
+    ("test_goldens.py", "test_hanging.py", "test_train.py", "test_ui_browser.py"),
+)
+
+
+@pytest.hookimpl(trylast=True)  # of the tests that are wanted
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let each half of the tests, which a process begins with, begin with its long ones.
+
+    One of them at the end would leave the other process with nothing to do, or with half of a file, for which what its
+    tests share is made once more.
+    """
+    first, second = ([item for name in names for item in items if item.path.name == name] for names in LONG)
+    long = {*first, *second}
+    short = [item for item in items if item not in long]
+    half = max(len(items) // 2 - len(first), 0)
+    items[:] = [*first, *short[:half], *second, *short[half:]]
 
 
 def pytest_collection_finish() -> None:

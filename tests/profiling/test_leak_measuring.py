@@ -27,14 +27,14 @@ def leaking_line(env: type) -> int:
     return first + next(number for number, line in enumerate(source) if "# the leaking line" in line)
 
 
-@pytest.mark.parametrize(("env", "rate"), [(envs.KeepsObjects, 64.0), (envs.KeepsMalloc, 112.0)])
-def test_a_leak_is_found_with_its_rate_and_its_line(env, rate):
-    found = profile(f"leak_test_envs:{env.__name__}", 3_000)
+def test_a_leak_is_found_with_its_rate_and_its_line():
+    """Of memory that C takes; that of Python objects is found by `assert_no_leak` below."""
+    found = profile("leak_test_envs:KeepsMalloc", 3_000)
     leak = found.leak
     assert leak.verdict == "leak"
-    assert leak.bytes_per_step == pytest.approx(rate, rel=0.1)
-    assert (leak.lines[0].file, leak.lines[0].line) == (str(HERE), leaking_line(env))
-    assert leak.lines[0].bytes_per_step == pytest.approx(rate, rel=0.3)
+    assert leak.bytes_per_step == pytest.approx(112, rel=0.1)
+    assert (leak.lines[0].file, leak.lines[0].line) == (str(HERE), leaking_line(envs.KeepsMalloc))
+    assert leak.lines[0].bytes_per_step == pytest.approx(112, rel=0.3)
     assert 1_000 < leak.steps_left < 2**50
     assert found.steps >= 3_000 and found.steps_per_s > 0
 
