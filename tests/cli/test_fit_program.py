@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli import in_process
 
 JOURNALS = Path(__file__).parents[1] / "backends" / "program"
 # Takes 1 MiB of the card per sample; the card of a journal has no limit, so what does not fit is billed, not refused.
@@ -78,6 +79,6 @@ def test_nothing_fits(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_gets_one_line(tmp_path: Path, arguments: tuple[str, ...], line: str) -> None:
-    done = fit(tmp_path, *arguments)
+    done = in_process.legroom("fit", *arguments, cwd=tmp_path)
     assert done.returncode == 2 and not done.stdout
     assert line in done.stderr and len(done.stderr.splitlines()) == 1
