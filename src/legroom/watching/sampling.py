@@ -88,6 +88,16 @@ class TreeSampler:
         root = self._processes.get(self.root)
         return root.exact.rss - root.exact.pss if root is not None and root.exact is not None else 0
 
+    @property
+    def counted_elsewhere(self) -> int:
+        """By how much the tree's PSS would be larger if no other process mapped the same libraries, at the last sweep.
+
+        Pages of files count once, as many as the process with the most of them has.
+        """
+        swept = [process.exact for process in self._processes.values() if process.exact is not None]
+        most = max((each.rss_file for each in swept), default=0)
+        return max(most - sum(each.pss_file for each in swept), 0)
+
     def sample(self) -> Sample | None:
         """Return the tree's memory now, None when its root is gone."""
         now_s = time.monotonic() - self._began
