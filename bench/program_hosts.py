@@ -1,7 +1,8 @@
 """Host memory of programs with replay buffers: what `legroom predict -- COMMAND` says after seconds, against the same
 command run until its buffer is full.
 
-The truth is the largest sum of PSS of the program's processes. There is no card here, so the real program runs on the
+The truth is the largest sum of PSS of the program's processes, with libraries counted as if no other process mapped them:
+other programs run beside the bench. There is no card here, so the real program runs on the
 CPU, and it is rehearsed so too (`--cpu-only`); it is also rehearsed on a card, whose forecast is compared without the
 item for the libraries of a CUDA build, which are not loaded here. The programs named `held_out_…` were written before
 anything was measured, and are run once at the end of a change.
@@ -20,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.peak_sampler import PeakSampler
+from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
 
 PROGRAMS = Path(__file__).parent / "replay_programs"
@@ -40,7 +41,7 @@ def filled(script: Path) -> tuple[int, float]:
         code = child.wait()
     if code:
         raise SystemExit(f"{script.name} ended with {code}")
-    return sampler.peak.pss, time.monotonic() - began
+    return alone(sampler.peak), time.monotonic() - began
 
 
 def rehearsed(script: Path, *options: str) -> dict[str, Any]:

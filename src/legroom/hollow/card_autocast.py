@@ -145,8 +145,9 @@ def autocast_as_on_card(kernels: Mapping[str, Any]) -> Iterator[dict[Any, Any]]:
         kept = getattr(again, "_get_autocast_kwargs", None)
         if kept is not None:
             stack.enter_context(mock.patch.object(again, "_get_autocast_kwargs", _of_card(kept)))
-            available = _of_card(torch.amp.is_autocast_available)
-            stack.enter_context(mock.patch.object(torch.amp, "is_autocast_available", available))
+            if hasattr(torch.amp, "is_autocast_available"):  # came with torch 2.4
+                available = _of_card(torch.amp.is_autocast_available)
+                stack.enter_context(mock.patch.object(torch.amp, "is_autocast_available", available))
         kind: Any = torch.amp.autocast_mode.autocast
         stack.enter_context(mock.patch.object(kind, "__init__", casts.on_card(kind.__init__)))
         stack.enter_context(mock.patch.object(kind, "__enter__", casts.installing(kind.__enter__)))
@@ -191,6 +192,8 @@ class _Casts:
         return enter_block
 
     def _install(self) -> None:
+        if not can_follow():
+            return
         library = torch.library.Library("aten", "IMPL")
         self._stack.callback(library._destroy)
         for names, rule in self._lists():
@@ -268,6 +271,11 @@ class _Casts:
         if found is None or found[0]() is not tensor:
             found = self._weights[id(tensor)] = (weakref.ref(tensor), tensor.to(dtype))
         return found[1]
+
+
+def can_follow() -> bool:
+    """Return whether this torch lets a kernel be replaced by one that calls it: older ones do not."""
+    return hasattr(torch.library, "get_kernel")
 
 
 def _operator(name: str) -> Any:

@@ -7,6 +7,7 @@ simulated cards. Everything in C++ that is not answered raises one line that nam
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any, Callable
 
 import torch
@@ -15,6 +16,7 @@ from . import card_files, generators, graphs, nvml, processes, streams
 from .dispatching import Follower
 
 C: Any = torch._C
+MODELLED = ("expandable_segments", "max_split_size_mb", "release_lock_on_cudamalloc")  # of the allocator's settings
 
 
 class NotSimulated(RuntimeError):
@@ -41,6 +43,7 @@ def install(follower: Follower) -> None:
     nvml.install(follower)
     processes.install(follower)
     _typed_tensors(follower)
+    _settings_not_modelled(follower)
     cuda: Any = torch.cuda
     cuda._lazy_init = lambda: None
     cuda.is_available = lambda: bool(follower.cards)
@@ -64,6 +67,15 @@ def install(follower: Follower) -> None:
     for name, answer in (("_init", lambda: True), ("is_available", lambda: True), ("version", lambda: 91900)):
         inside[name] = answer
         setattr(cudnn, name, answer)
+
+
+def _settings_not_modelled(follower: Follower) -> None:
+    """Say which settings of the allocator have no effect here."""
+    text = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    given = dict(each.strip().partition(":")[::2] for each in text.split(",") if each.strip())
+    for name, value in given.items():
+        if name not in MODELLED and not name.startswith("pinned_") and (name, value) != ("backend", "native"):
+            follower.journal.json("unmodelled", what=f"{name} in PYTORCH_CUDA_ALLOC_CONF")
 
 
 def _typed_tensors(follower: Follower) -> None:

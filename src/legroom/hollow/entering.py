@@ -57,15 +57,23 @@ def on_torch(journal: Any) -> Any:
     )
 
     plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
+    _remember_makers()
     journal.json("torch", version=torch.__version__, cuda_build=torch.version.cuda)
+    if not hasattr(torch.Tensor, "_use_count"):
+        text = f"torch {torch.__version__} does not tell who holds a gradient: some may count twice in a backward pass"
+        journal.json("note", text=text)
     follower = dispatching.Follower(plan, journal)
     tensor_facade.install(follower)
     cuda_facade.install(follower)
     kernels = _kept(card_operators.operators_as_on_card(card.CardPlan.read(plan).shape))
     follower.casts = _kept(card_autocast.autocast_as_on_card(kernels))
-    follower.kernels = {card_autocast._operator(name): kernel for name, kernel in kernels.items()}
+    there = torch.ops.aten
+    follower.kernels = {
+        card_autocast._operator(name): each for name, each in kernels.items() if hasattr(there, name.partition(".")[0])
+    }
     _kept(fake_tensors.foreach_as_on_cuda())
     _autocasting(follower)
+    _scaled_gradients(follower)
     _eagerly(follower)
     _threads(follower)
     _forks(follower)
@@ -74,6 +82,13 @@ def on_torch(journal: Any) -> Any:
     host_memory.zeros_are_fresh(torch, journal)
     dispatching.enter(follower)
     return follower
+
+
+def _remember_makers() -> None:
+    """Let torch list its functions that a default device applies to before some of them are replaced."""
+    from torch.utils import _device
+
+    _device._device_constructors()
 
 
 def _kept(block: Any) -> Any:
@@ -88,15 +103,38 @@ def _autocasting(follower: Any) -> None:
     """Know in each thread whether autocast is on for a card."""
     import torch
 
+    from . import card_autocast
+
     module: Any = torch
-    enable = module.set_autocast_enabled
+    enable, told = module.set_autocast_enabled, []
 
     def set_enabled(*args: Any) -> None:
         enable(*args)
         if len(args) == 1 or args[0] == "cuda":
             follower.here.autocast = args[-1]
+            if args[-1] and not card_autocast.can_follow() and not told:
+                told.append(True)
+                file, line = follower.sites.where()
+                what = f"autocast of torch {torch.__version__}, which computes in float32 here"
+                follower.journal.json("unmodelled", what=what, file=file, line=line)
 
     module.set_autocast_enabled = set_enabled
+
+
+def _scaled_gradients(follower: Any) -> None:
+    """Let the GradScaler's check of gradients that are hollow say what such checks say: none is infinite."""
+    import torch
+
+    module: Any = torch
+    check = module._amp_foreach_non_finite_check_and_unscale_
+
+    def checked(gradients: Any, found: Any, scale: Any) -> None:
+        check(gradients, found, scale)
+        record = follower.record_of(found)
+        if record is not None:
+            record.origin = "isinf"
+
+    module._amp_foreach_non_finite_check_and_unscale_ = checked
 
 
 def _eagerly(follower: Any) -> None:
@@ -208,7 +246,8 @@ def _endings(follower: Any) -> None:
         if follower.following:
             file, line = _last_user_line(follower, trace)
             follower.journal.json("exception", type=kind.__name__, text=str(error)[:2000], file=file, line=line)
-        before(kind, error, trace)
+        without_our_frames(error)
+        before(kind, error, error.__traceback__)
 
     sys.excepthook = uncaught
 
@@ -218,6 +257,23 @@ def _endings(follower: Any) -> None:
             follower.journal.json("exit", code=None)
 
     atexit.register(ended)
+
+
+def without_our_frames(error: Any) -> None:
+    """Take the frames of this package off the tracebacks of an exception and of those that led to it."""
+    ours = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        kept, trace = [], error.__traceback__
+        while trace is not None:
+            if not trace.tb_frame.f_code.co_filename.startswith(ours):
+                kept.append(trace)
+            trace = trace.tb_next
+        for one, following in zip(kept, [*kept[1:], None]):
+            one.tb_next = following
+        error.__traceback__ = kept[0] if kept else error.__traceback__
+        error = error.__cause__ or error.__context__
 
 
 def _last_user_line(follower: Any, trace: Any) -> tuple[str, int]:

@@ -420,10 +420,14 @@ _ENGINE_ONLY_TENSOR_REFS = 4
 _ENGINE_ONLY_STORAGE_REFS = 2
 
 
+# torch 2.3 does not count a tensor's own references; its storage's then decide
+_count_uses: Any = getattr(torch.Tensor, "_use_count", lambda tensor: 0)
+
+
 def _unshared(tensor: torch.Tensor) -> bool:
     return (
         is_meta(tensor)
-        and tensor._use_count() <= _ENGINE_ONLY_TENSOR_REFS  # type: ignore[attr-defined]
+        and _count_uses(tensor) <= _ENGINE_ONLY_TENSOR_REFS
         and torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) <= _ENGINE_ONLY_STORAGE_REFS
         and _is_dense(tensor)
     )

@@ -86,8 +86,20 @@ def zeros_are_fresh(torch: Any, journal: Any) -> None:
 def _is_host(torch: Any, kwargs: Any) -> bool:
     device = kwargs.get("device")
     if device is None:
-        device = torch.get_default_device() if hasattr(torch, "get_default_device") else "cpu"
+        device = default_device() or "cpu"
     return bool(torch.device(device).type == "cpu")
+
+
+def default_device() -> Any:
+    """Return what `torch.set_default_device` or `with torch.device(...)` has set, None where nothing has.
+
+    `torch.get_default_device` makes a tensor to find out which of several cards is meant, and that asks here again.
+    """
+    from torch.overrides import _get_current_function_mode_stack
+    from torch.utils._device import DeviceContext
+
+    modes: Any = _get_current_function_mode_stack()
+    return next((mode.device for mode in reversed(modes) if isinstance(mode, DeviceContext)), None)
 
 
 def _nbytes(torch: Any, args: Any, kwargs: Any) -> int:

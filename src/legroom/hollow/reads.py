@@ -15,6 +15,7 @@ from typing import Any, Callable
 import torch
 
 _EXPECTED = ("all", "_is_all_true", "isfinite", "logical_not", "allclose", "equal")
+_UNEXPECTED = ("isnan", "isinf", "any")  # also where they are told by a number, as a GradScaler does
 _POSITIONS = ("argmax", "argmin", "argsort", "multinomial", "randint")
 _CENTRED = ("mean", "sum", "sub", "rsub", "neg", "nansum")
 
@@ -23,7 +24,7 @@ def answer(dtype: torch.dtype, origin: str) -> Any:
     """Return what a single hollow value is said to be."""
     if dtype == torch.bool:
         return origin in _EXPECTED
-    number = 0 if origin in _POSITIONS or origin in _CENTRED else 1
+    number = 0 if origin in (*_POSITIONS, *_CENTRED, *_UNEXPECTED) else 1
     if dtype.is_complex:
         return complex(number)
     return float(number) if dtype.is_floating_point else number

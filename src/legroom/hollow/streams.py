@@ -5,6 +5,7 @@ The current stream is kept per thread and card: the allocator has free blocks pe
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import time
 from typing import Any
@@ -145,6 +146,10 @@ def install(follower: Follower) -> dict[str, Any]:
     for name, value in (("Stream", Stream), ("Event", Event), ("ExternalStream", ExternalStream)):
         setattr(cuda, name, value)
         setattr(cuda.streams, name, value)
+    bases: Any = importlib.import_module("torch._streambase")
+    for kind, name in ((Stream, "_StreamBase"), (Event, "_EventBase")):  # torch up to 2.6 asks whether they are such
+        if hasattr(getattr(bases, name, None), "register"):
+            getattr(bases, name).register(kind)
     torch.Stream, torch.Event = Stream, Event  # type: ignore[misc,assignment]
     cuda.StreamContext, cuda.stream = StreamContext, StreamContext
     cuda.current_stream, cuda.default_stream, cuda.set_stream = current, default, select

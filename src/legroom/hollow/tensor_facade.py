@@ -12,8 +12,10 @@ from typing import Any, Callable
 
 import torch
 
+from . import pinned
 from .dispatching import Follower
-from .fake_tensors import is_meta
+from .fake_tensors import is_meta as shown_is_meta
+from .host_memory import default_device
 
 _aten = torch.ops.aten
 _Base: Any = torch._C.TensorBase
@@ -27,6 +29,20 @@ def install(follower: Follower) -> None:
     _moves(follower)
     _makers(follower)
     _grouping(follower)
+
+
+_modes = getattr(torch._C, "_len_torch_function_stack")  # noqa: B009  not in torch's stubs
+
+
+def is_meta(value: Any) -> bool:
+    """Return whether a tensor is meta, whatever it shows.
+
+    A mode such as `torch.set_default_device` sends torch's own getter to the one that we put in its place.
+    """
+    if _modes():
+        with torch._C.DisableTorchFunction():
+            return bool(shown_is_meta(value))
+    return bool(shown_is_meta(value))
 
 
 def hollow(follower: Follower, value: Any) -> bool:
@@ -194,29 +210,62 @@ def _moves(follower: Follower) -> None:
     tensor.to, tensor.cuda, tensor.type, tensor.tolist = moved, to_cuda, typed, listed
     tensor.__setitem__, tensor.numpy = set_item, as_numpy
 
+    pool = pinned.PinnedPool(follower.journal)
+    pinned.install(torch, pool)
+
     def pin_memory(self: Any, device: Any = None) -> Any:
         if hollow(follower, self):
             raise RuntimeError("cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned")
         found = self.clone()
-        found._legroom_pinned = True
-        file, line = follower.sites.where()
-        follower.journal.json(
-            "host-alloc",
-            nbytes=found.untyped_storage().nbytes(),
-            file=file,
-            line=line,
-            address=found.data_ptr(),
-            how="pinned",
-        )
+        pool.add(found)
         return found
 
     tensor.pin_memory = pin_memory
     tensor.is_pinned = lambda self, device=None: getattr(self, "_legroom_pinned", False)
 
     def record_stream(self: Any, stream: Any) -> None:
-        return None
+        if hollow(follower, self) and stream != torch.cuda.current_stream():  # on its own stream it has no effect
+            file, line = follower.sites.where()
+            what = "record_stream, which keeps a block until another stream is done with it"
+            follower.journal.json("unmodelled", what=what, file=file, line=line)
 
     tensor.record_stream = record_stream
+    _leaving(follower)
+
+
+def _leaving(follower: Follower) -> None:
+    """Refuse to hand tensors of the card to other libraries (dlpack) and processes (CUDA IPC): they have no bytes."""
+    import multiprocessing.reduction
+    from torch.multiprocessing import reductions
+
+    tensor: Any = torch.Tensor
+    module: Any = torch.utils.dlpack
+    packed, shared, reduced = tensor.__dlpack__, tensor.share_memory_, reductions.reduce_tensor
+
+    def refuse(what: str) -> Any:
+        file, line = follower.sites.where()
+        follower.journal.json("unmodelled", what=what, file=file, line=line)
+        raise RuntimeError(f"{what} is not simulated in a rehearsal ({file}:{line})")
+
+    def dlpack(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return refuse("dlpack of a tensor of the card") if hollow(follower, self) else packed(self, *args, **kwargs)
+
+    def share_memory(self: Any) -> Any:
+        return self if hollow(follower, self) else shared(self)  # a card's memory is shared as it is
+
+    def reduce(each: Any) -> Any:
+        if hollow(follower, each):
+            return refuse("sending a tensor of the card to another process (CUDA IPC)")
+        return reduced(each)
+
+    to_dlpack = module.to_dlpack
+    module.to_dlpack = torch.to_dlpack = lambda each: (
+        refuse("dlpack of a tensor of the card") if hollow(follower, each) else to_dlpack(each)
+    )
+    tensor.__dlpack__, tensor.share_memory_ = dlpack, share_memory
+    reductions.reduce_tensor = reduce
+    for kind in (torch.Tensor, torch.nn.parameter.Parameter):
+        multiprocessing.reduction.ForkingPickler.register(kind, reduce)
 
 
 class _Across(torch.autograd.Function):
@@ -288,7 +337,7 @@ def _on_host_first(follower: Follower, maker: Callable[..., Any]) -> Callable[..
         if device is None and maker.__name__ != "tensor" and hollow(follower, data):
             return maker(data, *args, **kwargs)
         if device is None:
-            device = torch.get_default_device() if hasattr(torch, "get_default_device") else None
+            device = default_device()
         card = card_device(follower, device)
         if card is None:
             if maker.__name__ == "tensor" and hollow(follower, data):

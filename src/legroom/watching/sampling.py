@@ -56,9 +56,15 @@ class _Process:
             return max(self.now.anon - (self.first.anon if self.fork else 0), 0)
         grown = self.now.anon - self.swept.anon
         own_share = min((self.exact.pss - self.exact.pss_file) / self.exact.anon, 1.0) if self.exact.anon else 1.0
-        file_share = min(self.exact.pss_file / self.exact.rss_file, 1.0) if self.exact.rss_file else 1.0
         anon = grown if grown > 0 else grown * own_share  # what is new is its own, what goes may have been shared
-        return max(int(self.exact.pss + anon + (self.now.shared - self.swept.shared) * file_share), 0)
+        return max(int(self.exact.pss - self.exact.pss_file + anon + self.of_files()), 0)
+
+    def of_files(self) -> float:
+        """Return its share of mapped files: as swept, plus what came or went since."""
+        if self.exact is None or self.swept is None:
+            return 0.0
+        share = min(self.exact.pss_file / self.exact.rss_file, 1.0) if self.exact.rss_file else 1.0
+        return self.exact.pss_file + (self.now.shared - self.swept.shared) * share
 
 
 class TreeSampler:
@@ -87,6 +93,16 @@ class TreeSampler:
         """How much of the root's resident memory, at the last sweep, counts for processes that map the same files."""
         root = self._processes.get(self.root)
         return root.exact.rss - root.exact.pss if root is not None and root.exact is not None else 0
+
+    @property
+    def counted_elsewhere(self) -> int:
+        """By how much the tree's PSS would be larger if no other process mapped the same libraries.
+
+        Pages of files count once, as many as the process with the most of them has.
+        """
+        swept = [process for process in self._processes.values() if process.exact is not None]
+        most = max((process.now.shared for process in swept), default=0)
+        return max(most - sum(process.of_files() for process in swept), 0)
 
     def sample(self) -> Sample | None:
         """Return the tree's memory now, None when its root is gone."""

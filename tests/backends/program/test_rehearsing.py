@@ -263,3 +263,79 @@ def test_a_program_that_really_writes_too_much_is_stopped(tmp_path: Path) -> Non
     body = "kept = []\nwhile True:\n    kept.append(bytearray(MIB) * 8)\n    time.sleep(0.01)"
     code, run, _ = document(tmp_path, body, "--vram", "8GiB", "--real-limit", "300MiB")
     assert (code, run["fits"], run["program"]["stopped"]) == (1, None, "real-limit")
+
+
+def test_a_deque_is_forecast_and_a_list_without_end_leaves_it_unknown(tmp_path: Path) -> None:
+    body = """
+count = 0
+while True:
+    count += 500
+    about = dict(type="deque", held="Agent.memory", file=__file__, line=12, each=20000.0, count=count, before=count - 500)
+    containers = [dict(about, id=1, most=100000)]
+    if "--endless" in sys.argv:
+        containers.append(dict(about, id=2, type="list", held="kept", line=13, most=None))
+    writer.json("growing", step=count, resident=0, containers=containers)
+    for _ in range(20):
+        update()
+"""
+    code, run, _ = document(tmp_path, body, "--vram", "8GiB", "--ram", "1GiB")
+    (full,) = [item for item in run["items"] if item["name"] == "host.program.py:12"]
+    assert full["nbytes"] == 2_000_000_000 and full["why"].startswith("deque Agent.memory, at most 100,000: ")
+    assert (code, run["fits"]) == (1, False)
+    assert any("host memory runs out after about" in note and "program.py:12" in note for note in run["notes"])
+    (filling,) = run["program"]["host"]["filling"]
+    assert filling["what"] == "deque Agent.memory, at most 100,000" and run["program"]["host"]["full"]["seconds"] > 0
+    script = program(tmp_path, body)
+    done = legroom("--json", "--vram", "8GiB", "--ram", "64GiB", "--", sys.executable, script, "--endless")
+    (run,) = json.loads(done.stdout)["runs"]
+    assert run["fits"] is None
+    (why,) = [why for why in run["unknown"] if "no end in sight (program.py:13, list kept)" in why]
+    assert run["program"]["host"]["growing"][0]["line"] == 13 and why
+
+
+def test_zeros_of_torch_are_certain(tmp_path: Path) -> None:
+    """`torch.zeros` writes all of it at once, so that it counts though the rehearsal has not written it."""
+    body = """
+import ctypes, mmap
+buffer = mmap.mmap(-1, 3 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
+address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+writer.json("host-alloc", nbytes=3 << 30, address=address, file=__file__, line=7, how="reserved")
+writer.json("host-written", address=address)
+while True:
+    writer.json("growing", step=1, resident=0, containers=[])
+    update()
+"""
+    code, run, _ = document(tmp_path, body, "--vram", "8GiB", "--ram", "2GiB")
+    (full,) = [item for item in run["items"] if item["name"] == "host.program.py:7"]
+    assert full["nbytes"] == 3 << 30 and full["why"] == "torch.zeros writes all of it where it is made"
+    assert (code, run["fits"]) == (1, False)
+
+
+def test_a_model_of_sb3_gives_the_bill_its_names_and_the_run_file(tmp_path: Path) -> None:
+    call = {
+        "id": 1, "bases": [["stable_baselines3", "PPO"]], "policy": "CnnPolicy", "device": "cuda",
+        "arguments": {"n_steps": 512, "batch_size": 128, "learning_rate": "<function>"}, "file": "x.py", "line": 5,
+        "env": {"n_envs": 8, "workers": "dummy", "observation": {"type": "box", "shape": [1, 36, 36], "dtype": "uint8"},
+                "action": {"type": "discrete", "n": 4}},
+    }  # fmt: skip
+    body = f"""
+writer.json("call", **{call!r})
+writer.json("learn", id=1, total_timesteps=100000, buffer_files=["buffers.py"])
+kept = bytearray(os.urandom(1 << 20)) * 30  # the rollout and its copy
+while True:
+    writer.json("growing", step=1, resident=0, containers=[])
+    update()
+"""
+    script, written = program(tmp_path, body), tmp_path / "run.yaml"
+    done = legroom("--json", "-o", str(written), "--vram", "8GiB", "--ram", "64GiB", "--", sys.executable, script)
+    (run,) = json.loads(done.stdout)["runs"]
+    items = {item["name"]: item for item in run["items"]}
+    observations = 512 * 8 * 36 * 36
+    assert items["host.rollout.observations"]["nbytes"] == observations == items["host.rollout.flatten copy"]["nbytes"]
+    same = run["program"]["same_run"]
+    assert (same["algo"], same["env"]["n_envs"], same["hyperparams"]) == ("PPO", 8, {"n_steps": 512, "batch_size": 128})
+    assert f"written: {written}" in done.stderr
+    from legroom.reading import read_all
+
+    (read,) = read_all(str(written))
+    assert (read.algo, read.env.n_envs, read.total_timesteps) == ("PPO", 8, 100_000)

@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,8 @@ class HostWatch:
             self._next_sample = now + SAMPLE_EVERY_S
             sample = self._sampler.sample()
             if sample is not None:
-                self.samples.append(sample)
+                alone = replace(sample, host=sample.host + self._sampler.counted_elsewhere)
+                self.samples.append(alone)  # what it will take where nothing else runs
                 self.processes = max(self.processes, len(self._sampler.pids))
         if now >= self._next_mappings:
             self._look_at_mappings(now)

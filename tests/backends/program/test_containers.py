@@ -1,0 +1,59 @@
+"""Growing containers become a forecast, or a reason why there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from legroom.backends.program.containers import Containers
+
+MIB = 1 << 20
+
+
+def look(containers: Containers, seconds: float, count: int, *, before: int, resident: int = 0, **about: Any) -> None:
+    one = {
+        "id": 7, "type": "deque", "count": count, "before": before, "each": 10_000.0, "held": "Agent.memory",
+        "file": "dqn.py", "line": 12, "most": 50_000, **about,
+    }  # fmt: skip
+    containers.take(1, seconds, {"step": count // 10, "resident": resident, "containers": [one]})
+
+
+def test_a_bounded_one_is_full_at_its_bound() -> None:
+    seen = Containers()
+    look(seen, 1.0, 1_000, before=500)
+    look(seen, 2.0, 2_000, before=1_000)
+    (full,) = seen.fillings(alone=False)
+    assert (full.nbytes, full.touched, full.per_s, full.per_step) == (500_000_000, 20_000_000, 1e7, 1e5)
+    assert (full.file, full.line, full.what) == ("dqn.py", 12, "deque Agent.memory, at most 50,000")
+    assert full.seconds == 48 and full.when == "after about 4,800 more optimizer steps, in about 48 s"
+    assert seen.touched_at(1.5, alone=False) == 15_000_000
+    assert not list(seen.endless())
+
+
+def test_the_process_tells_what_an_element_takes_where_nothing_else_grows() -> None:
+    seen = Containers()
+    for seconds in range(1, 6):  # 10,400 bytes each, by the process
+        look(seen, seconds, 5_000 * seconds, before=5_000 * (seconds - 1), resident=52_000_000 * seconds)
+    (full,) = seen.fillings(alone=True)
+    assert full.nbytes == 520_000_000
+    (full,) = seen.fillings(alone=False)
+    assert full.nbytes == 500_000_000
+
+
+def test_holes_between_blocks_widen_the_forecast() -> None:
+    seen = Containers()
+    for seconds in range(1, 6):
+        look(seen, seconds, 5_000 * seconds, before=5_000 * (seconds - 1), resident=150_000_000 * seconds)
+    (full,) = seen.fillings(alone=True)
+    assert (full.nbytes, full.error) == (1_000_000_000, 500_000_000)
+
+
+def test_one_without_a_bound_is_endless_after_three_looks() -> None:
+    seen = Containers()
+    look(seen, 1.0, 1_000, before=500, most=None)
+    look(seen, 2.0, 2_000, before=1_000, most=None)
+    assert not list(seen.endless())
+    look(seen, 3.0, 3_000, before=2_000, most=None)
+    (grows,) = seen.endless()
+    assert (grows.what, grows.file, grows.line, grows.per_s) == ("deque Agent.memory", "dqn.py", 12, 1e7)
+    seen.take(1, 4.0, {"step": 400, "resident": 0, "containers": []})  # it does not grow any longer
+    assert not list(seen.endless()) and seen.per_s == 0
