@@ -10,12 +10,13 @@ the parent's descriptor and gone with the last process that has it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import json
 import os
 import sys
-from typing import Any, Callable, Dict, Iterable, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 VARIABLE = "LEGROOM_ATTACH"
 NEEDED = (3, 11)  # what legroom itself runs on
@@ -34,7 +35,8 @@ def waiting() -> Dict[str, Callable[[Any], None]]:
     if not mine:
         return {}
     if sys.version_info < NEEDED:
-        old = f"this program runs on Python {sys.version_info[0]}.{sys.version_info[1]}, legroom needs {NEEDED[0]}.{NEEDED[1]}"
+        found, needed = (".".join(map(str, version[:2])) for version in (sys.version_info, NEEDED))
+        old = f"this program runs on Python {found}, legroom needs {needed}"
         return {name: _telling_once(old, mine["hooks"]) for name in mine["hooks"]}
     sys.meta_path.append(_Package(mine["package"]))  # type: ignore[arg-type]
     return {name: _calling(functions) for name, functions in mine["hooks"].items()}
@@ -53,7 +55,7 @@ def _calling(functions: Dict[str, str]) -> Callable[[Any], None]:
 
 
 def _telling_once(why: str, hooks: Dict[str, Dict[str, str]]) -> Callable[[Any], None]:
-    told = []
+    told: List[str] = []
 
     def call(module: Any) -> None:
         names = sorted({name for functions in hooks.values() for name in functions} - {*told})
@@ -98,10 +100,8 @@ def record(entry: Dict[str, Any]) -> None:
 
 
 def _write(file: int, text: str) -> None:
-    try:
+    with contextlib.suppress(OSError):
         os.write(file, text.encode("utf-8", "replace"))
-    except OSError:
-        pass
 
 
 def user_line(libraries: Iterable[str]) -> str:
@@ -132,7 +132,7 @@ def _short(file: str) -> str:
 Make = Callable[[Tuple[Any, ...], Dict[str, Any]], Any]
 
 
-def substitute(owner: type, make: Make, other: Optional[Callable[[type], None]] = None) -> None:
+def substitute(owner: type, make: Make, other: Callable[[type], None] | None = None) -> None:
     """Let `owner(...)` return the object that `make` returns, finished, of a subclass; None: as it was.
 
     The name, the class, `isinstance`, subclasses and what was pickled stay what they are: only the call of this very
@@ -148,7 +148,7 @@ def substitute(owner: type, make: Make, other: Optional[Callable[[type], None]] 
             return made
         if other is not None and cls is not owner and (args or kwargs):
             other(cls)
-        beneath: Any = super(owner, cls).__new__  # type: ignore[misc]
+        beneath: Any = super(owner, cls).__new__  # type: ignore[arg-type]
         return beneath(cls) if beneath is object.__new__ else beneath(cls, *args, **kwargs)
 
     owner.__new__ = staticmethod(new)  # type: ignore[method-assign,assignment]

@@ -93,7 +93,9 @@ class WatchDisplay(Display):
     def _say(self, text: str) -> None:
         with self._lock:
             self._wipe()
-            self._put((b"" if self._line_complete else b"\n") + f"legroom {self._command}: {printable(text)}\n".encode())
+            self._put(
+                (b"" if self._line_complete else b"\n") + f"legroom {self._command}: {printable(text)}\n".encode()
+            )
             self._line_complete = True
 
     def _wipe(self) -> None:

@@ -52,10 +52,10 @@ class Rows:
         return whole.__reduce_ex__(protocol)
 
 
-class _Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
+class _Pickler(pickle._Pickler):
     """Writes `Rows` as NumPy arrays on bytes that follow one another, never all of them at once."""
 
-    dispatch = pickle._Pickler.dispatch.copy()  # type: ignore[attr-defined]
+    dispatch = pickle._Pickler.dispatch.copy()
 
     def save_rows(self: Any, rows: Rows) -> None:
         self.save(np.ndarray)
@@ -66,7 +66,7 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
         self.framer.commit_frame(force=True)  # what is large is outside of frames
         self.framer.file_write(head)
         for piece in rows.pieces():
-            self.framer.file_write(memoryview(piece).cast("B"))
+            self.framer.file_write(piece.data.cast("B"))
         self.write(pickle.TUPLE + pickle.REDUCE)
         self.memoize(rows)
 

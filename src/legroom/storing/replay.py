@@ -29,6 +29,10 @@ class LeanReplay(LeanBuffer):
     columns: dict[str, Ring]
     samples: ClassVar[dict[bool, Any]] = {}
     n_steps = 1
+    observations: Any
+    next_observations: Any
+    dones: Any
+    timeouts: Any
 
     def begin_replay(self: Any, options: Options, *, handle_timeout_termination: bool) -> None:
         """Make rings and small arrays, once the library's base class has been initialised."""

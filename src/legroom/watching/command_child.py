@@ -37,9 +37,7 @@ class Ended:
     rss_peak: int
 
 
-def start(
-    command: Sequence[str], relay: Relay, mask: set[Any], environment: Mapping[str, str] | None = None
-) -> int:
+def start(command: Sequence[str], relay: Relay, mask: set[Any], environment: Mapping[str, str] | None = None) -> int:
     """Start the command and return its process id.
 
     Args:

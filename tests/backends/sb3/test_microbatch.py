@@ -1,8 +1,6 @@
 """If these fail, a run with micro_batch learns something else than the same run without, or saves no memory."""
 
 import copy
-import hashlib
-import inspect
 
 import numpy as np
 import pytest
@@ -11,14 +9,18 @@ from gymnasium import spaces
 from microbatch_cases import DQN_KW, IMAGE, MIXED, PPO_KW, VECTOR, difference, envs, parameters, trained
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable import buffers as maskable_buffers
+from sb3_contrib.ppo_mask import ppo_mask
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common import buffers
 from stable_baselines3.common.buffers import NStepReplayBuffer
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.dqn import dqn
+from stable_baselines3.ppo import ppo
 
 import legroom
 from legroom.backends.sb3.microbatch import microbatched, with_micro_batch
+from legroom.backends.sb3.mirrored import PINNED, unknown_code
 from legroom.errors import BadInput
 
 pytestmark = pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")  # meant: the last one is short
@@ -372,47 +374,16 @@ def test_numpy_draws_the_same_numbers_in_parts(high):
     assert np.random.random() == after
 
 
-MIRRORED = {
-    "PPO.train": (PPO.train, "sb3_microbatch_ppo.py"),
-    "MaskablePPO.train": (MaskablePPO.train, "sb3_microbatch_ppo.py"),
-    "DQN.train": (DQN.train, "sb3_microbatch_dqn.py"),
-    "RolloutBuffer.get": (buffers.RolloutBuffer.get, "sb3_microbatch_parts.py and backends/sb3/lean_rollout.py"),
-    "DictRolloutBuffer.get": (
-        buffers.DictRolloutBuffer.get,
-        "sb3_microbatch_parts.py and backends/sb3/lean_rollout.py",
-    ),
-    "MaskableRolloutBuffer.get": (maskable_buffers.MaskableRolloutBuffer.get, "backends/sb3/lean_maskable.py"),
-    "MaskableDictRolloutBuffer.get": (maskable_buffers.MaskableDictRolloutBuffer.get, "backends/sb3/lean_maskable.py"),
-    "BaseBuffer.sample": (buffers.BaseBuffer.sample, "sb3_microbatch_parts.py"),
-    "ReplayBuffer.sample": (buffers.ReplayBuffer.sample, "sb3_microbatch_parts.py"),
-    "ReplayBuffer._get_samples": (buffers.ReplayBuffer._get_samples, "sb3_microbatch_parts.py"),
-    "DictReplayBuffer.sample": (buffers.DictReplayBuffer.sample, "sb3_microbatch_parts.py"),
-    "DictReplayBuffer._get_samples": (buffers.DictReplayBuffer._get_samples, "sb3_microbatch_parts.py"),
-    "NStepReplayBuffer._get_samples": (buffers.NStepReplayBuffer._get_samples, "sb3_microbatch_parts.py"),
-}
-# SHA-256 of their source without differences in blanks: stable-baselines3 and sb3-contrib 2.9.2
-PINNED = {
-    "PPO.train": "b1c1851541f33198",
-    "MaskablePPO.train": "f9316cddce4f941e",
-    "DQN.train": "3b0afacf8023a97e",
-    "RolloutBuffer.get": "ff12b74f71a83f5d",
-    "DictRolloutBuffer.get": "9df1a68633a4304d",
-    "MaskableRolloutBuffer.get": "1107ad2fc5974be8",
-    "MaskableDictRolloutBuffer.get": "6a0e3f620830055e",
-    "BaseBuffer.sample": "ac15e5ce2a783831",
-    "ReplayBuffer.sample": "c6b1b1f13d44948b",
-    "ReplayBuffer._get_samples": "baf60dadd9374731",
-    "DictReplayBuffer.sample": "700f13e8c73fb072",
-    "DictReplayBuffer._get_samples": "97abc6282e513381",
-    "NStepReplayBuffer._get_samples": "89f5cb205f0c7ae0",
-}
+MODULES = {
+    "PPO": ppo, "DQN": dqn, "MaskablePPO": ppo_mask,
+    **dict.fromkeys(("MaskableRolloutBuffer", "MaskableDictRolloutBuffer"), maskable_buffers),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MIRRORED)
+@pytest.mark.parametrize("name", PINNED)
 def test_what_is_mirrored_has_not_changed(name):
-    function, where = MIRRORED[name]
-    found = hashlib.sha256(" ".join(inspect.getsource(function).split()).encode()).hexdigest()[:16]
-    assert found == PINNED[name], (
-        f"the library's {name} is not the one that backends/{where} mirrors: compare them line by line (random "
-        f"numbers, means over the minibatch, early stopping, what is logged), adapt, and pin {found!r}"
+    module = MODULES.get(name.partition(".")[0], buffers)
+    assert not unknown_code(module, (name,)), (
+        f"the library's {name} is not the one that our code mirrors: compare them line by line (random numbers, means "
+        "over the minibatch, early stopping, what is logged), adapt, and pin it in backends/sb3/mirrored.py"
     )

@@ -101,9 +101,7 @@ class Attaching:
 
 
 @contextmanager
-def attaching(
-    command: Sequence[str], what: Chosen, base: Mapping[str, str], *, has_gpu: bool
-) -> Iterator[Attaching]:
+def attaching(command: Sequence[str], what: Chosen, base: Mapping[str, str], *, has_gpu: bool) -> Iterator[Attaching]:
     """Yield what the command needs so that these savings are attached to it; nothing is started.
 
     Raises:
@@ -155,5 +153,3 @@ def _variables(
         words = " ".join(f"{name}={value}" for name, value in one.variables.items())
         notes.append(AttachedNote(one.name, True, words))
     return found, tuple(notes)
-
-

@@ -1,9 +1,9 @@
-"""Attaches savings to a program that uses Stable-Baselines3, from inside its own interpreter.
+"""Lean storage attached to a program that uses Stable-Baselines3, from inside its own interpreter.
 
-Each `on_...` is called once the module of that name is loaded, and changes no more than what a call of one of its
-classes makes: `RolloutBuffer(...)` makes a lean one, a subclass of it. Attributes of models, their archives and what
-`type`, `isinstance` and `super` say of them stay as they are without legroom. Our own modules are imported when
-something is first made: at the time of these calls the library itself is only half imported.
+Each `on_...`, here and in the modules beside it, is called once the module of that name is loaded, and changes no more
+than what a call of one of its classes makes: `RolloutBuffer(...)` makes a lean one, a subclass of it. Attributes of
+models, their archives and what `type`, `isinstance` and `super` say of them stay as they are without legroom. Our own
+modules are imported when something is first made: at the time of these calls the library is only half imported.
 
 Whatever cannot be attached is left as it is, with one line that says why.
 """
@@ -11,37 +11,21 @@ Whatever cannot be attached is left as it is, with one line that says why.
 from __future__ import annotations
 
 import atexit
+import sys
 import warnings
 import weakref
 from collections.abc import Callable
+from copy import deepcopy
 from functools import cache, partial, wraps
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar
 
+from legroom.backends.sb3.attaching_notes import program_line, tell_once
 from legroom.backends.sb3.mirrored import MASKABLE, OWN_PINNED, OWN_REPLAY, REPLAY, ROLLOUT, unknown_code
-from legroom.hollow.attaching import plan, record, substitute, tell, user_line
+from legroom.hollow.attaching import record, substitute
 
-# what a class that survives keeps on a model (`update_retreat`, `microbatch_ppo`)
-UPDATE_ATTRIBUTES = (
-    "micro_batch", "survives", "on_retreat", "_redoing", "_policy_buffers", "_unwatched", "_minibatches_done",
-)  # fmt: skip
-LIBRARIES = ("/stable_baselines3/", "/sb3_contrib/", "/cleanrl_utils/", "/gymnasium/")
 _HERE = "legroom.backends.sb3."
-_told: set[tuple[Any, ...]] = set()
-
-
-def wanted(name: str) -> bool:
-    """Return whether this attachment is in the plan."""
-    return name in plan().get("with", {})
-
-
-def _tell_once(name: str, attached: bool, text: str, where: str = "") -> None:
-    if (name, attached, text, where) not in _told:
-        _told.add((name, attached, text, where))
-        tell(name, attached, text, where)
-
-
-# ---- lean storage
 
 
 def on_buffers(module: Any) -> None:
@@ -66,7 +50,9 @@ def on_own_buffers(module: Any) -> None:
     """Replay of a module with SB3's interface and without SB3, as CleanRL's is."""
     if hasattr(module, "ReplayBuffer"):
         unknown = partial(unknown_code, module, OWN_REPLAY, OWN_PINNED)
-        substitute(module.ReplayBuffer, _LeanForm(module.ReplayBuffer, partial(_own_form, module), unknown), _left_alone)
+        substitute(
+            module.ReplayBuffer, _LeanForm(module.ReplayBuffer, partial(_own_form, module), unknown), _left_alone
+        )
 
 
 def _own_form(module: Any) -> type:
@@ -74,7 +60,7 @@ def _own_form(module: Any) -> type:
     from legroom.storing.budget import Options
     from legroom.storing.replay import LeanReplay
 
-    class LeanReplayBuffer(LeanReplay, module.ReplayBuffer):  # type: ignore[name-defined,misc]
+    class LeanReplayBuffer(LeanReplay, module.ReplayBuffer):
         samples: ClassVar[dict[bool, Any]] = {False: module.ReplayBufferSamples}
 
         def __init__(
@@ -103,7 +89,7 @@ def _imported(name: str) -> Any:
 def _left_alone(cls: type) -> None:
     """Say that a class of the user's, or one with a storage of its own, is not replaced."""
     if not cls.__module__.startswith("legroom."):
-        _tell_once("lean", False, f"{cls.__name__} keeps what lean storage does not hold", user_line(LIBRARIES))
+        tell_once("lean", False, f"{cls.__name__} keeps what lean storage does not hold", program_line())
 
 
 class _LeanForm:
@@ -115,7 +101,7 @@ class _LeanForm:
         self._form: Any = None
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        name, where = self._owner.__name__, user_line(LIBRARIES)
+        name, where = self._owner.__name__, program_line()
         why = self._reason_not_to(args, kwargs)
         if not why:
             try:
@@ -128,9 +114,9 @@ class _LeanForm:
                 why = f"{name}: {error}"
             if not why:
                 _stored.add(made)
-                _tell_once("lean", True, f"{name} of {_whose()} is stored losslessly in less memory", where)
+                tell_once("lean", True, f"{name} of {_whose()} is stored losslessly in less memory", where)
                 return made
-        _tell_once("lean", False, why, where)
+        tell_once("lean", False, why, where)
         return None
 
     def _reason_not_to(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -150,9 +136,8 @@ def _is_replay(owner: type) -> bool:
 
 def _flags(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, bool]:
     """Return a replay buffer's `optimize_memory_usage` and `handle_timeout_termination`."""
-    shares, timeouts = (*args[5:7], *(False, True)[len(args[5:7]) :])
-    found = kwargs.get("optimize_memory_usage", shares), kwargs.get("handle_timeout_termination", timeouts)
-    return bool(found[0]), bool(found[1])
+    given = dict(zip(("optimize_memory_usage", "handle_timeout_termination"), args[5:7], strict=False)) | kwargs
+    return bool(given.get("optimize_memory_usage", False)), bool(given.get("handle_timeout_termination", True))
 
 
 def _nothing_to_gain(buffer: Any) -> str:
@@ -175,50 +160,48 @@ _stored: weakref.WeakSet[Any] = weakref.WeakSet()  # and not told of yet
 _OURS = ("columns", "options", "prefetch", "sampler", "_discrete", "_most_nbytes")
 
 
-def _attached_form(lean: Any, owner: Any) -> type:
+def _attached_form(lean: Any, owner: Any) -> Any:
     """Return a lean class whose objects are pickled as the library's own, and tell in the end what they took."""
-    from legroom.storing.plain_pickle import plain_reduction
-
     is_nstep = "NStep" in owner.__name__
     leave_out = _OURS if is_nstep or not _is_replay(owner) else (*_OURS, "n_steps", "gamma")
-
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        """Nothing: `begin` has done it."""
-
-    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        lean.__init__(self, *args, **({"n_steps": 3} if is_nstep else {}) | kwargs)
-        if _is_replay(owner) and _flags(args, kwargs)[0]:
-            self.share_rows()
-
-    def __reduce_ex__(self: Any, protocol: Any) -> Any:
-        return plain_reduction(self, owner, leave_out)
-
-    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
-        from copy import deepcopy
-
-        copied = object.__new__(type(self))
-        memo[id(self)] = copied
-        vars(copied).update(deepcopy(vars(self), memo))
-        return copied
-
-    def __del__(self: Any) -> None:
-        _record_stored(self)
-
-    def reset(self: Any) -> None:
-        if "generator_ready" in vars(self):  # not the first time
-            vars(self)["_most_nbytes"] = max(vars(self).get("_most_nbytes", 0), self.nbytes)
-        lean.reset(self)
-
     bases = (lean,) if issubclass(lean, owner) else (lean, owner)
-    own = {"__module__": lean.__module__, "is_attached": True}
-    methods = (__init__, begin, __reduce_ex__, __deepcopy__, __del__, *([reset] if "Rollout" in owner.__name__ else []))
-    return type(lean.__name__, bases, own | {each.__name__: each for each in methods})
+
+    class Attached(*bases):  # type: ignore[misc]
+        is_attached = True
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            """Nothing: `begin` has done it."""
+
+        def begin(self, *args: Any, **kwargs: Any) -> None:
+            lean.__init__(self, *args, **({"n_steps": 3} if is_nstep else {}) | kwargs)
+            if _is_replay(owner) and _flags(args, kwargs)[0]:
+                self.share_rows()
+
+        def reset(self: Any) -> None:
+            if "generator_ready" in vars(self):  # of a rollout, and not the first time
+                self._most_nbytes = max(getattr(self, "_most_nbytes", 0), self.nbytes)
+            super().reset()
+
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            from legroom.storing.plain_pickle import plain_reduction
+
+            return plain_reduction(self, owner, leave_out)
+
+        def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+            copied: Any = object.__new__(type(self))
+            memo[id(self)] = copied
+            copied.__dict__.update(deepcopy(self.__dict__, memo))
+            return copied
+
+        def __del__(self) -> None:
+            _record_stored(self)
+
+    Attached.__name__, Attached.__module__ = lean.__name__, lean.__module__
+    return Attached
 
 
 def on_save_util(module: Any) -> None:
     """Replay buffers that the program saves: as the library's own, and in no more memory than they have."""
-    from pathlib import Path
-
     original = module.save_to_pkl
 
     @wraps(original)
@@ -238,8 +221,6 @@ def on_save_util(module: Any) -> None:
 
 def _whose() -> str:
     """Return the algorithm that is just making its buffer, or the program where none does."""
-    import sys
-
     frame: Any = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "_setup_model" and "self" in frame.f_locals:
@@ -275,192 +256,3 @@ def _plain_nbytes(buffer: Any, column: Any) -> int:
 def _record_all() -> None:
     for buffer in list(_stored):
         _record_stored(buffer)
-
-
-# ---- workers
-
-CLOSE_WITHIN_S = 3600.0  # SB3 waits for ever; who cannot wait presses Ctrl-C
-
-
-def on_subproc_vec_env(module: Any) -> None:
-    """Worker processes of SubprocVecEnv."""
-    substitute(module.SubprocVecEnv, _LightWorkers(module.SubprocVecEnv))
-
-
-class _LightWorkers:
-    """Makes a vector environment with light workers where `SubprocVecEnv` is asked for."""
-
-    def __init__(self, owner: type) -> None:
-        self._owner = owner
-        self._form: Any = None
-
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        where = user_line(LIBRARIES)
-        env_fns, start_method = _worker_arguments(*args, **kwargs)
-        why = "start_method='fork' shares the program's memory with its workers" if start_method == "fork" else ""
-        if not why:
-            try:
-                self._form = self._form or _light_form(self._owner)
-                made = self._form.__new__(self._form)
-                made.begin(env_fns)
-            except Exception as error:
-                why = str(error) or type(error).__name__
-            else:
-                text = f"{made.num_envs} environments in {made.workers_text} in place of SubprocVecEnv's"
-                _tell_once("workers", True, text, where)
-                return made
-        _tell_once("workers", False, why, where)
-        return None
-
-
-def _worker_arguments(env_fns: Any, start_method: str | None = None) -> tuple[Any, str | None]:
-    return env_fns, start_method
-
-
-def _note_of_worker(text: str) -> None:
-    _tell_once("workers", True, text.replace("a worker of LeanVecEnv is", "they are"))
-
-
-def _light_form(owner: Any) -> type:
-    from legroom.backends.sb3.lean_vec_env import LeanVecEnv
-
-    class Light(LeanVecEnv, owner):  # type: ignore[misc]
-        note = staticmethod(_note_of_worker)
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            """Nothing: `begin` has done it."""
-
-        def begin(self, env_fns: Any) -> None:
-            LeanVecEnv.__init__(self, env_fns, monitor=False, as_returned=True)
-            self._crew.close_within_s = CLOSE_WITHIN_S
-
-        @property
-        def workers_text(self) -> str:
-            return "forked workers" if not self._crew.why_fresh else f"light workers ({self._crew.why_fresh})"
-
-        @property
-        def closed(self) -> bool:
-            return self._crew.closed
-
-        def step_wait(self) -> Any:
-            observations, rewards, dones, infos = super().step_wait()
-            return observations, rewards, dones, tuple(infos)
-
-    Light.__name__ = Light.__qualname__ = owner.__name__
-    return Light
-
-
-# ---- updates
-
-
-def on_ppo(module: Any) -> None:
-    """PPO's update."""
-    _redo_updates(module, "PPO")
-
-
-def on_dqn(module: Any) -> None:
-    """DQN's update."""
-    _redo_updates(module, "DQN")
-
-
-def on_maskable_ppo(module: Any) -> None:
-    """MaskablePPO's update."""
-    _redo_updates(module, "MaskablePPO")
-
-
-_updates: weakref.WeakKeyDictionary[Any, _Update] = weakref.WeakKeyDictionary()
-
-
-def _redo_updates(module: Any, name: str) -> None:
-    """Let the algorithm's `train`, and no more than that, be that of a class whose updates are done again.
-
-    A model is of its own class whenever code of the user's runs: callbacks, its own methods, `save`.
-    """
-    owner = getattr(module, name)
-    original = owner.train
-
-    @wraps(original)
-    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if type(self).train is not train:  # a subclass's own update, or ours, has called it
-            return original(self, *args, **kwargs)
-        if self not in _updates:
-            _updates[self] = _Update(self, known=known)
-        return _updates[self].run(self, original, args, kwargs)
-
-    known = not unknown_code(module, (f"{name}.train",))
-    owner.train = train
-
-
-class _Update:
-    """What is kept of a model's updates from one to the next: nothing that refers to the model."""
-
-    def __init__(self, model: Any, *, known: bool) -> None:
-        self._form: type | None = None
-        self._kept: dict[str, Any] = {}
-        name, where = type(model).__name__, user_line(LIBRARIES)
-        size = plan()["with"].get("micro_batch")
-        if not known:
-            why = f"{name}.train of this release is not the code that it mirrors"
-            for each in ("redo", *(["micro_batch"] if size else [])):
-                _tell_once(each, False, why, where)
-            return
-        from legroom.backends.sb3.microbatch import surviving
-
-        size = _exact_size(model, size, where)
-        if size is not None:
-            _tell_once("micro_batch", True, f"{name} computes minibatches in pieces of {size}", where)
-        if size is not None or wanted("redo"):
-            self._form = surviving(type(model), size)
-            _tell_once("redo", True, f"{name}'s updates are done again in exact pieces where memory runs out", where)
-
-    def run(self, model: Any, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._form is None:
-            return original(model, *args, **kwargs)
-        given = type(model)
-        vars(model).update(self._kept, on_retreat=_retreated)
-        model.__class__ = self._form
-        try:
-            return model.train(*args, **kwargs)
-        finally:
-            model.__class__ = given
-            kept = {name: vars(model).pop(name) for name in UPDATE_ATTRIBUTES if name in vars(model)}
-            self._kept = {name: kept[name] for name in ("micro_batch", "_minibatches_done") if name in kept}
-
-
-def _exact_size(model: Any, size: int | None, where: str) -> int | None:
-    """Return the micro-batch if the model's minibatches can be computed in pieces, else None, and say why."""
-    from legroom.backends.sb3.microbatch_parts import refuse_unknown_buffer
-    from legroom.device.exact_pieces import refuse_inexact
-    from legroom.errors import BadInput
-
-    if size is None:
-        return None
-    try:
-        refuse_inexact(model.policy, size)
-        refuse_unknown_buffer(getattr(model, "rollout_buffer", None) or model.replay_buffer)
-    except BadInput as refused:
-        _tell_once("micro_batch", False, f"{type(model).__name__}: {refused}", where)
-        return None
-    return size
-
-
-def _retreated(retreat: Any) -> None:
-    tell("redo", True, f"update {retreat.update}: {retreat.why}; redone with {retreat.what}")
-
-
-def on_base_class(module: Any) -> None:
-    """Say of which algorithms an update cannot be done again."""
-    begin = module.BaseAlgorithm._setup_learn
-
-    @wraps(begin)
-    def _setup_learn(self: Any, *args: Any, **kwargs: Any) -> Any:
-        from legroom.backends.sb3.microbatch import can_survive
-
-        if not can_survive(type(self)):
-            why = f"an update of {type(self).__name__} cannot be done again once it has begun"
-            for each in ("redo", "micro_batch"):
-                if wanted(each):
-                    _tell_once(each, False, why, user_line(LIBRARIES))
-        return begin(self, *args, **kwargs)
-
-    module.BaseAlgorithm._setup_learn = _setup_learn

@@ -5,31 +5,33 @@ from legroom.backends.sb3.knobs import SB3_KNOBS
 from legroom.model.attachment import Attachment
 from legroom.model.plan import Price
 
-_HERE = "legroom.backends.sb3.attaching"
+_BUFFERS = "legroom.backends.sb3.attaching"
+_WORKERS = "legroom.backends.sb3.attaching_workers"
+_TRAIN = "legroom.backends.sb3.attaching_updates"
 _PRICES: dict[str, Price] = {knob.key: knob.unprobed_price for knob in SB3_KNOBS}
 _UPDATES = {
-    "stable_baselines3.ppo.ppo": f"{_HERE}:on_ppo",
-    "stable_baselines3.dqn.dqn": f"{_HERE}:on_dqn",
-    "sb3_contrib.ppo_mask.ppo_mask": f"{_HERE}:on_maskable_ppo",
-    "stable_baselines3.common.base_class": f"{_HERE}:on_base_class",
+    "stable_baselines3.ppo.ppo": f"{_TRAIN}:on_ppo",
+    "stable_baselines3.dqn.dqn": f"{_TRAIN}:on_dqn",
+    "sb3_contrib.ppo_mask.ppo_mask": f"{_TRAIN}:on_maskable_ppo",
+    "stable_baselines3.common.base_class": f"{_TRAIN}:on_base_class",
 }
 ATTACHMENTS = (
     Attachment(
         "lean", _PRICES["memory.rollout"], "rollouts and replay stored losslessly in less memory",
         hooks={
-            "stable_baselines3.common.buffers": f"{_HERE}:on_buffers",
-            "sb3_contrib.common.maskable.buffers": f"{_HERE}:on_maskable_buffers",
-            "stable_baselines3.common.save_util": f"{_HERE}:on_save_util",
-            "cleanrl_utils.buffers": f"{_HERE}:on_own_buffers",
+            "stable_baselines3.common.buffers": f"{_BUFFERS}:on_buffers",
+            "sb3_contrib.common.maskable.buffers": f"{_BUFFERS}:on_maskable_buffers",
+            "stable_baselines3.common.save_util": f"{_BUFFERS}:on_save_util",
+            "cleanrl_utils.buffers": f"{_BUFFERS}:on_own_buffers",
         },
     ),
     Attachment(
         "workers", _PRICES["env.workers"], "worker processes without torch in place of SubprocVecEnv's",
-        hooks={"stable_baselines3.common.vec_env.subproc_vec_env": f"{_HERE}:on_subproc_vec_env"},
+        hooks={"stable_baselines3.common.vec_env.subproc_vec_env": f"{_WORKERS}:on_subproc_vec_env"},
     ),
     Attachment("redo", "free", "an update that runs out of memory is done again in exact pieces", hooks=_UPDATES),
     Attachment(
-        "allocator", _PRICES["memory.expandable_segments"], "the CUDA allocator's segments grow instead of leaving gaps",
+        "allocator", _PRICES["memory.expandable_segments"], "the CUDA allocator's segments grow, without gaps between",
         variables={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, others=("PYTORCH_ALLOC_CONF",),
         needs_gpu=True,
     ),

@@ -20,7 +20,8 @@ ROLLOUT = (
     "DictRolloutBuffer.add", "DictRolloutBuffer.get", "DictRolloutBuffer._get_samples",
 )  # fmt: skip
 REPLAY = (
-    "BaseBuffer.sample", "ReplayBuffer.__init__", "ReplayBuffer.add", "ReplayBuffer.sample", "ReplayBuffer._get_samples",
+    "BaseBuffer.sample", "ReplayBuffer.__init__", "ReplayBuffer.add", "ReplayBuffer.sample",
+    "ReplayBuffer._get_samples",
     "DictReplayBuffer.add", "DictReplayBuffer.sample", "DictReplayBuffer._get_samples",
     "NStepReplayBuffer._get_samples",
 )  # fmt: skip
