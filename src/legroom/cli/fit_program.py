@@ -1,9 +1,10 @@
-"""`legroom fit -- COMMAND...`: makes the user's own program fit, by its own arguments."""
+"""`legroom fit -- COMMAND...`: makes the user's own program fit, by savings from outside or by its own arguments."""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,10 +12,11 @@ import typer
 from legroom.cli import options, rehearse
 from legroom.cli.params import EXAMPLE, filled_in, read_params
 from legroom.cli.writing import Html, check_writable, write_text
-from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
+from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
 from legroom.fitting.param_search import find_frontier, find_largest
 from legroom.model.param import Number, Param, ParamSearch, Trial
-from legroom.model.rehearsal import ProgramPrediction
+from legroom.model.program_plan import Attached, Savings
+from legroom.rendering.attached_plan import attached_plan_json, attached_plan_text
 from legroom.rendering.console import complain, say, status
 from legroom.rendering.param_text import search_json, search_text, trial_line
 
@@ -38,13 +40,15 @@ def run(
     html: Html = None,
     json: options.Json = False,
 ) -> int:
-    """Make your program fit: find the largest value of its own arguments that does.
+    """Make your program fit: with savings attached from outside, or with other values of its own arguments.
 
     Your program is EXECUTED, several times, for seconds each, on a card that is not there (see `legroom predict --help
-    --`). {NAME} in the command is where a value goes; the answer was rehearsed and fits, the next value does not.
-    Values that the program refuses are skipped. Two --param give the frontier. Exit code 1: nothing fits, or unknown.
+    --`). Without --param: the cheapest savings that `legroom train -- COMMAND` can attach and that make it fit. With
+    --param: the largest value for {NAME} in the command that fits; the next one does not. Values that the program
+    refuses are skipped; two --param give the frontier. Exit code 1: nothing fits, or unknown.
 
     \b
+    legroom fit --vram 8GiB -- python train.py
     legroom fit --gpu "RTX 4070" --param batch_size=64..8192 -- python train.py --batch-size {batch_size}
     legroom fit --vram 8GiB --param n=16,32,64,128 -- python train.py --num-envs {n}
     legroom fit --vram 8GiB --param envs=64..4096:64 --param steps=16..128:16 -- \\
@@ -53,15 +57,15 @@ def run(
     check_writable("--html", html)
     if not command:
         raise BadInput("there is no command after --", hint=f"legroom fit {EXAMPLE}")
-    if not param:
-        raise BadInput("fit needs to know what it may change in a program", hint=f"legroom fit {EXAMPLE}")
-    params = read_params(param, command)
+    params = read_params(param, command) if param else []
     if not (gpu or vram or ram):
         raise BadInput("fit needs a budget", hint='--gpu "RTX 4070", --vram 8GiB or --ram 16GiB')
     rehearsed = rehearse.rehearser(
         gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
         real_limit=real_limit, quiet=True,
     )  # fmt: skip
+    if not params:
+        return _attach(command, rehearsed, has_gpu=not cpu_only, json=json)
     found = _search(params, command, rehearsed, quiet=json)
     if html is not None:
         from legroom.rendering.pages.param_page import param_page
@@ -78,10 +82,33 @@ def run(
     return EXIT_GOOD if found.fits else EXIT_FINDINGS
 
 
+def _attach(command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_gpu: bool, json: bool) -> int:
+    """Find the cheapest savings that make the program fit, and say how to run it with them."""
+    from legroom.backends.program.attached_search import find_savings, price_of
+    from legroom.backends.program.savings import attaching, by_default
+
+    with status("rehearsing", show=not json) as shown:
+
+        def attempt(savings: Savings) -> Attached:
+            words = ", ".join(name if number is None else f"{name}={number}" for name, number in savings.items())
+            shown(f"rehearsing with {words}" if words else "rehearsing the program as it is")
+            with attaching(command, savings, os.environ, has_gpu=has_gpu) as attached:
+                prediction = rehearsed(command, attached.environment)
+                if prediction.rehearsal.stopped == "interrupted":
+                    raise SystemExit(EXIT_INTERRUPTED)
+                return Attached(savings, price_of(savings), prediction, attached.notes(), frozenset(by_default()))
+
+        plan = find_savings(attempt)
+    say(attached_plan_json(plan, command) if json else attached_plan_text(plan, command))
+    if plan.plain.prediction.rehearsal.stopped == "failed":
+        return EXIT_BAD_INPUT
+    return EXIT_GOOD if plan.fits else EXIT_FINDINGS
+
+
 def _search(
     params: Sequence[Param],
     command: Sequence[str],
-    rehearsed: Callable[[Sequence[str]], ProgramPrediction],
+    rehearsed: rehearse.Rehearser,
     *,
     quiet: bool,
 ) -> ParamSearch:

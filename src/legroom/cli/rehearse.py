@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 
@@ -104,6 +104,12 @@ def run(
     return prediction.exit_code
 
 
+class Rehearser(Protocol):
+    """Rehearses a command, with the environment given or ours, and returns what it will need."""
+
+    def __call__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> ProgramPrediction: ...
+
+
 def rehearser(
     *,
     gpu: str | None,
@@ -118,7 +124,7 @@ def rehearser(
     real_limit: str | None,
     output_to_stderr: bool = False,
     quiet: bool = False,
-) -> Callable[[Sequence[str]], ProgramPrediction]:
+) -> Rehearser:
     """Return what rehearses a command as the options say.
 
     Args:
@@ -153,7 +159,11 @@ def rehearser(
         updates=updates,
     )
     printed: Printed = "kept" if quiet else "stderr" if output_to_stderr else "as it is"
-    return lambda command: predicted(rehearse(command, plan, output=printed), budget)
+
+    def rehearsed(command: Sequence[str], environment: Mapping[str, str] | None = None) -> ProgramPrediction:
+        return predicted(rehearse(command, plan, output=printed, environment=environment), budget)
+
+    return rehearsed
 
 
 def _write_run(output: Path, seen: Rehearsal) -> None:

@@ -236,6 +236,7 @@ def _moves(follower: Follower) -> None:
 def _leaving(follower: Follower) -> None:
     """Refuse to hand tensors of the card to other libraries (dlpack) and processes (CUDA IPC): they have no bytes."""
     import multiprocessing.reduction
+
     from torch.multiprocessing import reductions
 
     tensor: Any = torch.Tensor

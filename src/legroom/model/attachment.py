@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from legroom.model.plan import Price
 
@@ -20,6 +21,7 @@ class Attachment:
         others: variables of the user's that stand for those as well.
         needs_gpu: whether it does anything without one.
         takes: what its number is, for `name=N`; empty where it takes none.
+        saves: which memory it saves.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Attachment:
     others: tuple[str, ...] = ()
     needs_gpu: bool = False
     takes: str = ""
+    saves: Literal["host", "gpu"] = "host"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from legroom.rendering.console import document
 from legroom.rendering.item_text import peak_data
 from legroom.rendering.layout import Part, Styled, Table
 from legroom.rendering.prediction_text import footprint_data
-from legroom.rendering.program_text import first_line, program_data
+from legroom.rendering.program_text import first_line, needs_text, program_data
 from legroom.units import format_size
 
 BAR = 24  # characters of a full budget
@@ -82,7 +82,7 @@ def verdict_part(found: ParamSearch) -> Styled:
         above = f"; {params_text(found.next)} does not"
     elif len(found.params) == 1 and not found.why:
         above = ", the largest value given"
-    return Styled(f"fits: {params_text(best)} ({_needs(best)}){above}", "green")
+    return Styled(f"fits: {params_text(best)} ({needs_text(best.prediction)}){above}", "green")
 
 
 def params_text(trial: Trial) -> str:
@@ -102,22 +102,11 @@ def _outcome(trial: Trial) -> str:
     if failed is not None:
         return f"out of GPU memory, {format_size(failed.requested)} asked for at {_short(failed.file)}:{failed.line}"
     verdict = {True: "fits", False: "does not fit", None: "unknown"}[trial.fits]
-    return f"{verdict}, {_needs(trial)}"
+    return f"{verdict}, {needs_text(trial.prediction)}"
 
 
 def _short(file: str) -> str:
     return file.rpartition("/")[2]
-
-
-def _needs(trial: Trial) -> str:
-    footprint, budget = trial.prediction.footprint, trial.prediction.budget
-    parts = []
-    if footprint.gpu is not None:
-        of = f" of {format_size(budget.usable(budget.vram))}" if budget.vram is not None else ""
-        parts.append(f"GPU up to {format_size(footprint.gpu.high)}{of}")
-    of = f" of {format_size(budget.usable(budget.ram))}" if budget.ram is not None else ""
-    parts.append(f"host up to {format_size(footprint.host.high)}{of}")
-    return ", ".join(parts)
 
 
 def trial_table(trials: Sequence[Trial], title: str) -> Table:

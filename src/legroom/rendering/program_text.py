@@ -132,6 +132,17 @@ def verdict_line(prediction: ProgramPrediction) -> str:
     return f"fits: {budget_line(footprint, budget)}"
 
 
+def needs_text(prediction: ProgramPrediction) -> str:
+    """Return the upper ends of both peaks, each with its budget."""
+    footprint, budget = prediction.footprint, prediction.budget
+    peaks = [("GPU", footprint.gpu, budget.vram), ("host", footprint.host, budget.ram)]
+    return ", ".join(
+        f"{place} up to {format_size(peak.high)}" + (f" of {format_size(budget.usable(limit))}" if limit else "")
+        for place, peak, limit in peaks
+        if peak is not None
+    )
+
+
 def progress_line(seen: Rehearsal) -> str:
     """Return how far the rehearsal came, and why it ended."""
     steps = f"{seen.updates:,} optimizer step{'s' if seen.updates != 1 else ''}"

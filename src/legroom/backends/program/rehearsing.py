@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,14 @@ def rehearse(
     plan: RehearsalPlan,
     *,
     output: Output = "as it is",
+    environment: Mapping[str, str] | None = None,
 ) -> Rehearsal:
     """Run the command until nothing new happens, it ends, or a limit of the plan is reached; return what was seen.
 
     The program *is executed*: what it writes and sends is its own.
+
+    Args:
+        environment: the program's variables; None: ours.
 
     Raises:
         BadInput: the command cannot be started, or its interpreter keeps the guest out.
@@ -96,9 +100,9 @@ def rehearse(
     with temporary_folder("rehearsal") as folder:
         seen = ProgramSeen(plan)
         journals = Journals(folder)
-        environment = guest_environment(folder, plan.for_guest(), os.environ)
+        variables = guest_environment(folder, plan.for_guest(), os.environ if environment is None else environment)
         began = time.monotonic()
-        with launched(command, environment, folder, output=output) as child:
+        with launched(command, variables, folder, output=output) as child:
             host = HostWatch(child)
             seen.host = host
             stopped = _follow(child, journals, seen, began)

@@ -29,14 +29,16 @@ ATTACHMENTS = (
         "workers", _PRICES["env.workers"], "worker processes without torch in place of SubprocVecEnv's",
         hooks={"stable_baselines3.common.vec_env.subproc_vec_env": f"{_WORKERS}:on_subproc_vec_env"},
     ),
-    Attachment("redo", "free", "an update that runs out of memory is done again in exact pieces", hooks=_UPDATES),
+    Attachment(
+        "redo", "free", "an update that runs out of memory is done again in exact pieces", hooks=_UPDATES, saves="gpu",
+    ),
     Attachment(
         "allocator", _PRICES["memory.expandable_segments"], "the CUDA allocator's segments grow, without gaps between",
         variables={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, others=("PYTORCH_ALLOC_CONF",),
-        needs_gpu=True,
+        needs_gpu=True, saves="gpu",
     ),
     Attachment(
         "micro_batch", _PRICES["memory.micro_batch"], "a minibatch goes through the network in pieces of N samples",
-        hooks=_UPDATES, takes="samples",
+        hooks=_UPDATES, takes="samples", saves="gpu",
     ),
 )  # fmt: skip

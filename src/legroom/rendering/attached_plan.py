@@ -1,0 +1,92 @@
+"""A plan for a program for the terminal and as JSON: what fits, at which price, and the command to type."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from legroom.model.program_plan import Attached, ProgramPlan
+from legroom.rendering.console import document
+from legroom.rendering.item_text import peak_data
+from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.prediction_text import footprint_data
+from legroom.rendering.program_text import needs_text, program_data, verdict_line
+from legroom.units import format_size
+
+PLAIN = "as it is"
+
+
+def attached_plan_json(plan: ProgramPlan, command: Sequence[str]) -> str:
+    """Return the plan as JSON, with the document of `predict` for what fits, else for the program as it is."""
+    chosen = plan.best or plan.plain
+    seen = chosen.prediction
+    data = footprint_data(seen.footprint, seen.budget, fits=seen.fits, free=seen.footprint)
+    return document({
+        "fits": plan.fits,
+        "with": list(chosen.effective) if plan.best is not None else None,
+        "price": plan.best.price if plan.best is not None else None,
+        "command": train_command(plan.best, command) if plan.best is not None else None,
+        "tried": [_tried_data(one) for one in plan.tried],
+        "runs": [data | {"program": program_data(seen)}],
+    })  # fmt: skip
+
+
+def _tried_data(one: Attached) -> dict[str, Any]:
+    footprint = one.prediction.footprint
+    return {
+        "with": list(one.effective),
+        "price": one.price,
+        "fits": one.prediction.fits,
+        "host": peak_data(footprint.host),
+        "gpu": None if footprint.gpu is None else peak_data(footprint.gpu),
+        "notes": [{"name": note.name, "attached": note.attached, "text": note.text} for note in one.notes],
+    }
+
+
+def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Part]:
+    """Yield the verdict, what was tried with what it takes, what could not be attached, and the command to type."""
+    best = plan.best
+    if best is plan.plain:
+        yield Styled(f"fits as it is: {needs_text(best.prediction)}", "green")
+    elif best is not None:
+        yield Styled(f"fits with {', '.join(best.effective)} ({best.price}): {needs_text(best.prediction)}", "green")
+    elif plan.fits is False:
+        yield Styled("does not fit, whatever can be attached without changing what is learned", "bold red")
+        yield f"  {verdict_line(plan.tried[-1].prediction)}"
+    else:
+        yield Styled(verdict_line(plan.tried[-1].prediction), "yellow")
+    yield ""
+    yield _table(plan)
+    yield ""
+    for text in dict.fromkeys(
+        f"not attached: {note.name}: {note.text}" for one in plan.tried for note in one.notes if not note.attached
+    ):
+        yield Styled(text, "dim")
+    if best is not None:
+        yield f"run it with: {train_command(best, command)}"
+    else:
+        yield f"its own arguments may help: legroom fit --param NAME=A..B -- {shlex.join(command)}"
+
+
+def train_command(best: Attached, command: Sequence[str]) -> str:
+    """Return the command that runs the program with these savings."""
+    options = ["--with", ",".join(best.to_ask_for)] if best.to_ask_for else []
+    return shlex.join(["legroom", "train", *options, "--", *command])
+
+
+def _table(plan: ProgramPlan) -> Table:
+    table = Table(["tried", "price", "GPU", "host", "result"], "wlrrl")
+    for one in plan.tried:
+        seen = one.prediction
+        died = seen.rehearsal.stopped == "out-of-memory"
+        result = {True: "fits", False: "out of memory" if died else "does not fit", None: "unknown"}[seen.fits]
+        gpu = seen.footprint.gpu
+        table.add(
+            ", ".join(one.effective) or (PLAIN if one is plan.plain else "nothing to attach to"),
+            "" if one is plan.plain else one.price,
+            "" if gpu is None or died else f"up to {format_size(gpu.high)}",
+            "" if died else f"up to {format_size(seen.footprint.host.high)}",
+            Styled(result, {True: "green", False: "red", None: "yellow"}[seen.fits]),
+        )
+    return table
