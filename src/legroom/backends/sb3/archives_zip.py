@@ -36,7 +36,7 @@ from legroom.environments.own_code import own_code
 from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm
 from legroom.model.archive import Exported, Imported
-from legroom.model.files import new_temporary, whole_file, write_whole
+from legroom.model.files import new_temporary, read_document, whole_file, write_whole
 from legroom.model.run import MemorySpec, Run
 from legroom.model.sealed import seal, unseal
 from legroom.training.archives import IMPORTED, RUN, check_export, check_import
@@ -150,7 +150,7 @@ def run_of_folder(folder: Path) -> Run:
         return run
     path = folder / IMPORTED
     try:
-        return Run.model_validate(unseal(path.read_bytes(), path).data)
+        return Run.model_validate(unseal(read_document(path), path).data)
     except FileNotFoundError:
         raise BadInput(f"has no {RUN}", path=folder, hint="it says what was trained; legroom train writes it") from None
     except (OSError, ValueError) as error:
