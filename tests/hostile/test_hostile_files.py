@@ -259,7 +259,8 @@ def test_control_characters_in_a_file_name_do_not_reach_the_terminal(folder: Fol
 @pytest.mark.parametrize(
     "arguments",
     [("predict", "NAME"), ("fit", "NAME"), ("check", "NAME"), ("explain", "NAME"), ("train", "NAME"),
-     ("export", "NAME", "m"), ("export", "run.yaml", "NAME"), ("import", "NAME", "out", "--trust"), ("train", "run.yaml", "--out", "NAME"),
+     ("export", "NAME", "m"), ("export", "run.yaml", "NAME"), ("import", "NAME", "out", "--trust"),
+     ("train", "run.yaml", "--out", "NAME"),
      ("predict", "run.yaml", "--mode", "arithmetic", "--html", "NAME"), ("ui", "--folder", "NAME"),
      ("sweep", "run.yaml", "--param", "seed=1", "--out", "NAME"), ("predict", "--", "NAME")],
     ids=" ".join,
