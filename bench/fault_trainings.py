@@ -123,8 +123,8 @@ class Training:
         if kind == "child":
             return children[0] if children else None
         workers = [pid for child in children for pid in descendants(child) if pid != child]
-        runners = [pid for pid in workers if b"EnvRunner" in _command(pid)]
-        workers = runners if any(b"raylet" in _command(pid) for pid in workers) else workers
+        if any(b"legroom/cluster/watchdog" in _command(pid) for pid in workers):  # Ray's own processes are no workers
+            workers = [pid for pid in workers if b"EnvRunner" in _command(pid)]
         return (rng or random).choice(workers) if workers else None
 
     def kill(self, pid: int) -> bool:

@@ -10,8 +10,9 @@ Starting takes most of the time. So every training is one line of a record, and 
 with different seeds, add to it until all kills are made. A line says its seed and its commit, and is never taken back:
 one that failed gets the commit that mended it, and is told and not counted. Remove the record to begin anew.
 
-    python -m bench.random_kills [KILLS [MINUTES [SEED [NAMES]]]]     no further training is begun after so many minutes;
-                                                                     only trainings whose names match this pattern
+    python -m bench.random_kills [KILLS [MINUTES [SEED [NAMES]]]]
+
+No further training is begun after so many minutes; NAMES is a pattern of the trainings to kill.
 """
 
 from __future__ import annotations

@@ -254,3 +254,28 @@ def test_control_characters_in_a_file_name_do_not_reach_the_terminal(folder: Fol
         more = ("out", "--trust") if command == "import" else ()
         assert folder.legroom(command, name, *more)[0] in (0, 1, 2)
     assert folder.legroom(command, MARK, *more)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("predict", "NAME"), ("fit", "NAME"), ("check", "NAME"), ("explain", "NAME"), ("train", "NAME"),
+     ("export", "NAME", "m"), ("export", "run.yaml", "NAME"), ("import", "NAME", "out", "--trust"),
+     ("train", "run.yaml", "--out", "NAME"),
+     ("predict", "run.yaml", "--mode", "arithmetic", "--html", "NAME"), ("ui", "--folder", "NAME"),
+     ("sweep", "run.yaml", "--param", "seed=1", "--out", "NAME"), ("predict", "--", "NAME")],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_name_that_is_too_long_for_a_file_is_one_line(folder: Folder, arguments: tuple[str, ...]) -> None:
+    """A text that somebody gave in place of a file, for example."""
+    folder.write({"algo": "PPO", "env": {"id": "CartPole-v1"}, "total_timesteps": 64})
+    code, _, err = folder.legroom(*(argument.replace("NAME", "a" * 300) for argument in arguments))
+    assert code == 2 and err.count("\n") == 1
+
+
+def test_a_pipe_is_explained_as_a_stream(folder: Folder) -> None:
+    """`legroom explain <(COMMAND)`."""
+    reading, writing = os.pipe()
+    os.write(writing, b"RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
+    os.close(writing)
+    assert folder.legroom("explain", f"/dev/fd/{reading}")[0] == 0
+    os.close(reading)

@@ -1,12 +1,14 @@
 """`legroom ui` under attack: silent and slow connections, texts that take for ever, and what a kill leaves."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+import weakref
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,6 +20,7 @@ from bench.ui_requests import GOOD
 from bench.ui_server import LEGROOM, serving, start
 
 from legroom.errors import BadInput
+from legroom.serving import server as server_module
 from legroom.serving.answering import Answering
 
 CARRIER = 'a:\n  n_timesteps: 1e5\n  policy: MlpPolicy\n  policy_kwargs: "dict(net_arch={})"\n'
@@ -38,6 +41,10 @@ def _opened(server, head=b""):
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=20)
     connection.sendall(head)
     return connection
+
+
+def _seconds(server):
+    return sum(psutil.Process(server.process.pid).cpu_times()[:2])
 
 
 def test_a_hundred_silent_connections_do_not_lock_the_page(server):
@@ -63,6 +70,44 @@ def test_headers_in_drops_are_ended(server):
                 connection.sendall(b"X-Drop: 1\r\n")
                 time.sleep(0.2)
     assert time.monotonic() - began < 12
+
+
+def test_a_body_in_chunks_is_refused_before_it_is_read(server):
+    """Chunks of one byte: 1.8 MB of them took two seconds of processor time, in which nobody else was answered."""
+    head = f"POST /api/predict HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    before = _seconds(server)
+    with _opened(server) as connection:
+        connection.sendall(head.encode() + b"1\r\nx\r\n" * 10)
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 411 ")
+        with suppress(OSError):
+            connection.sendall(b"1\r\nx\r\n" * 300_000)
+            while connection.recv(1 << 16):
+                pass
+    assert server.ask("GET", "/page.css").status == 200
+    assert _seconds(server) - before < 1.0
+
+
+def test_what_connections_leave_in_cycles_is_given_back_soon(monkeypatch):
+    """Else it waits for the collector, between things that stay, and the page of a week has grown by megabytes."""
+
+    class Left:
+        def __init__(self):
+            self.itself, self.body = self, bytes(1 << 20)
+
+    async def leave():
+        tidying = asyncio.create_task(server_module._tidy())
+        await asyncio.sleep(0)
+        left = weakref.ref(Left())
+        assert left() is not None
+        await asyncio.sleep(0.2)
+        tidying.cancel()
+        return left()
+
+    monkeypatch.setattr(server_module, "TIDY_EVERY_S", 0.01)
+    try:
+        assert asyncio.run(leave()) is None
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("name", TEXTS)

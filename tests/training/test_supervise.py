@@ -1,12 +1,16 @@
 """What the supervisor takes from its child: every phase and every event, and that somebody asked for the end."""
 
 import os
+import signal
+from pathlib import Path
 
 import pytest
 
+from legroom.model.run import Run
 from legroom.training.failing import failure_of
+from legroom.training.run_folder import RunFolder
 from legroom.training.supervise import ChildRecord, _Listener, _Meter
-from legroom.training.train import _status
+from legroom.training.train import Training, TrainingHistory, _status
 
 
 class Silent:
@@ -62,3 +66,17 @@ def test_ctrl_c_while_something_fails_is_a_stop_and_not_another_start(end):
     stopped = ChildRecord(end=end, exit_code=-9, step=10, interrupted=True)
     assert failure_of(stopped, None) is None
     assert _status(stopped) == "stopped"
+
+
+@pytest.mark.parametrize(("in_use", "goes_on"), [(1 << 30, True), (19 << 30, False)])
+def test_a_kill_that_another_process_may_have_caused_does_not_end_a_training_without_knobs(in_use, goes_on):
+    """The kernel counts kills for memory per container; this training had 1 GiB of 20, and no knob to turn."""
+    record = ChildRecord(exit_code=-signal.SIGKILL, oom_kills=1, host_peak_nbytes=in_use)
+    failure = failure_of(record, 20 << 30)
+    assert failure.place == "host" and failure.by_others == goes_on
+    run = Run.model_validate({"algo": "PPO", "env": {"id": "CartPole-v1"}})
+    history = TrainingHistory(Training(run, run, RunFolder(Path("unused")), "cpu"), None)
+    history.add(record)
+    assert history.goes_on(failure, None, retries=8) == goes_on
+    given_up = "given up: there is no knob left that may be turned"
+    assert history.retreats[-1].what == ("resumed as it was" if goes_on else given_up)

@@ -10,10 +10,13 @@ import typer
 from legroom.backends.base import backend_named
 from legroom.cli import options
 from legroom.cli.trusting import Trust
+from legroom.errors import BadInput
 from legroom.rendering.console import document, say
 from legroom.training.archives import backend_name_in, check_export
 from legroom.units import format_size
 
+# What a backend raises over a checkpoint that is whole, but that no training has written.
+NOT_OF_OURS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
 
@@ -34,7 +37,12 @@ def run(
     legroom export runs/first/checkpoints/step-000000012288 model.zip --force
     """
     check_export(directory, archive, force=force)  # before torch is imported
-    exported = backend_named(backend_name_in(directory)).export(directory, archive, force=force, trust=trust)
+    backend = backend_named(backend_name_in(directory))
+    try:
+        exported = backend.export(directory, archive, force=force, trust=trust)
+    except NOT_OF_OURS as error:
+        what = f"its checkpoint does not hold what a training keeps: {type(error).__name__}: {error}"
+        raise BadInput(what, path=directory, hint="give one that legroom train or import has written") from error
     if json:
         facts = {"archive": str(exported.path), "algo": exported.algorithm, "timesteps": exported.step}
         say(document({**facts, "nbytes": exported.nbytes, "notes": exported.notes}))

@@ -10,12 +10,14 @@ import errno
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedWriter
+from io import BufferedReader, BufferedWriter
 from itertools import count
 from pathlib import Path
 
+LARGEST_DOCUMENT = 64 << 20  # bytes of JSON about a run; a manifest of 100,000 files has 15 MB
 PREFIX = ".tmp-"
 _TEMPORARY = re.compile(r"\.tmp-(\d+)-(\d+)-\d+(\..*)?")
 _numbers = count()
@@ -51,6 +53,34 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BufferedWriter]:
             new.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def open_plain(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a file to read it; somebody may have sent the folder that it is in.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file: a pipe would be waited for, and a device has no end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_document(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a document about a run.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or larger than such documents are.
+    """
+    with open_plain(path) as file:
+        if os.fstat(file.fileno()).st_size > LARGEST_DOCUMENT:
+            raise OSError(errno.EFBIG, f"it is larger than {LARGEST_DOCUMENT >> 20} MiB", os.fspath(path))
+        return file.read()
 
 
 def temporary_name() -> str:

@@ -10,12 +10,11 @@ import json
 import math
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from legroom.errors import BadInput
 from legroom.model.data import Between, Data
-from legroom.model.files import write_whole
+from legroom.model.files import read_document, write_whole
 from legroom.model.sealed import seal, unseal
 
 FILE_NAME = "outcome.json"
@@ -142,7 +141,7 @@ class Outcome(Data):
         from pydantic import TypeAdapter, ValidationError  # heavy: only when something is to be validated
 
         try:
-            data = unseal(Path(path).read_bytes(), path).data
+            data = unseal(read_document(path), path).data
             return TypeAdapter(cls).validate_json(json.dumps(data))  # as JSON: it has no tuples
         except OSError as error:
             raise BadInput(f"cannot be read: {error.strerror}", path=path, hint="legroom train writes it") from error

@@ -95,6 +95,8 @@ class Guard:
         origins = headers.get("origin", [])
         if any(origin != f"http://{hosts[0]}" for origin in origins):
             raise Refused(403, "requests from other sites are refused")
+        if "transfer-encoding" in headers:  # no page sends so; a megabyte in chunks of one byte takes seconds to read
+            raise Refused(411, "requests have a Content-Length")
         navigates = scope["method"] == "GET" and not scope["path"].startswith("/api/")
         if "cross-site" in headers.get("sec-fetch-site", []) and not navigates:
             raise Refused(403, "requests from other sites are refused")
@@ -200,7 +202,7 @@ class _Sealed:
             return
         body = dumps({"error": " ".join(text.split())}).encode() + b"\n"
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        if status in (401, 408, 413):
+        if status in (401, 408, 411, 413):
             headers.append((b"connection", b"close"))
         await self({"type": "http.response.start", "status": status, "headers": headers})
         await self({"type": "http.response.body", "body": body})

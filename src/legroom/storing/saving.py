@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 from legroom.errors import BadInput
-from legroom.model.files import whole_file
+from legroom.model.files import open_plain, whole_file
 
 MAGIC = b"LEGROOM\x01"
 HEAD = struct.Struct("<8sQ32s")
@@ -85,7 +85,7 @@ def read_file(path: Path) -> dict[str, Any]:
         BadInput: it cannot be read, or is not exactly what was written.
     """
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             return _read(file, path)
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", path=path) from error

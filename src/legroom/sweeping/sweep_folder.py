@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
-from legroom.model.files import write_whole
+from legroom.model.files import read_document, write_whole
 from legroom.model.footprint import Peak
 from legroom.model.run import Run
 from legroom.model.sealed import Damaged, seal, unseal
@@ -97,7 +97,7 @@ class SweepFolder:
     def _plan(self) -> dict[str, Any] | None:
         path = self.path / PLAN
         try:
-            data = unseal(path.read_bytes(), path).data  # one of 0.1 has no checksum, and is read without
+            data = unseal(read_document(path), path).data  # one of 0.1 has no checksum, and is read without
             return {"sweep": data["sweep"], "trials": data["trials"]}
         except FileNotFoundError:
             return None
@@ -130,9 +130,9 @@ class Live:
     def read(cls, folder: RunFolder) -> Live:
         """Return what was last said; nothing where there is no such file."""
         try:
-            data = json.loads((folder.path / LIVE).read_bytes())
+            data = json.loads(read_document(folder.path / LIVE))
             return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return cls()
 
 

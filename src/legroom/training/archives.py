@@ -7,6 +7,7 @@ from pathlib import Path
 
 from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput
+from legroom.model.files import read_document
 
 RUN, IMPORTED = "run.json", "imported.json"
 
@@ -15,8 +16,8 @@ def backend_name_in(directory: Path) -> str:
     """Return the backend of the run in a folder, or of which it is a checkpoint; the default where nothing says."""
     for folder in (directory, directory.parent.parent):
         try:
-            return str(json.loads((folder / RUN).read_bytes())["backend"])
-        except (OSError, ValueError, KeyError, TypeError):
+            return str(json.loads(read_document(folder / RUN))["backend"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return DEFAULT_BACKEND
 

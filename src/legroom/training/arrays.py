@@ -20,6 +20,7 @@ import numpy as np
 import safetensors
 
 from legroom.errors import BadInput
+from legroom.model.files import open_plain
 
 BFLOAT16 = np.dtype([("bfloat16", "<u2")])
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
@@ -70,7 +71,7 @@ def dtype_of(name: str) -> np.dtype:
     if name in _FLOAT8:
         return np.dtype([(name, "u1")])
     try:
-        dtype = np.dtype(name)
+        dtype = np.dtype(str(name))  # None would be float64
     except TypeError as wrong:
         raise ValueError(f"unknown dtype {name!r}") from wrong
     if dtype.kind not in _RAW_KINDS or dtype.names:
@@ -125,7 +126,8 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
         BadInput: it cannot be read or is no such file.
     """
     try:
-        found = _deserialize(path.read_bytes())
+        with open_plain(path) as file:
+            found = _deserialize(file.read())
         return {
             name: np.frombuffer(bytearray(entry["data"]), _dtype_of_code(entry["dtype"])).reshape(entry["shape"])
             for name, entry in found
@@ -152,14 +154,14 @@ def read_raw(path: Path, index: Index) -> dict[str, np.ndarray]:
     """
     found = {}
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             for name, entry in index.items():
                 array = np.empty(tuple(entry["shape"]), dtype_of(entry["dtype"]))
                 file.seek(entry["at"])
                 if array.size and file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
                     raise ValueError(f"it ends within {name}")
                 found[name] = array
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, MemoryError, OverflowError) as error:
         raise BadInput(f"cannot be read: {error}", path=path, hint="use an earlier checkpoint") from error
     return found
 

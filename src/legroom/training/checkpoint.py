@@ -29,7 +29,14 @@ from typing import Any
 import numpy as np
 
 from legroom.errors import BadInput
-from legroom.model.files import clear_left_over, make_directory, new_temporary, sync_directory
+from legroom.model.files import (
+    clear_left_over,
+    make_directory,
+    new_temporary,
+    open_plain,
+    read_document,
+    sync_directory,
+)
 from legroom.model.sealed import Damaged, Newer, seal, unseal
 from legroom.training.arrays import (
     HashedFile,
@@ -115,9 +122,10 @@ class Checkpoint:
     def _read_state(self) -> dict[str, Any]:
         if self._state is None:
             try:
-                content = unseal((self.path / STATE).read_bytes(), self.path).data
+                with open_plain(self.path / STATE) as file:
+                    content = unseal(file.read(), self.path).data
                 self._state = {"data": content["data"], "arrays": content["arrays"]}
-            except (Damaged, OSError, ValueError, KeyError, TypeError) as error:
+            except (Damaged, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 raise BadInput(f"{STATE} cannot be read: {error}", path=self.path) from error
         return self._state
 
@@ -416,13 +424,10 @@ def _not_numbers(checkpoint: Checkpoint) -> str:
 
 def _manifest(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        content = unseal((path / MANIFEST).read_bytes(), path).data
+        content = unseal(read_document(path / MANIFEST), path).data
         files: dict[str, dict[str, Any]] = content["files"]
         step = content["step"]
-        plain = all(
-            Path(name).name == name and isinstance(entry["bytes"], int) and isinstance(entry["sha256"], str)
-            for name, entry in files.items()
-        )
+        plain = all(_is_entry(name, entry) for name, entry in files.items())
     except OSError as error:
         raise BadInput(f"{MANIFEST} cannot be read: {error.strerror}", path=path) from error
     except (Damaged, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -430,6 +435,11 @@ def _manifest(path: Path) -> dict[str, dict[str, Any]]:
     if not plain or STATE not in files or step != _step_of(path):
         raise BadInput(f"{MANIFEST} is not of this checkpoint", path=path)
     return files
+
+
+def _is_entry(name: str, entry: dict[str, Any]) -> bool:
+    in_folder = Path(name).name == name and "\0" not in name
+    return in_folder and isinstance(entry["bytes"], int) and isinstance(entry["sha256"], str)
 
 
 def _step_of(path: Path) -> int | None:
@@ -449,7 +459,7 @@ def _link(source: Path, target: Path) -> bool:
 
 def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()

@@ -30,12 +30,15 @@ class Failure:
         why: what happened, in one line.
         place: whose memory ran out; None where it was not memory, and going on as before is right.
         repeats: what did it is probably still there: happening again from the same checkpoint, it always will.
+        by_others: the kernel counted a kill for memory, but this training was far from its limit: another process of
+            the container may have been killed, or have taken the memory.
     """
 
     why: str
     step: int
     place: Place | None
     repeats: bool = False
+    by_others: bool = False
 
 
 def failure_of(record: ChildRecord, limit: int | None) -> Failure | None:
@@ -48,16 +51,19 @@ def failure_of(record: ChildRecord, limit: int | None) -> Failure | None:
         return None
     end = record.end
     near = limit is not None and record.host_peak_nbytes >= NEAR * limit
+    far = limit is not None and not near
+    place: Place | None
     room = f"{format_size(record.host_peak_nbytes)} in use" + (f" of {format_size(limit)}" if limit else "")
     match end.get("event"):
         case "retreated":
             return Failure(f"memory was about to run out ({room})", record.step, "host")
         case "failed" if end.get("cause") == "memory":
-            place: Place = "gpu" if end.get("on_gpu") else "host"
+            place = "gpu" if end.get("on_gpu") else "host"
             return Failure(f"out of memory: {_first_line(end['message'])}", record.step, place)
         case "failed" if end.get("cause") == "worker-died":
-            place_or_none: Place | None = "host" if end.get("oom_killed") or near else None
-            return Failure(f"{_first_line(end['message'])} ({room})", record.step, place_or_none)
+            killed = bool(end.get("oom_killed"))
+            place = "host" if killed or near else None
+            return Failure(f"{_first_line(end['message'])} ({room})", record.step, place, by_others=killed and far)
         case "failed" if end.get("cause") == "hanging" and end.get("restart"):
             return Failure(_first_line(end["message"]), record.step, None, repeats=True)
         case None if record.exit_code is not None and -record.exit_code in CRASHES:
@@ -66,7 +72,8 @@ def failure_of(record: ChildRecord, limit: int | None) -> Failure | None:
         case None if record.exit_code == -signal.SIGKILL:
             by_kernel = record.oom_kills > 0
             killer = "the kernel killed it for its memory" if by_kernel else "it was killed by SIGKILL"
-            return Failure(f"{killer} ({room})", record.step, "host" if by_kernel or near else None)
+            place = "host" if by_kernel or near else None
+            return Failure(f"{killer} ({room})", record.step, place, by_others=by_kernel and far)
     return None
 
 

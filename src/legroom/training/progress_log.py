@@ -18,7 +18,7 @@ from typing import Any, Self, TextIO
 
 from legroom.errors import BadInput
 from legroom.machine.forks import in_forks, to_nowhere
-from legroom.model.files import write_whole
+from legroom.model.files import open_plain, write_whole
 from legroom.model.progress import Progress
 
 STEP = "time/total_timesteps"  # the column of the steps, as SB3 calls it; always the first
@@ -121,7 +121,8 @@ def _text(columns: Sequence[str], rows: Iterable[Row]) -> str:
 def _read(path: Path) -> tuple[list[str], list[Row]]:
     """Return the columns and the whole rows of a log; a row that a crash cut off or garbled is left out."""
     try:
-        text = path.read_bytes().decode("utf-8", "replace")
+        with open_plain(path) as file:
+            text = file.read().decode("utf-8", "replace")
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", path=path) from error
     lines = text[: text.rfind("\n") + 1].replace("\0", "").split("\n")

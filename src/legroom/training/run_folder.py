@@ -42,7 +42,7 @@ from typing import Any
 from legroom.errors import BadInput
 from legroom.machine.forks import in_forks, to_nowhere
 from legroom.machine.live_log import LIVE
-from legroom.model.files import clear_left_over, make_directory, write_whole
+from legroom.model.files import clear_left_over, make_directory, read_document, write_whole
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
 from legroom.model.outcome import Outcome
 from legroom.model.run import Run
@@ -235,7 +235,7 @@ class RunFolder:
 
             for path in reversed(checkpoint_paths(self.path)):
                 with suppress(OSError, BadInput):
-                    return unseal((path / RUN).read_bytes(), path / RUN).data
+                    return unseal(read_document(path / RUN), path / RUN).data
             raise BadInput(damaged.message, path=damaged.path, hint="start anew in another --out") from None
 
     def _write(self, name: str, data: Mapping[str, Any]) -> None:
@@ -247,7 +247,7 @@ class RunFolder:
     def _document(self, name: str) -> Document | None:
         path = self.path / name
         try:
-            return unseal(path.read_bytes(), path)
+            return unseal(read_document(path), path)
         except FileNotFoundError:
             return None
         except OSError as error:

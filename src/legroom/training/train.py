@@ -265,12 +265,13 @@ class TrainingHistory:
         what = "resumed as it was"
         if failure.place is not None:
             found = next_knob(self.run, failure) if next_knob is not None else None
-            if found is None:
+            if found is not None:
+                before, (self.run, self.predicted) = self.run, found
+                knobs = turned_knobs(before, self.run)
+                what = "resumed with " + ", ".join(f"{name}={value}" for name, value in knobs.items())
+            elif not failure.by_others:
                 self._give_up(failure, "there is no knob left that may be turned")
                 return False
-            before, (self.run, self.predicted) = self.run, found
-            knobs = turned_knobs(before, self.run)
-            what = "resumed with " + ", ".join(f"{name}={value}" for name, value in knobs.items())
         self._reason = f"{failure.why}; {what}"
         self.retreats.append(Retreat(failure.step, failure.why, what))
         at = self.record.samples[-1].seconds if self.record.samples else 0.0

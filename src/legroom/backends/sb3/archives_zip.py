@@ -9,6 +9,7 @@ word of trust. An archive knows neither its algorithm (told from the hyperparame
 what becomes of it can be gone on with by `legroom train RUN --resume`, RUN saying the rest, and approximately.
 """
 
+import copy
 import json
 import lzma
 import shutil
@@ -36,7 +37,7 @@ from legroom.environments.own_code import own_code
 from legroom.errors import BadInput, LegroomError
 from legroom.model.algorithms import Algorithm
 from legroom.model.archive import Exported, Imported
-from legroom.model.files import new_temporary, whole_file, write_whole
+from legroom.model.files import new_temporary, read_document, whole_file, write_whole
 from legroom.model.run import MemorySpec, Run
 from legroom.model.sealed import seal, unseal
 from legroom.training.archives import IMPORTED, RUN, check_export, check_import
@@ -51,6 +52,7 @@ _BUFFER_ARGUMENTS = ("_buffer_class", "_buffer_kwargs")
 TRUST = "--trust, if you know who made it"
 WEIGHTS = (".pth", ".pt")
 MOST_TIMES, SMALL_ARCHIVE = 4, 64 << 20  # an archive may unpack to so many times its size, and so many bytes more
+CHUNK = 1 << 16
 MOST_MEMBERS = 100_000  # with the records in its weights, one or two per tensor
 IMPORTED_WHY = "imported from an archive, which holds no environments"
 
@@ -150,7 +152,7 @@ def run_of_folder(folder: Path) -> Run:
         return run
     path = folder / IMPORTED
     try:
-        return Run.model_validate(unseal(path.read_bytes(), path).data)
+        return Run.model_validate(unseal(read_document(path), path).data)
     except FileNotFoundError:
         raise BadInput(f"has no {RUN}", path=folder, hint="it says what was trained; legroom train writes it") from None
     except (OSError, ValueError) as error:
@@ -231,8 +233,8 @@ def _describe(archive: Path) -> dict[str, Any]:
 def _check_sizes(archive: Path, content: zipfile.ZipFile) -> None:
     """Refuse an archive that unpacks to far more than it is: torch keeps weights as they are, which hardly compress.
 
-    Weights are archives in the archive, whose records count, too. What a record unpacks to is what it declares: zipfile
-    and torch read no further.
+    Weights are archives in the archive, whose records count, too: torch reads no further than a record declares.
+    zipfile unpacks first and cuts off then, so what its members declare is compared with what they hold.
 
     Raises:
         BadInput: says how large it would be.
@@ -250,6 +252,26 @@ def _check_sizes(archive: Path, content: zipfile.ZipFile) -> None:
     if unpacked > most or described > LARGEST_DESCRIPTION or len(members) > MOST_MEMBERS:
         what = f"{len(members):,} members of {format_size(unpacked)} in a file of {format_size(packed)}"
         raise BadInput(f"is not unpacked: {what}", path=archive, hint="save the model again with Stable-Baselines3")
+    for member in content.infolist():
+        if not _holds_what_it_declares(content, member):
+            what = f"{member.filename} holds more than the {format_size(member.file_size)} that it declares"
+            raise BadInput(f"is not unpacked: {what}", path=archive, hint="save the model again with Stable-Baselines3")
+
+
+def _holds_what_it_declares(content: zipfile.ZipFile, member: zipfile.ZipInfo) -> bool:
+    """Unpack a member piece by piece, as far as it declares; return whether that is all there is."""
+    if member.compress_type == zipfile.ZIP_STORED:
+        return member.compress_size == member.file_size
+    if member.compress_type != zipfile.ZIP_DEFLATED:  # SB3 stores
+        return False
+    packed = copy.copy(member)
+    packed.compress_type, packed.file_size = zipfile.ZIP_STORED, member.compress_size
+    del packed.CRC  # which is of what it unpacks to
+    unpacking, left = zlib.decompressobj(-zlib.MAX_WBITS), member.file_size
+    with content.open(packed) as file:
+        while left >= 0 and (chunk := unpacking.unconsumed_tail or file.read(CHUNK)):
+            left -= len(unpacking.decompress(chunk, min(left, CHUNK) + 1))
+    return left >= 0
 
 
 def _algorithm(archive: Path, described: Mapping[str, Any], given: str | None) -> Algorithm:

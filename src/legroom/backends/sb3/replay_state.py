@@ -24,6 +24,7 @@ from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from legroom.backends.sb3.lean_replay import LeanDictReplayBuffer, LeanReplayBuffer
 from legroom.backends.sb3.state_torch import misfit
 from legroom.errors import BadInput
+from legroom.model.files import open_plain
 from legroom.model.learner import SavedState
 from legroom.storing.ring import Ring, Segment
 from legroom.storing.small_arrays import Flags
@@ -270,7 +271,7 @@ def _rows_writer(rows: dict[str, np.ndarray], size: int, first: int, end: int) -
 
 
 def _read_rows(path: Path, rows: dict[str, np.ndarray], size: int, first: int, end: int) -> None:
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         for name, array in rows.items():
             for piece in _pieces(size, first, end):
                 target = array[piece]
@@ -340,7 +341,7 @@ def _dumps(checkpoint: SavedState, entries: list[dict[str, Any]]) -> Iterator[di
     """Yield the stores as `Ring.prepare` takes them, one in memory at a time."""
     for entry in entries:
         path = checkpoint.file(entry["file"])
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             n_parts = int.from_bytes(file.read(8), "little")
             if not 0 < n_parts <= os.fstat(file.fileno()).st_size // 8:
                 raise BadInput("is no store of a replay buffer", path=path, hint="use an earlier checkpoint")
