@@ -71,12 +71,12 @@ def _line_data(line: SourceLine) -> dict[str, Any]:
 
 
 def _thinned(rows: Sequence[Any], most: int) -> list[Any]:
-    """Return at most so many rows, the highest of the last column in each stretch."""
+    """Return at most so many rows, of each stretch the one with most reserved and allocated."""
     if len(rows) <= most:
         return list(rows)
     size = -(-len(rows) // most)
     stretches = (rows[at : at + size] for at in range(0, len(rows), size))
-    return [max(each, key=lambda row: row[-1]) if isinstance(each[0], tuple) else each[0] for each in stretches]
+    return [max(each, key=lambda row: row[:0:-1]) if isinstance(each[0], tuple) else each[0] for each in stretches]
 
 
 def host_data(seen: Rehearsal) -> dict[str, Any]:
