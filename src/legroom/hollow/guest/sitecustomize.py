@@ -40,18 +40,28 @@ def _package() -> None:
     spec.loader.exec_module(module)
 
 
+def _later(module: str, function: str, journal: object) -> Any:
+    """Return what calls a function of ours with a module that has been loaded; ours is imported only then."""
+
+    def act(loaded: object) -> None:
+        getattr(importlib.import_module(f"legroom_hollow.{module}"), function)(journal, loaded)
+
+    return act
+
+
 class _Hook:
     """Finds torch as usual, and lets its loader tell us when it is done."""
 
     def __init__(self, journal: object) -> None:
         entering: Any = importlib.import_module("legroom_hollow.entering")
-        self._waiting = {
+        self._waiting: dict[str, Any] = {
             "torch._compile": lambda module: entering.without_compiler(module),
             "torch": lambda module: entering.on_torch(journal),
-            "stable_baselines3.common.base_class": lambda module: importlib.import_module(
-                "legroom_hollow.model_calls"
-            ).on_base_class(journal, module),
+            "stable_baselines3.common.base_class": _later("model_calls", "on_base_class", journal),
+            "torch.utils.cpp_extension": _later("needing_gpus", "on_extensions", journal),
         }
+        for name in importlib.import_module("legroom_hollow.needing_gpus").SIMULATORS:
+            self._waiting[name] = _later("needing_gpus", "on_simulator", journal)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         if name not in self._waiting:
