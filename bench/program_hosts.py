@@ -1,11 +1,11 @@
 """Host memory of programs with replay buffers: what `legroom predict -- COMMAND` says after seconds, against the same
 command run until its buffer is full.
 
-The truth is the largest sum of PSS of the program's processes, with libraries counted as if no other process mapped them:
-other programs run beside the bench. There is no card here, so the real program runs on the
-CPU, and it is rehearsed so too (`--cpu-only`); it is also rehearsed on a card, whose forecast is compared without the
-item for the libraries of a CUDA build, which are not loaded here. The programs named `held_out_…` were written before
-anything was measured, and are run once at the end of a change.
+The truth is the largest sum of PSS of the program's processes, with libraries counted as if no other process mapped
+them: other programs run beside the bench. There is no card here, so the real program runs on the CPU, and it is
+rehearsed so too (`--cpu-only`); it is also rehearsed on a card, whose forecast is compared without the item for the
+libraries of a CUDA build, which are not loaded here. The programs named `held_out_...` were written before anything was
+measured, and are run once at the end of a change.
 
     python -m bench.program_hosts [dev | held-out] [NAME]...
 """

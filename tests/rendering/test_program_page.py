@@ -78,9 +78,9 @@ def test_a_buffer_is_forecast_with_its_line() -> None:
     filling = Filling(28 * GIB, GIB, 27 * GIB / (3.4 * 3600), 0.0, "/x/buffers.py", 212)
     prediction = predicted(rehearsed(host=HostSeen(2 * GIB, 2 * GIB, 0, 1, (filling,))), Budget(16 * GIB, 8 * GIB))
     assert prediction.fits is False
-    assert "buffers.py:212: 28.0 GiB when full, 1.0 GiB written so far; full in about 3.4 h" in " ".join(
-        shown(prediction).split()
-    )
+    text = " ".join(shown(prediction).split())
+    assert "2.0 GiB now; 30.0 GiB when buffers.py:212 is full, in about 3.4 h" in text
+    assert "buffers.py:212 28.0 GiB 1.0 GiB written so far; full in about 3.4 h [measured]" in text
     idle = Filling(28 * GIB, GIB, 0.0)
     seen = rehearsed(host=HostSeen(2 * GIB, 2 * GIB, 0, 1, (idle,)))
     assert predicted(seen, Budget(16 * GIB, 8 * GIB)).fits is None  # nobody knows whether it is ever written

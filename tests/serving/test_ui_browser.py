@@ -8,8 +8,12 @@ import pytest
 from bench.ui_browser import chromium, is_there, opened
 from bench.ui_server import serving
 
+from legroom.backends.program.program_bill import predicted
 from legroom.machine.live_log import LiveLog
+from legroom.model.rehearsal import CardSeen, HostSeen, Rehearsal, SourceLine
+from legroom.model.verdict import Budget
 from legroom.reading import read
+from legroom.rendering.program_text import program_json
 from legroom.units import MIB
 
 pytestmark = pytest.mark.skipif(
@@ -150,6 +154,31 @@ def test_a_file_is_opened_as_data_and_never_as_markup(seen, tmp_path):
     seen.page.wait_for_selector("#verdict.error")
     assert seen.text("#verdict").startswith("run.yaml:3: not valid YAML")
     _forgive_refusals(seen)
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_the_result_of_a_rehearsal_is_opened(server, browser, tmp_path, width):
+    lines = (SourceLine("train.py", 2, 300 * MIB, module="Net.fc", role="activations", source="<i>net(x)</i>"),)
+    card = CardSeen(0, 1, 300 * MIB, 320 * MIB, (("activations", 300 * MIB),), lines, lines[0], "backward", 1)
+    points = ((0.0, 100 * MIB, 200 * MIB), (1.0, 300 * MIB, 320 * MIB))
+    host = HostSeen(100 * MIB, 100 * MIB, 0, 1)
+    known = Rehearsal(("python", "train.py"), 0, "finished", 9, 0, 2.0, host, card, True, torch="2.6", points=points)
+    file = tmp_path / "rehearsal.json"
+    file.write_text(program_json(predicted(known, Budget(8 << 30, 8 << 30))))
+    with opened(browser, server.address, width=width) as seen:
+        assert not seen.page.is_visible("#rehearsal")
+        seen.page.set_input_files("#file", str(file))
+        seen.page.wait_for_selector("#rehearsal-body svg")
+        assert "9 optimizer steps in 2 s, the program ended" in seen.text("#rehearsal-body")
+        assert "<i>net(x)</i>" in seen.text("#rehearsal-body")
+        assert seen.page.locator("#rehearsal-body i").count() == 0
+        assert seen.page.evaluate("document.activeElement.id") == "rehearsal-name"
+        seen.page.evaluate("document.querySelectorAll('details').forEach((box) => { box.open = true; })")
+        assert seen.overflowing() == []
+        assert seen.violations() == []
+        seen.page.click("#rehearsal-close")
+        assert not seen.page.is_visible("#rehearsal")
+        assert seen.console == []
 
 
 def test_a_wrong_value_is_said_and_the_page_goes_on(seen):

@@ -106,7 +106,8 @@ def _autocasting(follower: Any) -> None:
     from . import card_autocast
 
     module: Any = torch
-    enable, told = module.set_autocast_enabled, []
+    enable = module.set_autocast_enabled
+    told: list[bool] = []
 
     def set_enabled(*args: Any) -> None:
         enable(*args)

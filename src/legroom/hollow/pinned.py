@@ -1,7 +1,7 @@
 """Pinned host memory as PyTorch's caching host allocator takes it: blocks of powers of two, kept once they are freed.
 
-A rehearsed tensor that is pinned is an ordinary one, whose bytes the process really takes. What the pool would take beyond
-them, by rounding up and by keeping, is told to the journal. Mirrors `CachingHostAllocatorImpl` of torch 2.13; a
+A rehearsed tensor that is pinned is an ordinary one, whose bytes the process really takes. What the pool would take
+beyond them, by rounding up and by keeping, is told to the journal. Mirrors `CachingHostAllocatorImpl` of torch 2.13; a
 block is free again with its tensor, not later with the copy that reads it.
 """
 

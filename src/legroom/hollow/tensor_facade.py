@@ -241,6 +241,7 @@ def _leaving(follower: Follower) -> None:
 
     tensor: Any = torch.Tensor
     module: Any = torch.utils.dlpack
+    top: Any = torch
     packed, shared, reduced = tensor.__dlpack__, tensor.share_memory_, reductions.reduce_tensor
 
     def refuse(what: str) -> Any:
@@ -260,9 +261,11 @@ def _leaving(follower: Follower) -> None:
         return reduced(each)
 
     to_dlpack = module.to_dlpack
-    module.to_dlpack = torch.to_dlpack = lambda each: (
-        refuse("dlpack of a tensor of the card") if hollow(follower, each) else to_dlpack(each)
-    )
+
+    def old_dlpack(each: Any) -> Any:
+        return refuse("dlpack of a tensor of the card") if hollow(follower, each) else to_dlpack(each)
+
+    module.to_dlpack = top.to_dlpack = old_dlpack
     tensor.__dlpack__, tensor.share_memory_ = dlpack, share_memory
     reductions.reduce_tensor = reduce
     for kind in (torch.Tensor, torch.nn.parameter.Parameter):

@@ -18,7 +18,11 @@ PHASES = ("forward", "backward", "optimizer step")
 
 @dataclass(frozen=True)
 class SourceLine:
-    """Bytes of one role that a line of the user's source holds on the card; `module` where one was running."""
+    """Bytes of one role that a line of the user's source holds on the card; `module` where one was running.
+
+    Args:
+        source: the line's own text; None: it is in the file.
+    """
 
     file: str
     line: int
@@ -26,6 +30,7 @@ class SourceLine:
     function: str = ""
     module: str = ""
     role: str = ""
+    source: str | None = None
 
 
 @dataclass(frozen=True)

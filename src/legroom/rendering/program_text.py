@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from legroom.rendering.run_file import run_data
 from legroom.units import format_size
 
 SHOWN_LINES = 12
+POINTS, STEPS, MOST_AREAS, LONGEST_SOURCE = 600, 200, 300, 200  # of a document
 NO_LINE = "(no line of the program)"
 STYLES = {True: "green", False: "bold red", None: "yellow"}
 
@@ -42,11 +43,40 @@ def program_data(prediction: ProgramPrediction) -> dict[str, Any]:
         "at": None if place is None else {"file": place[0], "line": place[1]},
         "assumed": [asdict(each) for each in seen.assumed],
         "lines": [{"file": line.file, "line": line.line, "nbytes": line.nbytes} for line in by_line(seen)],
+        "areas": [_line_data(line) for line in (seen.card.lines if seen.card is not None else ())[:MOST_AREAS]],
+        "card": _card_data(seen),
+        "timeline": {"points": _thinned(seen.points, POINTS), "steps": _thinned(seen.step_times, STEPS)},
+        "failure": seen.failure,
+        "out_of_memory": next((oom.text for oom in seen.out_of_memory if not oom.caught), None),
+        "budget": asdict(prediction.budget),
         "leaks": [{"file": leak.file, "line": leak.line, "nbytes": leak.nbytes} for leak in seen.leaks],
         "ways": list(prediction.ways),
         "host": host_data(seen),
         "same_run": _same_run_data(seen),
     }
+
+
+def _card_data(seen: Rehearsal) -> dict[str, Any] | None:
+    """Return the moment of the card's peak."""
+    card = seen.card
+    if card is None:
+        return None
+    at = None if card.at is None else _line_data(card.at)
+    return {"phase": card.phase, "interval": card.interval, "at": at}
+
+
+def _line_data(line: SourceLine) -> dict[str, Any]:
+    about = {key: getattr(line, key) for key in ("file", "line", "nbytes", "module", "role")}
+    return about | {"source": source_of(line)[:LONGEST_SOURCE]}
+
+
+def _thinned(rows: Sequence[Any], most: int) -> list[Any]:
+    """Return at most so many rows, of each stretch the one with most reserved and allocated."""
+    if len(rows) <= most:
+        return list(rows)
+    size = -(-len(rows) // most)
+    stretches = (rows[at : at + size] for at in range(0, len(rows), size))
+    return [max(each, key=lambda row: row[:0:-1]) if isinstance(each[0], tuple) else each[0] for each in stretches]
 
 
 def host_data(seen: Rehearsal) -> dict[str, Any]:
@@ -86,9 +116,12 @@ def stopped_at(seen: Rehearsal) -> tuple[str, int] | None:
 def by_line(seen: Rehearsal) -> list[SourceLine]:
     """Return what each line of the program holds on the card at the peak, the modules that ran there together."""
     sums: dict[tuple[str, int], int] = {}
+    sources: dict[tuple[str, int], str | None] = {}
     for line in seen.card.lines if seen.card is not None else ():
         sums[line.file, line.line] = sums.get((line.file, line.line), 0) + line.nbytes
-    return [SourceLine(*place, nbytes) for place, nbytes in sorted(sums.items(), key=lambda item: -item[1])]
+        sources[line.file, line.line] = line.source
+    largest_first = sorted(sums.items(), key=lambda item: -item[1])
+    return [SourceLine(*place, nbytes, source=sources[place]) for place, nbytes in largest_first]
 
 
 def program_text(prediction: ProgramPrediction, *, everything: bool = False) -> Iterator[Part]:
@@ -226,7 +259,7 @@ def line_table(seen: Rehearsal, most: int | None) -> Table:
     whole = sum(line.nbytes for line in lines) or 1
     for line in lines[:most]:
         share = f"{line.nbytes / whole:.0%}"
-        table.add(place_text(line.file, line.line), format_size(line.nbytes), share, source_text(line.file, line.line))
+        table.add(place_text(line.file, line.line), format_size(line.nbytes), share, source_of(line))
     if most is not None and len(lines) > most:
         rest = lines[most:]
         nbytes = sum(line.nbytes for line in rest)
@@ -262,6 +295,11 @@ def place_text(file: str, line: int) -> str:
         return NO_LINE
     near = os.path.relpath(file) if Path(file).is_absolute() else file
     return f"{file if near.startswith('..') else near}:{line}"
+
+
+def source_of(line: SourceLine) -> str:
+    """Return the text of a line: as it came along, else as it stands in its file."""
+    return source_text(line.file, line.line) if line.source is None else line.source
 
 
 def source_text(file: str, line: int) -> str:

@@ -17,6 +17,8 @@ from legroom.model.run import Run
 from legroom.named_runs import run_names, workloads
 from legroom.reading import read, read_given
 from legroom.reading.user_files import decode
+from legroom.rendering.pages.program_page import program_body
+from legroom.rendering.program_document import is_rehearsal, prediction_from
 from legroom.rendering.run_file import run_file
 from legroom.serving import planning
 from legroom.serving.controls import controls_of
@@ -61,7 +63,7 @@ def mapping(body: bytes) -> dict[str, Any]:
 
 
 def _read(body: bytes, query: Query, here: Here) -> tuple[str, str]:
-    """The runs in a file that was opened or dropped: `{"name": "ppo.yml", "text": …}`."""
+    """The runs in a file that was opened or dropped: `{"name": "ppo.yml", "text": …}`; of a rehearsal its drawing."""
     asked = mapping(body)
     if "run" in asked:  # one that a link has brought back
         return JSON, _text({"runs": [shown(run_asked(asked["run"]))]})
@@ -69,6 +71,8 @@ def _read(body: bytes, query: Query, here: Here) -> tuple[str, str]:
     if not isinstance(name, str) or not isinstance(text, str) or not 0 < len(name) <= LONGEST_NAME:
         raise BadInput("a file has a name and a text", hint='{"name": "run.yaml", "text": "algo: PPO …"}')
     plain = name.replace("\\", "/").rpartition("/")[2] or "run.yaml"
+    if plain.lower().endswith(".json") and is_rehearsal(data := parse_json(text.encode("utf-8", "replace"))):
+        return JSON, _text({"rehearsal": program_body(prediction_from(data))})
     found = read_given(decode(text.encode("utf-8", "replace"), plain), plain)
     return JSON, _text({"runs": [shown(run) for run in found]})
 

@@ -102,7 +102,7 @@ class TreeSampler:
         """
         swept = [process for process in self._processes.values() if process.exact is not None]
         most = max((process.now.shared for process in swept), default=0)
-        return max(most - sum(process.of_files() for process in swept), 0)
+        return max(most - int(sum(process.of_files() for process in swept)), 0)
 
     def sample(self) -> Sample | None:
         """Return the tree's memory now, None when its root is gone."""

@@ -270,7 +270,7 @@ def test_a_deque_is_forecast_and_a_list_without_end_leaves_it_unknown(tmp_path: 
 count = 0
 while True:
     count += 500
-    about = dict(type="deque", held="Agent.memory", file=__file__, line=12, each=20000.0, count=count, before=count - 500)
+    about = dict(type="deque", held="Agent.memory", file=__file__, line=12, each=2e4, count=count, before=count - 500)
     containers = [dict(about, id=1, most=100000)]
     if "--endless" in sys.argv:
         containers.append(dict(about, id=2, type="list", held="kept", line=13, most=None))

@@ -41,6 +41,15 @@ def _package() -> None:
     spec.loader.exec_module(module)
 
 
+def _later(module: str, function: str, journal: object) -> Any:
+    """Return what calls a function of ours with a module that has been loaded; ours is imported only then."""
+
+    def act(loaded: object) -> None:
+        getattr(importlib.import_module(f"legroom_hollow.{module}"), function)(journal, loaded)
+
+    return act
+
+
 class _Hook:
     """Finds modules as usual, and lets their loaders tell us when they are done."""
 
@@ -71,13 +80,14 @@ class _Hook:
 
 def _rehearsing() -> dict[str, Any]:
     entering: Any = importlib.import_module("legroom_hollow.entering")
+    simulators = importlib.import_module("legroom_hollow.needing_gpus").SIMULATORS
     journal = entering.begin()
     return {
         "torch._compile": lambda module: entering.without_compiler(module),
         "torch": lambda module: entering.on_torch(journal),
-        "stable_baselines3.common.base_class": lambda module: importlib.import_module(
-            "legroom_hollow.model_calls"
-        ).on_base_class(journal, module),
+        "stable_baselines3.common.base_class": _later("model_calls", "on_base_class", journal),
+        "torch.utils.cpp_extension": _later("needing_gpus", "on_extensions", journal),
+        **{name: _later("needing_gpus", "on_simulator", journal) for name in simulators},
     }
 
 

@@ -5,6 +5,7 @@ No script, as on all pages: the timeline is made wider by a choice of sizes, and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html import escape
 from zlib import crc32
@@ -40,6 +41,11 @@ _FOOTER = (
 def program_page(prediction: ProgramPrediction) -> str:
     """Return the whole page."""
     return whole_page(f"Memory of {prediction.footprint.name}", [*_body(prediction), footer(_FOOTER)])
+
+
+def program_body(prediction: ProgramPrediction) -> str:
+    """Return what the planner page shows of a rehearsal, below a heading of its own."""
+    return re.sub(r"<(/?)h([1-4])\b", lambda tag: f"<{tag[1]}h{int(tag[2]) + 2}", "\n".join(_body(prediction)))
 
 
 def program_fragment(prediction: ProgramPrediction) -> str:

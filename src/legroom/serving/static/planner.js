@@ -156,13 +156,21 @@ async function choose(name) {
 async function open(file) {
   await attempt(async () => {
     if (file.size > 200_000) throw new Error(`${file.name} is too large for a run file`);
-    const { runs } = await ask("api/read", { name: file.name, text: await file.text() });
+    const { runs, rehearsal } = await ask("api/read", { name: file.name, text: await file.text() });
+    if (rehearsal) return showRehearsal(rehearsal);
     const shown = runs.slice(0, MOST_RUNS).map((each) => entryOf(each, null));
     state.runs.splice(state.active, 1, ...shown);
     state.runs.length = Math.min(state.runs.length, MOST_RUNS);
     activate(state.active);
     if (runs.length > shown.length) byId("told").textContent = `${file.name} holds ${runs.length} runs; the first ${shown.length} are shown`;
   });
+}
+
+/** Show what came of `legroom predict --json -- COMMAND`. */
+function showRehearsal(drawn) {
+  byId("rehearsal-body").innerHTML = drawn;  // drawn by the server, from escaped text
+  byId("rehearsal").hidden = false;
+  byId("rehearsal-name").focus();
 }
 
 async function attempt(work) {
@@ -227,6 +235,11 @@ function listen() {
     if (!event.target.files.length) return;
     await open(event.target.files[0]);
     event.target.value = "";  // so that the same file, edited, can be opened again
+  });
+  byId("rehearsal-close").addEventListener("click", () => {
+    byId("rehearsal").hidden = true;
+    byId("rehearsal-body").replaceChildren();
+    byId("file").focus();
   });
   byId("card").addEventListener("change", (event) => { state.place.gpu = event.target.value; refresh(); });
   byId("ram").addEventListener("input", settled(() => { state.place.ram = byId("ram").value; refresh(); }, 150));
