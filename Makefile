@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
   bench-programs bench-speed bench-workers bench-microbatch bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns \
   bench-fit bench-hard-limits bench-watch bench-faults bench-explain bench-knobs bench-leaks \
   bench-ninja bench-ninja-learns bench-parallel bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns \
-  bench-robot bench-robot-learns robot-calibrations bench-ui bench-rllib bench-sweep clean
+  bench-robot bench-robot-learns robot-calibrations bench-ui bench-rllib bench-sweep bench-attach clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 	$(PYTHON) -m venv $(VENV)
@@ -70,7 +70,7 @@ bench: bench-vram bench-speed bench-accuracy bench-lean bench-storage bench-stor
   bench-throughput bench-kills bench-mine bench-mine-full bench-mine-learns bench-fit bench-hard-limits bench-explain \
   bench-knobs bench-watch bench-faults bench-leaks bench-ninja bench-ninja-learns bench-parallel \
   bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns bench-robot bench-robot-learns bench-ui bench-rllib \
-  bench-sweep  ## everything that takes longer; writes bench/RESULTS.md
+  bench-sweep bench-attach  ## everything that takes longer; writes bench/RESULTS.md
 
 .PHONY: bench-house
 bench-house: $(STAMP)  ## size, seams, types and complexity of the package; radon in an environment of its own
@@ -107,6 +107,9 @@ bench-storage-cases: $(STAMP)  ## more than 100,000 generated sequences through 
 
 bench-workers: $(STAMP)  ## worker processes beside SubprocVecEnv, AsyncVectorEnv and, where it is, PufferLib
 	$(BIN)/python -m bench.workers
+
+bench-attach: $(STAMP)  ## programs as they are and with savings attached: result, memory, time
+	$(BIN)/python -m bench.attach
 
 bench-microbatch: $(STAMP)  ## micro-batches: how exact, how much memory, predicted against measured
 	$(BIN)/python -m bench.microbatch

@@ -13,14 +13,13 @@ is halved, and stays halved; so it is, at once, where a redo has just helped the
 from __future__ import annotations
 
 import gc
-import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 
+from legroom.device.generators_now import numpy_now, python_now, restore_numpy, restore_python
 from legroom.errors import BadInput
 from legroom.sharing.heap import give_back
 
@@ -73,8 +72,8 @@ class Moment:
         return cls(
             torch.get_rng_state(),
             torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
-            np.random.get_state(),
-            random.getstate(),
+            numpy_now(),
+            python_now(),
             tuple((buffer, buffer._version) for buffer in buffers),
         )
 
@@ -87,8 +86,8 @@ class Moment:
         torch.set_rng_state(self.torch_cpu)
         if self.torch_gpu is not None:
             torch.cuda.set_rng_state(self.torch_gpu, device)
-        np.random.set_state(self.numpy)
-        random.setstate(self.python)
+        restore_numpy(self.numpy)
+        restore_python(self.python)
 
 
 class Redoing:

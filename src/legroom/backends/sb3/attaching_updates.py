@@ -19,6 +19,7 @@ from legroom.hollow.attaching import plan, tell
 UPDATE_ATTRIBUTES = (
     "micro_batch", "survives", "on_retreat", "_redoing", "_policy_buffers", "_unwatched", "_minibatches_done",
 )  # fmt: skip
+_KEPT = ("micro_batch", "_minibatches_done", "_policy_buffers")  # from one update to the next
 
 
 def on_ppo(module: Any) -> None:
@@ -89,7 +90,7 @@ class _Update:
         finally:
             model.__class__ = given
             kept = {name: vars(model).pop(name) for name in UPDATE_ATTRIBUTES if name in vars(model)}
-            self._kept = {name: kept[name] for name in ("micro_batch", "_minibatches_done") if name in kept}
+            self._kept = {name: kept[name] for name in _KEPT if name in kept}
 
 
 def _exact_size(model: Any, size: int | None, where: str) -> int | None:

@@ -13,7 +13,6 @@ Mirrors `get` and `sample` of the buffers in stable-baselines3 and sb3-contrib 2
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -69,8 +68,7 @@ def rollout_minibatches(buffer: Any, batch_size: int) -> Iterator[tuple[np.ndarr
         for whole, planned in buffer.micro_batches(batch_size, batch_size):
             yield whole, partial(_as_planned, planned)
         return
-    with _handing_out_indices(buffer):
-        minibatches = list(buffer.get(batch_size))
+    minibatches = _drawn(buffer, lambda: list(buffer.get(batch_size)))
     for whole in minibatches:
         yield whole, partial(_rollout_parts, buffer, whole)
 
@@ -88,12 +86,14 @@ def replay_minibatch(buffer: Any, batch_size: int, env: Any) -> Parts:
     """Draw `batch_size` transitions, and return what makes them part by part."""
     if hasattr(buffer, "micro_batches"):
         return lambda size: buffer.micro_batches(batch_size, size, env)
-    with _handing_out_indices(buffer):
-        drawn = buffer.sample(batch_size, env=env)
+    drawn = _drawn(buffer, lambda: buffer.sample(batch_size, env=env))
     return partial(_replay_parts, buffer, drawn, env)
 
 
 def _replay_parts(buffer: Any, drawn: Any, env: Any, size: int) -> Iterator[Any]:
+    if not isinstance(drawn, tuple) and size >= len(drawn):
+        yield buffer._get_samples(drawn, env=env)
+        return
     if isinstance(drawn, tuple):  # a sampler of lean replay has chosen rows and environments
         for rows, envs in zip(*(cut(each, size) for each in drawn), strict=True):
             yield buffer.transitions(rows, envs, env=env)
@@ -107,12 +107,18 @@ def cut(indices: np.ndarray, size: int) -> list[np.ndarray]:
     return [indices[start : start + size] for start in range(0, len(indices), size)]
 
 
-@contextmanager
-def _handing_out_indices(buffer: Any) -> Iterator[None]:
-    """While it lasts, the buffer returns indices where it would make samples of them."""
-    buffer._get_samples = lambda indices, env=None: indices
-    buffer.transitions = lambda rows, envs, env=None: (rows, envs)
+def _drawn(buffer: Any, draw: Callable[[], Any]) -> Any:
+    """Return what `draw` draws: the buffer returns indices where it would make samples of them."""
+    buffer._get_samples, buffer.transitions = _indices, _rows_and_envs
     try:
-        yield
+        return draw()
     finally:
         del buffer._get_samples, buffer.transitions
+
+
+def _indices(indices: Any, env: Any = None) -> Any:
+    return indices
+
+
+def _rows_and_envs(rows: Any, envs: Any, env: Any = None) -> Any:
+    return rows, envs

@@ -32,7 +32,7 @@ class Surviving(BaseAlgorithm):
     survives = False
     on_retreat: Callable[[Retreat], None] | None = None
     _redoing: Redoing | None = None
-    _policy_buffers: tuple[torch.Tensor, ...] = ()
+    _policy_buffers: tuple[torch.Tensor, ...] | None = None
     _unwatched = True  # no minibatch of this call of train() has come in pieces yet
 
     def _excluded_save_params(self: Any) -> list[str]:
@@ -44,7 +44,8 @@ class Surviving(BaseAlgorithm):
             return attempt(size)
         if self._redoing is None:
             self._redoing = Redoing(self._retreated, self._let_go, self._may_split)
-            self._policy_buffers = tuple(self.policy.buffers())  # to look for them takes longer than all the rest here
+        if self._policy_buffers is None:  # to look for them takes longer than all the rest here
+            self._policy_buffers = tuple(self.policy.buffers())
         moment = Moment.now(self.device, self._policy_buffers)
         result: Result = self._redoing.run(attempt, size, update, moment, self.device)
         return result
