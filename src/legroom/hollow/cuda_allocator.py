@@ -130,6 +130,27 @@ class CachingAllocator:
         free = tuple((*pool.free, 0 if pool.tail is None else pool.tail.address) for pool in pools)
         return self.reserved, self.next_address, free
 
+    def copy(self, taken: dict[int, Block]) -> tuple[CachingAllocator, dict[int, Block]]:
+        """Return an allocator in the same state, and its blocks for those that are taken (all of them, by number)."""
+        other = CachingAllocator()
+        other.__dict__.update(self.__dict__)
+        other.segments = []
+        pools = {place: (_Pool(small=False), _Pool(small=True)) for place in self._pools}
+        like = {own: new for place in pools for own, new in zip(self._pools[place], pools[place])}
+        made: dict[Block, Block] = {}
+        for block in (*taken.values(), *(block for pool in like for block in pool.at.values())):
+            made[block] = Block(block.address, block.size, like[block.pool], block.mapped)
+            made[block].allocated = block.allocated
+        for block, new in made.items():
+            new.prev = made[block.prev] if block.prev is not None else None
+            new.next = made[block.next] if block.next is not None else None
+        for own, new_pool in like.items():
+            new_pool.free = list(own.free)
+            new_pool.at = {address: made[block] for address, block in own.at.items()}
+            new_pool.tail = made[own.tail] if own.tail is not None else None
+        other._pools = pools
+        return other, {number: made[block] for number, block in taken.items()}
+
     def keep(self, private: Any) -> None:
         """Begin to use a private pool: what it has taken is not given back."""
         self._kept.add(private)

@@ -151,7 +151,7 @@ def _answers(follower: Follower) -> dict[str, Callable[..., Any]]:
 
     def empty_cache(*_: Any) -> None:
         for card in follower.cards:
-            follower.figures(card.index).empty_cache()
+            follower.empty_cache(card)
 
     def fraction(value: float, index: int) -> None:
         card = follower.card_at(index)

@@ -19,6 +19,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .card import Card, CardPlan, OutOfMemory
+from .doubts import doubt_of
 from .fake_tensors import (
     _ASK as ASK,
 )
@@ -115,6 +116,7 @@ class Follower(StorageFollower):
         self._lock = threading.RLock()
         self._steps: dict[Any, list[Any]] = {}
         self._unmodelled: set[Any] = set()
+        self._doubts: dict[str, int] = {}
         self._tried: set[tuple[int, str]] = set()  # convolutions that were benchmarked
         self._special = {
             _aten._local_scalar_dense.default: self._read_number,
@@ -211,6 +213,11 @@ class Follower(StorageFollower):
         """Return a card whose figures are those of this moment."""
         self.give_back()
         return self.cards[index]
+
+    def empty_cache(self, card: Card) -> None:
+        self.give_back()
+        card.empty_cache()
+        self.journal.json("cache emptied", device=card.index)
 
     def record_of(self, tensor: torch.Tensor) -> Record | None:
         return self.records.get(tensor.untyped_storage()._cdata)
@@ -376,8 +383,19 @@ class Follower(StorageFollower):
             self._warm_up(self._thread())
         if facts.name in NAMES:
             self.libraries.see(facts.name, args, out)
+        if facts.doubt is not None:
+            self._doubt(facts, (args, kwargs, out))
         self.shadows.follow(func, facts, args, kwargs, out)
         return out
+
+    def _doubt(self, facts: Facts, tensors: Any) -> None:
+        """Tell by how many bytes an operator's scratch may differ from what was requested; more than before only."""
+        what, size = facts.doubt
+        nbytes = size(*tensors)
+        if nbytes > self._doubts.get(what, 0):
+            self._doubts[what] = nbytes
+            file, line = self.sites.where()
+            self.journal.json("doubt", what=what, nbytes=nbytes, file=file, line=line)
 
     def _facts_of(self, func: Any) -> Facts:
         facts = Facts(func)
@@ -389,6 +407,7 @@ class Follower(StorageFollower):
         facts.may_keep = func is _aten.add.Tensor or func in _OUT_OF_PLACE
         facts.numbers_matter = func in _NUMBERS_MATTER
         facts.ask = SHAPES.get(func, func)
+        facts.doubt = doubt_of(func)
         facts.composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
         func._legroom = facts
         return facts
@@ -497,8 +516,7 @@ class Follower(StorageFollower):
         """Give back the cache, as PyTorch does after it tried the kernels for a convolution it has not met before."""
         if torch.backends.cudnn.benchmark and (self.here.card.index, convolution) not in self._tried:
             self._tried.add((self.here.card.index, convolution))
-            self.give_back()
-            self.here.card.empty_cache()
+            self.empty_cache(self.here.card)
 
     def _thread(self) -> str:
         return "backward" if _graph_task() != -1 else str(threading.get_ident())

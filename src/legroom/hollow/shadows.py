@@ -27,8 +27,8 @@ class Facts:
     """What an operator's schema says: which arguments it writes to, whether it draws random numbers."""
 
     __slots__ = (
-        "ask", "composite", "generator", "host_less", "matmul", "may_keep", "name", "numbers_matter", "overwrites",
-        "program", "random", "special", "view", "written", "written_names",
+        "ask", "composite", "doubt", "generator", "host_less", "matmul", "may_keep", "name", "numbers_matter",
+        "overwrites", "program", "random", "special", "view", "written", "written_names",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -47,6 +47,7 @@ class Facts:
         self.special: Any = None
         self.program: Any = None
         self.ask: Any = func
+        self.doubt: Any = None
         self.composite = self.matmul = self.may_keep = self.numbers_matter = False
 
 

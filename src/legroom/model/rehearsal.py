@@ -183,6 +183,16 @@ class SameRun:
 
 
 @dataclass(frozen=True)
+class Doubt:
+    """By how many bytes the card's memory may differ from what was followed, why, and where first."""
+
+    what: str
+    nbytes: int
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
 class Rehearsal:
     """One rehearsal of a command.
 
@@ -215,6 +225,7 @@ class Rehearsal:
     unmodelled: tuple[str, ...] = ()
     compiled: tuple[str, ...] = ()
     beside: tuple[Beside, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
     leaks: tuple[Leak, ...] = ()
     notes: tuple[str, ...] = ()
     points: tuple[tuple[float, int, int], ...] = ()

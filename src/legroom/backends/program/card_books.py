@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from legroom.backends.program.journals import Alloc, Frame, Free, Site
+from legroom.backends.program.settling import CacheTwin
 
 NOWHERE = Site(0, ())
 
@@ -38,11 +39,13 @@ class DeviceBook:
     peak_birth: int = -1  # of the block that made the peak
     peak_interval: int = 0
     live: dict[int, Block] = field(default_factory=dict)
+    twin: CacheTwin = field(default_factory=CacheTwin)
     _died_since_peak: list[Block] = field(default_factory=list)
 
     def allocate(self, record: Alloc, block: Block) -> bool:
         """Take a block in; return whether a peak rose."""
         self.live[block.number] = block
+        self.twin.allocate(record, block.site)
         self.allocated, self.reserved = record.allocated, record.reserved
         rose = False
         if record.allocated > self.peak_allocated:
@@ -57,6 +60,7 @@ class DeviceBook:
     def free(self, record: Free) -> Block | None:
         """Return the block that is given back, None for one that was never seen."""
         block = self.live.pop(record.block, None)
+        self.twin.free(record)
         self.allocated, self.reserved = record.allocated, record.reserved
         if block is not None and block.birth <= self.peak_birth:
             self._died_since_peak.append(block)
@@ -138,6 +142,10 @@ class ProcessBook:
             self.transient[block.site] = self.transient.get(block.site, 0) + 1
         self._chunk.append((self.total_allocated, self.total_reserved))
 
+    def empty_cache(self, device: int) -> None:
+        """Take in that the program gave the cache of a card back."""
+        self.devices.setdefault(device, DeviceBook()).twin.empty_cache()
+
     @property
     def total_allocated(self) -> int:
         return sum(book.allocated for book in self.devices.values())
@@ -164,6 +172,8 @@ class ProcessBook:
         self.intervals.append(now)
         self.step_times.append(t)
         self.current, self._last_step_t = Interval(), t
+        for device in self.devices.values():
+            device.twin.step()
 
     def take_roles(self, message: dict[str, Any]) -> None:
         """Take in which blocks are parameters, gradients and optimizer state now."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from legroom.backends.program.making_it_fit import ways_to_fit
 from legroom.backends.program.same_runs import divided
-from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES
+from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, round_size, segment_size
 from legroom.model.finding import Finding
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Known, Phase, Place
 from legroom.model.rehearsal import CardSeen, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
@@ -125,6 +125,8 @@ def _doubt(rehearsal: Rehearsal, card: CardSeen) -> int:
     """Return by how many bytes assumptions may have changed the allocator's peak."""
     guessed = {(each.file, each.line) for each in rehearsal.sizes_assumed}
     doubt = sum(line.nbytes for line in card.lines if (line.file, line.line) in guessed)
+    # each is scratch of a moment, and takes whole segments where the cache has no room for it
+    doubt += sum(segment_size(round_size(each.nbytes)) for each in rehearsal.doubts)
     return doubt + (int(COMPILED_ERROR * card.peak_reserved) if rehearsal.compiled else 0)
 
 
@@ -237,6 +239,9 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     yield from rehearsal.notes
     for place in rehearsal.compiled:
         yield f"torch.compile was run eagerly ({place}): the band is wider by {COMPILED_ERROR:.0%}"
+    for doubt in rehearsal.doubts:
+        at = f" ({_at(doubt.file, doubt.line)})" if doubt.file else ""
+        yield f"not known for certain: {doubt.what}{at}: the band is wider by {format_size(doubt.nbytes)}"
     if rehearsal.card is not None:
         if rehearsal.card.processes > 1:
             yield f"{rehearsal.card.processes} processes share the card; their peaks are added"

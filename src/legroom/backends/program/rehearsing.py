@@ -29,7 +29,7 @@ from legroom.machine.gpu_table import multiprocessors_of
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
 from legroom.model.machine import Gpu
-from legroom.model.rehearsal import Beside, HostSeen, OutOfMemory, Rehearsal, Stopped
+from legroom.model.rehearsal import Beside, Doubt, HostSeen, OutOfMemory, Rehearsal, Stopped
 from legroom.predicting.gpu import CUDNN_SHARE
 from legroom.units import MIB
 
@@ -163,7 +163,7 @@ class ProgramSeen:
         book = self.books.get(journal)
         if book is None:
             book = self.books[journal] = ProcessBook(process_of(journal))
-            self._finders[journal] = RepeatFinder(book)
+            self._finders[journal] = RepeatFinder(book, self.plan.seconds)
         if isinstance(record, Alloc):
             book.allocate(record)
         elif isinstance(record, Free):
@@ -188,6 +188,8 @@ class ProgramSeen:
                         self.host.begin_steady()
         elif kind == "roles":
             book.take_roles(message)
+        elif kind == "cache emptied":
+            book.empty_cache(int(message.get("device") or 0))
         elif kind == "context":
             book.contexts.add(int(message.get("device") or 0))
         elif kind == "assumed":
@@ -273,6 +275,7 @@ class ProgramSeen:
             unmodelled=tuple(dict.fromkeys(map(_with_place, self._messages.get("unmodelled", [])))),
             compiled=tuple(dict.fromkeys(map(_with_place, self._messages.get("compile", [])))),
             beside=tuple(self._beside()),
+            doubts=tuple(self._doubts()),
             leaks=tuple(leak for book in self.books.values() for leak in find_leaks(book)),
             notes=tuple(self._notes),
             points=tuple(main.points) if main is not None else (),
@@ -300,6 +303,17 @@ class ProgramSeen:
             )
             for message in messages
         ]  # fmt: skip
+
+    def _doubts(self) -> list[Doubt]:
+        """Return the largest of each kind of doubt, and the growth of a cache that had not settled."""
+        found: dict[str, Doubt] = {}
+        for message in self._messages.get("doubt", []):
+            what, nbytes = str(message.get("what")), int(message.get("nbytes") or 0)
+            if what not in found or found[what].nbytes < nbytes:
+                found[what] = Doubt(what, nbytes, str(message.get("file") or ""), int(message.get("line") or 0))
+        growth = max((finder.growth for finder in self._finders.values()), default=0)
+        settling = [Doubt("PyTorch's cache, which has not settled", growth)] if growth else []
+        return sorted([*found.values(), *settling], key=lambda each: -each.nbytes)
 
     def _beside(self) -> list[Beside]:
         """Return the largest figure of each library that takes memory beside the allocator."""
