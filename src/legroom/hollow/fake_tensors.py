@@ -32,8 +32,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import sort_scratch as _sort_scratch
+from .conv_scratch import CONVOLUTIONS, in_bfloat16, laid_out
 from .cuda_reduce import Card
-from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Step, conv_format, rnn_values
+from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Step, rnn_values
 from .records import Event, Values
 from .value_reads import ValueReads
 
@@ -71,6 +72,7 @@ class StorageFollower(TorchDispatchMode):
     ) -> None:
         super().__init__()
         self.workspaces = workspaces
+        self._card = Card() if workspaces is None else workspaces.card
         self.events: list[Event] = []
         self.labels: dict[int, str] = {}
         self.sizes: dict[int, int] = {}
@@ -85,6 +87,7 @@ class StorageFollower(TorchDispatchMode):
         self._in_backward = False
         self._recipes: dict[Any, Any] = {}
         self.convolution = self.convolution_axes = 0
+        self.convolved_bfloat16 = False  # so that the kernel depends on what cuDNN does there
         self.rnn_values = self._rnn_values = 0
 
     @classmethod
@@ -221,8 +224,10 @@ class StorageFollower(TorchDispatchMode):
         recipe = self._recipes.get(key, _UNKNOWN)  # None is one: of operators that return nothing
         if recipe is _UNKNOWN:
             out = ask(*args, **kwargs)
-            if func is _aten.convolution.default:  # its meta kernel forgets the layout, and flattening then copies
-                out = torch.empty_like(out, memory_format=conv_format(*args[:2]))
+            if func in CONVOLUTIONS:
+                out = laid_out(func, args, out, self._card)
+            if func is _aten.convolution.default:
+                self.convolved_bfloat16 |= in_bfloat16(*args[:2])
                 size = sum(t.numel() * t.element_size() for t in (*args[:2], out))
                 self.convolution, self.convolution_axes = max(
                     (self.convolution, self.convolution_axes), (size, out.dim() - 2)

@@ -80,10 +80,28 @@ def trace_run(
     Raises:
         Untraceable: the policy or update cannot be followed; the reason is the message.
     """
-    on_cuda = device == "cuda"
     card = card or card_with(None, None)
-    workspaces = Workspaces(card.cublas, card) if on_cuda else None
-    follower = StorageFollower(workspaces, (*_LIBRARIES, *_MIRRORS), values=values, searching=_SEARCHING)
+    follower = _follower(device, card, values)
+    found = _trace(run, device, card, follower, validate_args)
+    if device == "cuda" and card.cudnn_bfloat16 and follower.convolved_bfloat16:
+        without = replace(card, cudnn_bfloat16=False)
+        other = _trace(run, device, without, _follower(device, without, values), validate_args)
+        found = replace(found, otherwise={_WITHOUT_CUDNN: other})
+    return found
+
+
+_WITHOUT_CUDNN = "bfloat16 convolved without cuDNN, as with TORCH_CUDNN_V8_API_DISABLED=1"
+
+
+def _follower(device: str, card: Card, values: Values) -> StorageFollower:
+    workspaces = Workspaces(card.cublas, card) if device == "cuda" else None
+    return StorageFollower(workspaces, (*_LIBRARIES, *_MIRRORS), values=values, searching=_SEARCHING)
+
+
+def _trace(
+    run: Run, device: Literal["cpu", "cuda"], card: Card, follower: StorageFollower, validate_args: bool | None
+) -> NetTrace:
+    on_cuda = device == "cuda"
     checks = Distribution._validate_args
     with ExitStack() as stack:
         stack.enter_context(importable(run))
