@@ -60,6 +60,7 @@ class StorageFollower(TorchDispatchMode):
         trusted: folders of library code whose questions for values are answered.
         values: what others get who ask for some.
         searching: those of the trusted that ask whether they may stop; the answer is no.
+        computing: a `RealValues`, which knows what others read.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class StorageFollower(TorchDispatchMode):
         *,
         values: Values = "refuse",
         searching: tuple[str, ...] = (),
+        computing: Any = None,
     ) -> None:
         super().__init__()
         self.workspaces = workspaces
@@ -78,7 +80,8 @@ class StorageFollower(TorchDispatchMode):
         self.sizes: dict[int, int] = {}
         self.recording = False
         self.live: dict[int, int] = {}  # storage address -> id
-        self.reads = ValueReads(values, trusted, searching)
+        self.reads = ValueReads(values, trusted, searching, computing)
+        self._computing = computing
         self.unmodelled: dict[str, int] = {}  # operator -> bytes that it may need beyond what is written down
         self._refs: dict[int, Any] = {}
         self._elsewhere: dict[int, Any] = {}  # storages that a card does not have, or has on the host
@@ -137,6 +140,12 @@ class StorageFollower(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        out = self._run(func, args, kwargs)
+        if self._computing is not None:
+            self._computing.follow(func, args, kwargs, out)
+        return out
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func is _aten._local_scalar_dense.default and args[0].device.type == "meta":
             return self.reads.number(args[0])
         if func is _aten._to_copy.default and args[0].device.type == "meta":
@@ -196,13 +205,16 @@ class StorageFollower(TorchDispatchMode):
             if not _is_mask(index):
                 found.append(index)
                 continue
-            self.reads.mask(index)
-            for _ in range(index.dim()):
-                found.append(torch.empty(index.numel(), dtype=torch.int64, device=DEVICE))
+            places = self.reads.mask(index)
+            count = index.numel() if places is None else len(places)
+            for axis in range(index.dim()):
+                found.append(torch.empty(count, dtype=torch.int64, device=DEVICE))
+                if places is not None:
+                    self._computing.give(found[-1], places[:, axis])
             if self.workspaces is not None:
                 steps = _sort_scratch.nonzero_steps(index.numel(), self.workspaces.card)
                 self._run_program(steps, found[-1], [])
-            self._born(found[-1].untyped_storage(), "temporaries", 8 * index.numel() * index.dim())
+            self._born(found[-1].untyped_storage(), "temporaries", 8 * count * index.dim())
         return found
 
     def _doubt(self, func: Any, tensors: Any) -> None:

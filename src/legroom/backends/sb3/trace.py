@@ -44,6 +44,7 @@ from legroom.hollow.card_operators import join_weights, operators_as_on_card
 from legroom.hollow.compiling import run_uncompiled
 from legroom.hollow.cuda_reduce import Card, card_with
 from legroom.hollow.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
+from legroom.hollow.real_values import RealValues
 from legroom.hollow.records import Rounds, ValueRefused
 from legroom.model.evidence import Event, NetTrace, Values
 from legroom.model.footprint import Phase
@@ -75,7 +76,7 @@ def trace_run(
         card: whose kernels and workspaces are followed; None: an RTX 4090's.
         validate_args: whether torch.distributions checks its arguments; None: as it is set in this process (by
             default it does).
-        values: what code gets that reads a value: nothing, or an answer that is written down.
+        values: what code gets that reads a value: nothing, an answer that is written down, or what a CPU computes.
 
     Raises:
         Untraceable: the policy or update cannot be followed; the reason is the message.
@@ -95,7 +96,9 @@ _WITHOUT_CUDNN = "bfloat16 convolved without cuDNN, as with TORCH_CUDNN_V8_API_D
 
 def _follower(device: str, card: Card, values: Values) -> StorageFollower:
     workspaces = Workspaces(card.cublas, card) if device == "cuda" else None
-    return StorageFollower(workspaces, (*_LIBRARIES, *_MIRRORS), values=values, searching=_SEARCHING)
+    computing = RealValues() if values == "real" else None
+    trusted = (*_LIBRARIES, *_MIRRORS)
+    return StorageFollower(workspaces, trusted, values=values, searching=_SEARCHING, computing=computing)
 
 
 def _trace(
