@@ -56,7 +56,7 @@ def test_what_a_module_beside_it_puts_there_is_named(tmp_path: Path) -> None:
         "print(torch.cuda.is_available(), torch.cuda.get_device_name(0))",
         "x = torch.zeros(3).to('cpu')\ny = torch.zeros(3, device='cpu').to(torch.float16)",
         "class Net(nn.Module):\n    def forward(self, x):\n        return x + torch.zeros(3, device=x.device)",
-        "class Mine(PPO):\n    def train(self):\n        self.x = torch.zeros(3, device=self.device)\nMine(device='cuda')",
+        "class Mine(PPO):\n    def train(self):\n        self.x = torch.zeros(3, device='cuda')\nMine(device='cuda')",
         "class Log(BaseCallback):\n    def _on_step(self):\n        self.logger.record('a', 1)\n        return True",
         "PPO('MlpPolicy', 'CartPole-v1').policy.eval()",
     ],

@@ -34,7 +34,7 @@ def make(folder: Path) -> Run:
     spaces = {"observation": {"type": "box", "shape": [4]}, "action": {"type": "discrete", "n": 2}}
     return Run.model_validate({
         "name": "x", "algo": "PPO", "env": {"spaces": spaces}, "policy": {"features_extractor": "reading_net:Net"},
-        "hyperparams": {"n_steps": 64, "batch_size": 32, "n_epochs": 1}, "total_timesteps": 128,
+        "hyperparams": {"n_steps": 2048, "batch_size": 2048, "n_epochs": 1}, "total_timesteps": 4096,
     })  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def test_values_are_refused_assumed_or_computed(tmp_path: Path, monkeypatch: pyt
         trace_run(run, "cuda")
     real = trace_run(run, "cuda", values="real")
     assumed = trace_run(run, "cuda", values="assume")
-    # observations are zeros, so nothing is bright; assuming takes every row for bright: 32 more rows of 64 floats
+    # observations are zeros, so nothing is bright; assuming takes every row for bright: 2048 more rows of 64 floats
     peaks = [replay(net.events, rounds=net.rounds).peak_allocated for net in (real, assumed)]
     assert peaks[0] < peaks[1]
     assert {each.what for each in real.assumed} == {
