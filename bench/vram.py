@@ -116,7 +116,7 @@ def main(files: list[str]) -> int:
             f"{held} (all)",
         ])  # fmt: skip
         columns = [
-            "run", "predicted reserved", "real reserved", "exact", "allocated, off by", "within limits", "inside its band",
+            "run", "predicted reserved", "real reserved", "exact", "allocated, off by", "within limits", "in its band",
         ]  # fmt: skip
         command = "make bench-vram-held-out" if path in HELD_OUT else "make bench-vram"
         write_section(f"GPU memory: {path.name}", columns, table, command)
