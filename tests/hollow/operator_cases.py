@@ -248,6 +248,25 @@ CASES["conv3d"] = _layer(lambda: nn.Conv3d(4, 8, 3), 16, 4, 12, 12, 12)
 CASES["conv_transpose2d"] = _layer(lambda: nn.ConvTranspose2d(16, 8, 4, 2), 64, 16, 20, 20)
 CASES["conv2d double"] = _layer(lambda: nn.Conv2d(4, 8, 3).double(), 16, 4, 20, 20, dtype=torch.float64)
 CASES["conv2d bf16"] = _layer(lambda: nn.Conv2d(4, 32, 3).bfloat16(), 64, 4, 20, 20, dtype=BF)
+for name, make, shape in (
+    ("conv_transpose2d bf16", lambda: nn.ConvTranspose2d(16, 8, 4, 2), (64, 16, 20, 20)),
+    ("conv_transpose2d bf16 nobias", lambda: nn.ConvTranspose2d(16, 8, 4, 2, bias=False), (64, 16, 20, 20)),
+    ("conv_transpose2d bf16 groups", lambda: nn.ConvTranspose2d(16, 8, 4, 2, groups=2), (64, 16, 20, 20)),
+    ("conv_transpose1d bf16", lambda: nn.ConvTranspose1d(16, 8, 4, 2), (64, 16, 20)),
+    ("conv2d bf16 groups", lambda: nn.Conv2d(16, 32, 3, groups=4), (64, 16, 20, 20)),
+    ("conv2d bf16 dilated", lambda: nn.Conv2d(4, 32, 3, dilation=2), (64, 4, 20, 20)),
+    ("conv2d bf16 1x1", lambda: nn.Conv2d(16, 32, 1), (64, 16, 20, 20)),
+    ("conv2d bf16 last", lambda: nn.Conv2d(4, 32, 3).to(memory_format=torch.channels_last), (64, 4, 20, 20)),
+    ("depthwise bf16", lambda: nn.Conv2d(16, 16, 3, groups=16), (64, 16, 20, 20)),
+    ("conv1d bf16", lambda: nn.Conv1d(4, 32, 3), (64, 4, 200)),
+    ("conv3d bf16", lambda: nn.Conv3d(4, 16, 3), (8, 4, 12, 12, 12)),
+):
+    CASES[name] = _layer(lambda make=make: make().bfloat16(), *shape, dtype=BF)
+CASES["conv_transpose2d bf16 nograd"] = _layer(
+    lambda: nn.ConvTranspose2d(16, 8, 4, 2).bfloat16(), 64, 16, 20, 20, dtype=BF, grad=False
+)
+CASES["depthwise half 64"] = _layer(lambda: nn.Conv2d(64, 64, 3, 1, 1, groups=64).half(), 32, 64, 20, 20, dtype=H)
+CASES["conv_transpose2d half"] = _layer(lambda: nn.ConvTranspose2d(16, 8, 4, 2).half(), 64, 16, 20, 20, dtype=H)
 for name, dtype in (("float", torch.float32), ("half", H), ("bf16", BF)):
     for shape in ((8, 4, 64, 32), (8, 4, 100, 64), (2, 8, 300, 128), (4, 2, 50, 40)):
         CASES[f"attention {name} {shape}"] = _call(

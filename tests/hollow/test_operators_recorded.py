@@ -78,6 +78,8 @@ DIFFERENT: dict[str, str] = {
     "multinomial replacement": "scratch of some KiB",
     "multinomial many": "scratch of some KiB",
     "histc": "scratch of some KiB",
+    "conv2d bf16 dilated": "the sum of every sample is one here",
+    "conv3d bf16": "the sum of every sample is one here",
     "gaussian_nll": "not followed",
     "bincount": "not followed",
 }

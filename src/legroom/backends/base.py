@@ -24,7 +24,7 @@ from legroom.model.algorithms import Algorithm
 from legroom.model.attachment import Attachment
 from legroom.model.counts import Storage
 from legroom.model.draft import Draft, Key
-from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode
+from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, Values
 from legroom.model.facts import spaces_of
 from legroom.model.finding import Finding
 from legroom.model.footprint import Footprint
@@ -193,10 +193,10 @@ class Backend(Protocol):
         """
         return [Look() for _ in runs]
 
-    def look_assuming(
-        self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode
+    def look_answering(
+        self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode, values: Values
     ) -> list[Look]:
-        """Return the same, where code that reads values while it is traced gets an answer that is written down."""
+        """Return the same, where code that reads values while it is traced gets an answer: assumed, or computed."""
         return self.look(runs, devices, machine, mode)
 
     def footprint(self, run: Run, evidence: Evidence) -> Footprint:

@@ -41,10 +41,15 @@ class Values(StrEnum):
 
     REFUSE = "refuse"
     ASSUME = "assume"
+    REAL = "real"
 
 
 ValuesOption = Annotated[
-    Values, typer.Option(help="A network that reads a value (.item()): unknown, or an answer that is listed.")
+    Values,
+    typer.Option(
+        help="A network that reads a value (.item()): unknown, an assumed answer that is listed, or one that the CPU"
+        " computes from observations of zeros."
+    ),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="List the small items too.")]
 

@@ -19,6 +19,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .card import Card, CardPlan, OutOfMemory
+from .conv_scratch import CONVOLUTIONS, laid_out
 from .doubts import doubt_of
 from .fake_tensors import (
     _ASK as ASK,
@@ -36,7 +37,7 @@ from .fake_tensors import (
 )
 from .journal import Journal
 from .library_memory import NAMES, LibraryMemory
-from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call, conv_format
+from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call
 from .reads import Assumptions, answer
 from .shadows import NONE, Facts, Shadows, unwritten
 from .sites import Sites
@@ -421,8 +422,8 @@ class Follower(StorageFollower):
             out = func._legroom.ask(*args, **kwargs)
         except NotImplementedError:
             return self._on_host(func, args, kwargs)
-        if func is _aten.convolution.default:  # its meta kernel forgets the layout, and flattening then copies
-            out = torch.empty_like(out, memory_format=conv_format(*args[:2]))
+        if func in CONVOLUTIONS:
+            out = laid_out(func, args, out, self.here.card.plan.shape)
         if recipe is NONE:
             # unsqueeze_ and its like change the shape of what they are given
             changed = (

@@ -32,8 +32,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import sort_scratch as _sort_scratch
+from .conv_scratch import CONVOLUTIONS, in_bfloat16, laid_out
 from .cuda_reduce import Card
-from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Step, conv_format, rnn_values
+from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Step, rnn_values
 from .records import Event, Values
 from .value_reads import ValueReads
 
@@ -59,6 +60,7 @@ class StorageFollower(TorchDispatchMode):
         trusted: folders of library code whose questions for values are answered.
         values: what others get who ask for some.
         searching: those of the trusted that ask whether they may stop; the answer is no.
+        computing: a `RealValues`, which knows what others read.
     """
 
     def __init__(
@@ -68,15 +70,18 @@ class StorageFollower(TorchDispatchMode):
         *,
         values: Values = "refuse",
         searching: tuple[str, ...] = (),
+        computing: Any = None,
     ) -> None:
         super().__init__()
         self.workspaces = workspaces
+        self._card = Card() if workspaces is None else workspaces.card
         self.events: list[Event] = []
         self.labels: dict[int, str] = {}
         self.sizes: dict[int, int] = {}
         self.recording = False
         self.live: dict[int, int] = {}  # storage address -> id
-        self.reads = ValueReads(values, trusted, searching)
+        self.reads = ValueReads(values, trusted, searching, computing)
+        self._computing = computing
         self.unmodelled: dict[str, int] = {}  # operator -> bytes that it may need beyond what is written down
         self._refs: dict[int, Any] = {}
         self._elsewhere: dict[int, Any] = {}  # storages that a card does not have, or has on the host
@@ -85,6 +90,7 @@ class StorageFollower(TorchDispatchMode):
         self._in_backward = False
         self._recipes: dict[Any, Any] = {}
         self.convolution = self.convolution_axes = 0
+        self.convolved_bfloat16 = False  # so that the kernel depends on what cuDNN does there
         self.rnn_values = self._rnn_values = 0
 
     @classmethod
@@ -134,6 +140,12 @@ class StorageFollower(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        out = self._run(func, args, kwargs)
+        if self._computing is not None:
+            self._computing.follow(func, args, kwargs, out)
+        return out
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func is _aten._local_scalar_dense.default and args[0].device.type == "meta":
             return self.reads.number(args[0])
         if func is _aten._to_copy.default and args[0].device.type == "meta":
@@ -193,13 +205,16 @@ class StorageFollower(TorchDispatchMode):
             if not _is_mask(index):
                 found.append(index)
                 continue
-            self.reads.mask(index)
-            for _ in range(index.dim()):
-                found.append(torch.empty(index.numel(), dtype=torch.int64, device=DEVICE))
+            places = self.reads.mask(index)
+            count = index.numel() if places is None else len(places)
+            for axis in range(index.dim()):
+                found.append(torch.empty(count, dtype=torch.int64, device=DEVICE))
+                if places is not None:
+                    self._computing.give(found[-1], places[:, axis])
             if self.workspaces is not None:
                 steps = _sort_scratch.nonzero_steps(index.numel(), self.workspaces.card)
                 self._run_program(steps, found[-1], [])
-            self._born(found[-1].untyped_storage(), "temporaries", 8 * index.numel() * index.dim())
+            self._born(found[-1].untyped_storage(), "temporaries", 8 * count * index.dim())
         return found
 
     def _doubt(self, func: Any, tensors: Any) -> None:
@@ -221,8 +236,10 @@ class StorageFollower(TorchDispatchMode):
         recipe = self._recipes.get(key, _UNKNOWN)  # None is one: of operators that return nothing
         if recipe is _UNKNOWN:
             out = ask(*args, **kwargs)
-            if func is _aten.convolution.default:  # its meta kernel forgets the layout, and flattening then copies
-                out = torch.empty_like(out, memory_format=conv_format(*args[:2]))
+            if func in CONVOLUTIONS:
+                out = laid_out(func, args, out, self._card)
+            if func is _aten.convolution.default:
+                self.convolved_bfloat16 |= in_bfloat16(*args[:2])
                 size = sum(t.numel() * t.element_size() for t in (*args[:2], out))
                 self.convolution, self.convolution_axes = max(
                     (self.convolution, self.convolution_axes), (size, out.dim() - 2)

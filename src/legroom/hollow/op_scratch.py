@@ -82,7 +82,7 @@ def _dims(tensor: torch.Tensor, dims: Any) -> list[int]:
     return [d % max(tensor.dim(), 1) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]
 
 
-def _reduction(
+def reduction(
     call: Call, tensor: torch.Tensor, dims: Any, accumulator: int, values_per_load: int = 4
 ) -> Iterator[Step]:
     """Scratch of a reduction that many thread blocks share: partial results and one semaphore per output block."""
@@ -100,14 +100,14 @@ def _reduction(
 def _sum(call: Call) -> Iterator[Step]:
     yield Step("out")
     yield from _cast_first(call)
-    yield from _reduction(call, call.args[0], call.arg(1, "dim"), _sum_bytes(call.out))
+    yield from reduction(call, call.args[0], call.arg(1, "dim"), _sum_bytes(call.out))
 
 
 @program(_aten.sum.default, _aten.mean.default, _aten.max.default, _aten.min.default)
 def _sum_all(call: Call) -> Iterator[Step]:
     yield Step("out")
     yield from _cast_first(call)
-    yield from _reduction(call, call.args[0], None, _sum_bytes(call.out))
+    yield from reduction(call, call.args[0], None, _sum_bytes(call.out))
 
 
 def _sum_bytes(out: torch.Tensor) -> int:
@@ -117,13 +117,13 @@ def _sum_bytes(out: torch.Tensor) -> int:
 @program(_aten.any.default, _aten.all.default, _aten.any.dim, _aten.all.dim)
 def _any(call: Call) -> Iterator[Step]:
     yield Step("out")
-    yield from _reduction(call, call.args[0], call.arg(1, "dim"), 1)
+    yield from reduction(call, call.args[0], call.arg(1, "dim"), 1)
 
 
 @program(_aten.linalg_vector_norm.default)
 def _norm(call: Call) -> Iterator[Step]:
     yield Step("out")
-    yield from _reduction(call, call.args[0], call.arg(2, "dim"), _sum_bytes(call.out))
+    yield from reduction(call, call.args[0], call.arg(2, "dim"), _sum_bytes(call.out))
 
 
 def _cast_first(call: Call) -> Iterator[Step]:
@@ -153,7 +153,7 @@ def _select(call: Call) -> Iterator[Step]:
     yield Step("out", "0")
     if not isinstance(call.out, torch.Tensor):
         yield Step("out", "1")
-    yield from _reduction(call, call.args[0], call.arg(1, "dim"), 16)
+    yield from reduction(call, call.args[0], call.arg(1, "dim"), 16)
 
 
 @program(_aten.std.correction, _aten.var.correction, _aten.var_mean.correction, _aten.std_mean.correction)
@@ -162,7 +162,7 @@ def _spread(call: Call) -> Iterator[Step]:
     yield Step("out")
     if not isinstance(call.out, torch.Tensor):
         yield Step("out", "1")
-    yield from _reduction(call, call.args[0], call.arg(1, "dim"), 16, values_per_load=2)
+    yield from reduction(call, call.args[0], call.arg(1, "dim"), 16, values_per_load=2)
 
 
 # -- matrix products: cuBLAS reads rows or columns that lie together; other operands are copied (CUDABlas, Blas.cpp) ---
@@ -200,109 +200,6 @@ def _product_with_vector(call: Call) -> Iterator[Step]:
     yield from _copies(matrix)
     if vector.numel() > 1 and vector.stride(0) == 0:
         yield Step("alloc", "vector", nbytes(vector))
-
-
-# -- convolutions ----------------------------------------------------------------------------------------------------
-
-
-def conv_format(x: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
-    """Return the layout cuDNN convolves in: channels-last as soon as input or weight have it (ConvUtils.h)."""
-    last = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
-    found = {torch._prims_common.suggest_memory_format(t) for t in (x, weight) if t.dim() in (4, 5)}
-    return last if last in found else torch.contiguous_format
-
-
-@program(_aten.convolution.default)
-def _convolution(call: Call) -> Iterator[Step]:
-    # input and weights are copied into the layout of the convolution where they do not have it
-    x, weight = call.args[:2]
-    layout = conv_format(x, weight)
-    if x.dim() in (4, 5) and not x.is_contiguous(memory_format=layout):
-        yield Step("alloc", "input", nbytes(x))
-    yield Step("out")
-    if _unrolled(call, x, weight):
-        yield Step("alloc", "columns", _columns(x, weight, call.out))
-        yield Step("cublas")
-        return
-    if x.dim() in (4, 5) and not weight.is_contiguous(memory_format=layout):
-        yield Step("alloc", "weight", nbytes(weight))
-    if not _own_kernel(x, weight, layout):
-        yield _benchmark(call, "forward", x, weight, layout)
-
-
-def _own_kernel(x: torch.Tensor, weight: torch.Tensor, layout: torch.memory_format) -> bool:
-    """Return whether PyTorch's own kernel for depthwise convolutions is taken, not cuDNN's."""
-    return _depthwise(x, weight) and layout == torch.contiguous_format
-
-
-def _benchmark(call: Call, what: str, x: torch.Tensor, weight: torch.Tensor, layout: torch.memory_format) -> Step:
-    """Return the step at which cuDNN's kernels are tried (ConvShared.h, ConvolutionParams)."""
-    at = 4 if call.out is not None and isinstance(call.out, tuple) else 3  # backward has the sizes of a bias first
-    key = (what, x.dtype, tuple(x.shape), tuple(weight.shape), *map(str, call.args[at : at + 6]), layout)
-    return Step("benchmark", str(key))
-
-
-def _unrolled(call: Call, x: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Return whether a convolution is a product of unrolled windows (slow_conv2d) and not cuDNN's."""
-    return not call.card.cudnn_bfloat16 and torch.bfloat16 in (x.dtype, weight.dtype) and not _depthwise(x, weight)
-
-
-def _columns(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> int:
-    """Return the bytes of one sample's windows; products with windows of one pixel need none."""
-    window = math.prod(weight.shape[2:])
-    return 0 if window == 1 else x.element_size() * weight.shape[1] * window * math.prod(out.shape[2:])
-
-
-def _depthwise(x: torch.Tensor, weight: torch.Tensor) -> bool:
-    return weight.shape[1] == 1 and x.dim() in (3, 4) and x.shape[1] > 1 and weight.shape[0] % x.shape[1] == 0
-
-
-@program(_aten.convolution_backward.default)
-def _convolution_backward(call: Call) -> Iterator[Step]:
-    # cuDNN computes the gradients of input and weight; the bias gradient is an ordinary sum over batch and space
-    grad, x, weight = call.args[:3]
-    layout = conv_format(x, weight)
-    scattered = grad.dim() in (4, 5) and not grad.is_contiguous(memory_format=layout)
-    if scattered and layout != torch.contiguous_format:
-        yield Step("alloc", "gradient", nbytes(grad))
-        scattered = False
-    if x.dim() in (4, 5) and not x.is_contiguous(memory_format=layout):
-        yield Step("alloc", "input", nbytes(x))
-    if _unrolled(call, x, weight):
-        yield from _unrolled_backward(call)
-        return
-    own = _own_kernel(x, weight, layout)
-    for name in ("1", "0") if own else ("0", "1"):
-        if call.out[int(name)] is not None:
-            if scattered and name == "1":
-                yield Step("alloc", "gradient of weight", nbytes(grad))
-            yield Step("out", name)
-            if scattered and name == "0":
-                yield Step("alloc", "gradient of input", nbytes(grad))
-            if not own:
-                yield _benchmark(call, f"backward {name}", x, weight, layout)
-            if scattered and name == "0":
-                yield Step("free", "gradient of input")
-    for name in ("gradient of weight", "input", "gradient"):
-        yield Step("free", name)
-    if call.out[2] is not None:
-        yield Step("out", "2")
-        yield from _reduction(call, grad, [0, *range(2, grad.dim())], 4)
-
-
-def _unrolled_backward(call: Call) -> Iterator[Step]:
-    grad, x, weight = call.args[:3]
-    size = _columns(x, weight, grad)
-    if call.out[0] is not None:
-        yield Step("out", "0")
-        yield Step("alloc", "columns", size)
-        yield Step("cublas")
-    for name in ("2", "1"):
-        if call.out[int(name)] is not None:
-            yield Step("out", name)
-    if call.out[0] is None:
-        yield Step("alloc", "columns", size)
-        yield Step("cublas")
 
 
 # -- norms -----------------------------------------------------------------------------------------------------------
@@ -419,7 +316,7 @@ def _elementwise_loss(call: Call) -> Iterator[Step]:
         return
     yield Step("out", "0", nbytes(call.args[0]))
     yield Step("alloc", "losses", nbytes(call.args[0]))
-    yield from _reduction(call, call.args[0], None, 4)
+    yield from reduction(call, call.args[0], None, 4)
 
 
 @program(_aten.binary_cross_entropy.default)
@@ -429,7 +326,7 @@ def _entropy_loss(call: Call) -> Iterator[Step]:
         return
     yield Step("out", "0", nbytes(call.args[0]))
     yield Step("alloc", "reduced", call.args[0].element_size())
-    yield from _reduction(call, call.args[0], None, 4)
+    yield from reduction(call, call.args[0], None, 4)
 
 
 @program(_aten.huber_loss.default)
@@ -437,7 +334,7 @@ def _huber_loss(call: Call) -> Iterator[Step]:
     if call.arg(2, "reduction", 1) != 0:
         yield Step("alloc", "losses", nbytes(call.args[0]))
         yield Step("out")
-        yield from _reduction(call, call.args[0], None, 4)
+        yield from reduction(call, call.args[0], None, 4)
 
 
 @program(_aten.binary_cross_entropy_with_logits.default)
@@ -449,7 +346,7 @@ def _logits_loss(call: Call) -> Iterator[Step]:
         return
     yield Step("alloc", "losses", size)
     yield Step("out")
-    yield from _reduction(call, call.args[0], None, 4)
+    yield from reduction(call, call.args[0], None, 4)
 
 
 @program(_aten.nll_loss2d_forward.default)
@@ -469,7 +366,7 @@ def _normal(call: Call) -> Iterator[Step]:
     # DistributionTemplates.h: looks before and after whether a deviation is negative
     for step in ("out", "free"):
         yield Step("alloc", "least", 4)
-        yield from _reduction(call, call.args[1], None, 4)
+        yield from reduction(call, call.args[1], None, 4)
         yield Step("alloc", "negative", 1)
         yield Step("free", "negative")
         yield Step("free", "least")
@@ -483,14 +380,14 @@ def _logsumexp(call: Call) -> Iterator[Step]:
     x, dims = call.args[0], call.arg(1, "dim")
     size = nbytes(call.out)
     yield Step("alloc", "maxima", size)
-    yield from _reduction(call, x, dims, 4)
+    yield from reduction(call, x, dims, 4)
     yield Step("alloc", "absolute", size)
     yield Step("alloc", "infinite", call.out.numel())
     yield Step("free", "infinite")
     yield Step("free", "absolute")
     yield Step("alloc", "differences", nbytes(x))
     yield Step("out")
-    yield from _reduction(call, x, dims, 4)
+    yield from reduction(call, x, dims, 4)
     yield Step("free", "differences")
 
 
@@ -677,7 +574,7 @@ def _lstm_cell_backward(call: Call) -> Iterator[Step]:
         if call.out[index] is not None:
             yield Step("out", str(index))
     if call.out[2] is not None:
-        yield from _reduction(call, call.out[0], [0], 4)
+        yield from reduction(call, call.out[0], [0], 4)
 
 
 @program(_aten._thnn_fused_gru_cell.default)
@@ -693,7 +590,7 @@ def _gru_cell_backward(call: Call) -> Iterator[Step]:
     for gates, bias in ((0, 3), (1, 4)):
         if call.out[bias] is not None:
             yield Step("out", str(bias))
-            yield from _reduction(call, call.out[gates], [0], 4)
+            yield from reduction(call, call.out[gates], [0], 4)
 
 
 @program(_aten._cudnn_rnn.default)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, List, Literal, Sequence, Tuple, Union
 
-Values = Literal["refuse", "assume"]
+Values = Literal["refuse", "assume", "real"]
 # ("alloc", id, nbytes) | ("free", id); the words of the allocator truth files
 Event = Union[Tuple[str, int, int], Tuple[str, int]]
 

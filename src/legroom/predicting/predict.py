@@ -51,7 +51,8 @@ def predict(
         probe_env: build and step the environment also where the run declares its spaces.
         trust: import the code that the run names and that no installed package has registered (`own_code`).
         values: what code gets that reads a value while it is traced. `refuse`: nothing, and what it takes is not
-            known. `assume`: an answer by where the value comes from, listed in `Footprint.assumed`.
+            known. `assume`: an answer by where the value comes from, listed in `Footprint.assumed`. `real`: what a CPU
+            computes from initial weights and observations of zeros.
 
     Raises:
         BadInput: the spaces are not known, or the sizes are beyond 2**63 bytes.
@@ -185,8 +186,8 @@ def _looks(
     for name, mode in dict.fromkeys(asked):
         numbers = [number for number, each in enumerate(asked) if each == (name, mode)]
         backend = backend_named(name)
-        look = backend.look_assuming if values == "assume" else backend.look
-        looks = look([runs[n] for n in numbers], [devices[n] for n in numbers], machine, mode)
+        asking: Any = ([runs[n] for n in numbers], [devices[n] for n in numbers], machine, mode)
+        looks = backend.look(*asking) if values == "refuse" else backend.look_answering(*asking, values)
         found |= zip(numbers, looks, strict=True)
     return [found[number] for number in range(len(runs))]
 

@@ -11,7 +11,7 @@ from legroom.backends.sb3.base_figures import BaseFigures, base_figures, figures
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.backends.sb3.stored import batch_samples, rollout_samples, stores_leanly
 from legroom.extras import needs
-from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode
+from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, Values
 from legroom.model.finding import Finding
 from legroom.model.footprint import Footprint
 from legroom.model.knob import Growth, Knob
@@ -113,12 +113,12 @@ class Sb3Backend(Backend):
 
         return look(runs, devices, machine, mode)
 
-    def look_assuming(
-        self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode
+    def look_answering(
+        self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode, values: Values
     ) -> list[Look]:
         from legroom.backends.sb3.bill.tracing import look
 
-        return look(runs, devices, machine, mode, values="assume")
+        return look(runs, devices, machine, mode, values)
 
     def footprint(self, run: Run, evidence: Evidence) -> Footprint:
         from legroom.backends.sb3.bill.parts import sb3_footprint

@@ -75,7 +75,7 @@ class _ToDevice(BaseBuffer):
 
     def to_torch(self, array: np.ndarray, copy: bool = True) -> torch.Tensor:
         # th.tensor(array, device=cuda) allocates on the device once; without the host copy in between
-        host = torch.empty((), dtype=torch.from_numpy(np.zeros(1, array.dtype)).dtype)
+        host = torch.zeros((), dtype=torch.from_numpy(np.zeros(1, array.dtype)).dtype)
         return host.expand(array.shape).to(self.device)
 
 
@@ -184,7 +184,7 @@ class _ByPlace:
 
 def _pad(starts: Any, ends: Any, device: Any, array: np.ndarray, padding_value: float = 0.0) -> torch.Tensor:
     """Cut a minibatch into sequences and pad them to the longest, as sb3-contrib's `pad` does."""
-    host = torch.empty((), dtype=torch.from_numpy(np.zeros(1, array.dtype)).dtype)
+    host = torch.zeros((), dtype=torch.from_numpy(np.zeros(1, array.dtype)).dtype)
     sequences = [
         host.expand(array[first : last + 1].shape).to(device) for first, last in zip(starts, ends, strict=True)
     ]

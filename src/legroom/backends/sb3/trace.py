@@ -44,6 +44,7 @@ from legroom.hollow.card_operators import join_weights, operators_as_on_card
 from legroom.hollow.compiling import run_uncompiled
 from legroom.hollow.cuda_reduce import Card, card_with
 from legroom.hollow.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
+from legroom.hollow.real_values import RealValues
 from legroom.hollow.records import Rounds, ValueRefused
 from legroom.model.evidence import Event, NetTrace, Values
 from legroom.model.footprint import Phase
@@ -75,15 +76,35 @@ def trace_run(
         card: whose kernels and workspaces are followed; None: an RTX 4090's.
         validate_args: whether torch.distributions checks its arguments; None: as it is set in this process (by
             default it does).
-        values: what code gets that reads a value: nothing, or an answer that is written down.
+        values: what code gets that reads a value: nothing, an answer that is written down, or what a CPU computes.
 
     Raises:
         Untraceable: the policy or update cannot be followed; the reason is the message.
     """
-    on_cuda = device == "cuda"
     card = card or card_with(None, None)
-    workspaces = Workspaces(card.cublas, card) if on_cuda else None
-    follower = StorageFollower(workspaces, (*_LIBRARIES, *_MIRRORS), values=values, searching=_SEARCHING)
+    follower = _follower(device, card, values)
+    found = _trace(run, device, card, follower, validate_args)
+    if device == "cuda" and card.cudnn_bfloat16 and follower.convolved_bfloat16:
+        without = replace(card, cudnn_bfloat16=False)
+        other = _trace(run, device, without, _follower(device, without, values), validate_args)
+        found = replace(found, otherwise={_WITHOUT_CUDNN: other})
+    return found
+
+
+_WITHOUT_CUDNN = "bfloat16 convolved without cuDNN, as with TORCH_CUDNN_V8_API_DISABLED=1"
+
+
+def _follower(device: str, card: Card, values: Values) -> StorageFollower:
+    workspaces = Workspaces(card.cublas, card) if device == "cuda" else None
+    computing = RealValues() if values == "real" else None
+    trusted = (*_LIBRARIES, *_MIRRORS)
+    return StorageFollower(workspaces, trusted, values=values, searching=_SEARCHING, computing=computing)
+
+
+def _trace(
+    run: Run, device: Literal["cpu", "cuda"], card: Card, follower: StorageFollower, validate_args: bool | None
+) -> NetTrace:
+    on_cuda = device == "cuda"
     checks = Distribution._validate_args
     with ExitStack() as stack:
         stack.enter_context(importable(run))

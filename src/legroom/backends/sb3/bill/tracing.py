@@ -18,6 +18,7 @@ from legroom.backends.sb3.bill.network import SCRATCH_ITEMS
 from legroom.backends.sb3.bill.parts import sb3_footprint
 from legroom.backends.sb3.bill.scratch import Answer, Measured, Request, beyond_tensors, plan_scratch, remember
 from legroom.backends.sb3.constraints import space_rules
+from legroom.backends.sb3.script_tensors import beside_the_run
 from legroom.backends.sb3.stored import update_nbytes
 from legroom.errors import MissingExtra, Untraceable
 from legroom.extras import needs
@@ -61,7 +62,10 @@ def look(
     """
     if mode == "arithmetic":
         nets = [estimate_net(run, on) for run, on in zip(runs, devices, strict=True)]
-        return [Look(net, unknown=_guess(net, "--mode auto --trust traces it")) for net in nets]
+        way = "--mode auto --trust traces it"
+        return [
+            Look(net, unknown=_guess(net, way) or _beside(run, net.device)) for run, net in zip(runs, nets, strict=True)
+        ]
     measure = [_worth_measuring(run, machine, on) for run, on in zip(runs, devices, strict=True)]
     return look_closely(runs, devices, measure, strict=mode == "trace", values=values, card=_card(machine))
 
@@ -102,7 +106,10 @@ def look_closely(
         if strict:
             raise
         note, way = f"predicted by arithmetic: {missing}", "where torch and SB3 are installed it is traced"
-        return [Look(job.estimate, notes=(note,), unknown=_guess(job.estimate, way)) for job in jobs]
+        return [
+            Look(job.estimate, notes=(note,), unknown=_guess(job.estimate, way) or _beside(job.run, job.device))
+            for job in jobs
+        ]
     return [_conclude(job, answer) for job, answer in zip(jobs, answers, strict=True)]
 
 
@@ -164,12 +171,18 @@ def _conclude(job: Job, answer: Answer) -> Look:
     if answer.not_measured and not refused:
         notes.append(f"operators' scratch memory was not measured: {answer.not_measured}")
     net = answer.net or job.estimate
+    unknown = unknown or _beside(job.run, job.device)
     return Look(net, beyond_tensors(job.run, net, measured) if measured else None, tuple(notes), unknown)
 
 
 def _guess(net: NetTrace, way: str) -> str:
     """Return why an estimate says nothing, empty where arithmetic knows all of it."""
     return f"arithmetic does not know {net.guessed} ({way})" if net.guessed else ""
+
+
+def _beside(run: Run, device: DeviceName) -> str:
+    """Return what else is on the card; empty where it is none, or nothing is."""
+    return beside_the_run(run) if device == "cuda" else ""
 
 
 def _way_out(run: Run) -> str:

@@ -1,0 +1,126 @@
+"""What else a script puts on the card: a second model, a callback's tensors, a network put into the policy later.
+
+A run that is read from a script is its model's constructor and `learn`; with --trust its classes are traced. What other
+statements put on the card is in no bill, so that nobody can say whether it all fits. Found by the ways in which code
+says "cuda" (`.cuda()`, `.to(device)`, `device=`), in the script and the modules beside it that it imports; classes
+that are traced with the run are left out.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from legroom.backends.sb3.script_models import algorithm_named
+from legroom.machine.child_process import run_file
+from legroom.model.run import Run
+
+_PLACING = {"device", "map_location"}  # arguments
+_NETWORKS = {"policy", "actor", "critic", "q_net", "features_extractor", "mlp_extractor"}
+# bases of classes that are traced as parts of a run: networks, policies, optimizers, functions with a gradient
+_TRACED = ("Module", "Extractor", "Policy", "Function", "Sequential", "Optimizer", "Net", "Distribution")
+
+
+def beside_the_run(run: Run) -> str:
+    """Return what the run's script puts on the card beside it, in a line; empty where nothing was found."""
+    script = run_file(run)
+    if script is None or script.suffix != ".py" or not script.is_file():
+        return ""
+    found = next(_places(script), None)
+    if found is None:
+        return ""
+    file, line, what = found
+    return f"{file.name}:{line} {what}, which is not part of the run (legroom predict -- python {script.name} runs it)"
+
+
+def _places(script: Path) -> Iterator[tuple[Path, int, str]]:
+    tree = _tree(script)
+    if tree is None:
+        return
+    files = [script]
+    for node in ast.walk(tree):
+        names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+        names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
+        files += [found for name in names if (found := script.parent / f"{name.replace('.', '/')}.py").is_file()]
+    for file in dict.fromkeys(files):
+        parsed = _tree(file)
+        if parsed is not None:
+            yield from ((file, line, what) for line, what in sorted(_placed(parsed, _traced_classes(parsed))))
+
+
+@lru_cache(maxsize=16)
+def _parsed(file: Path, changed: float) -> ast.Module | None:
+    try:
+        return ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _tree(file: Path) -> ast.Module | None:
+    try:
+        return _parsed(file, file.stat().st_mtime)
+    except OSError:
+        return None
+
+
+def _traced_classes(tree: ast.Module) -> set[str]:
+    """Return the classes that belong to networks, policies and algorithms, those that derive from one of them too."""
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    found: set[str] = set()
+    for _ in classes:  # a base may stand behind
+        for cls in classes:
+            bases = {_last_name(base) for base in cls.bases}
+            if bases & found or any(base.endswith(_TRACED) or _is_algorithm(base) for base in bases):
+                found.add(cls.name)
+    return found
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_algorithm(name: str) -> bool:
+    return any(algorithm_named(f"{package}.{name}") for package in ("stable_baselines3", "sb3_contrib"))
+
+
+def _placed(node: ast.AST, traced: set[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines that put something on a card, with what they do."""
+    if isinstance(node, ast.ClassDef) and node.name in traced:
+        return
+    if isinstance(node, ast.Call):
+        name = _last_name(node.func)
+        made = _is_algorithm(name) or name in traced
+        made = made or (
+            isinstance(node.func, ast.Attribute) and name == "load" and _is_algorithm(_last_name(node.func.value))
+        )
+        moved = name in ("to", "set_default_device") and any(_is_card(each) for each in node.args)
+        if moved or (isinstance(node.func, ast.Attribute) and name == "cuda"):
+            yield node.lineno, "puts something on the card"
+        elif not made and any(each.arg in _PLACING and _is_card(each.value) for each in node.keywords):
+            yield node.lineno, f"makes {name or 'something'} on the card"
+    elif isinstance(node, ast.Assign) and any(_is_network(target) for target in node.targets):
+        yield node.lineno, "puts a network into the policy"
+    for child in ast.iter_child_nodes(node):
+        yield from _placed(child, traced)
+
+
+def _is_card(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and node.value.startswith("cuda")
+    if isinstance(node, ast.Call):
+        return _last_name(node.func) == "device" and any(_is_card(each) for each in node.args)
+    if isinstance(node, ast.IfExp):
+        return _is_card(node.body) or _is_card(node.orelse)
+    return "device" in _last_name(node).lower()
+
+
+def _is_network(target: ast.expr) -> bool:
+    """Return whether something is put into a network of a model: `model.policy.mlp_extractor = ...`."""
+    if not isinstance(target, ast.Attribute):
+        return False
+    inner = target.value
+    while isinstance(inner, ast.Attribute):
+        if inner.attr in _NETWORKS and not (isinstance(inner.value, ast.Name) and inner.value.id == "self"):
+            return True
+        inner = inner.value
+    return False
