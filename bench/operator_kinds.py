@@ -640,7 +640,7 @@ def on_hollow(name: str) -> dict[str, Any]:
 
     from legroom.hollow.card_autocast import autocast_as_on_card
     from legroom.hollow.card_operators import join_weights, operators_as_on_card
-    from legroom.hollow.cuda_allocator import replay
+    from legroom.hollow.replaying import replay
     from legroom.hollow.cuda_reduce import Card
     from legroom.hollow.fake_tensors import StorageFollower, Workspaces, foreach_as_on_cuda
 

@@ -1,4 +1,4 @@
-"""What no rehearsal can run: CUDA code of the program's own, and simulators that compute on a real GPU. Both are named."""
+"""What no rehearsal can run: CUDA code of the program's own, and simulators that compute on a real GPU."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Finds the cheapest savings that make a program fit, by rehearsing it with them attached.
 
 Free ones are tried together: they cost nothing, and which of them matters is seen by what the program says of them.
-Then those that are slower and save what is short, one after the other; one that takes a number starts large, since smaller pieces are slower.
-Every step is rehearsed, so that what is recommended has been seen to fit.
+Then those that are slower and save what is short, one after the other; one that takes a number starts large, since
+smaller pieces are slower. Every step is rehearsed, so that what is recommended has been seen to fit.
 """
 
 from __future__ import annotations
