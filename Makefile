@@ -81,6 +81,11 @@ bench-house: $(STAMP)  ## size, seams, types and complexity of the package; rado
 bench-programs: $(STAMP)  ## public programs, rehearsed; PROGRAMS=folder with their sources and an environment
 	$(BIN)/python -m bench.programs $(PROGRAMS)
 
+.PHONY: bench-program-hosts
+bench-program-hosts: $(STAMP)  ## host memory of programs with replay buffers, forecast against filled; half an hour
+	$(BIN)/python -m bench.program_hosts dev
+	$(BIN)/python -m bench.program_hosts held-out
+
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
 

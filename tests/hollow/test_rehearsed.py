@@ -185,7 +185,8 @@ def test_moves_and_copies(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     )
     assert found["code"] == 0, found["printed"]
     assert found["printed"][0].startswith("can't convert cuda:0 device type tensor to numpy.")
-    assert said(found, "pinned")[-1]["nbytes"] == 6 << 20  # two of 5 MiB take 8 MiB each
+    kept = said(found, "pinned")[-1]["nbytes"]
+    assert 6 << 20 <= kept < (6 << 20) + 100  # two of 5 MiB take 8 MiB each; small batches stay in the pool
     assert "268,435,456 bytes without values were not written" in said(found, "note")[0]["text"]
 
 
@@ -310,5 +311,6 @@ def test_stable_baselines_calls_are_recorded(tmp_path: Path, capfd: pytest.Captu
     )
     assert found["code"] == 0, found["printed"]
     (call,) = said(found, "call")
-    assert call["what"] == "stable_baselines3.PPO" and call["arguments"]["n_steps"] == 32
+    assert call["bases"][0] == ["stable_baselines3", "PPO"] and call["arguments"]["n_steps"] == 32
+    assert said(found, "learn")[0]["total_timesteps"] == 64
     assert found["steps"] == 2 and found["reserved"] == 23_068_672

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from legroom.backends.program.containers import Containers
+from legroom.backends.program.host_watch import Mapping, _once
 
 MIB = 1 << 20
 
@@ -57,3 +58,9 @@ def test_one_without_a_bound_is_endless_after_three_looks() -> None:
     assert (grows.what, grows.file, grows.line, grows.per_s) == ("deque Agent.memory", "dqn.py", 12, 1e7)
     seen.take(1, 4.0, {"step": 400, "resident": 0, "containers": []})  # it does not grow any longer
     assert not list(seen.endless()) and seen.per_s == 0
+
+
+def test_a_buffer_that_forked_children_see_counts_once() -> None:
+    parent, child = Mapping(1, 4096, 4096 + 64 * MIB, 30 * MIB), Mapping(2, 4096, 4096 + 64 * MIB, 0)
+    other = Mapping(2, 1 << 40, (1 << 40) + 64 * MIB, 0)
+    assert _once([child, parent, other]) == [parent, other]

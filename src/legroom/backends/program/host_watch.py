@@ -136,7 +136,7 @@ class HostWatch:
 
     def _look_at_mappings(self, now: float) -> None:
         there, t = {}, now - self._began
-        for mapping in (each for pid in descendants(self._pid) for each in large_mappings(pid)):
+        for mapping in _once(each for pid in descendants(self._pid) for each in large_mappings(pid)):
             key = (mapping.pid, mapping.begin)
             seen = self._seen.get(key)
             if seen is None or seen.mapping.nbytes != mapping.nbytes:
@@ -221,6 +221,19 @@ class HostWatch:
         filled = seconds * (arrays + self.containers.per_s)
         grown = last[-1].host - last[0].host - filled
         return grown / seconds if grown >= LEAST_GROWTH else 0.0
+
+
+def _once(mappings: Iterable[Mapping]) -> list[Mapping]:
+    """Return the mappings without those that a forked child has from its parent, at the same place: one buffer, not two.
+
+    Of each, the process that has written most of it is taken: its owner.
+    """
+    owners: dict[tuple[int, int], Mapping] = {}
+    for each in mappings:
+        other = owners.get((each.begin, each.end))
+        if other is None or each.resident > other.resident:
+            owners[each.begin, each.end] = each
+    return list(owners.values())
 
 
 def _is_arena(begin: int, end: int) -> bool:
