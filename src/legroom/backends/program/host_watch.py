@@ -224,7 +224,7 @@ class HostWatch:
 
 
 def _once(mappings: Iterable[Mapping]) -> list[Mapping]:
-    """Return the mappings without those that a forked child has from its parent, at the same place: one buffer, not two.
+    """Return the mappings without those that a forked child has from its parent: one buffer, at the same place.
 
     Of each, the process that has written most of it is taken: its owner.
     """
