@@ -137,13 +137,13 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
     own, filling, stored = divided(measured, host.filling, same)
     yield Item(
         "host.program", own, Place.HOST, "the program's process while it rehearsed", known=Known.MEASURED,
-        error=int(HOST_ERROR * measured),
+        error=int(HOST_ERROR * (measured + host.workers)),  # of its workers, too: what grows there grows together
     )  # fmt: skip
     yield from (replace(item, name=f"host.{item.name}") for item in stored)
     if host.workers:
         yield Item(
             "host.workers", host.workers, Place.WORKER, _workers_text(host.processes - 1, same),
-            known=Known.MEASURED, error=int(HOST_ERROR * host.workers),
+            known=Known.MEASURED,
         )  # fmt: skip
     if rehearsal.card is not None and not rehearsal.cuda_build:
         yield Item(
