@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 from pathlib import Path
@@ -314,3 +315,44 @@ def test_stable_baselines_calls_are_recorded(tmp_path: Path, capfd: pytest.Captu
     assert call["bases"][0] == ["stable_baselines3", "PPO"] and call["arguments"]["n_steps"] == 32
     assert said(found, "learn")[0]["total_timesteps"] == 64
     assert found["steps"] == 2 and found["reserved"] == 23_068_672
+
+
+def test_a_default_device_large_scaled_gradients_and_what_may_not_leave_the_card(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = run(
+        tmp_path,
+        """
+        import multiprocessing.reduction
+        import torch
+        torch.set_default_device("cuda")
+        x = torch.ones(4)
+        assert x.is_cuda and x.sum().item() == 4.0 and torch.zeros(3).device.type == "cuda"
+        with torch.device("cpu"):
+            assert torch.ones(2).device.type == "cpu"
+        net = torch.nn.Linear(1024, 1024)
+        optimizer, scaler = torch.optim.SGD(net.parameters(), 0.1), torch.amp.GradScaler("cuda")
+        for _ in range(2):
+            scaler.scale(net(torch.ones(2, 1024)).sum()).backward()
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+        assert x.share_memory_() is x
+        for leave in (x.__dlpack__, lambda: multiprocessing.reduction.ForkingPickler.dumps(x)):
+            try:
+                leave()
+            except RuntimeError as error:
+                print(error)
+        torch.zeros(1 << 40)
+        """,
+        capfd,
+        limit=1 << 30,
+    )
+    printed = found["printed"]
+    assert found["code"] == 1 and found["steps"] == 2, printed
+    assert [line.partition(" is not")[0] for line in printed if "not simulated" in line] == [
+        "dlpack of a tensor of the card", "sending a tensor of the card to another process (CUDA IPC)",
+    ]  # fmt: skip
+    frames = [line for line in printed if line.startswith("  File ")]
+    assert frames and not [line for line in frames if f"{os.sep}hollow{os.sep}" in line]
+    assert any("OutOfMemoryError: CUDA out of memory." in line for line in printed)
