@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -88,15 +89,44 @@ def test_a_script_without_main_guard_is_not_run_again_and_its_torch_stays_out(tm
     assert "not free of torch" not in said
 
 
-def test_SB3s_Monitor_is_named_as_the_way_torch_came_in() -> None:
-    named = r"which stable_baselines3\.common\.monitor imports; leave SB3's Monitor out"
-    with pytest.warns(UserWarning, match=named) as told:
-        env = LeanVecEnv([lambda: Monitor(Walk())] * 2, envs_per_worker=2)
-    assert told[0].filename == __file__
+def test_SB3s_Monitor_brings_no_torch() -> None:
+    with warnings.catch_warnings(action="error"):
+        env = LeanVecEnv([lambda: Monitor(Telling())] * 2, envs_per_worker=2, monitor=False)
+    assert env.env_is_wrapped(Monitor) == [True, True]
     env.reset()
     infos = [info for _ in range(20) for info in env.step(np.zeros(2, int))[3]]
     assert any("episode" in info for info in infos)
+    loaded = set(env.env_method("loaded")[0])
+    assert "stable_baselines3" in loaded and "torch" not in loaded
     env.close()
+
+
+def test_what_a_package_defines_itself_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
+    said = run_script(
+        """
+        import sys
+        from legroom.sharing.light_packages import put_off_packages
+        put_off_packages()
+        from stable_baselines3.common.monitor import Monitor
+        import stable_baselines3
+        print("before", "torch" in sys.modules)
+        from stable_baselines3.common import monitor
+        from stable_baselines3.common.vec_env import patch_gym
+        print("modules", monitor.Monitor is Monitor, "torch" in sys.modules, hasattr(stable_baselines3, "__wrapped__"))
+        print("asked", stable_baselines3.PPO.__name__, "torch" in sys.modules, stable_baselines3.__version__[0])
+        from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv
+        print("classes", issubclass(SubprocVecEnv, VecEnv), stable_baselines3.common.monitor.Monitor is Monitor)
+        try:
+            stable_baselines3.nothing
+        except AttributeError as error:
+            print(error)
+        """,
+        tmp_path,
+    )
+    assert said.splitlines() == [
+        "before False", "modules True False False", "asked PPO True 2", "classes True True",
+        "module 'stable_baselines3' has no attribute 'nothing'",
+    ]  # fmt: skip
 
 
 @pytest.fixture

@@ -242,6 +242,36 @@ class InPlace(gym.Env):
         return slot
 
 
+class Wide(Walk):
+    """Returns what its space does not say: float64 observations, and rewards of another kind every few steps."""
+
+    def __init__(self, reward: Any = float, dtype: str = "float64") -> None:
+        super().__init__()
+        self._reward, self._dtype = reward, dtype
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, info = super().reset(seed=seed, options=options)
+        return observation.astype(self._dtype) / 3, info
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation.astype(self._dtype) / 3, self._reward(reward), *rest
+
+
+class Number(gym.Env):
+    """One number as its observation, a Python int."""
+
+    observation_space, action_space = gym.spaces.Discrete(9), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.at = 0
+        return self.at, {}
+
+    def step(self, action: Any) -> Any:
+        self.at += 1 + int(action)
+        return self.at % 9, np.float32(self.at) / 3, self.at > 6, False, {}
+
+
 class Scaled(gym.Wrapper):
     """A reward wrapper that overrides `step`: nobody can know that it leaves observations alone."""
 

@@ -71,9 +71,9 @@ def run(
             found = _named(
                 watch(command or [], limit=limit, display=shown, signals=signals, environment=attached.environment)
             )
-            notes, stored = attached.notes(), attached.stored()
-            text = attached_text(found, notes, stored, wanted=tuple(what), vram=vram_nbytes)
-            document = watched_json(found, **attached_document(notes, stored))
+            said = attached.notes(), attached.stored(), attached.predicted()
+            text = attached_text(found, *said, wanted=tuple(what), vram=vram_nbytes)
+            document = watched_json(found, **attached_document(*said))
             report(found, display, text, document, out=out, html=html, json=json)
     return EXIT_GOOD if found.exit_code is None else found.exit_code
 

@@ -72,6 +72,7 @@ def run(
 
     \b
     legroom train mine:ultra_light
+    legroom train -- python train.py      (your own program, unedited: legroom train --help -- python)
     legroom train mine:full --fit --ram 3GiB
     legroom train fire --fit --rasters tiles/
     legroom train mine:full --timesteps 8192 --set memory.micro_batch=8

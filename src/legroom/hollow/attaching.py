@@ -21,6 +21,7 @@ from typing import Any, Callable, Dict, Iterable, List, Tuple
 VARIABLE = "LEGROOM_ATTACH"
 NEEDED = (3, 11)  # what legroom itself runs on
 PREFIX = "legroom train: "
+MODELS = "stable_baselines3.common.base_class"  # whose calls are written down for the parent
 
 
 def plan() -> Dict[str, Any]:
@@ -35,11 +36,33 @@ def waiting() -> Dict[str, Callable[[Any], None]]:
     if not mine:
         return {}
     if sys.version_info < NEEDED:
-        found, needed = (".".join(map(str, version[:2])) for version in (sys.version_info, NEEDED))
-        old = f"this program runs on Python {found}, legroom needs {needed}"
+        runs_on, needed = (".".join(map(str, version[:2])) for version in (sys.version_info, NEEDED))
+        old = f"this program runs on Python {runs_on}, legroom needs {needed}"
         return {name: _telling_once(old, mine["hooks"]) for name in mine["hooks"]}
     sys.meta_path.append(_Package(mine["package"]))  # type: ignore[arg-type]
-    return {name: _calling(functions) for name, functions in mine["hooks"].items()}
+    found = {name: _calling(functions) for name, functions in mine["hooks"].items()}
+    return {**found, MODELS: _recording(found.get(MODELS))}
+
+
+class _Recorder:
+    """A journal of the models that the program makes, for the parent to predict."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+    def json(self, kind: str, **fields: Any) -> None:
+        record({"kind": kind, **fields})
+
+
+def _recording(others: Callable[[Any], None] | None) -> Callable[[Any], None]:
+    def call(module: Any) -> None:
+        from . import model_calls
+
+        model_calls.on_base_class(_Recorder(), module)
+        if others is not None:
+            others(module)
+
+    return call
 
 
 def _calling(functions: Dict[str, str]) -> Callable[[Any], None]:

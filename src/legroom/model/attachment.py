@@ -46,6 +46,17 @@ class AttachedNote:
 
 
 @dataclass(frozen=True)
+class PredictedNote:
+    """What a model of the program was predicted to need without anything attached, in bytes of host memory."""
+
+    what: str
+    where: str
+    host: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
 class StoredNote:
     """What a buffer of the program took, and what the library's own would have taken."""
 

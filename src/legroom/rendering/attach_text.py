@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from legroom.model.attachment import AttachedNote, StoredNote
+from legroom.model.attachment import AttachedNote, PredictedNote, StoredNote
 from legroom.model.trace import Watched
 from legroom.rendering.layout import Part, Table
 from legroom.rendering.watch_text import watched_text
@@ -18,6 +18,7 @@ def attached_text(
     watched: Watched,
     notes: Sequence[AttachedNote],
     stored: Sequence[StoredNote],
+    predicted: Sequence[PredictedNote],
     *,
     wanted: Sequence[str],
     vram: int | None = None,
@@ -33,6 +34,8 @@ def attached_text(
     if vram is not None and watched.trace.peak_gpu is not None:
         share = watched.trace.peak_gpu / vram
         table.add("GPU limit", f"{format_size(vram)} (--vram), the peak is {share:.0%} of it")
+    for guess in predicted:
+        table.add("predicted", predicted_text(guess))
     for note in notes:
         at = f" ({note.where})" if note.where else ""
         table.add("attached" if note.attached else "not attached", f"{note.name}: {note.text}{at}")
@@ -50,9 +53,21 @@ def stored_text(note: StoredNote) -> str:
     return f"{note.what}: {format_size(note.nbytes)} instead of {format_size(note.plain_nbytes)} ({share:.0%})"
 
 
-def attached_document(notes: Sequence[AttachedNote], stored: Sequence[StoredNote]) -> dict[str, Any]:
+def predicted_text(note: PredictedNote) -> str:
+    """Return what a model would need without savings."""
+    at = f", {note.where}" if note.where else ""
+    return f"host {format_size(note.host)} without savings, by arithmetic ({note.what}{at})"
+
+
+def attached_document(
+    notes: Sequence[AttachedNote], stored: Sequence[StoredNote], predicted: Sequence[PredictedNote]
+) -> dict[str, Any]:
     """Return the keys that the JSON of a watching has besides."""
     return {
+        "predicted": [
+            {"what": one.what, "where": one.where, "host": {"nbytes": one.host, "low": one.low, "high": one.high}}
+            for one in predicted
+        ],
         "attached": [{"name": one.name, "text": one.text, "where": one.where} for one in notes if one.attached],
         "not_attached": [{"name": one.name, "why": one.text, "where": one.where} for one in notes if not one.attached],
         "stored": [{"what": one.what, "nbytes": one.nbytes, "plain_nbytes": one.plain_nbytes} for one in stored],

@@ -19,9 +19,11 @@ from typing import IO
 import legroom
 from legroom.backends.base import all_attachments
 from legroom.backends.program.launching import GUEST, check_command
-from legroom.errors import BadInput
+from legroom.errors import BadInput, LegroomError
 from legroom.hollow.attaching import VARIABLE
-from legroom.model.attachment import AttachedNote, Attachment, StoredNote
+from legroom.machine import probe
+from legroom.model.attachment import AttachedNote, Attachment, PredictedNote, StoredNote
+from legroom.model.rehearsal import SameRun
 
 EXAMPLE = "legroom train -- python train.py"
 Chosen = Mapping[str, int | None]  # attachments by name, with their number where they take one
@@ -92,6 +94,16 @@ class Attaching:
         ]  # fmt: skip
         return tuple(dict.fromkeys([*self.variables, *said]))
 
+    def predicted(self) -> tuple[PredictedNote, ...]:
+        """Return what the models that were trained need without savings, by arithmetic, one for each line."""
+        entries = self._entries()
+        calls, learned = ([each for each in entries if each.get("kind") == kind] for kind in ("call", "learn"))
+        if not calls:
+            return ()
+        from legroom.backends.program.same_runs import same_runs  # only now: it brings all backends along
+
+        return tuple(note for same in same_runs(calls, learned) if (note := _predicted(same)) is not None)
+
     def stored(self) -> tuple[StoredNote, ...]:
         """Return what buffers took by the time they were let go."""
         return tuple(
@@ -126,6 +138,18 @@ def attaching(command: Sequence[str], what: Chosen, base: Mapping[str, str], *, 
             "PYTHONPATH": str(GUEST) + (os.pathsep + path if path else ""),
         }  # fmt: skip
         yield Attaching(environment, notes, journal)
+
+
+def _predicted(same: SameRun) -> PredictedNote | None:
+    from legroom.predicting.predict import add_up, gather
+
+    try:
+        run, evidence = gather(same.run, probe(), mode="arithmetic")
+        host = add_up(run, evidence).host
+    except LegroomError:  # a model that arithmetic does not know
+        return None
+    where = f"{os.path.relpath(same.file)}:{same.line}" if same.file else ""
+    return PredictedNote(same.run.algo, where, host.nbytes, host.low, host.high)
 
 
 def _hooks(mine: Sequence[Attachment]) -> dict[str, dict[str, str]]:

@@ -65,18 +65,24 @@ class _Update:
         self._kept: dict[str, Any] = {}
         name, where = type(model).__name__, program_line()
         size = plan()["with"].get("micro_batch")
-        if not known:
-            why = f"{name}.train of this release is not the code that it mirrors"
-            for each in ("redo", *(["micro_batch"] if size else [])):
-                tell_once(each, False, why, where)
-            return
+        why = "" if known else f"{name}.train of this release is not the code that it mirrors"
+        if not why:
+            try:
+                self._attach(model, size, where)
+            except Exception as error:  # a release that we do not know: the program goes on
+                why = str(error)
+        for each in ("redo", *(["micro_batch"] if size else [])) if why else ():
+            tell_once(each, False, why, where)
+
+    def _attach(self, model: Any, size: int | None, where: str) -> None:
         from legroom.backends.sb3.microbatch import surviving
 
-        size = _exact_size(model, size, where)
-        if size is not None:
-            tell_once("micro_batch", True, f"{name} computes minibatches in pieces of {size}", where)
+        name, size = type(model).__name__, _exact_size(model, size, where)
         if size is not None or wanted("redo"):
             self._form = surviving(type(model), size)
+        if size is not None:
+            tell_once("micro_batch", True, f"{name} computes minibatches in pieces of {size}", where)
+        if self._form is not None:
             tell_once("redo", True, f"{name}'s updates are done again in exact pieces where memory runs out", where)
 
     def run(self, model: Any, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -114,19 +120,26 @@ def _retreated(retreat: Any) -> None:
     tell("redo", True, f"update {retreat.update}: {retreat.why}; redone with {retreat.what}")
 
 
+def _tell_of(algorithm: type) -> None:
+    try:
+        from legroom.backends.sb3.microbatch import can_survive
+
+        able = can_survive(algorithm)
+        why = "" if able else f"an update of {algorithm.__name__} cannot be done again once it has begun"
+    except Exception as error:  # a release that we do not know: the program goes on
+        why = str(error)
+    for each in ("redo", "micro_batch") if why else ():
+        if wanted(each):
+            tell_once(each, False, why, program_line())
+
+
 def on_base_class(module: Any) -> None:
     """Say of which algorithms an update cannot be done again."""
     begin = module.BaseAlgorithm._setup_learn
 
     @wraps(begin)
     def _setup_learn(self: Any, *args: Any, **kwargs: Any) -> Any:
-        from legroom.backends.sb3.microbatch import can_survive
-
-        if not can_survive(type(self)):
-            why = f"an update of {type(self).__name__} cannot be done again once it has begun"
-            for each in ("redo", "micro_batch"):
-                if wanted(each):
-                    tell_once(each, False, why, program_line())
+        _tell_of(type(self))
         return begin(self, *args, **kwargs)
 
     module.BaseAlgorithm._setup_learn = _setup_learn

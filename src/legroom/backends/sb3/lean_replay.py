@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch as th
 from gymnasium import spaces
-from stable_baselines3.common.buffers import BaseBuffer, DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
+from stable_baselines3.common import buffers
+from stable_baselines3.common.buffers import BaseBuffer, DictReplayBuffer, ReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
@@ -89,7 +90,7 @@ class LeanReplayBuffer(LeanReplay, ReplayBuffer):
 
     def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> Any:
         if self.n_steps > 1:
-            return NStepReplayBuffer._get_samples(self, batch_inds, env)  # type: ignore[arg-type]
+            return buffers.NStepReplayBuffer._get_samples(self, batch_inds, env)  # type: ignore[arg-type]
         return super()._get_samples(batch_inds, env)
 
 
