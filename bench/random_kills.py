@@ -99,7 +99,8 @@ def killed(name: str, plain: dict[str, Any], kills: int, seed: str) -> Killed:
         told.hung = not training.finish()
         outcome = training.outcome
         told.status, told.same = outcome.get("status"), outcome.get("parameters_sha256") == plain["sha256"]
-        told.left += [f"process {pid}" for pid in training.left_behind()] + training.files_left()
+        told.left += [f"process {pid}" for pid in training.left_behind()]
+        told.left += training.files_left() if not told.hung else []  # else it was killed just now
         told.seconds, told.gone_s = round(time.monotonic() - training.began, 1), round(training.gone_s, 1)
         if not told.good:
             kept = tempfile.mkdtemp(prefix="legroom-killed-kept-")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_files import ARCHIVES, MARK, TEXTS, UNSEEN_ENVS, UNSEEN_POLICIES, model, write_evil, written, zipped
+from hostile_files import ARCHIVES, MARK, SB3, TEXTS, UNSEEN_ENVS, UNSEEN_POLICIES, model, write_evil, written, zipped
 
 from legroom.cli.main import main
 from legroom.environments.objects import makes_env, resolve_object
@@ -279,3 +279,15 @@ def test_a_pipe_is_explained_as_a_stream(folder: Folder) -> None:
     os.close(writing)
     assert folder.legroom("explain", f"/dev/fd/{reading}")[0] == 0
     os.close(reading)
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml"])
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_what_lies_beside_a_script_is_read_only_where_it_is_a_file(folder: Folder, name: str, kind: str) -> None:
+    folder.write(SB3 + "PPO('MlpPolicy', 'CartPole-v1', n_steps=64)\n", "train.py")
+    if kind == "pipe":
+        os.mkfifo(folder.path / name)
+    else:
+        (folder.path / name).symlink_to("/dev/zero")
+    assert folder.legroom("check", "train.py")[0] in (0, 1)
+    assert folder.legroom("profile", "CartPole-v1", "--baseline", name)[0] == 2

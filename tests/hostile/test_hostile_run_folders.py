@@ -20,6 +20,7 @@ from legroom.cli.main import main
 from legroom.errors import BadInput
 from legroom.model.files import LARGEST_DOCUMENT
 from legroom.model.sealed import seal
+from legroom.sweeping.sweep_folder import SweepFolder
 from legroom.training.archives import backend_name_in
 from legroom.training.checkpoint import Checkpoint, Checkpoints, checkpoint_paths, newest_checkpoint
 from legroom.training.progress_log import read_progress
@@ -176,3 +177,12 @@ def test_a_checkpoint_without_what_a_training_keeps_is_not_exported(
     err = capsys.readouterr().err
     assert ended.value.code == 2 and err.startswith("legroom: ") and err.count("\n") == 1
     assert "\x1b" not in err and not (folder / "model.zip").exists()
+
+
+@pytest.mark.parametrize(
+    "plan", ["[]", '{"sweep": {}}', '{"sweep": 5, "trials": []}', '{"sweep": {}, "trials": {"a": 1}}']
+)
+def test_a_plan_of_a_sweep_that_cannot_be_is_one_line(tmp_path: Path, plan: str) -> None:
+    (tmp_path / "sweep.json").write_text(plan)
+    with pytest.raises(BadInput):
+        SweepFolder(tmp_path).identity()

@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from legroom.model.files import open_plain
+
 FILES = ("requirements*.txt", "pyproject.toml", "setup.cfg", "setup.py", "environment*.y*ml", "Pipfile")
 LEVELS = 2  # folders above the file that are looked at too
 LARGEST = 1 << 20
@@ -38,9 +40,11 @@ def _in_folder(folder: str, package: str) -> tuple[str, str] | None:
     for pattern in FILES:
         for file in sorted(Path(folder).glob(pattern)):
             try:
-                text = file.read_text("utf-8", errors="replace") if file.stat().st_size <= LARGEST else ""
+                with open_plain(file) as opened:
+                    content = opened.read(LARGEST + 1)
             except OSError:
                 continue
+            text = content.decode("utf-8", "replace") if len(content) <= LARGEST else ""
             for line in text.splitlines():
                 named = required.search(line.partition("#")[0])
                 rest = re.split(r"[\"']\s*,", named["rest"])[0] if named else ""  # not the next requirement's

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from legroom import __version__
 from legroom.errors import BadInput
+from legroom.model.files import open_plain
 from legroom.model.profile import Change, Comparison, LeakVerdict, Profile
 
 JSON_VERSION = 1
@@ -30,9 +31,11 @@ def read_baseline(path: Path) -> dict[str, Any]:
         BadInput: there is no such file, or it is no profile.
     """
     try:
-        if path.stat().st_size > LARGEST_FILE:
+        with open_plain(path) as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
             raise BadInput("is too large for a profile", path=path)
-        found = json.loads(path.read_bytes())
+        found = json.loads(content)
     except OSError as missing:
         raise BadInput(missing.strerror or str(missing), path=path, hint="legroom profile ENV --save FILE") from None
     except (ValueError, RecursionError):

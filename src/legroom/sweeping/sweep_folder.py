@@ -98,6 +98,8 @@ class SweepFolder:
         path = self.path / PLAN
         try:
             data = unseal(read_document(path), path).data  # one of 0.1 has no checksum, and is read without
+            if not isinstance(data["sweep"], dict) or not isinstance(data["trials"], list):
+                raise TypeError("it holds no sweep with a list of trials")
             return {"sweep": data["sweep"], "trials": data["trials"]}
         except FileNotFoundError:
             return None

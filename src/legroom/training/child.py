@@ -22,6 +22,7 @@ from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRA
 from legroom.model.learner import Figures, Learner
 from legroom.model.progress import TrainingPhase
 from legroom.model.task import TrainTask
+from legroom.orphan import end_unheard
 from legroom.training.background import Abandoned, BackgroundThread
 from legroom.training.checkpoint import Checkpoint, Checkpoints, Pace
 from legroom.training.events import EventPipe
@@ -42,6 +43,7 @@ def main() -> None:
     task = TrainTask.read(Path(sys.argv[1]))
     with EventPipe(task.events_fd) as events:
         loop = TrainingLoop(task, events)
+        end_unheard(task.events_fd, lambda: loop.is_saving)
         code = loop.train()
     if loop.computed_in_background:  # its thread may be within XLA or wait for an actor: no orderly end survives that
         sys.stdout.flush()
@@ -71,6 +73,10 @@ class TrainingLoop:
         self._began = self._told = self._iteration_began = time.monotonic()
         self._began_at = self._iteration_began_at = 0
         self._elapsed_before_s = 0.0
+
+    @property
+    def is_saving(self) -> bool:
+        return self._signals.writing
 
     @property
     def computed_in_background(self) -> bool:
