@@ -46,6 +46,7 @@ from legroom.hollow.cuda_reduce import Card, card_with
 from legroom.hollow.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
 from legroom.hollow.real_values import RealValues
 from legroom.hollow.records import Rounds, ValueRefused
+from legroom.hollow.second_order import numbered_as_on_card
 from legroom.model.evidence import Event, NetTrace, Values
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
@@ -111,6 +112,7 @@ def _trace(
         if on_cuda:
             stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(card))))
             stack.enter_context(foreach_as_on_cuda(optimizers=run.memory.foreach is not False))
+            stack.enter_context(numbered_as_on_card())
         compiled = stack.enter_context(run_uncompiled())
         if run.memory.bf16:
             stack.enter_context(autocast_as_on(device))
@@ -209,9 +211,6 @@ class _Tracer:
         epochs = int(getattr(model, "n_epochs", 1))
         self.batch_size = int(getattr(model, "batch_size", 0) or 0)
         full, rest = self._minibatch_counts(self.batch_size)
-        for name in ("n_critic_updates", "cg_max_steps", "line_search_max_iter"):  # of TRPO
-            if hasattr(model, name):
-                setattr(model, name, min(getattr(model, name), TRACED))
         parts = self._shorten_parts(batch_samples(self.run), rest)
         if rest == 0 and self.run.algo_class is None:
             # epoch after epoch of equal minibatches is one long epoch; a user's subclass may go through them as well
