@@ -510,7 +510,8 @@ kind("Poolings", (4, 8, 16, 16))(
     lambda: Own(
         lambda self, x: (
             functional.max_pool2d(self.c(x), 2), functional.avg_pool2d(self.c(x), 2),
-            functional.adaptive_avg_pool2d(self.c(x), 4), functional.adaptive_max_pool2d(self.c(x), 4), functional.avg_pool1d(x.flatten(2), 4),
+            functional.adaptive_avg_pool2d(self.c(x), 4), functional.adaptive_max_pool2d(self.c(x), 4),
+            functional.avg_pool1d(x.flatten(2), 4),
         ),
         c=nn.Conv2d(8, 8, 3, padding=1),
     )
@@ -640,9 +641,9 @@ def on_hollow(name: str) -> dict[str, Any]:
 
     from legroom.hollow.card_autocast import autocast_as_on_card
     from legroom.hollow.card_operators import join_weights, operators_as_on_card
-    from legroom.hollow.replaying import replay
     from legroom.hollow.cuda_reduce import Card
     from legroom.hollow.fake_tensors import StorageFollower, Workspaces, foreach_as_on_cuda
+    from legroom.hollow.replaying import replay
 
     card = Card(cudnn_bfloat16=False)
     with ExitStack() as stack:

@@ -62,7 +62,8 @@ def restore_numpy(state: State) -> None:
     """Let `np.random` go on from what `numpy_now` returned."""
     if isinstance(state, bytes):
         held = np.frombuffer(state, np.uint32)
-        np.random.set_state(("MT19937", held[:WORDS], int(held[WORDS]), *np.random.get_state()[3:]))
+        now: Any = np.random.get_state()
+        np.random.set_state(("MT19937", held[:WORDS], int(held[WORDS]), *now[3:]))
     else:
         np.random.set_state(state)
 

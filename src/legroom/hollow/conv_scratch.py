@@ -34,8 +34,8 @@ def conv_format(x: torch.Tensor, weight: torch.Tensor, card: Card) -> torch.memo
 def laid_out(func: Any, args: Any, out: Any, card: Card) -> Any:
     """Return the results of a convolution in their layout, which its meta kernels forget: flattening then copies."""
     if func is _aten.convolution.default:
-        return torch.empty_like(out, memory_format=conv_format(*args[:2], card))
-    if func is _aten.convolution_backward.default and unrolled(*args[1:3], card):
+        return torch.empty_like(out, memory_format=conv_format(args[0], args[1], card))
+    if func is _aten.convolution_backward.default and unrolled(args[1], args[2], card):
         return tuple(None if t is None else torch.empty_like(t, memory_format=torch.contiguous_format) for t in out)
     return out
 

@@ -664,7 +664,7 @@ class Follower(StorageFollower):
         record = self.record_of(tensor)
         if record is None or record.number < 0:
             return 0
-        return self.storage_address(record) + tensor.storage_offset() * tensor.element_size()
+        return self.storage_address(record) + int(tensor.storage_offset()) * tensor.element_size()
 
     def storage_address(self, record: Record) -> int:
         """Return where on its card a storage would begin; 0 for one without bytes."""

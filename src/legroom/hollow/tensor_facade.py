@@ -102,7 +102,7 @@ def _properties(follower: Follower) -> None:
         return follower.address(self) if is_meta(self) else int(pointer(self))
 
     tensor.data_ptr = data_ptr
-    raw_storage_pointer = torch._C.StorageBase.data_ptr
+    raw_storage_pointer = torch._C.StorageBase.data_ptr  # type: ignore[attr-defined]
 
     def storage_pointer(self: Any) -> int:  # torch.load keeps a storage for all its tensors where this is not 0
         record = records.get(self._cdata)

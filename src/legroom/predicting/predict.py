@@ -186,8 +186,11 @@ def _looks(
     for name, mode in dict.fromkeys(asked):
         numbers = [number for number, each in enumerate(asked) if each == (name, mode)]
         backend = backend_named(name)
-        asking: Any = ([runs[n] for n in numbers], [devices[n] for n in numbers], machine, mode)
-        looks = backend.look(*asking) if values == "refuse" else backend.look_answering(*asking, values)
+        mine, on = [runs[n] for n in numbers], [devices[n] for n in numbers]
+        if values == "refuse":
+            looks = backend.look(mine, on, machine, mode)
+        else:
+            looks = backend.look_answering(mine, on, machine, mode, values)
         found |= zip(numbers, looks, strict=True)
     return [found[number] for number in range(len(runs))]
 
