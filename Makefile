@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
   bench-ninja bench-ninja-learns bench-parallel bench-gameboy bench-gameboy-learns bench-fire bench-fire-learns \
   bench-robot bench-robot-learns robot-calibrations bench-ui bench-rllib bench-sweep bench-attach clean
 
-$(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
+$(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch] src/legroom/hollow/*.c)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[all,dev]' -c constraints.txt
 	touch $@
@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch])
 demo: $(STAMP)  ## what legroom does, on this machine
 	@bash demo.sh $(BIN)/legroom
 
-test: $(STAMP)  ## fast tests, 10 to 16 minutes on 2 cores
+test: $(STAMP)  ## fast tests on 2 cores
 	$(BIN)/python -m pytest tests -n 2 --dist worksteal -m "not slow"
 
 test-slow: $(STAMP)  ## long trainings, kills and sweeps; all recorded GPU runs
