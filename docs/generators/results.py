@@ -17,6 +17,7 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("gpu", "GPU memory", r"^GPU memory|on a card"),
     ("host", "Host memory", r"^Host memory|^mine:full in"),
     ("speed", "Speed of predicting and fitting", r"^Speed of"),
+    ("attached", "Programs with savings attached", r"^Attached programs"),
     ("storage", "Lean storage", r"(?i)storage"),
     ("cluster", "Ray, sweeps and clusters", r"(?i)\bray\b|rllib|sweep|cluster"),
     ("brax", "brax and the robot", r"(?i)brax|robot"),

@@ -25,15 +25,21 @@ LONG = {
 }  # fmt: skip
 
 
-def run_both(tmp_path: Path, program: str) -> tuple[Path, Path, dict[str, Any]]:
-    """Run a program as it is and with savings attached; return the two folders and what `train` tells of it."""
+def run_both(tmp_path: Path, program: str, **attached: str) -> tuple[Path, Path, dict[str, Any]]:
+    """Run a program as it is and with savings attached; return the two folders and what `train` tells of it.
+
+    Args:
+        attached: variables that only the second run has.
+    """
     folders = tmp_path / "plain", tmp_path / "attached"
     command = [sys.executable, str(PROGRAMS / f"{program}.py")]
-    for folder, before in zip(folders, ([], [*LEGROOM, "train", "--with", "lean", "--out", "told", "--"]), strict=True):
+    train = [*LEGROOM, "train", "--with", "lean", "--out", "told", "--"]
+    for folder, before, more in zip(folders, ([], train), ({}, attached), strict=True):
         folder.mkdir()
         done = subprocess.run(
-            [*before, *command], capture_output=True, text=True, timeout=300, env=ENVIRONMENT, cwd=folder, check=False
-        )
+            [*before, *command], capture_output=True, text=True, timeout=300, env={**ENVIRONMENT, **more}, cwd=folder,
+            check=False,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
         (folder / "printed").write_text(done.stdout)
         (folder / "errors").write_text(done.stderr)
@@ -86,3 +92,11 @@ def test_a_replay_buffer_is_saved_as_the_librarys_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", LONG)
 def test_programs_learn_the_same(tmp_path: Path, program: str) -> None:
     check_same(tmp_path, program, LONG[program])
+
+
+@pytest.mark.slow
+def test_an_update_that_runs_out_of_memory_is_done_again(tmp_path: Path) -> None:
+    plain, with_savings, told = run_both(tmp_path, "survives", FAIL_AT="5")
+    assert (with_savings / "printed").read_text() == (plain / "printed").read_text()
+    said = [each["text"] for each in told["attached"] if each["name"] == "redo"]
+    assert said[1].startswith("update 4: OutOfMemoryError: CUDA out of memory") and "redone with" in said[1]
