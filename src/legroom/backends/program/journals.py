@@ -96,6 +96,8 @@ class Journal:
                 magic, version, committed, _ = HEADER.unpack_from(header)
                 if magic != MAGIC or version != VERSION:
                     raise DamagedJournal(f"{self.path.name} is no journal of version {VERSION}")
+                if committed < self._read:
+                    return  # written byte by byte, and seen half written: it is whole next time
                 file.seek(HEADER_BYTES + self._read)
                 data = file.read(min(committed - self._read, MOST_AT_ONCE))
         except FileNotFoundError:
