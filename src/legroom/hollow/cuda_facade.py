@@ -137,6 +137,17 @@ class _Properties:
         )
 
 
+def _scattered(tensor: Any, devices: Any, sizes: Any = None, dim: int = 0, streams: Any = None) -> Any:
+    """Divide a batch among cards, as nn.DataParallel does (csrc/cuda/comm.cpp); views where it is there already."""
+    parts = tensor.chunk(len(devices), dim) if sizes is None else tensor.split(list(sizes), dim)
+    return [part.to(torch.device("cuda", index), non_blocking=True) for part, index in zip(parts, devices)]
+
+
+def _gathered(tensors: Any, dim: int, destination: int | None = None) -> Any:
+    device = torch.device("cpu") if destination == -1 else torch.device("cuda", destination or 0)
+    return torch.cat([tensor.to(device) for tensor in tensors], dim)
+
+
 def _answers(follower: Follower) -> dict[str, Callable[..., Any]]:
     here = follower.here
 
@@ -202,5 +213,7 @@ def _answers(follower: Follower) -> dict[str, Callable[..., Any]]:
         "_accelerator_resetAccumulatedStats": nothing,
         "_accelerator_getMemoryInfo": lambda index: _memory_info(follower, index),
         "_get_accelerator": lambda check=False: torch.device("cuda"),
+        "_scatter": _scattered,
+        "_gather": _gathered,
     }
     return answers
