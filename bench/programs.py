@@ -109,7 +109,8 @@ def lines_of_death(part: str, rows: list[dict[str, Any]], folder: str) -> None:
         print(*lines[-1], sep="  ", flush=True)
     lines.append(["all", "", "", f"{right} of {len(rows)}", ""])
     columns = ("program", "bytes of the card", "dies at", "rehearsed", "same")
-    name = "Programs that run out of memory" + {"oom": "", "oom-heldout": ", held out", "oom-heldout2": ", held out, second set"}[part]
+    which = {"oom": "", "oom-heldout": ", held out", "oom-heldout2": ", held out, second set"}[part]
+    name = f"Programs that run out of memory{which}"
     write_section(name, columns, lines, f"python -m bench.programs FOLDER {part}")
 
 

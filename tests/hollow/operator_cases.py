@@ -22,6 +22,15 @@ Case = Callable[[str], Callable[[], Any]]
 CASES: dict[str, Case] = {}
 
 
+class _Permuted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x.permute(0, 2, 3, 1))
+
+
 def _layer(
     make: Callable[[], nn.Module],
     *shape: int,
@@ -266,6 +275,7 @@ CASES["conv_transpose2d bf16 nograd"] = _layer(
     lambda: nn.ConvTranspose2d(16, 8, 4, 2).bfloat16(), 64, 16, 20, 20, dtype=BF, grad=False
 )
 CASES["depthwise half 64"] = _layer(lambda: nn.Conv2d(64, 64, 3, 1, 1, groups=64).half(), 32, 64, 20, 20, dtype=H)
+CASES["layer_norm permuted"] = _layer(_Permuted, 16, 32, 20, 20)
 CASES["conv_transpose2d half"] = _layer(lambda: nn.ConvTranspose2d(16, 8, 4, 2).half(), 64, 16, 20, 20, dtype=H)
 for name, dtype in (("float", torch.float32), ("half", H), ("bf16", BF)):
     for shape in ((8, 4, 64, 32), (8, 4, 100, 64), (2, 8, 300, 128), (4, 2, 50, 40)):

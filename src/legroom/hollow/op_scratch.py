@@ -205,8 +205,18 @@ def _product_with_vector(call: Call) -> Iterator[Step]:
 # -- norms -----------------------------------------------------------------------------------------------------------
 
 
+@program(_aten.native_layer_norm.default)
+def _layer_norm(call: Call) -> Iterator[Step]:
+    if not call.args[0].is_contiguous():
+        yield Step("alloc", "input", nbytes(call.args[0]))
+    for index in range(3):
+        yield Step("out", str(index))
+
+
 @program(_aten.native_layer_norm_backward.default)
 def _layer_norm_backward(call: Call) -> Iterator[Step]:
+    if not call.args[1].is_contiguous():
+        yield Step("alloc", "input", nbytes(call.args[1]))
     for index in range(3):
         if call.out[index] is not None:
             yield Step("out", str(index))

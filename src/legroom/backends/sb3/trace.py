@@ -567,8 +567,8 @@ def _moves(follower: StorageFollower) -> Iterator[None]:
         if changes:
             original(module, **changes)
         # Extractors, actors and critics are "moved" while they are built, from the host to the host: the algorithm's
-        # own _setup_model is what moves the finished policy.
-        if sys._getframe(1).f_code.co_name != "_setup_model":
+        # own _setup_model is what moves the finished policy. Later moves are real: networks of a user's subclass.
+        if not follower.recording and sys._getframe(1).f_code.co_name != "_setup_model":
             return module
 
         def copy(tensor: torch.Tensor) -> torch.Tensor:
