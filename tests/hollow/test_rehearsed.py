@@ -383,7 +383,8 @@ def test_a_checkpoint_of_joined_weights_is_loaded_as_one_block(
         torch.save(net, "{tmp_path}/net.pt")
         before = torch.cuda.memory_allocated()
         other = torch.load("{tmp_path}/net.pt", weights_only=False)
-        print(torch.cuda.memory_allocated() - before, len({{p.untyped_storage().data_ptr() for p in other.parameters()}}))
+        blocks = {{p.untyped_storage().data_ptr() for p in other.parameters()}}
+        print(torch.cuda.memory_allocated() - before, len(blocks))
     """
     weights = 4 * (2 * 4 * 256 * 256 + 2 * 4 * 256)
     assert run(tmp_path, source, capfd)["printed"] == [f"{weights} 1"]
