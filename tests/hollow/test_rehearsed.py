@@ -356,3 +356,51 @@ def test_a_default_device_large_scaled_gradients_and_what_may_not_leave_the_card
     frames = [line for line in printed if line.startswith("  File ")]
     assert frames and not [line for line in frames if f"{os.sep}hollow{os.sep}" in line]
     assert any("OutOfMemoryError: CUDA out of memory." in line for line in printed)
+
+
+def test_operators_that_a_device_has_kernels_for_are_not_divided(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The gradient of SiLU is one kernel: two tensors of 4 MiB and one of 512 B for the sum's gradient, no chain."""
+    source = """
+        import torch
+        x = torch.randn(1024, 1024, device="cuda", requires_grad=True)
+        y = torch.nn.functional.silu(x)
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        y.backward(torch.ones_like(y))
+        print(torch.cuda.max_memory_allocated() - before)
+    """
+    assert run(tmp_path, source, capfd)["printed"] == [str(2 * 4 * MIB)]
+
+
+def test_a_checkpoint_of_joined_weights_is_loaded_as_one_block(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = f"""
+        import torch
+        net = torch.nn.LSTM(256, 256).cuda()
+        torch.save(net, "{tmp_path}/net.pt")
+        before = torch.cuda.memory_allocated()
+        other = torch.load("{tmp_path}/net.pt", weights_only=False)
+        blocks = {{p.untyped_storage().data_ptr() for p in other.parameters()}}
+        print(torch.cuda.memory_allocated() - before, len(blocks))
+    """
+    weights = 4 * (2 * 4 * 256 * 256 + 2 * 4 * 256)
+    assert run(tmp_path, source, capfd)["printed"] == [f"{weights} 1"]
+
+
+def test_steps_are_not_skipped_for_gradients_without_values(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    source = """
+        import torch
+        net = torch.nn.Linear(2048, 2048).cuda()
+        optimizer, scaler = torch.optim.AdamW(net.parameters()), torch.amp.GradScaler("cuda")
+        for _ in range(2):
+            with torch.autocast("cuda", torch.float16):
+                loss = net(torch.randn(8, 2048, device="cuda")).float().pow(2).mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        print(len(optimizer.state))
+    """
+    assert run(tmp_path, source, capfd)["printed"] == ["2"]

@@ -409,7 +409,9 @@ class Follower(StorageFollower):
         facts.numbers_matter = func in _NUMBERS_MATTER
         facts.ask = SHAPES.get(func, func)
         facts.doubt = doubt_of(func)
-        facts.composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+        # silu_backward and its like have both, and a kernel of its own is what a device takes
+        facts.composite = has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "Meta")
         func._legroom = facts
         return facts
 
