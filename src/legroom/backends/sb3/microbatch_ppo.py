@@ -93,31 +93,39 @@ class MicroBatchedPPO(Surviving):
 
     def _add_gradients(self: Any, whole: np.ndarray, parts: Parts, clipping: _Clipping, size: int) -> th.Tensor:
         """Leave the clipped gradient of a whole minibatch in the parameters and return what SB3 would report of it."""
-        watching = self._unwatched and size < len(whole)
+        in_pieces = size < len(whole)
+        watching = self._unwatched and in_pieces
         if watching:
             refuse_inexact(self.policy, size)
-        advantages = self._normalized_advantages(whole)
+        buffer = self.rollout_buffer
+        advantages = (
+            self._normalized(buffer.to_torch(buffer.advantages[whole].flatten())) if in_pieces else None
+        )  # a whole minibatch has them itself
         self.policy.optimizer.zero_grad()
         total: th.Tensor | None = None
         done = 0
         for part in parts(size):
             count = len(part.actions)
+            mine = self._normalized(part.advantages) if advantages is None else advantages[done : done + count]
             with watched(self.policy, self.device) if watching else nullcontext():
-                loss, figures = self._losses(part, advantages[done : done + count], clipping)
+                loss, figures = self._losses(part, mine, clipping)
             if watching:
                 self._unwatched = watching = False
-            share = count / len(whole)
-            (loss * share).backward()
-            total = figures * share if total is None else total + figures * share
+            if in_pieces:
+                share = count / len(whole)
+                (loss * share).backward()
+                figures = figures * share
+            else:
+                loss.backward()
+            total = figures if total is None else total + figures
             done += count
-            del part, loss, figures  # the next part is made only when this one's memory is free
+            del part, loss, figures, mine  # the next part is made only when this one's memory is free
         th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
         assert total is not None, "a minibatch has samples"
         return total
 
-    def _normalized_advantages(self: Any, whole: np.ndarray) -> th.Tensor:
-        buffer = self.rollout_buffer
-        advantages: th.Tensor = buffer.to_torch(buffer.advantages[whole].flatten())
+    def _normalized(self: Any, advantages: th.Tensor) -> th.Tensor:
+        """Return the advantages of a whole minibatch as SB3 uses them."""
         if self.normalize_advantage and (
             self.masked or len(advantages) > 1
         ):  # sb3-contrib normalises a single one, too
