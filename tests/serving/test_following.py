@@ -127,8 +127,9 @@ def test_a_folder_that_somebody_sent_costs_the_page_nothing(tmp_path):
             connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
             connection.request("GET", f"/api/follow?folder={quote(f'runs/{name}')}")
             told = json.loads(connection.getresponse().readline().removeprefix(b"data: "))
-            assert (told["kind"], told["body"]) == ("error", ""), name
-            assert told["words"].startswith(f"runs/{name} cannot be read now: ")
+            refused = told["words"].startswith(f"runs/{name} cannot be read now: ")
+            assert refused == ((told["kind"], told["body"]) == ("error", ""))
+            assert refused or name == "many"  # a quick machine has read them all before the child is ended
             connection.close()
         assert process_memory(server.process.pid).uss < before + 10 * MIB
 

@@ -67,12 +67,15 @@ def run(
 ) -> int:
     """Train a run, with every saving that costs nothing; checkpoints, logs and charts go to --out.
 
+    A program of any kind is run by its command, unedited, with savings attached: `legroom train -- python train.py`
+    (`legroom train --help --` lists the options).
+
     Where memory runs out, or something kills it, it goes on from its last checkpoint, with less memory where that was
     the reason. Exit code 1: it does not fit (--fit makes it). 4: the training failed. 130: stopped, checkpoint written.
 
     \b
     legroom train mine:ultra_light
-    legroom train -- python train.py      (your own program, unedited: legroom train --help -- python)
+    legroom train -- python train.py
     legroom train mine:full --fit --ram 3GiB
     legroom train fire --fit --rasters tiles/
     legroom train mine:full --timesteps 8192 --set memory.micro_batch=8
