@@ -76,8 +76,8 @@ def run(
 ) -> int:
     """Make a run fit into a budget: free savings first, then slower ones, then what changes the learning.
 
-    A program of any kind is fitted by its command: `legroom fit --vram 8GiB -- python train.py` (`legroom fit --help --`
-    lists the options). That program is EXECUTED, for seconds, on a card that is not there.
+    A program of any kind is fitted by its command: `legroom fit --vram 8GiB -- python train.py`. That program is
+    EXECUTED, for seconds, on a card that is not there (`legroom fit --help --` lists the options).
 
     Knobs are turned in order of price and as little as needed; what comes out is proven by predicting it, its whole
     band inside the budget. Code that RUN names (`module:attr`) is imported only with --trust. Exit code 1: nothing fits
