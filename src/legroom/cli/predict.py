@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -19,12 +20,14 @@ from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, Unseen
 from legroom.fitting.priced import predict_all
 from legroom.machine import probe
+from legroom.model.machine import Machine
 from legroom.model.prediction import Prediction
 from legroom.model.run import Run
+from legroom.model.verdict import Budget
 from legroom.predicting.predict import unseen_env
 from legroom.reading import read_all
 from legroom.rendering.console import complain, say, status, told
-from legroom.rendering.prediction_text import comparison_text, prediction_json, prediction_text
+from legroom.rendering.prediction_text import comparison_text, estimate_text, prediction_json, prediction_text
 
 Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="mine:full, run.yaml, ppo.yml:atari, train.py")]
 ModeOption = Annotated[
@@ -120,13 +123,28 @@ def run(
     with pointing_to_running(runs, by_running), status(what, show=not json and mode != "arithmetic") as shown:
         how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env, "trust": trust, "values": values.value}
         seen, unseen = _divided(wanted, mode, trust=trust)
-        predictions = predict_all(seen, machine, budget, described, **how, progress=told(shown)) if seen else []
+        first = _first_answer(seen, machine, budget, how) if seen and not json and mode != "arithmetic" else ""
+        if first:
+            shown(first)
+        tell = told(shown)
+        how["progress"] = (lambda text: tell(f"{first}; {text}")) if first else tell
+        predictions = predict_all(seen, machine, budget, described, **how) if seen else []
     known = {(p.run.name, p.run.source) for p in predictions if p.fits is not None or not p.bad}
     partly = dict.fromkeys(str(run.source) for run in wanted if (run.name, run.source) not in known)
     ways = [rehearsal_command(script, by_running) for script in partly if is_script(script)]
     by_program = f"to know all of it, run it on a card that is not there: {', '.join(ways)}" if ways else ""
     _show(predictions, unseen, html, json=json, everything=everything, hint=by_program)
     return EXIT_FINDINGS if unseen or any(p.bad for p in predictions) else EXIT_GOOD
+
+
+def _first_answer(runs: Sequence[Run], machine: Machine, budget: Budget, how: Mapping[str, Any]) -> str:
+    """Return what arithmetic says at once, to be shown on a terminal until the answer is there; empty elsewhere."""
+    if not sys.stderr.isatty():
+        return ""
+    try:
+        return estimate_text(predict_all(runs, machine, budget, **{**how, "mode": "arithmetic", "probe_env": False}))
+    except BadInput:  # what is wrong with it is told in a moment
+        return ""
 
 
 def is_script(target: str) -> bool:

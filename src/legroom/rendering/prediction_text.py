@@ -161,6 +161,15 @@ def comparison_lines(predictions: Sequence[Prediction]) -> Iterator[Part]:
     yield from _savings_summary(predictions)
 
 
+def estimate_text(predictions: Sequence[Prediction]) -> str:
+    """Return in a line what arithmetic says of runs, while something better is being worked out."""
+    told = []
+    for footprint in (p.footprint for p in predictions[:3]):
+        gpu = f", {format_size(footprint.gpu.nbytes)} of GPU memory" if footprint.gpu is not None else ""
+        told.append(f"{footprint.name}: about {format_size(footprint.host.nbytes)} of RAM{gpu}")
+    return f"{'; '.join(told)} by arithmetic; measuring"
+
+
 def headline(p: Prediction) -> str:
     """Return what a run is, in a line."""
     run, backend = p.run, backend_of(p.run)
