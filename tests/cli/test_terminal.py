@@ -108,7 +108,7 @@ def test_colour_is_for_terminals_and_no_color_turns_it_off(tmp_path: Path) -> No
 def test_arithmetic_answers_at_once_until_the_traced_answer_is_there(tmp_path: Path) -> None:
     shown = on_a_terminal("predict", "mine:small")
     first, _, last = shown.partition("by arithmetic")
-    assert re.search(r"mine:small: about [\d.]+ GiB of RAM", first) and "memory by phase" in last
+    assert re.search(r"mine:small: about [\d.]+ \w+ of RAM", first) and "memory by phase" in last
     assert "by arithmetic" not in run("predict", "mine:small", cwd=tmp_path).stdout  # a pipe gets the answer alone
 
 
