@@ -123,23 +123,28 @@ def run(
     with pointing_to_running(runs, by_running), status(what, show=not json and mode != "arithmetic") as shown:
         how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env, "trust": trust, "values": values.value}
         seen, unseen = _divided(wanted, mode, trust=trust)
-        first = _first_answer(seen, machine, budget, how) if seen and not json and mode != "arithmetic" else ""
+        first = "" if json else _first_answer(seen, machine, budget, how)
         if first:
             shown(first)
         tell = told(shown)
         how["progress"] = (lambda text: tell(f"{first}; {text}")) if first else tell
         predictions = predict_all(seen, machine, budget, described, **how) if seen else []
-    known = {(p.run.name, p.run.source) for p in predictions if p.fits is not None or not p.bad}
-    partly = dict.fromkeys(str(run.source) for run in wanted if (run.name, run.source) not in known)
-    ways = [rehearsal_command(script, by_running) for script in partly if is_script(script)]
-    by_program = f"to know all of it, run it on a card that is not there: {', '.join(ways)}" if ways else ""
-    _show(predictions, unseen, html, json=json, everything=everything, hint=by_program)
+    hint = _by_running(wanted, predictions, by_running)
+    _show(predictions, unseen, html, json=json, everything=everything, hint=hint)
     return EXIT_FINDINGS if unseen or any(p.bad for p in predictions) else EXIT_GOOD
+
+
+def _by_running(runs: Sequence[Run], predictions: Sequence[Prediction], options: Mapping[str, str | None]) -> str:
+    """Return how to know what could not be read of scripts; empty where all is known."""
+    known = {(p.run.name, p.run.source) for p in predictions if p.fits is not None or not p.bad}
+    partly = dict.fromkeys(str(run.source) for run in runs if (run.name, run.source) not in known)
+    ways = [rehearsal_command(script, options) for script in partly if is_script(script)]
+    return f"to know all of it, run it on a card that is not there: {', '.join(ways)}" if ways else ""
 
 
 def _first_answer(runs: Sequence[Run], machine: Machine, budget: Budget, how: Mapping[str, Any]) -> str:
     """Return what arithmetic says at once, to be shown on a terminal until the answer is there; empty elsewhere."""
-    if not sys.stderr.isatty():
+    if not (runs and sys.stderr.isatty()) or how["mode"] == "arithmetic":
         return ""
     try:
         return estimate_text(predict_all(runs, machine, budget, **{**how, "mode": "arithmetic", "probe_env": False}))

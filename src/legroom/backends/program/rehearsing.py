@@ -178,14 +178,7 @@ class ProgramSeen:
         if isinstance(t, int | float):
             book.tell_time(float(t))
         if kind == "step":
-            if message.get("skipped"):
-                book.skipped_steps += 1
-            else:
-                book.step(book.t)
-                if self.host is not None:
-                    self.host.steps = max(self.host.steps, book.steps)
-                    if book.steps == 2:
-                        self.host.begin_steady()
+            self._take_step(book, skipped=bool(message.get("skipped")))
         elif kind == "roles":
             book.take_roles(message)
         elif kind == "cache emptied":
@@ -193,15 +186,28 @@ class ProgramSeen:
         elif kind == "context":
             book.contexts.add(int(message.get("device") or 0))
         elif kind == "assumed":
-            key = (str(message.get("file") or ""), int(message.get("line") or 0), str(message.get("what") or ""))
-            count = max(int(message.get("count") or 1), self._assumed.get(key, (0, False))[0])
-            self._assumed[key] = (count, bool(message.get("sets_size")) or self._assumed.get(key, (0, False))[1])
+            self._take_assumed(message)
         elif kind in HOST_KINDS and self.host is not None:
             self.host.take(book.pid, message)
         elif kind == "note":
             self.note(str(message.get("text") or ""))
         else:
             self._messages.setdefault(kind, []).append({**message, "pid": book.pid})
+
+    def _take_step(self, book: ProcessBook, *, skipped: bool) -> None:
+        if skipped:
+            book.skipped_steps += 1
+            return
+        book.step(book.t)
+        if self.host is not None:
+            self.host.steps = max(self.host.steps, book.steps)
+            if book.steps == 2:
+                self.host.begin_steady()
+
+    def _take_assumed(self, message: dict[str, Any]) -> None:
+        key = (str(message.get("file") or ""), int(message.get("line") or 0), str(message.get("what") or ""))
+        count, sets_size = self._assumed.get(key, (0, False))
+        self._assumed[key] = (max(int(message.get("count") or 1), count), bool(message.get("sets_size")) or sets_size)
 
     def note(self, text: str) -> None:
         if text and text not in self._notes:

@@ -88,20 +88,23 @@ def _placed(node: ast.AST, traced: set[str]) -> Iterator[tuple[int, str]]:
     if isinstance(node, ast.ClassDef) and node.name in traced:
         return
     if isinstance(node, ast.Call):
-        name = _last_name(node.func)
-        made = _is_algorithm(name) or name in traced
-        made = made or (
-            isinstance(node.func, ast.Attribute) and name == "load" and _is_algorithm(_last_name(node.func.value))
-        )
-        moved = name in ("to", "set_default_device") and any(_is_card(each) for each in node.args)
-        if moved or (isinstance(node.func, ast.Attribute) and name == "cuda"):
-            yield node.lineno, "puts something on the card"
-        elif not made and any(each.arg in _PLACING and _is_card(each.value) for each in node.keywords):
-            yield node.lineno, f"makes {name or 'something'} on the card"
+        yield from _placed_by_call(node, traced)
     elif isinstance(node, ast.Assign) and any(_is_network(target) for target in node.targets):
         yield node.lineno, "puts a network into the policy"
     for child in ast.iter_child_nodes(node):
         yield from _placed(child, traced)
+
+
+def _placed_by_call(call: ast.Call, traced: set[str]) -> Iterator[tuple[int, str]]:
+    name, method = _last_name(call.func), isinstance(call.func, ast.Attribute)
+    made = _is_algorithm(name) or name in traced
+    if isinstance(call.func, ast.Attribute) and name == "load":
+        made = made or _is_algorithm(_last_name(call.func.value))
+    moved = name in ("to", "set_default_device") and any(_is_card(each) for each in call.args)
+    if moved or (method and name == "cuda"):
+        yield call.lineno, "puts something on the card"
+    elif not made and any(each.arg in _PLACING and _is_card(each.value) for each in call.keywords):
+        yield call.lineno, f"makes {name or 'something'} on the card"
 
 
 def _is_card(node: ast.expr) -> bool:
