@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import conftest  # noqa: F401  # makes LEGROOM_CORE the core
 import numpy as np
 from generated import ARENA_BYTES, CHANGES, WHOLE, Dump, Layout, Plain, Step
 
+import conftest  # noqa: F401  # makes LEGROOM_CORE the core
 from legroom.storing import _core as core
 
 LAYOUTS = (
