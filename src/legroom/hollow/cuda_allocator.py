@@ -37,6 +37,9 @@ class Settings:
     capacity: int | None = None
 
 
+DEFAULT_SETTINGS = Settings()
+
+
 def round_size(nbytes: int) -> int:
     """Return the bytes a request takes up: a multiple of 512, at least 512."""
     return max(MIN_BLOCK_BYTES, -(-nbytes // MIN_BLOCK_BYTES) * MIN_BLOCK_BYTES)
@@ -84,7 +87,7 @@ class _Pool:
 class CachingAllocator:
     """The allocator of one device: requests are served one by one, as the program makes them."""
 
-    def __init__(self, settings: Settings = Settings()) -> None:  # noqa: B008  frozen
+    def __init__(self, settings: Settings = DEFAULT_SETTINGS) -> None:
         self.expandable = settings.expandable_segments
         mb = settings.max_split_size_mb
         self.max_split = _NO_LIMIT if mb is None else mb * MIB

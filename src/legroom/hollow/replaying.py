@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .cuda_allocator import Block, CachingAllocator, Settings
+from .cuda_allocator import DEFAULT_SETTINGS, Block, CachingAllocator, Settings
 from .records import Rounds
 
 LONGEST_PERIOD = 12  # rounds after which a layout is looked for again
@@ -50,7 +50,7 @@ class Replay:
 
 
 def replay(
-    events: Iterable[Sequence[Any]], settings: Settings = Settings(), rounds: Rounds | None = None  # noqa: B008  frozen
+    events: Iterable[Sequence[Any]], settings: Settings = DEFAULT_SETTINGS, rounds: Rounds | None = None
 ) -> Replay:  # fmt: skip
     """Return what the allocator does with `events`: `("alloc", id, nbytes)` and `("free", id)`.
 
