@@ -6,6 +6,7 @@
 The second one goes on in smaller pieces and prints what it did; without the guard it ends with SB3's exception.
 """
 
+import ctypes
 import logging
 import resource
 import sys
@@ -57,6 +58,8 @@ class LittleMemory(BaseCallback):
 def main():
     model = PPO("CnnPolicy", Snow(), n_steps=1024, batch_size=1024, n_epochs=2, device="cpu", seed=1)
     callback = LittleMemory(int(sys.argv[1])) if len(sys.argv) > 1 else None
+    if callback:
+        ctypes.CDLL(None).mallopt(-3, 1 << 20)  # M_MMAP_THRESHOLD: freed tensors go back to the system at once
     with legroom.guard(model) as guarded:
         model.learn(1024, callback=callback)
     for retreat in guarded.retreats:
