@@ -22,6 +22,7 @@ from bench.ui_server import LEGROOM, serving, start
 from legroom.errors import BadInput
 from legroom.serving import server as server_module
 from legroom.serving.answering import Answering
+from legroom.serving.guard import Refused
 
 CARRIER = 'a:\n  n_timesteps: 1e5\n  policy: MlpPolicy\n  policy_kwargs: "dict(net_arch={})"\n'
 TEXTS = {
@@ -116,6 +117,33 @@ def test_a_dropped_file_that_takes_for_ever_is_refused_and_others_are_answered(s
     answer = server.ask("POST", "/api/read", {"name": "ppo.yml", "text": TEXTS[name]})
     assert answer.status in (200, 400) and time.monotonic() - began < 10
     assert server.ask("POST", "/api/predict", GOOD).status == 200
+
+
+def test_requests_whose_clients_have_gone_are_not_worked_out():
+    answers = (
+        "import sys, time\n"
+        "for line in sys.stdin:\n"
+        "    time.sleep(0.2)\n"
+        '    print(\'{"status": 200, "text": "done", "kind": "text/plain"}\', flush=True)'
+    )
+
+    async def left() -> bool:
+        return True
+
+    async def asked():
+        answering = Answering((sys.executable, "-c", answers))
+        try:
+            impatient = [answering.ask("/api/read", {}, b"{}", gone=left) for _ in range(50)]
+            *dropped, answer = await asyncio.gather(
+                *impatient, answering.ask("/api/read", {}, b"{}"), return_exceptions=True
+            )
+            return dropped, answer, len(answering._all)
+        finally:
+            await answering.end()
+
+    dropped, answer, children = asyncio.run(asked())
+    assert {(type(each), each.status) for each in dropped} == {(Refused, 408)}
+    assert (answer.status_code, answer.body, children) == (200, b"done", 1)
 
 
 def test_an_answer_that_takes_too_long_is_killed_while_others_are_worked_out():

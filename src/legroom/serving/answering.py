@@ -1,7 +1,8 @@
 """Answers worked out beside the page: a few child processes, each killed as soon as one answer takes too long.
 
-The page itself only passes texts on, so nothing that somebody sends can keep it from answering others. One child is
-kept for quick answers: files and plans that take seconds wait for each other.
+The page itself only passes texts on, so nothing that is sent can keep it from answering other requests. One child is
+kept for quick answers: files and plans that take seconds wait for each other. A request whose client has gone while it
+waited is dropped when its turn comes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from signal import SIGKILL
 from typing import Any
@@ -63,15 +64,23 @@ class Answering:
         self._free = asyncio.Semaphore(MOST_CHILDREN)
         self._slow = asyncio.Semaphore(MOST_CHILDREN - 1)
 
-    async def ask(self, path: str, query: Mapping[str, str], body: bytes, own: Any = None) -> Response:
+    async def ask(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        own: Any = None,
+        gone: Callable[[], Awaitable[bool]] | None = None,
+    ) -> Response:
         """Return the answer to a request.
 
         Args:
             own: plain data that the page adds.
+            gone: says whether the client has closed its connection.
 
         Raises:
             BadInput: what was sent cannot be, or takes too long or too much memory.
-            Refused: there is no such thing, or the child could not work it out.
+            Refused: there is no such thing, the child could not work it out, or the client has gone.
         """
         question = {"path": path, "query": dict(query), "body": body.decode("utf-8", "surrogateescape")}
         if own is not None:
@@ -80,6 +89,8 @@ class Answering:
             if path in SLOW:
                 await turn.enter_async_context(self._slow)
             await turn.enter_async_context(self._free)
+            if gone is not None and await gone():
+                raise Refused(408, "the client has closed its connection")
             told = await self._told(json.dumps(question).encode() + b"\n")
         return response_to(path, told)
 

@@ -65,7 +65,7 @@ class Page:
 
     async def worked_out(self, request: Request) -> Response:
         """What depends on a text that was sent, from a process that can be killed."""
-        return await self._answering.ask(request.url.path, request.query_params, await request.body())
+        return await self._asked(request)
 
     async def started(self, request: Request) -> Response:
         """What also depends on how the page was started, from the same processes."""
@@ -74,7 +74,11 @@ class Page:
             "started": {name: plain_run(each.run) for name, each in self._started.items()},
             "folders": list(folders),
         }
-        return await self._answering.ask(request.url.path, request.query_params, await request.body(), own)
+        return await self._asked(request, own)
+
+    async def _asked(self, request: Request, own: Any = None) -> Response:
+        body, path = await request.body(), request.url.path
+        return await self._answering.ask(path, request.query_params, body, own, request.is_disconnected)
 
     async def trace(self, request: Request) -> Response:
         """Begin to trace a run that the page was started with, as it is turned: `{"name": …, "run": …}`."""
