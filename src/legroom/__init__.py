@@ -11,6 +11,7 @@
     legroom.LeanVecEnv(env_fns)                             an SB3 VecEnv whose worker processes need no torch
     legroom.share(key, build)                               read-only arrays once for all processes of a run
     legroom.profile(env)                                    whether an environment leaks, and where; what it costs
+    legroom.attach("lean")                                  the savings of `legroom train --with`, from a line of yours
     with legroom.guard(model): model.learn(...)             an update that runs out of memory is redone in pieces
     with legroom.rehearse(gpu="RTX 4070") as rehearsal:     torch code on a card that is not there
     @legroom.survive(micro_batch=256)                       the same for the loss of a loop of one's own
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from legroom.backends.exports import LeanRolloutBuffer as LeanRolloutBuffer
     from legroom.backends.exports import LeanVecEnv as LeanVecEnv
     from legroom.backends.exports import MemoryCallback as MemoryCallback
+    from legroom.backends.exports import attach as attach
     from legroom.backends.exports import guard as guard
     from legroom.backends.exports import lean as lean
     from legroom.backends.exports import rehearse as rehearse

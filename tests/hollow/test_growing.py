@@ -93,6 +93,32 @@ def test_how_many_there_will_be_and_where_they_are_added() -> None:
     assert 3000 < found["Bounded.kept"]["each"] < 3250
 
 
+def test_lean_replay_tells_what_a_row_takes() -> None:
+    """Noise is stored as it is, once; what never changes takes next to nothing."""
+    gymnasium, legroom = pytest.importorskip("gymnasium"), pytest.importorskip("legroom")
+    spaces, chance = gymnasium.spaces, np.random.default_rng(1)
+    pictures = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    noise, still = (legroom.LeanReplayBuffer(rows, pictures, spaces.Discrete(2), device="cpu") for rows in (5000, 6000))
+    last = [np.zeros((1, 4, 84, 84), np.uint8)]
+
+    def add(number: int) -> None:
+        new = chance.integers(0, 256, last[0].shape, np.uint8)
+        for buffer, before, after in ((noise, last[0], new), (still, last[0] * 0, last[0] * 0)):
+            buffer.add(before, after, np.zeros((1, 1), int), np.zeros(1), np.zeros(1), [{}])
+        last[0] = new
+
+    told = Told()
+    looking = GrowingContainers(told)
+    for count in (100, 300):
+        for number in range(count - 100, count):
+            add(number)
+        looking._look(count)
+    found = {each["most"]: each for each in told.containers if each["type"] == "LeanReplayBuffer"}
+    assert found[5000]["each"] == pytest.approx(4 * 84 * 84, rel=0.1)
+    assert found[5000]["high"] == pytest.approx(1.5 * found[5000]["each"])
+    assert found[6000]["each"] < 500
+
+
 def test_a_local_list_is_found_by_its_name() -> None:
     here: list[Any] = []
     found = grown(lambda number: here.append(np.zeros(500, np.uint8)))

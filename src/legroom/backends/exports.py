@@ -6,6 +6,7 @@ Type checkers read the imports, everything else the table: nothing is imported b
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from legroom.backends.program.attached_here import attach as attach
     from legroom.backends.program.in_process import rehearse as rehearse
     from legroom.backends.sb3.algorithms.double_dqn import DoubleDQN as DoubleDQN
     from legroom.backends.sb3.guard import guard as guard
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 EXTRA = "sb3"  # what they need
 EXPORTS = {
+    "attach": "legroom.backends.program.attached_here",
     "DoubleDQN": "legroom.backends.sb3.algorithms.double_dqn",
     "guard": "legroom.backends.sb3.guard",
     "LeanMaskableDictRolloutBuffer": "legroom.backends.sb3.lean_maskable",

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from legroom.cli.fit_program import find_attached
+from legroom.cli.rehearse import rehearser
 from legroom.cli.watch import displays, report
 from legroom.cli.writing import Html, check_writable
-from legroom.errors import EXIT_GOOD, BadInput
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from legroom.model.program_plan import Savings
 from legroom.model.trace import Watched
 from legroom.rendering.attach_text import TRAIN, attached_document, attached_text
+from legroom.rendering.attached_plan import attached_plan_text
+from legroom.rendering.console import say
 from legroom.rendering.watch_text import watched_json
 from legroom.units import parse_size
 from legroom.watching import Signals, watch
@@ -25,6 +31,9 @@ With = Annotated[
         "--with", metavar="NAMES", help="Attach these too: lean, micro_batch=N; workers, redo, allocator are free."
     ),
 ]
+Fit = Annotated[
+    bool, typer.Option("--fit", help="Rehearse it first, and attach the cheapest savings with which it fits.")
+]
 Plain = Annotated[bool, typer.Option("--plain", help="Attach nothing, only watch.")]
 Ram = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory to judge against; nothing is killed.")]
 Vram = Annotated[str | None, typer.Option(metavar="SIZE", help="GPU memory to judge against; nothing is killed.")]
@@ -35,6 +44,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, af
 def run(
     command: Command = None,
     with_: With = None,
+    fit: Fit = False,
     plain: Plain = False,
     ram: Ram = None,
     vram: Vram = None,
@@ -54,18 +64,26 @@ def run(
     legroom train -- python train.py
     legroom train --with lean -- python train.py --seed 1
     legroom train --with lean,micro_batch=16 --ram 8GiB -- python -m package.train
+    legroom train --fit --ram 8GiB -- python train.py
     legroom train --plain --html memory.html -- uv run train.py
     """
     from legroom.backends.program.savings import attaching, by_default, chosen
     from legroom.machine import probe
 
-    if plain and with_ is not None:
-        raise BadInput("--plain contradicts --with", hint="give one of them")
+    given = [name for name, is_given in (("--plain", plain), ("--with", with_ is not None), ("--fit", fit)) if is_given]
+    if len(given) > 1:
+        raise BadInput(f"{given[0]} contradicts {given[1]}", hint="give one of them")
     limit = parse_size(ram, what="--ram") if ram is not None else None
     vram_nbytes = parse_size(vram, what="--vram") if vram is not None else None
     check_writable("--html", html)
+    has_gpu = bool(probe().gpus)
     what = {} if plain else chosen(with_) if with_ is not None else by_default()
-    with attaching(command or [], what, os.environ, has_gpu=bool(probe().gpus)) as attached:
+    if fit:
+        found_to_fit = _to_fit(command or [], ram, vram, has_gpu=has_gpu, quiet=json)
+        if found_to_fit is None:
+            return EXIT_FINDINGS
+        what = {**what, **found_to_fit}
+    with attaching(command or [], what, os.environ, has_gpu=has_gpu) as attached:
         display, shown = displays(out, TRAIN)
         with Signals() as signals:  # held until the result is written
             found = _named(
@@ -76,6 +94,31 @@ def run(
             document = watched_json(found, **attached_document(*said))
             report(found, display, text, document, out=out, html=html, json=json)
     return EXIT_GOOD if found.exit_code is None else found.exit_code
+
+
+def _to_fit(command: Sequence[str], ram: str | None, vram: str | None, *, has_gpu: bool, quiet: bool) -> Savings | None:
+    """Return the cheapest savings with which the program fits, None where there are none; either is told.
+
+    Raises:
+        BadInput: the program fails in a rehearsal, or there is no card that it could fit.
+    """
+    from legroom.backends.program.launching import check_command
+    from legroom.backends.program.savings import EXAMPLE
+
+    check_command(command, EXAMPLE, "have anything attached")
+    if vram is not None and not has_gpu:
+        raise BadInput("--fit --vram: this machine has no GPU", hint="legroom fit --vram SIZE -- COMMAND plans for one")
+    rehearsed = rehearser(
+        gpu=None, vram=vram, ram=ram, reserve="0%", cpu_only=not has_gpu, seconds=60.0, updates=None, real_limit=None,
+        quiet=True,
+    )  # fmt: skip
+    plan = find_attached(command, rehearsed, has_gpu=has_gpu, quiet=quiet)
+    seen = plan.plain.prediction.rehearsal
+    if seen.stopped == "failed":
+        raise BadInput(f"the program fails when it is rehearsed: {seen.failure or 'see its own output'}",
+                       hint="legroom train -- COMMAND runs it all the same")  # fmt: skip
+    say(attached_plan_text(plan, command), aside=True)
+    return None if plan.best is None else plan.best.savings
 
 
 def _named(found: Watched) -> Watched:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,15 +15,21 @@ from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
 from legroom.fitting.param_search import find_frontier, find_largest
 from legroom.model.param import Number, Param, ParamSearch, Trial
-from legroom.model.program_plan import Attached, Savings
-from legroom.rendering.attached_plan import attached_plan_json, attached_plan_text
-from legroom.rendering.console import complain, say, status
+from legroom.model.program_plan import Attached, ProgramPlan, Savings, TriedPatch
+from legroom.model.rehearsal import ProgramPrediction
+from legroom.rendering.attached_plan import attached_plan_json, attached_plan_text, tried_patch_text
+from legroom.rendering.console import complain, hand_over, say, status
 from legroom.rendering.param_text import search_json, search_text, trial_line
+
+if TYPE_CHECKING:
+    from legroom.backends.program.patching import Patch
 
 Params = Annotated[
     list[str] | None,
     typer.Option("--param", metavar="NAME=A..B", help="Find the largest value for {NAME} in the command that fits."),
 ]
+Patched = Annotated[bool, typer.Option("--patch", help="Print the savings as a patch of your source, tried.")]
+Write = Annotated[bool, typer.Option("--write", help="With --patch: also write it into your source.")]
 
 
 def run(
@@ -38,6 +44,8 @@ def run(
     updates: rehearse.Updates = None,
     real_limit: rehearse.RealLimit = None,
     html: Html = None,
+    patch: Patched = False,
+    write: Write = False,
     json: options.Json = False,
 ) -> int:
     """Make your program fit: with savings attached from outside, or with other values of its own arguments.
@@ -49,6 +57,7 @@ def run(
 
     \b
     legroom fit --vram 8GiB -- python train.py
+    legroom fit --vram 8GiB --patch -- python train.py | git apply
     legroom fit --gpu "RTX 4070" --param batch_size=64..8192 -- python train.py --batch-size {batch_size}
     legroom fit --vram 8GiB --param n=16,32,64,128 -- python train.py --num-envs {n}
     legroom fit --vram 8GiB --param envs=64..4096:64 --param steps=16..128:16 -- \\
@@ -58,6 +67,10 @@ def run(
     if not command:
         raise BadInput("there is no command after --", hint=f"legroom fit {EXAMPLE}")
     params = read_params(param, command) if param else []
+    if patch and params:
+        raise BadInput("--patch contradicts --param", hint="values are arguments of your command already")
+    if write and not patch:
+        raise BadInput("--write needs --patch", hint="legroom fit --patch --write -- python train.py")
     if not (gpu or vram or ram):
         raise BadInput("fit needs a budget", hint='--gpu "RTX 4070", --vram 8GiB or --ram 16GiB')
     rehearsed = rehearse.rehearser(
@@ -65,7 +78,7 @@ def run(
         real_limit=real_limit, quiet=True,
     )  # fmt: skip
     if not params:
-        return _attach(command, rehearsed, has_gpu=not cpu_only, json=json)
+        return _attach(command, rehearsed, has_gpu=not cpu_only, json=json, patch=patch, write=write)
     found = _search(params, command, rehearsed, quiet=json)
     if html is not None:
         from legroom.rendering.pages.param_page import param_page
@@ -82,27 +95,74 @@ def run(
     return EXIT_GOOD if found.fits else EXIT_FINDINGS
 
 
-def _attach(command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_gpu: bool, json: bool) -> int:
+def _attach(
+    command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_gpu: bool, json: bool, patch: bool, write: bool
+) -> int:
     """Find the cheapest savings that make the program fit, and say how to run it with them."""
+    from legroom.backends.program.patching import patch_for, source_of
+
+    source = source_of(command, ()) if patch else None  # before anything slow
+    plan = find_attached(command, rehearsed, has_gpu=has_gpu, quiet=json)
+    best, fits, tried = plan.best, plan.fits, None
+    if not json:
+        say(attached_plan_text(plan, command), aside=patch)
+    if source is not None and best is not None and best is not plan.plain:
+        change = patch_for(source, best.effective)
+        tried = _tried(change, command, rehearsed, has_gpu=has_gpu, quiet=json)
+        fits = tried.prediction.fits
+        if not json:
+            say(tried_patch_text(tried), aside=True)
+            hand_over(tried.diff if fits else b"")
+        if write and fits:
+            change.write()
+            complain(f"written: {tried.path}")
+    if json:
+        say(attached_plan_json(plan, command, tried))
+    if plan.plain.prediction.rehearsal.stopped == "failed":
+        return EXIT_BAD_INPUT
+    return EXIT_GOOD if fits else EXIT_FINDINGS
+
+
+def find_attached(command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_gpu: bool, quiet: bool) -> ProgramPlan:
+    """Rehearse the program as it is, then with dearer and dearer savings, until it fits.
+
+    Raises:
+        SystemExit: interrupted.
+    """
     from legroom.backends.program.attached_search import find_savings, price_of
     from legroom.backends.program.savings import attaching, by_default
 
-    with status("rehearsing", show=not json) as shown:
+    with status("rehearsing", show=not quiet) as shown:
 
         def attempt(savings: Savings) -> Attached:
             words = ", ".join(name if number is None else f"{name}={number}" for name, number in savings.items())
             shown(f"rehearsing with {words}" if words else "rehearsing the program as it is")
             with attaching(command, savings, os.environ, has_gpu=has_gpu) as attached:
-                prediction = rehearsed(command, attached.environment)
-                if prediction.rehearsal.stopped == "interrupted":
-                    raise SystemExit(EXIT_INTERRUPTED)
+                prediction = _unless_interrupted(rehearsed(command, attached.environment))
                 return Attached(savings, price_of(savings), prediction, attached.notes(), frozenset(by_default()))
 
-        plan = find_savings(attempt)
-    say(attached_plan_json(plan, command) if json else attached_plan_text(plan, command))
-    if plan.plain.prediction.rehearsal.stopped == "failed":
-        return EXIT_BAD_INPUT
-    return EXIT_GOOD if plan.fits else EXIT_FINDINGS
+        return find_savings(attempt)
+
+
+def _tried(
+    change: Patch, command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_gpu: bool, quiet: bool
+) -> TriedPatch:
+    """Rehearse the program with its source changed; the file stays as it is."""
+    from legroom.backends.program.savings import attaching
+
+    with (
+        status("rehearsing the patched program", show=not quiet),
+        change.command(command) as patched,
+        attaching(command, {}, os.environ, has_gpu=has_gpu, lend=True) as lent,
+    ):
+        prediction = _unless_interrupted(rehearsed(patched, lent.environment))
+        return TriedPatch(os.path.relpath(change.source.path), change.diff, prediction, lent.lent)
+
+
+def _unless_interrupted(prediction: ProgramPrediction) -> ProgramPrediction:
+    if prediction.rehearsal.stopped == "interrupted":
+        raise SystemExit(EXIT_INTERRUPTED)
+    return prediction
 
 
 def _search(
@@ -122,10 +182,8 @@ def _search(
         def attempt(*values: Number) -> Trial:
             chosen = dict(zip((param.name for param in params), values, strict=True))
             shown(f"rehearsing {', '.join(f'{name}={value}' for name, value in chosen.items())}")
-            prediction = rehearsed(filled_in(command, chosen))
+            prediction = _unless_interrupted(rehearsed(filled_in(command, chosen)))
             seen = prediction.rehearsal
-            if seen.stopped == "interrupted":
-                raise SystemExit(EXIT_INTERRUPTED)
             refused = seen.failure or "it failed" if seen.stopped == "failed" else ""
             trial = Trial(chosen, prediction, refused)
             complain(trial_line(trial))

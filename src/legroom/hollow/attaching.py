@@ -2,7 +2,8 @@
 
 The parent (`legroom train -- COMMAND`) puts a plan into the environment: which modules of the user's libraries are
 waited for, and the functions of ours that are called once one of them is loaded. Nothing else is imported before. A
-function that fails is reported in one line, and the program runs on without it.
+function that fails is reported in one line, and the program runs on without it. A program that calls `legroom.attach`
+makes the plan itself; it then has no journal.
 
 What is attached is written to standard error and to a file of the parent's, which has no name: it is reached through
 the parent's descriptor and gone with the last process that has it.
@@ -20,7 +21,7 @@ from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 VARIABLE = "LEGROOM_ATTACH"
 NEEDED = (3, 11)  # what legroom itself runs on
-PREFIX = "legroom train: "
+FROM_OUTSIDE, FROM_INSIDE = "legroom train: ", "legroom: "
 MODELS = "stable_baselines3.common.base_class"  # whose calls are written down for the parent
 
 
@@ -40,7 +41,7 @@ def waiting() -> Dict[str, Callable[[Any], None]]:
         old = f"this program runs on Python {runs_on}, legroom needs {needed}"
         return {name: _telling_once(old, mine["hooks"]) for name in mine["hooks"]}
     sys.meta_path.append(_Package(mine["package"]))  # type: ignore[arg-type]
-    found = {name: _calling(functions) for name, functions in mine["hooks"].items()}
+    found = {name: calling(functions) for name, functions in mine["hooks"].items()}
     return {**found, MODELS: _recording(found.get(MODELS))}
 
 
@@ -65,7 +66,7 @@ def _recording(others: Callable[[Any], None] | None) -> Callable[[Any], None]:
     return call
 
 
-def _calling(functions: Dict[str, str]) -> Callable[[Any], None]:
+def calling(functions: Dict[str, str]) -> Callable[[Any], None]:
     def call(module: Any) -> None:
         for function, name in {function: name for name, function in functions.items()}.items():
             where, _, what = function.partition(":")
@@ -98,6 +99,7 @@ class _Package:
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         if name != "legroom":
             return None
+        record({"lent": name})
         file = os.path.join(self._folder, "__init__.py")
         return importlib.util.spec_from_file_location(name, file, submodule_search_locations=[self._folder])
 
@@ -106,7 +108,8 @@ def tell(name: str, attached: bool, text: str, where: str = "", **more: Any) -> 
     """Say that something was attached, or was not and why: to the user now, to the parent for its report."""
     at = f" ({where})" if where else ""
     words = f"{name}: {text}{at}" if attached else f"{name} not attached: {text}{at}"
-    _write(2, PREFIX + " ".join(words.split()) + "\n")
+    prefix = FROM_OUTSIDE if "journal" in plan() else FROM_INSIDE
+    _write(2, prefix + " ".join(words.split()) + "\n")
     record({"name": name, "attached": attached, "text": text, "where": where, **more})
 
 

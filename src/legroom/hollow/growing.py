@@ -4,6 +4,8 @@ Now and then, after an optimizer step, all deques, lists and dicts are counted. 
 elements it has, how many it will have (`maxlen`, or what the source compares its length with), what an element takes,
 and who holds it. Nothing of the program is called: attributes are read from instance dictionaries.
 
+Lean buffers of ours fill too, and say themselves how far and with how many bytes.
+
 An element's bytes are those that it adds to its neighbours: the next observation of one transition is often the
 observation of the next.
 """
@@ -27,6 +29,8 @@ MOST_OBJECTS = 20_000  # that are visited for them
 EVERY_S, COST_SHARE = 1.0, 20
 MALLOC_BYTES = 16  # that glibc keeps beside a block
 TENSOR_BYTES = 448  # of a tensor and its storage in C++: 100,000 of them, 2026-11, torch 2.13
+TELLER = "__filling_buffers__"  # a function of a module: its buffers that fill, as plain data
+LEAN_ERROR = 1.5  # what a row takes later, at most, of what it takes now: other policies see other things
 _STORING = ("append", "appendleft", "extend", "insert", "push", "add", "setdefault")
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _SKIPPED = (type, type(sys), type(lambda: 0), type(len))
@@ -40,6 +44,7 @@ class GrowingContainers:
         self._lengths: dict[int, int] = {}
         self._next = 0.0
         self._about: dict[int, dict[str, Any]] = {}
+        self._stored: dict[int, dict[str, Any]] = {}  # lean buffers at the first look and at the last
 
     def look(self, steps: int) -> None:
         """Take a look where one is due; called right after an optimizer step."""
@@ -72,7 +77,26 @@ class GrowingContainers:
                     {"id": id(each), "type": type(each).__name__, "count": len(each), "before": before[id(each)],
                      "each": nbytes, **about}
                 )  # fmt: skip
+        told += self._lean_buffers()
         self._journal.json("growing", step=steps, resident=resident, containers=told)
+
+    def _lean_buffers(self) -> list[dict[str, Any]]:
+        """Return the lean buffers of ours that have grown: what a row takes is seen, and may yet change."""
+        told = []
+        for now in [each for tell in _tellers() for each in tell()]:
+            known = self._stored.setdefault(now["id"], {**now, "before": now["count"]})
+            before, known["before"] = known["before"], now["count"]
+            if now["count"] > before:
+                each = max(now["nbytes"] - known["nbytes"], 0) / (now["count"] - known["count"])
+                high = min(LEAN_ERROR * each, max(now["plain"], each))
+                told.append({**now, "before": before, "each": each, "high": high, "held": "", "file": "", "line": 0})
+        return told
+
+
+def _tellers() -> list[Any]:
+    """Return the functions of loaded modules that tell of buffers which fill."""
+    found = (getattr(module, "__dict__", {}).get(TELLER) for module in list(sys.modules.values()))
+    return [each for each in found if each is not None]
 
 
 def _resident() -> int:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from legroom.model.program_plan import Attached, ProgramPlan
+from legroom.model.program_plan import Attached, ProgramPlan, TriedPatch
 from legroom.rendering.console import document
 from legroom.rendering.item_text import peak_data
 from legroom.rendering.layout import Part, Styled, Table
@@ -17,7 +17,7 @@ from legroom.units import format_size
 PLAIN = "as it is"
 
 
-def attached_plan_json(plan: ProgramPlan, command: Sequence[str]) -> str:
+def attached_plan_json(plan: ProgramPlan, command: Sequence[str], patch: TriedPatch | None = None) -> str:
     """Return the plan as JSON, with the document of `predict` for what fits, else for the program as it is."""
     chosen = plan.best or plan.plain
     seen = chosen.prediction
@@ -27,9 +27,14 @@ def attached_plan_json(plan: ProgramPlan, command: Sequence[str]) -> str:
         "with": list(chosen.effective) if plan.best is not None else None,
         "price": plan.best.price if plan.best is not None else None,
         "command": train_command(plan.best, command) if plan.best is not None else None,
+        "patch": None if patch is None else _patch_data(patch),
         "tried": [_tried_data(one) for one in plan.tried],
         "runs": [data | {"program": program_data(seen)}],
     })  # fmt: skip
+
+
+def _patch_data(patch: TriedPatch) -> dict[str, Any]:
+    return {"file": patch.path, "diff": patch.diff.decode("utf-8", "replace"), "fits": patch.prediction.fits}
 
 
 def _tried_data(one: Attached) -> dict[str, Any]:
@@ -65,6 +70,8 @@ def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Pa
         yield Styled(text, "dim")
     if best is not None:
         yield f"run it with: {train_command(best, command)}"
+        if best is not plan.plain:
+            yield "or change your source: the same with --patch prints the edit, tried"
     else:
         yield f"its own arguments may help: legroom fit --param NAME=A..B -- {shlex.join(command)}"
 
@@ -90,3 +97,15 @@ def _table(plan: ProgramPlan) -> Table:
             Styled(result, {True: "green", False: "red", None: "yellow"}[seen.fits]),
         )
     return table
+
+
+def tried_patch_text(patch: TriedPatch) -> Iterator[Part]:
+    """Yield what the program takes once its source is changed."""
+    if patch.prediction.fits:
+        yield Styled(f"{patch.path} with the patch fits: {needs_text(patch.prediction)}", "green")
+    else:
+        seen = patch.prediction.rehearsal
+        why = seen.failure if seen.stopped == "failed" and seen.failure else verdict_line(patch.prediction)
+        yield Styled(f"{patch.path} with the patch: {why}", "bold red")
+    if patch.lent:
+        yield "the program's own environment has no legroom, which the patch imports: pip install legroom"

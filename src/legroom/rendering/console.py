@@ -17,16 +17,28 @@ JSON_VERSION = 1  # of every document that a command prints or writes
 PLAIN_WIDTH = 100  # into a file or a pipe, where there is no terminal to ask
 
 
-def say(result: str | Iterable[Part]) -> None:
-    """Write a text as it is, or parts of a page fitted to the terminal, to standard output."""
+def say(result: str | Iterable[Part], *, aside: bool = False) -> None:
+    """Write a text as it is, or parts of a page fitted to the terminal, to standard output.
+
+    Args:
+        aside: to standard error, since standard output is for something else.
+    """
+    stream = sys.stderr if aside else sys.stdout
     if isinstance(result, str):
         result = printable(result)
     else:
-        terminal = sys.stdout.isatty()
+        terminal = stream.isatty()
         width = get_terminal_size().columns if terminal else int(os.environ.get("COLUMNS", PLAIN_WIDTH))
         result = draw(result, width=max(width, 40), colour=terminal and "NO_COLOR" not in os.environ)
-    sys.stdout.write(result if result.endswith("\n") else result + "\n")
+    stream.write(result if result.endswith("\n") else result + "\n")
+    stream.flush()
+
+
+def hand_over(content: bytes) -> None:
+    """Write bytes that another program takes to standard output, as they are."""
     sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
 
 
 def document(data: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """What lean rollout and replay buffers have in common: columns of observations, small arrays, sizes, saving."""
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -16,6 +17,26 @@ from legroom.storing.small_arrays import Flags, Masks
 from legroom.storing.tensors import as_tensor
 
 APART = ("outputs", "spilled")  # purposes that do not count as the buffer's memory
+_filling: weakref.WeakSet[Any] = weakref.WeakSet()  # replay of this process, which grows until it is full
+
+
+def fills(buffer: Any) -> None:
+    """Note that a buffer grows with every row until it is full."""
+    _filling.add(buffer)
+
+
+def __filling_buffers__() -> list[dict[str, Any]]:
+    """Return the buffers that fill, as plain data: what a rehearsal asks for (`hollow/growing.py`), and forecasts."""
+    found = []
+    for buffer in list(_filling):
+        stored = buffer.nbytes - sum(getattr(buffer, name).nbytes for name in buffer.small_arrays)
+        plain = sum(column.n_envs * column.item_bytes for column in buffer.columns.values())
+        rows = buffer.buffer_size if buffer.full else buffer.pos
+        found.append({
+            "id": id(buffer), "type": type(buffer).__name__, "count": rows, "most": buffer.buffer_size,
+            "nbytes": stored, "plain": 2 * plain,
+        })  # fmt: skip
+    return found
 
 
 class LeanBuffer(Savable):

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from legroom.errors import BadInput
 from legroom.storing.budget import Options
-from legroom.storing.buffers import LeanBuffer, parts_of, shapes_of
+from legroom.storing.buffers import LeanBuffer, fills, parts_of, shapes_of
 from legroom.storing.outputs import Decoded
 from legroom.storing.ring import Ring
 from legroom.storing.small_arrays import Flags
@@ -57,6 +57,8 @@ class LeanReplay(LeanBuffer):
         self.rewards = np.zeros(row, dtype=np.float32)
         self.dones = Flags(row)
         self.timeouts = Flags(row, beside=self.dones)
+        if not options.spills:
+            fills(self)
 
     def share_rows(self: Any) -> None:
         """Sample what the library samples with `optimize_memory_usage=True`: what follows a row is the row after it."""

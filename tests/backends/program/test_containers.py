@@ -40,6 +40,14 @@ def test_the_process_tells_what_an_element_takes_where_nothing_else_grows() -> N
     assert full.nbytes == 500_000_000
 
 
+def test_lean_storage_says_itself_what_it_takes_and_may_take_later() -> None:
+    seen = Containers()
+    for seconds in (1, 2):
+        look(seen, seconds, 1_000 * seconds, before=1_000 * (seconds - 1), resident=10**9 * seconds, high=15_000.0)
+    (full,) = seen.fillings(alone=True)
+    assert (full.nbytes, full.error) == (500_000_000, 250_000_000)
+
+
 def test_holes_between_blocks_widen_the_forecast() -> None:
     seen = Containers()
     for seconds in range(1, 6):

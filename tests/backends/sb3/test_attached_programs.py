@@ -88,6 +88,29 @@ def test_a_replay_buffer_is_saved_as_the_librarys_own(tmp_path: Path) -> None:
                 assert np.array_equal(value, vars(ours)[name]), name
 
 
+def test_a_line_in_the_program_attaches_the_same(tmp_path: Path) -> None:
+    """`legroom.attach`, which `fit --patch` puts into a source; beside `legroom train` nothing is attached twice."""
+    source = (PROGRAMS / "dqn_replay.py").read_text()
+    (tmp_path / "parts.py").write_text((PROGRAMS / "parts.py").read_text())
+    (tmp_path / "pictures.py").write_text((PROGRAMS / "pictures.py").read_text())
+    (tmp_path / "plain.py").write_text(source)
+    (tmp_path / "attached.py").write_text(f'import legroom\n\nlegroom.attach("lean")\n{source}')
+    train = [*LEGROOM, "train", "--"]
+    found = [
+        subprocess.run(
+            [*before, sys.executable, name], capture_output=True, text=True, timeout=300, env=ENVIRONMENT,
+            cwd=tmp_path, check=False,
+        )
+        for before, name in (([], "plain.py"), ([], "attached.py"), (train, "attached.py"))
+    ]  # fmt: skip
+    assert [each.returncode for each in found] == [0, 0, 0], found[1].stderr
+    assert found[0].stdout == found[1].stdout == found[2].stdout
+    for each, prefix in zip(found[1:], ("legroom: ", "legroom train: "), strict=True):
+        said = [line for line in each.stderr.splitlines() if line.startswith(prefix)]
+        assert sum(line.startswith(f"{prefix}lean: ReplayBuffer of DQN") for line in said) == 1
+        assert sum(line.startswith(f"{prefix}redo: DQN's updates") for line in said) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("program", LONG)
 def test_programs_learn_the_same(tmp_path: Path, program: str) -> None:

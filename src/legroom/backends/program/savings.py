@@ -94,6 +94,11 @@ class Attaching:
         ]  # fmt: skip
         return tuple(dict.fromkeys([*self.variables, *said]))
 
+    @property
+    def lent(self) -> bool:
+        """Return whether the program has imported legroom and would not have found it."""
+        return any("lent" in each for each in self._entries())
+
     def predicted(self) -> tuple[PredictedNote, ...]:
         """Return what the models that were trained need without savings, by arithmetic, one for each line."""
         entries = self._entries()
@@ -113,23 +118,28 @@ class Attaching:
 
 
 @contextmanager
-def attaching(command: Sequence[str], what: Chosen, base: Mapping[str, str], *, has_gpu: bool) -> Iterator[Attaching]:
+def attaching(
+    command: Sequence[str], what: Chosen, base: Mapping[str, str], *, has_gpu: bool, lend: bool = False
+) -> Iterator[Attaching]:
     """Yield what the command needs so that these savings are attached to it; nothing is started.
+
+    Args:
+        lend: the program may import legroom, also where its interpreter does not have it.
 
     Raises:
         BadInput: there is no such command, or its interpreter keeps the guest out.
     """
     check_command(command, EXAMPLE, "have anything attached")
-    if not what:
+    if not what and not lend:
         yield Attaching(dict(base), (), None)
         return
     mine = [one for one in all_attachments() if one.name in what]
-    set_here, notes = _variables(mine, base, has_gpu=has_gpu)
+    set_here, notes = variables_of(mine, base, has_gpu=has_gpu)
     path = base.get("PYTHONPATH")
     with tempfile.TemporaryFile() as journal:
         plan = {
             "with": dict(what),
-            "hooks": _hooks(mine),
+            "hooks": hooks_of(mine),
             "package": str(Path(legroom.__file__).parent),
             "journal": f"/proc/{os.getpid()}/fd/{journal.fileno()}",
         }
@@ -152,7 +162,7 @@ def _predicted(same: SameRun) -> PredictedNote | None:
     return PredictedNote(same.run.algo, where, host.nbytes, host.low, host.high)
 
 
-def _hooks(mine: Sequence[Attachment]) -> dict[str, dict[str, str]]:
+def hooks_of(mine: Sequence[Attachment]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for one in mine:
         for module, function in one.hooks.items():
@@ -160,7 +170,7 @@ def _hooks(mine: Sequence[Attachment]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _variables(
+def variables_of(
     mine: Sequence[Attachment], base: Mapping[str, str], *, has_gpu: bool
 ) -> tuple[dict[str, str], tuple[AttachedNote, ...]]:
     """Return the variables to set, and what there is to say of them."""

@@ -50,34 +50,6 @@ def _later(module: str, function: str, journal: object) -> Any:
     return act
 
 
-class _Hook:
-    """Finds modules as usual, and lets their loaders tell us when they are done."""
-
-    def __init__(self, *waiting: dict[str, Any]) -> None:
-        names = {name for table in waiting for name in table}
-        self._waiting = {name: [table[name] for table in waiting if name in table] for name in names}
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        if name not in self._waiting:
-            return None
-        import importlib.util
-
-        acts = self._waiting.pop(name)  # not ours any more: the usual finders are asked
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            self._waiting[name] = acts
-            return None
-        load = spec.loader.exec_module
-
-        def loaded(module: object) -> None:
-            load(module)  # type: ignore[arg-type]
-            for act in acts:
-                act(module)
-
-        spec.loader.exec_module = loaded  # type: ignore[method-assign]
-        return spec
-
-
 def _rehearsing() -> dict[str, Any]:
     entering: Any = importlib.import_module("legroom_hollow.entering")
     simulators = importlib.import_module("legroom_hollow.needing_gpus").SIMULATORS
@@ -107,7 +79,8 @@ def _enter() -> None:
         if rehearsed or attached:
             _package()
             tables = [*([_rehearsing()] if rehearsed else []), *([_attaching()] if attached else [])]
-            sys.meta_path.insert(0, _Hook(*tables))  # type: ignore[arg-type]
+            hook: Any = importlib.import_module("legroom_hollow.import_hook")
+            sys.meta_path.insert(0, hook.ImportHook(*tables))
 
 
 _enter()
