@@ -25,7 +25,7 @@ def fills(buffer: Any) -> None:
     _filling.add(buffer)
 
 
-def __filling_buffers__() -> list[dict[str, Any]]:
+def legroom_filling_buffers() -> list[dict[str, Any]]:
     """Return the buffers that fill, as plain data: what a rehearsal asks for (`hollow/growing.py`), and forecasts."""
     found = []
     for buffer in list(_filling):
