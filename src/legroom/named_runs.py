@@ -11,8 +11,12 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from legroom.model.workload import Workload
+
+if TYPE_CHECKING:
+    from legroom.model.run import Run
 
 GROUP = "legroom.workloads"
 
@@ -55,6 +59,13 @@ def workloads() -> tuple[Workload, ...]:
     """Return all installed workloads in the order of tables."""
     found = (find_workload(name) for name in _registered())
     return tuple(sorted((each for each in found if each is not None), key=lambda each: (each.rank, each.name)))
+
+
+def workload_of(run: Run) -> Workload | None:
+    """Return the workload of the run's environment, or that whose run file it is."""
+    module, folder = (run.env.id or "").partition(":")[0], Path(run.source or "").parent
+    owners = (each for each in workloads() if f"{module}.".startswith(f"{each.package}.") or each.runs == folder)
+    return next(owners, None)
 
 
 def run_files(workload: str) -> dict[str, Path]:

@@ -145,3 +145,53 @@ def test_check_finds_what_the_five_documents_got_wrong(tmp_path: Path) -> None:
     assert "minibatch-exceeds-rollout" not in names  # 2048 of 16,384
     robot = json.loads(legroom("check", "robot:gpu_8gb", "--json").stdout)["findings"]
     assert [f["severity"] for f in robot if f["name"] == "brax-divisibility"] == ["error"]
+
+
+SCRIPT = """
+import gymnasium as gym
+import numpy as np
+from stable_baselines3 import PPO
+
+
+class Line(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+
+PPO("MlpPolicy", Line(), n_steps=64, batch_size=64).learn(512)
+"""
+
+
+def test_a_script_that_makes_its_environment_is_sent_to_the_program_form_at_once(tmp_path: Path) -> None:
+    script, fitted = tmp_path / "mine.py", tmp_path / "fitted.yaml"
+    script.write_text(SCRIPT)
+    done = legroom("fit", str(script), "--ram", "2GiB", "--mode", "arithmetic", "-o", str(fitted))
+    assert done.returncode == 0, done.stderr
+    assert f"legroom fit --ram 2GiB -- python {script}" in done.stdout and "legroom train" not in done.stdout
+    done = legroom("train", str(script), "--out", str(tmp_path / "run"))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert f"legroom train -- python {script}" in done.stderr
+    done = legroom("train", str(fitted), "--out", str(tmp_path / "run"))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "names no environment (set env.id to package.module:Class" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", ["train", "sweep"])
+def test_a_package_of_the_workload_that_is_missing_is_told_before_anything_is_done(
+    command: str, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr("legroom.extras.find_spec", lambda name: None if name == "scipy" else object())
+    more = ["--param", "seed=1,2"] if command == "sweep" else []
+    done = legroom(command, "mine:ultra_light", *more, "--timesteps", "64", "--out", str(tmp_path / "run"))
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == (
+        "legroom: training mine:ultra_light needs scipy, which is not installed (pip install 'legroom[mine]')"
+    )
+    assert command == "sweep" or not (tmp_path / "run").exists()
+
+
+def test_fit_says_which_package_training_will_need(monkeypatch) -> None:
+    monkeypatch.setattr("legroom.extras.find_spec", lambda name: None if name == "scipy" else object())
+    done = legroom("fit", "mine:ultra_light", "--ram", "8GiB", "--mode", "arithmetic")
+    assert done.returncode == 0 and "needs scipy, which is not installed" in done.stdout.splitlines()[-1]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
 from legroom.errors import BadInput, LegroomError
+from legroom.extras import require
 from legroom.model.algorithms import Algorithm
 from legroom.model.attachment import Attachment
 from legroom.model.counts import Storage
@@ -34,6 +35,7 @@ from legroom.model.plan import PRICES, MostEnvs, Plan, Price
 from legroom.model.run import MemorySpec, Run
 from legroom.model.spaces import Space
 from legroom.model.vocabulary import Vocabulary
+from legroom.named_runs import workload_of
 
 if TYPE_CHECKING:
     from legroom.model.archive import Exported, Imported
@@ -491,3 +493,15 @@ def algorithm_of(run: Run) -> Algorithm:
 def hyper(run: Run, key: str) -> Any:
     """Return a hyperparameter as the constructor would see it: the run's own, or the algorithm's default."""
     return run.hyperparams.get(key, algorithm_of(run).defaults.get(key))
+
+
+def require_packages(run: Run) -> None:
+    """Refuse to train a run whose backend or workload needs a package that is not installed; imports none of them.
+
+    Raises:
+        MissingExtra: the first that is missing.
+    """
+    backend, workload = backend_of(run), workload_of(run)
+    require(backend.extra, backend.packages, what=f"training with backend {backend.name}")
+    if workload is not None:
+        require(workload.extra, workload.packages, what=f"training {run.name}")

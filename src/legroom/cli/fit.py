@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from legroom.backends.base import backend_of, spreading_backend
+from legroom.backends.base import backend_of, require_packages, spreading_backend
 from legroom.cli import cluster_options, options
 from legroom.cli.answering import Answer, Look
 from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.trusting import Trust
 from legroom.cli.writing import Html, check_writable
-from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, Unseen
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, MissingExtra, Unseen
 from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.search import fit
@@ -146,6 +146,10 @@ def _fit_one(
     if not answer.json and plan.fits:
         repeated = [part for name, text in given if text for part in (name, text)]
         say(_next_step(target, plan, answer.output, None if grow else repeated))
+        try:
+            require_packages(plan.run)
+        except MissingExtra as missing:  # it was predicted without; better to know now than when it trains
+            say(str(missing))
     return EXIT_GOOD if plan.fits else EXIT_FINDINGS
 
 
@@ -200,6 +204,11 @@ def _recommend(workload: str, runs: Sequence[Run], default: str, look: Look, ans
 
 
 def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[str] | None) -> str:
+    if plan.asked.env.id is None:
+        written = "" if output is None else f"written to {output}, which names no environment; "
+        program = f"python {shlex.quote(target)}" if target.endswith(".py") else "python train.py"
+        way = _program_form(program, budget)
+        return f"{written}the program makes its environment itself, so fit it as it is:\n  {way}"
     if output is not None:
         return f"written to {output}; train it with: legroom train {shlex.quote(str(output))}"
     if not plan.turns:
@@ -207,6 +216,10 @@ def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[st
     if budget is None:
         return "keep it with -o FILE, and train that"
     return f"train it so, or keep it with -o FILE:\n  {shlex.join(['legroom', 'train', target, '--fit', *budget])}"
+
+
+def _program_form(program: str, budget: Sequence[str] | None) -> str:
+    return f"legroom fit {shlex.join(budget or ['--ram', 'SIZE'])} -- {program}"
 
 
 def _sizes(text: str) -> list[float]:

@@ -68,6 +68,8 @@ class Workload:
         order: of the runs in tables; others follow by name.
         apart: runs that are not the same training in another size, which `train NAME --fit` does not choose from.
         first_shown: the run that the page opens with if none is named there.
+        extra: of the distribution that brings `packages`; empty where they are named themselves.
+        packages: that its environments, networks and scores import when they are used.
         options: of the command line, beside those that every run has.
         with_options: returns a run as it is with options, given as texts by their name. It may read the files that they
             name, and says what spaces the environment has then, or removes declared ones that no longer hold.
@@ -84,6 +86,8 @@ class Workload:
     order: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     first_shown: str | None = None
+    extra: str = ""
+    packages: tuple[str, ...] = ()
     options: tuple[WorkloadOption, ...] = ()
     with_options: Callable[[Run, Mapping[str, str]], Run] | None = None
     extractors: Mapping[str, Extractor] = field(default_factory=dict)

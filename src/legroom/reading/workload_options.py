@@ -11,8 +11,8 @@ from pathlib import Path
 
 from legroom.errors import BadInput
 from legroom.model.run import Run
-from legroom.model.workload import Workload, WorkloadOption
-from legroom.named_runs import workloads
+from legroom.model.workload import WorkloadOption
+from legroom.named_runs import workload_of, workloads
 
 # Of every environment whose workload does not declare it, or that belongs to none.
 DATA = WorkloadOption("--data", "FILE", "the environment's data (env.kwargs.data)")
@@ -38,7 +38,7 @@ def with_options(run: Run, given: Mapping[str, str]) -> Run:
     """
     if not given:
         return run
-    workload = _workload_of(run)
+    workload = workload_of(run)
     own = {option.name for option in workload.options} if workload is not None else set()
     for name in given:
         if name not in own and name != DATA.name:
@@ -49,13 +49,6 @@ def with_options(run: Run, given: Mapping[str, str]) -> Run:
     if theirs and workload is not None and workload.with_options is not None:
         run = workload.with_options(run, theirs)
     return run if DATA.name in theirs or DATA.name not in given else _with_data(run, Path(given[DATA.name]))
-
-
-def _workload_of(run: Run) -> Workload | None:
-    """Return the workload of the run's environment, or that whose run file it is."""
-    module, folder = (run.env.id or "").partition(":")[0], Path(run.source or "").parent
-    owners = (each for each in workloads() if f"{module}.".startswith(f"{each.package}.") or each.runs == folder)
-    return next(owners, None)
 
 
 def _with_data(run: Run, data: Path) -> Run:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from legroom.backends.base import backend_of
+from legroom.backends.base import require_packages
 from legroom.errors import BadInput
-from legroom.extras import needs, require
+from legroom.extras import needs
 from legroom.machine import probe
 from legroom.model.machine import Machine
 from legroom.model.run import Run
@@ -114,8 +114,7 @@ def _planned(
     task: SweepTask, machine: Machine, working: Callable[[str], AbstractContextManager[object]]
 ) -> list[Trial]:
     first = task.read_point(tuple((parameter.key, parameter.values[0]) for parameter in task.parameters))
-    backend = backend_of(first)
-    require(backend.extra, backend.packages, what=f"training with backend {backend.name}")
+    require_packages(first)
     with working(f"predicting {first.name}"):
         return make_trials(task.parameters, task.read_point, machine, trust=task.trust)
 

@@ -8,15 +8,15 @@ folder holds, and refuses what would only be refused after minutes. The command 
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from legroom.backends.base import backend_of, no_cluster
+from legroom.backends.base import backend_of, no_cluster, require_packages
 from legroom.cluster.reaching import refuse_unreachable
 from legroom.errors import BadInput
-from legroom.extras import require
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.retreat import retreat
 from legroom.fitting.search import fit
@@ -32,6 +32,17 @@ from legroom.training.failing import Failure
 from legroom.training.run_folder import Predicted, RunFolder
 from legroom.training.train import NextKnob, Training, turned_knobs
 from legroom.units import format_size
+
+
+def _without_env(run: Run) -> BadInput:
+    """Return the refusal of a run whose spaces are known, and whose environment only the script makes."""
+    if run.source is not None and Path(run.source).suffix == ".py":
+        hint = f"run the program itself: legroom train -- python {shlex.quote(str(run.source))}"
+        return BadInput("makes its environment itself", path=run.source, hint=hint)
+    return BadInput(
+        "the run names no environment", path=run.source,
+        hint="set env.id to package.module:Class, or run your own program: legroom train -- python train.py",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -78,9 +89,11 @@ class Request:
         kept = self.folder(self.asked).run() if self.resume else None
         asked = next((one for one in self.sizes if kept is not None and one.name == kept.name), self.asked)
         backend = backend_of(asked)
-        require(backend.extra, backend.packages, what=f"training with backend {backend.name}")
+        require_packages(asked)
         if self.cluster is not None and not backend.spreads:
             raise no_cluster(f"{asked.name} is of backend {backend.name}", asked.source)
+        if asked.env.id is None:
+            raise _without_env(asked)
         backend.refuse_training(asked, fit=self.fit, resume=self.resume, pictures=self.pictures)
         if self.cluster not in (None, "local", "auto"):
             refuse_unreachable(self.cluster)
