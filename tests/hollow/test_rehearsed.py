@@ -181,6 +181,9 @@ def test_moves_and_copies(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
         kept = torch.empty(5 << 20, dtype=torch.uint8, pin_memory=True), torch.ones(5 << 18).pin_memory()
         assert all(each.is_pinned() for each in kept)
         torch.save({"large": torch.empty(1 << 26, device="cuda")}, "/dev/null")
+        import zipfile
+        with zipfile.ZipFile(io.BytesIO(), "w") as archive, archive.open("net.pth", "w", force_zip64=True) as member:
+            torch.save({"large": torch.empty(1 << 19, device="cuda")}, member)  # as SB3's models are saved
         """,
         capfd,
     )

@@ -56,6 +56,15 @@ def install(follower: Follower) -> None:
     serialization: Any = torch.serialization
     serialization.register_package(5, tag, place)  # before PyTorch's own, which are tried from 10 on
     save = serialization._save
+    streams: set[int] = set()  # writers of archives into files that cannot leave room: members of another archive
+    begin = serialization._open_zipfile_writer_buffer.__init__
+
+    def opened(self: Any, buffer: Any) -> None:
+        begin(self, buffer)
+        if not getattr(buffer, "seekable", bool)():
+            streams.add(id(self.file_like))
+
+    serialization._open_zipfile_writer_buffer.__init__ = opened
 
     class Writer:
         """Writes records of an archive, and leaves room for values that do not exist."""
@@ -75,7 +84,9 @@ def install(follower: Follower) -> None:
                 self._file.write_record(name, content, nbytes)
 
     def saved(obj: Any, zip_file: Any, *args: Any, **kwargs: Any) -> Any:
-        writer = Writer(zip_file) if hasattr(zip_file, "write_record_metadata") else zip_file
+        whole = id(zip_file) in streams or not hasattr(zip_file, "write_record_metadata")
+        streams.discard(id(zip_file))
+        writer = zip_file if whole else Writer(zip_file)
         result = save(obj, writer, *args, **kwargs)
         if writer is not zip_file and writer.left_out:
             follower.journal.json("note", text=f"torch.save: {writer.left_out:,} bytes without values were not written")
