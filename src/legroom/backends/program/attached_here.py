@@ -10,8 +10,10 @@ from pathlib import Path
 import legroom
 from legroom.backends.base import all_attachments
 from legroom.backends.program.savings import by_default, chosen, hooks_of, variables_of
+from legroom.errors import LegroomError
 from legroom.hollow.attaching import VARIABLE, calling, plan
 from legroom.hollow.import_hook import ImportHook
+from legroom.model.attachment import Attachment
 
 _here: dict[str, object] = {}  # the plan of this process; a child that imports the program makes its own
 
@@ -27,14 +29,18 @@ def attach(*what: str) -> None:
 
     Raises:
         BadInput: there is no such saving, or its number is missing or wrong.
+        LegroomError: no backend is registered.
 
     Example:
         >>> import legroom
         >>> legroom.attach("lean")
     """
-    wanted = chosen(",".join(what)) if what else by_default()
     before = plan() if _here or "legroom_hollow" in sys.modules else {}  # else a parent's, which attached nothing here
-    mine = [one for one in all_attachments() if one.name in wanted and one.name not in before.get("with", {})]
+    there_are = [Attachment(**each) for each in before.get("attachments", ())] or list(all_attachments())
+    if not there_are:
+        raise LegroomError("legroom is importable but not installed, so its backends are not known (pip install it)")
+    wanted = chosen(",".join(what), there_are) if what else by_default(there_are)
+    mine = [one for one in there_are if one.name in wanted and one.name not in before.get("with", {})]
     if not mine:
         return
     hooks, acts = before.get("hooks", {}), {}

@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
@@ -29,18 +29,21 @@ EXAMPLE = "legroom train -- python train.py"
 Chosen = Mapping[str, int | None]  # attachments by name, with their number where they take one
 
 
-def by_default() -> Chosen:
+def by_default(there_are: Sequence[Attachment] | None = None) -> Chosen:
     """Return what is attached where the user says nothing: all that is free."""
-    return {one.name: None for one in all_attachments() if one.price == "free"}
+    return {one.name: None for one in there_are or all_attachments() if one.price == "free"}
 
 
-def chosen(words: str) -> Chosen:
+def chosen(words: str, there_are: Sequence[Attachment] | None = None) -> Chosen:
     """Return the attachments that `--with` names, beside those that are free.
+
+    Args:
+        there_are: to choose from; None: those of the installed backends.
 
     Raises:
         BadInput: there is no such attachment, or its number is missing, wrong or too many.
     """
-    known = {one.name: one for one in all_attachments()}
+    known = {one.name: one for one in there_are or all_attachments()}
     found: dict[str, int | None] = {}
     for word in filter(None, (part.strip() for part in words.split(","))):
         name, equals, number = word.partition("=")
@@ -52,7 +55,7 @@ def chosen(words: str) -> Chosen:
         found[name] = _number(known[name], number.strip() if equals else None)
     if not found:
         raise BadInput("--with names nothing", hint=f"there are: {', '.join(known)}")
-    return {**by_default(), **found}
+    return {**by_default(there_are), **found}
 
 
 def _number(one: Attachment, given: str | None) -> int | None:
@@ -142,6 +145,7 @@ def attaching(
             "hooks": hooks_of(mine),
             "package": str(Path(legroom.__file__).parent),
             "journal": f"/proc/{os.getpid()}/fd/{journal.fileno()}",
+            **({"attachments": [asdict(one) for one in all_attachments()]} if lend else {}),
         }
         environment = {
             **base, **set_here, VARIABLE: json.dumps(plan),
