@@ -291,3 +291,15 @@ def test_what_lies_beside_a_script_is_read_only_where_it_is_a_file(folder: Folde
         (folder.path / name).symlink_to("/dev/zero")
     assert folder.legroom("check", "train.py")[0] in (0, 1)
     assert folder.legroom("profile", "CartPole-v1", "--baseline", name)[0] == 2
+
+
+@pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="the kernel's log is not readable here")
+@pytest.mark.parametrize("command", ["predict", "check"])
+def test_a_file_that_waits_for_more_is_refused(command: str) -> None:
+    """The kernel's log says that it is a regular file, and a reader waits for its next line."""
+    done = subprocess.run(
+        [sys.executable, "-m", "legroom.cli.main", command, "/proc/kmsg"], capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith("legroom: /proc/kmsg: cannot be read")

@@ -7,7 +7,10 @@ that a mistyped path to a checkpoint or a data set costs nothing.
 from __future__ import annotations
 
 import difflib
+import os
+from errno import EAGAIN
 from pathlib import Path
+from typing import Any
 
 from legroom.errors import BadInput
 from legroom.units import MIB, format_size
@@ -50,11 +53,29 @@ def read_text(path: str) -> str:
                 path=path,
                 hint="name a run file, not data",
             )
-        with file.open("rb") as stream:
-            data = stream.read(LARGEST_FILE)  # a file may grow, and some have no size
+        with open(file, "rb", buffering=0, opener=_opened_without_waiting) as stream:
+            data = _most_of(stream)
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror or error}", path=path, hint="check its permissions") from None
     return decode(data, path)
+
+
+def _opened_without_waiting(path: str, flags: int) -> int:
+    """Open what may say that it is a file and still wait for ever, as the kernel's log does."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _most_of(stream: Any) -> bytes:
+    """Return the content up to the largest that is taken: a file may grow, and some have no size."""
+    data = b""
+    while len(data) < LARGEST_FILE:
+        more = stream.read(LARGEST_FILE - len(data))
+        if more is None:  # nothing is there yet, and may never be
+            raise OSError(EAGAIN, "it waits for more")
+        if not more:
+            break
+        data += more
+    return data
 
 
 def decode(data: bytes, path: str | None = None) -> str:
