@@ -61,3 +61,15 @@ def test_too_few_processes_are_said_with_the_number(error):
 @pytest.mark.parametrize("error", [FileNotFoundError(errno.ENOENT, "no"), RuntimeError("no"), OSError("no")])
 def test_what_is_about_no_limit_stays_what_it_is(error):
     assert limit_reached(error) is None
+
+
+@pytest.mark.parametrize("mine", ["0::/job.slice\n", "5:pids:/job.slice\n1:name=systemd:/x\n"])
+def test_the_control_group_that_binds_is_named_in_both_versions(tmp_path: Path, monkeypatch, mine: str) -> None:
+    group = tmp_path / ("pids" if "pids" in mine else "") / "job.slice"
+    group.mkdir(parents=True)
+    (group / "pids.max").write_text("8\n")
+    (tmp_path / "mine").write_text(mine)
+    monkeypatch.setattr("legroom.machine.limits._GROUPS", tmp_path)
+    monkeypatch.setattr("legroom.machine.limits._MINE", tmp_path / "mine")
+    said = limit_reached(RuntimeError("can't start new thread"))
+    assert said is not None and ", 8 in this container (pids.max)" in said

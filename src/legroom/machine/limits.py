@@ -9,7 +9,7 @@ import errno
 import resource
 from pathlib import Path
 
-_PIDS_MAX = Path("/sys/fs/cgroup/pids.max")
+_GROUPS, _MINE = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def limit_reached(error: BaseException) -> str | None:
@@ -22,12 +22,27 @@ def limit_reached(error: BaseException) -> str | None:
         return "too many open files on this machine (raise it: sysctl fs.file-max)"
     if isinstance(error, BlockingIOError) or str(error) == "can't start new thread":
         allowed, _ = (_shown(each) for each in resource.getrlimit(resource.RLIMIT_NPROC))
-        container = f", {_PIDS_MAX.read_text().strip()} in this container (pids.max)" if _PIDS_MAX.exists() else ""
+        most = _pids_max()
+        container = f", {most} in this container (pids.max)" if most else ""
         return (
             f"no further process or thread can be started: {allowed} are allowed to this user{container} "
             "(raise it: ulimit -u, or the container's pids limit; or fewer workers, and OMP_NUM_THREADS=1)"
         )
     return None
+
+
+def _pids_max() -> str:
+    """Return how many processes and threads this process's control group allows; empty where that is not known."""
+    try:
+        for line in _MINE.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers in ("", "pids"):
+                for group in (_GROUPS / controllers / path.lstrip("/"), _GROUPS / controllers):
+                    if (group / "pids.max").exists():
+                        return (group / "pids.max").read_text().strip()
+    except (OSError, ValueError):
+        pass
+    return ""
 
 
 def _shown(limit: int) -> str:

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from legroom.backends.base import backend_of
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
+from legroom.machine.limits import limit_reached
 from legroom.model.learner import Figures, Learner
 from legroom.model.progress import TrainingPhase
 from legroom.model.task import TrainTask
@@ -43,7 +44,6 @@ def main() -> None:
     task = TrainTask.read(Path(sys.argv[1]))
     with EventPipe(task.events_fd) as events:
         loop = TrainingLoop(task, events)
-        end_unheard(task.events_fd, lambda: loop.is_saving)
         code = loop.train()
     if loop.computed_in_background:  # its thread may be within XLA or wait for an actor: no orderly end survives that
         sys.stdout.flush()
@@ -85,6 +85,7 @@ class TrainingLoop:
     def train(self) -> int:
         """Learn until the total is reached or somebody asks to stop; return the exit code."""
         try:
+            end_unheard(self._task.events_fd, lambda: self.is_saving)
             return self._train()
         except KeyboardInterrupt:
             return self._stopped()
@@ -204,15 +205,16 @@ class TrainingLoop:
         if cause.kind == "refused":
             self.send("refused", message=cause.message or str(failed))
             return EXIT_BAD_INPUT
-        text = traceback.format_exc()
-        sys.stderr.write(text)
+        text, limit = traceback.format_exc(), limit_reached(failed)
+        if limit is None:  # else one line says it, with the way out
+            sys.stderr.write(text)
         if cause.kind == "error" and (story := self._lost_numbers()):
             return self._not_finite(story)
         seen = "".join(f"; before that, {each}" for each in self._finite.seen())
         self.send(
             "failed",
-            message=(cause.message or f"{type(failed).__name__}: {failed}") + seen,
-            traceback=cause.traceback or text,
+            message=(limit or cause.message or f"{type(failed).__name__}: {failed}") + seen,
+            traceback="" if limit else cause.traceback or text,
             step=self._timesteps,
             exact=self._goes_on_exactly,
             cause=cause.kind,
