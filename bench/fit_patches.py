@@ -2,9 +2,10 @@
 
 The programs are CleanRL's and RL Zoo's own scripts with arguments; none is in this repository, FOLDER holds their
 sources and an environment as for `bench.programs`. A program is predicted as it is, without a limit; the limit is then
-the largest of three shares of that at which it does not fit. A copy of its source is made a git repository, the patch is applied with `git apply`, the patched
-program is predicted, and then run for real to its end: on a device without kernels that counts memory as a card does,
-with exactly `gpu.allocator.limit` bytes (PHANTOM is the command that runs a Python file so), or in a cgroup.
+the largest of three shares of that at which it does not fit. A copy of its source is made a git repository, the patch
+is applied with `git apply`, the patched program is predicted, and then run for real to its end: on a device without
+kernels that counts memory as a card does, with exactly `gpu.allocator.limit` bytes (PHANTOM is the command that runs a
+Python file so), or in a cgroup.
 
     python -m bench.fit_patches FOLDER PHANTOM [NAME...]
 """
