@@ -323,3 +323,27 @@ def test_arithmetic_builds_no_environment(screens: Path) -> None:
     done = legroom("predict", "declared.yaml", "--probe", "--mode", "arithmetic", cwd=screens)
     assert done.returncode == 2
     assert "arithmetic" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message", "hint", "where"),
+    [
+        (["predict", "else/run.yaml", "--json"], 2, "no such file", "check the path", "else/run.yaml"),
+        (["predict", "bad.yaml", "--json"], 2, None, None, "bad.yaml:2"),
+        (["predict", "--json", "--ram"], 2, None, "legroom predict --help", None),
+        (["fit", "--json", "--", "python", "x.py"], 2, "fit needs a budget", None, None),
+    ],
+)
+def test_with_json_an_error_is_json_too(arguments, code, message, hint, where, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("algo: PPO\nenv: {id: [\n")
+    done = legroom(*arguments, cwd=tmp_path)
+    assert done.returncode == code and len(done.stderr.splitlines()) == 1
+    told = json.loads(done.stdout)
+    assert told["legroom"] == 1 and set(told["error"]) == {"message", "hint", "where"}
+    assert message in (None, told["error"]["message"]) and hint in (None, told["error"]["hint"])
+    assert told["error"]["where"] == where or (where or "").startswith("bad")
+
+
+def test_json_behind_the_two_dashes_is_the_programs_own() -> None:
+    done = legroom("predict", "--", "no-such-command", "--json")
+    assert (done.returncode, done.stdout) == (2, "")

@@ -56,7 +56,8 @@ def main(argv: list[str] | None = None) -> None:
         _say(f"legroom: {unknown}{f'; {trusting.unseen_line()}' if isinstance(unknown, Unseen) else ''}")
         code = unknown.exit_code
     except LegroomError as error:
-        _say(f"legroom: {error}")
+        where = None if (path := getattr(error, "path", None)) is None else _place(path, getattr(error, "line", None))
+        _fail(arguments, str(error), getattr(error, "message", ""), getattr(error, "hint", ""), where)
         code = error.exit_code
     except KeyboardInterrupt:
         _say("legroom: interrupted")
@@ -70,9 +71,23 @@ def main(argv: list[str] | None = None) -> None:
             told = f"{os.fsdecode(error.filename)}: {error.strerror}"
         if told is None:
             raise
-        _say(f"legroom: {told}")
+        _fail(arguments, told)
         code = EXIT_BAD_INPUT
     sys.exit(code)
+
+
+def _fail(arguments: list[str], line: str, message: str = "", hint: str = "", where: str | None = None) -> None:
+    """Say what went wrong, in a line on standard error; where --json was given, also as the document asked for."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--json" in own:
+        told = {"message": message or line, "hint": hint or None, "where": where}
+        sys.stdout.write(import_module("legroom.rendering.console").document({"error": told}) + "\n")
+        sys.stdout.flush()
+    _say(f"legroom: {line}")
+
+
+def _place(path: object, line: int | None) -> str:
+    return str(path) if line is None else f"{path}:{line}"
 
 
 class _Terminated(SystemExit):
@@ -125,7 +140,8 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):  # a usage error of the option parser, whichever one typer carries
             raise
-        _say(f"legroom: {' '.join(error.format_message().split())} (legroom {called[0] if called else ''} --help)")
+        told, way = " ".join(error.format_message().split()), " ".join(["legroom", *called, "--help"])
+        _fail(arguments, f"{told} ({way})", told, way)
         return EXIT_BAD_INPUT
     return outcome if isinstance(outcome, int) else EXIT_GOOD
 
