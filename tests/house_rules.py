@@ -5,7 +5,8 @@
 2. The core names no backend: no identifier, string or import outside a backend's own room.
 3. Heavy packages are imported only in the rooms that own them.
 4. The workloads use the public interface alone, and the core names none of them but in examples of commands.
-5. Module names are unique, but for `cli/`, a file per command, and for those with the same role in every backend.
+5. What users read (strings, help, pages of the documentation) is plain English: none of the words of `WORDS`.
+6. Module names are unique, but for `cli/`, a file per command, and for those with the same role in every backend.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ HEAVY = {
     "rasterio": set(),
 }
 GROUPS = ("legroom.backends", "legroom.workloads")  # of entry points, which are called like packages
+WORDS = re.compile(r"\b(nobody|somebody|anybody|whoever|shall|whatsoever|for want of)\b", re.I)
 MODULE = re.compile(r"legroom(?:\.\w+)+")
 
 
@@ -66,7 +68,33 @@ def violations() -> list[str]:
         if not room.startswith("backends."):
             found += [f"{where}:{line}: {what}" for line, what in _names_backend(tree, names)]
         found += [f"{where}:{line}: {what}" for line, what in _names_workload(tree) if room != "workloads"]
-    return found + _repeated_names(names) + _workload_imports()
+    return found + _repeated_names(names) + _workload_imports() + _odd_words()
+
+
+def _odd_words() -> list[str]:
+    """Return where users would read one of the words; comments and docstrings, help apart, are for developers."""
+    found = []
+    for path in sorted(SRC.rglob("*.py")):
+        tree, where = ast.parse(path.read_text()), path.relative_to(SRC)
+        documented = {id(text) for text in _docstrings(tree, helps=where.parts[:2] == ("legroom", "cli"))}
+        for node in ast.walk(tree):
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            if "    ld " not in text and id(node) not in documented:  # assembler has comments of its own
+                found += [f"{where}:{node.lineno}: {word[0]!r}" for word in WORDS.finditer(text)]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *SRC.rglob("*.md"), *SRC.rglob("*.html")]
+    for path in sorted(path for path in pages if "generated" not in path.parts):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found += [f"{path.relative_to(ROOT)}:{number}: {word[0]!r}" for word in WORDS.finditer(line)]
+    return found
+
+
+def _docstrings(tree: ast.Module, *, helps: bool) -> Iterator[ast.expr]:
+    """Yield the docstrings; of a command's module not that of `run`, which is its help."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and not (helps and getattr(node, "name", "") == "run"):
+                yield first.value
 
 
 def room_of(module: str) -> str:

@@ -52,7 +52,7 @@ def test_standard_input_with_and_without_a_dash() -> None:
 def test_nothing_recognised_says_so_with_exit_code_1() -> None:
     done = legroom("-", text=b"all is well\n")
     assert done.returncode == 1
-    assert b"Nothing in this text" in done.stdout
+    assert b"No out-of-memory error recognised" in done.stdout
     done = legroom("-", "--json", text=b"")
     assert done.returncode == 1
     assert json.loads(done.stdout)["kind"] == "unknown"

@@ -49,10 +49,10 @@ def test_constants_on_top_of_a_named_run(tmp_path: Path) -> None:
 
 def test_missing_algorithm_and_spaces_are_named(tmp_path: Path) -> None:
     path = module(tmp_path, FIGHTER)
-    with pytest.raises(BadInput, match=r"do not say the algorithm and the spaces .*--like .*--set algo=") as error:
+    with pytest.raises(BadInput, match=r"no algorithm and no spaces found in .*--like .*--set algo=") as error:
         read(path)
     assert error.value.exit_code == 2
-    with pytest.raises(BadInput, match="do not say the spaces"):
+    with pytest.raises(BadInput, match="no spaces found in this file"):
         read(path, overrides=[("algo", "PPO")])
     spaces = "{observation: {type: box, shape: [144, 160, 3], dtype: uint8}, action: {type: discrete, n: 6}}"
     run = read(path, overrides=[("algo", "PPO"), ("env.spaces", spaces), ("n_envs", "1")])

@@ -128,7 +128,7 @@ def test_fit_is_taken_over_and_downloaded(seen, tmp_path):
     page.wait_for_selector("#fitted .plan li")
     assert "memory.rollout" in seen.text("#fitted") and "→ lean" in seen.text("#fitted")
     before = seen.drawn()
-    page.click("text=Take it over")
+    page.click("text=Apply")
     seen.drawn(before)
     assert seen.text("#verdict").startswith("Fits with")
     with page.expect_download() as download:

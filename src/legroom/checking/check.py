@@ -117,7 +117,7 @@ def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:
 
 def _note(subject: Subject) -> str:
     if subject.kind == "constants" and not subject.runs:
-        return "its constants do not say the algorithm; --like RUN, such as --like gameboy:default, checks more"
+        return "no algorithm found in this file; --like RUN, such as --like gameboy:default, checks more"
     return ""
 
 

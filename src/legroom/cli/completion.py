@@ -151,7 +151,7 @@ def script_for(shell: str | None) -> tuple[str, str]:
     """
     name = shell or Path(os.environ.get("SHELL", "")).name
     if name not in SCRIPTS:
-        problem = f"there is no completion for {name}" if name else "which shell this is, nobody says"
+        problem = f"there is no completion for {name}" if name else "this shell is not known"
         raise BadInput(problem, hint=f"name one: {', '.join(SHELLS)}")
     return name, SCRIPTS[name]
 

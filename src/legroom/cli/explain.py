@@ -23,7 +23,7 @@ def run(
 ) -> int:
     """What a log or traceback says ran out, how much, what most likely allocated it, and what helps.
 
-    Exit code 1: nothing in it is a failure for want of memory that legroom knows.
+    Exit code 1: no out-of-memory error recognised in it.
 
     \b
     legroom explain train.log

@@ -26,7 +26,8 @@ def run(
         str, typer.Option(metavar="HOST", help="The address it listens on; any but this machine's own needs --token.")
     ] = DEFAULT_HOST,
     token: Annotated[
-        str | None, typer.Option(metavar="SECRET", envvar="LEGROOM_TOKEN", help="Who does not have it is refused.")
+        str | None,
+        typer.Option(metavar="SECRET", envvar="LEGROOM_TOKEN", help="Requests without it are rejected."),
     ] = None,
     folder: Annotated[
         list[Path] | None,
@@ -35,7 +36,7 @@ def run(
 ) -> None:
     """The planner page: turn the knobs of a run and see at once what it needs; follow trainings live.
 
-    It is served on this machine only, and asks nobody else for anything. Named runs can be picked on the page and run
+    It is served on this machine only, and sends nothing anywhere else. Named runs can be picked on the page and run
     files dropped on it; a run named here can also be traced there, which builds its networks. Ctrl-C ends it.
 
     \b

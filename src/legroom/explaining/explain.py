@@ -46,7 +46,7 @@ NOT_ON_THE_CARD = (
 )
 _ALLOCATIONS = {"host-array", "host-allocator", "cuda", "cublas", "mps", "jax"}  # a frame shows what allocated
 UNKNOWN = Explanation(
-    "unknown", False, "Nothing in this text is a failure for want of memory that legroom knows."
+    "unknown", False, "No out-of-memory error recognised in this text."
 )  # fmt: skip
 
 # One entry per family of texts. The order does not matter: what wins is the rank of a reading and, among equals, its

@@ -80,7 +80,7 @@ def _shared_object(log: Log, place: int) -> Reading | None:
     if re.search(r"Too many open files|\(24\)", message):
         return reading(
             place, Rank.SAID, "shm",
-            "Shared memory failed for want of file handles, not of bytes: ulimit -n, or fewer workers.", certain=False,
+            "Shared memory failed because file handles ran out, not bytes: ulimit -n, or fewer workers.", certain=False,
         )  # fmt: skip
     size = first_size(rf"(?:mmap|allocate) {SIZE}", message)
     return _shm_reading(place, certain=bool(_FULL.search(message)), size=size)

@@ -130,17 +130,17 @@ def settle(draft: Draft, given: Collection[Key]) -> None:
         given: the keys that overrides have set, which already mean what a run file means.
 
     Raises:
-        BadInput: nobody has said the algorithm, or what the observations are.
+        BadInput: the algorithm or the observations are given nowhere.
     """
     data = draft.data
     missing = {}
     if not data.get("algo"):
-        missing["the algorithm"] = "--set algo=PPO"
+        missing["algorithm"] = "--set algo=PPO"
     if not get(data, ("env", "spaces")) and not get(data, ("env", "id")):
-        missing["the spaces"] = "--set env.spaces='{observation: ..., action: ...}'"
+        missing["spaces"] = "--set env.spaces='{observation: ..., action: ...}'"
     if missing:
         hint = f"use --like RUN, such as --like gameboy:default, or {' '.join(missing.values())}"
-        raise BadInput(f"its constants do not say {' and '.join(missing)}", path=draft.path, hint=hint)
+        raise BadInput(f"no {' and no '.join(missing)} found in this file", path=draft.path, hint=hint)
     finish(draft, given)
 
 

@@ -129,7 +129,7 @@ def verdict_lines(plan: Plan) -> Iterator[Part]:
     if plan.fits:
         dearest = max((turn.price for turn in plan.turns), key=list(PRICE_STYLES).index, default=None)
         means = {
-            None: "nothing had to be turned",
+            None: "no changes needed",
             "free": "the same results, bit for bit, and no slower",
             "slower": "the same learning; it takes longer",
             "changes-learning": "it learns something else: see the knobs in red",

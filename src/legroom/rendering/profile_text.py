@@ -193,7 +193,7 @@ def _alias_text(key: KeyCost, cost: ObservationCost) -> str:
     steps = f"{key.key} is a view of the environment's memory{whose} and has changed after {after}"
     if cost.changes_at_reset:
         return f"{steps}; SB3's terminal_observation will be the next episode's first: return a copy"
-    return f"{steps}: whoever keeps it keeps something else; return a copy"
+    return f"{steps}: its content changes later; return a copy"
 
 
 def parallel_parts(profile: Profile) -> Iterator[Part]:

@@ -129,7 +129,7 @@ def _hold(path: Path) -> tuple[int, bool]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)  # waits for one who is just removing it
             if path.name.startswith(PREFIX) and not _is_ours(path.lstat()):
-                raise PermissionError(f"{path} is somebody else's")
+                raise PermissionError(f"{path} belongs to another user")
             if _is_there(path, descriptor):
                 return descriptor, made
         except FileNotFoundError:

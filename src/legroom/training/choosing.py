@@ -77,7 +77,7 @@ def choose(
             knobs = words(turned_knobs(chosen, plan.run))
             console.tell(f"{head}; with {knobs} it learns the same in {needs(plan.after)}; training that")
             return asked, (plan.run, plan.after)
-        console.tell(f"{head}; no way that learns the same makes it fit")
+        console.tell(f"{head}; it cannot fit without changing the training")
     return runs[0], None
 
 

@@ -283,7 +283,7 @@ def _say_fitted(head: str, chosen: Run, plan: Plan, console: Console) -> bool:
 def _offer(head: str, chosen: Run, plan: Plan, console: Console) -> bool:
     """Ask whether to train what fits and learns the same; return whether that was agreed to."""
     if not plan.fits:
-        console.tell(f"{head}; no way that learns the same makes it fit")
+        console.tell(f"{head}; it cannot fit without changing the training")
         console.tell(f"{console.command} --fit trains what does fit, and says what changes")
         return False
     knobs = words(turned_knobs(chosen, plan.run))

@@ -38,7 +38,7 @@ _WHY = {
     "activations": "made in a module's forward pass and still alive",
     "batch": "made outside of modules in this iteration: inputs, targets, losses",
     "stored": "made in an earlier iteration and kept: buffers, rollouts, other networks",
-    "temporaries": "alive for a moment in the backward pass",
+    "temporaries": "temporary: gradients in the backward pass",
     "scratch": "of operators and of the optimizer step",
     "workspace": "cuBLAS, once per thread that multiplies",
 }

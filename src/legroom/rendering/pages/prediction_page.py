@@ -25,7 +25,7 @@ from legroom.rendering.prediction_text import (
 
 Where = Literal["host", "gpu"]
 PLACES: tuple[tuple[Where, str], ...] = (("host", "Host memory"), ("gpu", "GPU memory"))
-FITS = {True: ("fits", "ok"), False: ("does not fit", "leak"), None: ("nobody knows", "growing")}
+FITS = {True: ("fits", "ok"), False: ("does not fit", "leak"), None: ("unknown", "growing")}
 _FOOTER = f"Every figure is predicted; nothing was trained for it. Written by legroom predict {__version__}."
 
 

@@ -30,7 +30,7 @@ function drawn(plan, entry, take) {
   const after = make("p", {}, make("b", { class: plan.fits ? "ok" : "bad" }, plan.verdict.words));
   if (!plan.knobs.length) return make("div", { class: "plan" }, before, after, plan.fits ? make("p", {}, "Nothing has to be turned.") : null);
   const buttons = make("div", { class: "actions" },
-    make("button", { type: "button", onclick: () => take(structuredClone(plan.run)) }, "Take it over"),
+    make("button", { type: "button", onclick: () => take(structuredClone(plan.run)) }, "Apply"),
     make("button", { type: "button", onclick: () => offer(`${entry.name.replace(/[^\w.-]+/g, "-")}-fitted.yaml`, plan.file) }, "Download YAML"));
   const nearest = plan.fits ? null : make("p", {}, "This is as near as these prices come.");
   return make("div", { class: "plan" }, before, make("ol", {}, ...turns), after, nearest, buttons);

@@ -97,7 +97,7 @@ def _update_items(run: Run, evidence: Evidence, net: NetTrace) -> Iterator[Item]
 _WHY = {
     "batch": "the minibatch's tensors",
     "activations": "kept by autograd for the backward pass",
-    "temporaries": "alive for a moment: gradients of activations, an optimizer step",
+    "temporaries": "temporary: activation gradients, an optimizer step",
 }
 
 

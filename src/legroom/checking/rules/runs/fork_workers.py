@@ -25,7 +25,7 @@ RULE = Rule(
     name="fork-workers",
     severity="warning",
     what="start_method: fork for worker processes.",
-    why="A forked worker inherits the other workers' pipe ends, so nobody notices the death of one: the trainer waits "
+    why="A forked worker inherits the other workers' pipe ends, so the death of one goes unnoticed: the trainer waits "
     "forever, and close() with it. fork also copies locks of threads that PyTorch has started.",
     example="env: {workers: subproc, start_method: fork}",
     remedy="forkserver or spawn.",

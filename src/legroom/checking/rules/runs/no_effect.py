@@ -34,7 +34,7 @@ RULE = Rule(
     name="no-effect",
     severity="warning",
     what="A key that this algorithm, backend or kind of buffer does not read.",
-    why="Whoever wrote it believes that it does something: SAVE_REPLAY_BUFFER with PPO saves nothing and costs "
+    why="The setting looks as if it had an effect: SAVE_REPLAY_BUFFER with PPO saves nothing and costs "
     "nothing. "
     "SB3's constructors refuse foreign arguments altogether, which is an error in a script or a zoo file.",
     example="algo: PPO\ncheckpoint: {replay_buffer: true}   # PPO has none",

@@ -18,7 +18,11 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         f"{total:,} steps / {found.samples:,} per iteration = {total / found.samples:,.2f}: "
         f"{backend_of(one.run).title} runs {found.iterations:,} iterations, {found.steps:,} steps"
     )
-    yield Found(message, "a multiple of the iteration ends where it says", one.line(*TOTAL) or one.line("algo"))
+    yield Found(
+        message,
+        "use a multiple of the iteration to stop exactly at total_timesteps",
+        one.line(*TOTAL) or one.line("algo"),
+    )
 
 
 RULE = Rule(
