@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 POSTS = ("/api/predict", "/api/plan", "/api/fit", "/api/check", "/api/file", "/api/read", "/api/trace")
@@ -233,7 +234,7 @@ def _mangled_run(chance: random.Random, port: int) -> bytes:
             "buffer_size",
             "unknown key",
         ]
-        inside[chance.choice(names)] = chance.choice(NASTY)
+        inside[chance.choice(names)] = deepcopy(chance.choice(NASTY))  # which the next round may write into
     more = {"ram": chance.choice(NASTY), "reserve": chance.choice(NASTY)} if chance.random() < 0.3 else {}
     path = chance.choice(POSTS)
     body = run if path == "/api/predict" else {"run": run, "runs": [run], **more}

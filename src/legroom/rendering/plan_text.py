@@ -60,7 +60,8 @@ def _turn_data(turn: Turn) -> dict[str, Any]:
 
 
 def plan_text(plan: Plan) -> Iterator[Part]:
-    """Yield the plan: from what, knob by knob, to what, and the verdict."""
+    """Yield whether it fits, from what, knob by knob, to what."""
+    yield verdict_line(plan)
     yield Styled(f"{plan.asked.name}: {plan.asked.algo} on {plan.after.device}", "bold")
     yield f"as it is: {peaks_text(plan.before)}"
     yield ""
@@ -70,7 +71,7 @@ def plan_text(plan: Plan) -> Iterator[Part]:
         for turn in plan.turns:
             yield f"  {turn.name}: {turn.say}"
         yield ""
-    yield from verdict_lines(plan)
+    yield from result_lines(plan)
 
 
 def turn_table(plan: Plan) -> Table:
@@ -117,8 +118,8 @@ def _saved(nbytes: int) -> str:
     return format_size(nbytes) if nbytes >= 0 else f"uses {format_size(-nbytes)}"
 
 
-def verdict_lines(plan: Plan) -> Iterator[Part]:
-    """Yield what came out, notes, and at last whether it fits."""
+def result_lines(plan: Plan) -> Iterator[Part]:
+    """Yield what came out, and notes."""
     yield f"then:     {peaks_text(plan.after)}"
     disk = max(plan.after.band(phase, (Place.DISK,)).high for phase in Phase)
     if disk:
@@ -126,6 +127,10 @@ def verdict_lines(plan: Plan) -> Iterator[Part]:
     for note in (*plan.notes, *plan.after.notes):
         if note:
             yield Styled(f"note: {note}", "dim")
+
+
+def verdict_line(plan: Plan) -> Styled:
+    """Return whether it fits, at which price."""
     if plan.fits:
         dearest = max((turn.price for turn in plan.turns), key=list(PRICE_STYLES).index, default=None)
         means = {
@@ -134,10 +139,9 @@ def verdict_lines(plan: Plan) -> Iterator[Part]:
             "slower": "the same learning; it takes longer",
             "changes-learning": "it learns something else: see the knobs in red",
         }[dearest]
-        yield Styled(f"fits {_budget(plan)}: {means}", "green")
-        return
+        return Styled(f"fits {_budget(plan)}: {means}", "green")
     needs = " and ".join(f"{format_size(nbytes)} of {_PLACES[place]}" for place, nbytes in plan.needed.items())
-    yield Styled(
+    return Styled(
         f"does not fit {_budget(plan)}: with every knob turned as far as it goes it still needs {needs}", "bold red"
     )
 

@@ -78,25 +78,31 @@ def _lean_json(lean: LeanOption) -> dict[str, Any]:
 
 
 def prediction_text(prediction: Prediction, *, everything: bool = False) -> Iterator[Part]:
-    """Yield the bill of one run: phases, items (the small ones summed up), peaks, findings, verdict."""
+    """Yield whether it fits, peaks, then the bill: phases, items (the small ones summed up), and what else to know."""
     if prediction.cluster is not None:
         yield from cluster_text(prediction)
         return
-    phases, closing = phase_table(prediction.footprint), list(closing_lines(prediction))
-    told = sum(len(wrap(part.text if isinstance(part, Styled) else str(part), SCREEN_WIDTH)) for part in closing)
-    around = 1 + 1 + 1 + len(phases.rows) + 1 + 1 + told  # headline, empty lines, the head of the phases, the rest
-    yield Styled(headline(prediction), "bold")
+    phases, remarks = phase_table(prediction.footprint), list(remark_lines(prediction))
+    opening = [verdict_line(prediction), Styled(headline(prediction), "bold"), *peak_lines(prediction)]
+    told = sum(
+        len(wrap(part.text if isinstance(part, Styled) else str(part), SCREEN_WIDTH)) for part in (*opening, *remarks)
+    )
+    around = 1 + 1 + len(phases.rows) + 1 + 1 + told  # empty lines, the head of the phases, the rest
+    yield from opening
     yield ""
     yield phases
     yield ""
     yield _item_table(prediction.footprint, None if everything else SCREEN_LINES - around)
-    yield ""
-    yield from closing
+    if remarks:
+        yield ""
+        yield from remarks
 
 
 def cluster_text(prediction: Prediction) -> Iterator[Part]:
     """Yield the nodes of a cluster, and the items of the fullest that is not the head, and of the head."""
     assert prediction.cluster is not None
+    if prediction.footprint.unseen or prediction.footprint.unknown:
+        yield verdict_line(prediction)
     yield Styled(headline(prediction), "bold")
     yield ""
     head, *others = prediction.bills
@@ -109,8 +115,6 @@ def cluster_text(prediction: Prediction) -> Iterator[Part]:
     for note in prediction.footprint.notes:
         yield Styled(f"note: {note}", "dim")
     yield from nodes_text(prediction.cluster, prediction.bills)
-    if prediction.footprint.unseen or prediction.footprint.unknown:
-        yield Styled(verdict_text(prediction), "yellow")
 
 
 def _high(bill: NodeBill) -> int:
@@ -225,8 +229,13 @@ def _items_from(footprint: Footprint, share: float, most_lines: int | None) -> T
     return table
 
 
-def closing_lines(p: Prediction) -> Iterator[Part]:
-    """Yield peaks, what savings would do, findings, notes, and at last the verdict."""
+def verdict_line(p: Prediction) -> Styled:
+    """Return whether it fits, in its colour."""
+    return Styled(verdict_text(p), {True: "green", False: "bold red", None: "yellow"}[p.fits])
+
+
+def peak_lines(p: Prediction) -> Iterator[Part]:
+    """Yield peaks, and what savings would do."""
     yield Styled(f"host peak {peak_text(p.footprint.host)}", "bold")
     if p.footprint.gpu is not None:
         yield Styled(f"GPU peak  {peak_text(p.footprint.gpu)}", "bold")
@@ -242,13 +251,16 @@ def closing_lines(p: Prediction) -> Iterator[Part]:
         size = format_size(p.lean.footprint.host.nbytes)
         also = "and " if p.free.host.nbytes < p.footprint.host.nbytes else ""
         yield f"{also}with lean storage ({_price_text(p.lean)}): host peak {_at_most(p.lean)}{size}"
+
+
+def remark_lines(p: Prediction) -> Iterator[Part]:
+    """Yield findings, notes and assumptions."""
     for finding in p.footprint.findings:
         yield finding_text(finding)
     for note in p.footprint.notes:
         yield Styled(f"note: {note}", "dim")
     for each in p.footprint.assumed:
         yield Styled(f"assumed: {each.file}:{each.line}: {each.what}, {each.count:,} times", "dim")
-    yield Styled(verdict_text(p), {True: "green", False: "bold red", None: "yellow"}[p.fits])
 
 
 def verdict_text(p: Prediction) -> str:

@@ -15,11 +15,12 @@ from legroom.rendering.figures.tables import item_table, text_lines, text_table
 from legroom.rendering.item_text import peak_text
 from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
 from legroom.rendering.prediction_text import (
-    closing_lines,
     comparison_lines,
     comparison_table,
     headline,
+    peak_lines,
     phase_table,
+    remark_lines,
     verdict_text,
 )
 
@@ -62,8 +63,7 @@ def bars_by_place(footprints: Sequence[tuple[str, Footprint]], budget: Budget | 
 def _one(p: Prediction) -> Iterator[str]:
     yield f"<h1>{escape(headline(p))}</h1>"
     yield _verdict(p)
-    *told, _ = closing_lines(p)
-    yield text_lines(told)
+    yield text_lines([*peak_lines(p), *remark_lines(p)])
     yield from bars_by_place(list(_with_savings(p)), p.budget)
     yield "<h2>Memory by phase</h2>"
     yield text_table(phase_table(p.footprint))
