@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from legroom.hollow.cuda_allocator import Settings, round_size, segment_size
+from legroom.hollow.cuda_allocator import CachingAllocator, Settings, round_size, segment_size
 from legroom.hollow.replaying import replay
 from legroom.units import MIB
 
@@ -74,6 +74,19 @@ def test_cached_segments_are_given_back_before_running_out():
     assert replay(events).peak_reserved == 70 * MIB
     limited = replay(events, Settings(capacity=50 * MIB))
     assert (limited.oom, limited.released, limited.peak_reserved) == (None, 30 * MIB, 40 * MIB)
+
+
+def test_the_cache_is_given_back_before_bytes_are_used_that_libraries_may_need():
+    allocator = CachingAllocator(Settings(capacity=100 * MIB))
+    allocator.capacity, allocator.spare = 60 * MIB, 40 * MIB
+    first = allocator.alloc(30 * MIB)
+    assert first is not None
+    allocator.free(first)
+    assert allocator.alloc(40 * MIB) is not None
+    assert (allocator.reserved, allocator.released) == (40 * MIB, 30 * MIB)  # 70 MiB would be more than 60
+    assert allocator.alloc(50 * MIB) is not None  # what is in use has a right to all of the card
+    assert (allocator.reserved, allocator.capacity) == (90 * MIB, 60 * MIB)
+    assert allocator.alloc(20 * MIB) is None
 
 
 def test_out_of_memory_names_the_request():

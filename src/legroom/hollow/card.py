@@ -98,10 +98,19 @@ class Card:
         self.ooms = self.retries = 0
         self.used = False
         self.generator: Any = None
+        self._limit, self._beside = 0, 0
         self.limit_to(plan.limit)
 
     def limit_to(self, nbytes: int | None) -> None:
-        self.allocator.capacity = (1 << 62) if nbytes is None else nbytes
+        """Let the allocator take at most so much."""
+        self._limit = (1 << 62) if nbytes is None else nbytes
+        self.leave(self._beside)
+
+    def leave(self, nbytes: int) -> None:
+        """Let the cache shrink before so much of the limit, which libraries may take, is used."""
+        self._beside = nbytes
+        self.allocator.spare = min(nbytes, self._limit)
+        self.allocator.capacity = self._limit - self.allocator.spare
 
     def take(self, nbytes: int, place: tuple[Any, int] = (None, 0)) -> Block:
         """Serve a request.

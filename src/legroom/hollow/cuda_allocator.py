@@ -92,6 +92,7 @@ class CachingAllocator:
         mb = settings.max_split_size_mb
         self.max_split = _NO_LIMIT if mb is None else mb * MIB
         self.capacity = _NO_LIMIT if settings.capacity is None else settings.capacity
+        self.spare = 0  # bytes beyond the capacity that a request may take, once the cache was given back
         self._pools: dict[Any, tuple[_Pool, _Pool]] = {}
         self._kept: set[Any] = set()  # private pools that are in use
         self.next_address = 1 << 50
@@ -109,18 +110,26 @@ class CachingAllocator:
         if pools is None:
             pools = self._pools[place] = (_Pool(small=False), _Pool(small=True))
         pool = pools[size <= SMALL_REQUEST_BYTES]
-        block = (
-            self._take_cached(pool, size)
-            or self._grow(pool, size)
-            or (self._release_oversized(pool, size) and self._grow(pool, size))
-            or (self.empty_cache() and self._grow(pool, size))
-        )
+        block = self._served(pool, size)
+        if not block and self.spare:
+            self.capacity += self.spare
+            block = self._served(pool, size)
+            self.capacity -= self.spare
         if not block:
             return None
         self._split(pool, block, size)
         block.allocated = True
         self.allocated += block.size
         return block
+
+    def _served(self, pool: _Pool, size: int) -> Block | None:
+        return (
+            self._take_cached(pool, size)
+            or self._grow(pool, size)
+            or (self._release_oversized(pool, size) and self._grow(pool, size))
+            or (self.empty_cache() and self._grow(pool, size))
+            or None
+        )
 
     def free(self, block: Block) -> None:
         self.allocated -= block.size

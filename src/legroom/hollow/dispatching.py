@@ -101,7 +101,7 @@ class Follower(StorageFollower):
         self.journal = journal
         self.cards = [Card(index, read) for index in range(_visible(int(plan.get("cards", 1))))]
         self.sites = Sites(journal.site)
-        self.libraries = LibraryMemory(journal)
+        self.libraries = LibraryMemory(journal, plan.get("shares"), int(plan.get("limit_error") or 0))
         self.assumptions = Assumptions(journal.json)
         self.records: dict[int, Record] = {}
         self.live = self.records  # type: ignore[assignment]  # what the base class asks for storages
@@ -384,6 +384,7 @@ class Follower(StorageFollower):
             self._warm_up(self._thread())
         if facts.name in NAMES:
             self.libraries.see(facts.name, args, out)
+            self.here.card.leave(self.libraries.beside)
         if facts.doubt is not None:
             self._doubt(facts, (args, kwargs, out))
         self.shadows.follow(func, facts, args, kwargs, out)

@@ -30,7 +30,7 @@ from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
 from legroom.model.machine import Gpu
 from legroom.model.rehearsal import Beside, Doubt, HostSeen, OutOfMemory, Rehearsal, Stopped
-from legroom.predicting.gpu import CUDNN_SHARE
+from legroom.predicting.gpu import CONTEXT_ERROR, CUDNN_SHARE
 from legroom.units import MIB
 
 POLL_S = 0.05
@@ -75,7 +75,8 @@ class RehearsalPlan:
             }  # fmt: skip
         return {
             "card": card, "cards": self.cards if card else 0, "limit": self.limit, "values": self.values,
-            "small": self.small, "ram": self.ram, "real_limit": self.real_limit,
+            "small": self.small, "ram": self.ram, "real_limit": self.real_limit, "shares": CUDNN_SHARE,
+            "limit_error": CONTEXT_ERROR,
         }  # fmt: skip
 
 
