@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legroom.fitting.param_search import MOST_TRIES, find_frontier, find_largest, spread
-from legroom.model.footprint import Footprint, Item, Place
+from legroom.model.footprint import AllocatorPeaks, Footprint, Item, Place
 from legroom.model.param import Number, Param, Trial
 from legroom.model.rehearsal import HostSeen, ProgramPrediction, Rehearsal
 from legroom.model.verdict import Budget, fits
@@ -67,6 +68,28 @@ def test_it_takes_few_tries() -> None:
         for slope in (60, 100, 250, 700, 1500, 4000)
     ]
     assert max(tries) <= 14 < MOST_TRIES
+
+
+def test_the_largest_value_is_not_tried_where_it_cannot_fit() -> None:
+    found = find_largest(Param("n", range(16, 65_537)), grows(1024 * 1024, 300 * MIB, 4096 * MIB))
+    assert found.best is not None and found.best.params == {"n": 3796}
+    assert max(one.params["n"] for one in found.trials) < 5000
+    whole = find_largest(Param("n", range(16, 1025)), grows(1024, 300 * MIB, 4096 * MIB))
+    assert whole.best is not None and whole.best.params == {"n": 1024}
+    assert [one.params["n"] for one in whole.trials] == [16, 131, 1024]
+
+
+def test_a_cache_that_shrinks_close_to_the_limit_does_not_flatten_the_line() -> None:
+    """600 samples reserve 900 MiB with their cache, 850 only what they use: that is no reason to try 1400."""
+
+    def attempt(value: Number) -> Trial:
+        in_use = int(value) * MIB
+        one = trial({"n": value}, in_use * 3 // 2 if in_use * 3 // 2 < 1000 * MIB else in_use, 1000 * MIB)
+        footprint = replace(one.prediction.footprint, allocator=AllocatorPeaks(in_use, in_use, 0))
+        return replace(one, prediction=replace(one.prediction, footprint=footprint))
+
+    found = find_largest(Param("n", (600, 800, 850, 1100, 1200, 1400), given=True), attempt)
+    assert [one.params["n"] for one in found.trials] == [600, 850, 1100]
 
 
 def test_values_that_the_program_refuses_are_skipped() -> None:

@@ -2,7 +2,8 @@
 
 Memory grows with most arguments along a line, with steps where an allocator rounds. So two tries that fit give a line,
 the line gives a proposal close to the limit, and from there the search walks in steps that double until one try fits
-and the next value does not. Every answer is a try that was made, never an extrapolation: there is no overshoot.
+and the next value does not. Every answer is a try that was made, never an extrapolation: there is no overshoot. The
+largest value is tried only where the line says that it may fit: mostly it does not.
 
 A program may refuse values (a batch that does not divide a rollout). Refused values are skipped. After a few refusals
 in a row, the search goes on with rounder values: multiples of 8, multiples of the smallest value, then its doublings.
@@ -118,8 +119,6 @@ class _Search:
         self._refused_in_a_row = 0
         if self.low is None and not self._first(values):
             return self.high is not None  # the smallest one does not fit: an answer
-        if self.high is None and self._tried(values[-1]).fits:
-            return True
         while (open_ := self._open(values)) is not None:
             if self._refused_in_a_row >= REFUSALS_IN_A_ROW and not self._param.given:
                 return False
@@ -150,11 +149,15 @@ class _Search:
     def _proposal(self, values: Sequence[Number], first: int, last: int) -> int:
         """Return the place to try next: where the line meets the limit, then in doubling steps, then the middle."""
         line = self._line()
+        if line is None and self.high is None and sum(trial.fits is True for trial in self.trials.values()) > 1:
+            return self._free(values, last, first, last)  # nothing grew
         if line is None:  # no line yet: the middle by ratio
             middle = (float(values[first]) * float(values[last])) ** 0.5 if float(values[first]) > 0 else 0.0
             return self._free(values, min(max(nearest(values, middle), first), last), first, last)
         at, segment = line
         place = nearest(values, at)
+        if self.high is None:
+            place = min(place, last)
         if first <= place <= last and self._lines_left:
             self._lines_left -= 1
         else:
@@ -187,8 +190,9 @@ class _Search:
         # neighbours may differ by nothing, or by a whole segment: the slope is taken over a distance
         small, before = max(fitting[:-1], key=lambda one: (one[0] <= 0.8 * large, one[0]))
         meets = []
-        for (used, limit), (used_after, _) in zip(_places(before), _places(after), strict=False):
-            slope = (used_after - used) / (large - small)
+        for (used, least, limit), (used_after, least_after, _) in zip(_places(before), _places(after), strict=False):
+            # close to the limit the allocator gives its cache back: then it grows slower than what is in use
+            slope = max(used_after - used, least_after - least) / (large - small)
             if slope > 0:
                 at = large + (limit - used_after) / slope
                 meets.append((at, SEGMENT / slope * max(1.0, (at - large) / (large - small))))
@@ -214,14 +218,15 @@ class _Search:
         return trial
 
 
-def _places(trial: Trial) -> list[tuple[int, int]]:
-    """Return what a trial takes and may take: of the host, and of the GPU where it uses one."""
+def _places(trial: Trial) -> list[tuple[int, int, int]]:
+    """Return what a trial takes, has in use of that, and may take: of the host, and of the GPU where it uses one."""
     footprint, budget = trial.prediction.footprint, trial.prediction.budget
+    in_use = footprint.allocator.peak_allocated if footprint.allocator is not None else 0
     return [
-        (high, Budget.usable(budget, limit))
-        for high, limit in (
-            (footprint.host.high, budget.ram),
-            (footprint.gpu.high if footprint.gpu is not None else 0, budget.vram),
+        (high, least, Budget.usable(budget, limit))
+        for high, least, limit in (
+            (footprint.host.high, 0, budget.ram),
+            (footprint.gpu.high if footprint.gpu is not None else 0, in_use, budget.vram),
         )
         if limit is not None
     ]
