@@ -60,6 +60,22 @@ def test_as_json_with_refused_values(tmp_path: Path) -> None:
     assert found["runs"][0]["gpu"]["allocator"]["limit"] == (1000 << 20) - 500_000_000
 
 
+def test_a_program_that_takes_none_of_the_values_is_quoted_in_one_line(tmp_path: Path) -> None:
+    done = fit(tmp_path, "--vram", "1000MiB", "--param", "n=7,9", "--", sys.executable, "program.py", "{n}", "2")
+    assert done.returncode == 2 and not done.stdout
+    told = "legroom: the program refuses n=7, and 1 more values: error: 7 is not a multiple of 2 (give values that it takes)"
+    assert done.stderr.splitlines()[2:] == [told]  # after a line for each rehearsal
+
+
+def test_a_place_without_a_param_is_named_where_the_program_fails(tmp_path: Path) -> None:
+    done = fit(tmp_path, "--vram", "1000MiB", "--", sys.executable, "program.py", "{n}", "2")
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.splitlines() == [
+        "legroom: the program failed: ValueError: invalid literal for int() with base 10: '{n}' "
+        "({n} in the command stands for a value only with --param n=1..64)"
+    ]
+
+
 def test_nothing_fits(tmp_path: Path) -> None:
     done = fit(tmp_path, "--vram", "600MiB", "--param", "n=200..900", "--", sys.executable, "program.py", "{n}", "1")
     assert done.returncode == 1

@@ -130,6 +130,7 @@ def test_an_open_verdict_ends_the_search_with_its_reason() -> None:
 def test_a_program_that_refuses_everything_is_quoted() -> None:
     found = find_largest(Param("n", range(8, 100)), grows(MIB, 0, 100 * MIB, accepts=lambda value: False))
     assert found.best is None and "refuses n=8: ValueError: not divisible" in found.why
+    assert found.refused and found.fits is None  # nothing ran, so nothing is too large
 
 
 def test_two_arguments_give_a_frontier() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from legroom.cli import options, rehearse
-from legroom.cli.params import EXAMPLE, filled_in, read_params
+from legroom.cli.params import EXAMPLE, filled_in, places_in, read_params
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
 from legroom.fitting.param_search import find_frontier, find_largest
@@ -19,7 +19,8 @@ from legroom.model.program_plan import Attached, ProgramPlan, Savings, TriedPatc
 from legroom.model.rehearsal import ProgramPrediction
 from legroom.rendering.attached_plan import attached_plan_json, attached_plan_text, tried_patch_text
 from legroom.rendering.console import complain, hand_over, say, status
-from legroom.rendering.param_text import search_json, search_text, trial_line
+from legroom.rendering.param_text import refusal_text, search_json, search_text, trial_line
+from legroom.rendering.program_text import first_line
 
 if TYPE_CHECKING:
     from legroom.backends.program.patching import Patch
@@ -80,6 +81,8 @@ def run(
     if not params:
         return _attach(command, rehearsed, has_gpu=not cpu_only, json=json, patch=patch, write=write)
     found = _search(params, command, rehearsed, quiet=json)
+    if found.refused:
+        raise BadInput(refusal_text(found), hint="give values that it takes")
     if html is not None:
         from legroom.rendering.pages.param_page import param_page
 
@@ -103,6 +106,7 @@ def _attach(
 
     source = source_of(command, ()) if patch else None  # before anything slow
     plan = find_attached(command, rehearsed, has_gpu=has_gpu, quiet=json)
+    _check_places(command, plan)
     best, fits, tried = plan.best, plan.fits, None
     if not json:
         say(attached_plan_text(plan, command), aside=patch)
@@ -121,6 +125,16 @@ def _attach(
     if plan.plain.prediction.rehearsal.stopped == "failed":
         return EXIT_BAD_INPUT
     return EXIT_GOOD if fits else EXIT_FINDINGS
+
+
+def _check_places(command: Sequence[str], plan: ProgramPlan) -> None:
+    """Refuse a program that fails with a {name} in its command: without --param nothing is put there."""
+    plain = plan.plain.prediction.rehearsal
+    if plain.stopped == "failed" and (names := places_in(command)):
+        raise BadInput(
+            f"the program failed: {first_line(plain.failure)}",
+            hint=f"{{{names[0]}}} in the command stands for a value only with --param {names[0]}=1..64",
+        )
 
 
 def find_attached(command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_gpu: bool, quiet: bool) -> ProgramPlan:

@@ -25,13 +25,13 @@ def read_params(texts: Sequence[str], command: Sequence[str]) -> list[Param]:
     names = [param.name for param in params]
     if len(params) > MOST or len(set(names)) < len(names):
         raise BadInput(f"--param: {', '.join(names)}", hint=f"at most {MOST} different parameters")
-    places = {name for word in command for name in _PLACE.findall(word)}
+    places = places_in(command)
     for name in names:
         if name not in places:
             near = get_close_matches(name, places, 1)
             hint = f"did you mean {{{near[0]}}}?" if near else f"write {{{name}}} where its value belongs"
             raise BadInput(f"--param {name}: the command has no {{{name}}}", hint=hint)
-    for place in sorted(places - set(names)):
+    for place in sorted(set(places) - set(names)):
         raise BadInput(f"the command has {{{place}}}, and there is no --param {place}", hint=f"--param {place}=1..64")
     return params
 
@@ -65,6 +65,11 @@ def _number(part: str, text: str) -> Number:
             f"--param {text}: {part!r} is not a number", hint="64..8192, 64..8192:64 or 64,128,256"
         ) from None
     return number
+
+
+def places_in(command: Sequence[str]) -> list[str]:
+    """Return the names that stand in braces in the command."""
+    return list(dict.fromkeys(name for word in command for name in _PLACE.findall(word)))
 
 
 def filled_in(command: Sequence[str], params: Mapping[str, Number]) -> list[str]:

@@ -71,4 +71,11 @@ class ParamSearch:
         """Return whether something fits; None where that is unknown."""
         if self.best is not None:
             return True
-        return None if any(trial.unknown for trial in self.trials) or not self.trials else False
+        if any(trial.unknown for trial in self.trials) or self.refused:
+            return None
+        return False
+
+    @property
+    def refused(self) -> bool:
+        """Return whether the program took none of the values that were tried."""
+        return all(trial.refused for trial in self.trials)

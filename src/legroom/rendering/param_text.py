@@ -90,6 +90,13 @@ def params_text(trial: Trial) -> str:
     return ", ".join(f"{name}={value:,}" for name, value in trial.params.items())
 
 
+def refusal_text(found: ParamSearch) -> str:
+    """Return that the program refuses all values that were tried, with its own message for the first."""
+    first = found.trials[0]
+    others = f", and {len(found.trials) - 1} more values" if len(found.trials) > 1 else ""
+    return f"the program refuses {params_text(first)}{others}: {first_line(first.refused)}"
+
+
 def trial_line(trial: Trial) -> str:
     """Return what came of one rehearsal, in one line."""
     return f"{params_text(trial)}: {_outcome(trial)} ({trial.prediction.rehearsal.seconds:.0f} s)"

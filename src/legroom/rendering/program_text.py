@@ -313,4 +313,4 @@ def source_text(file: str, line: int) -> str:
 
 def first_line(text: str) -> str:
     """Return the first sentences of PyTorch's own message: what was tried, and what is free."""
-    return ". ".join(text.strip().split(". ")[:3]) or "no message"
+    return ". ".join(text.strip().partition("\n")[0].split(". ")[:3]) or "no message"
