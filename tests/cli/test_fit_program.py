@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -63,8 +66,10 @@ def test_as_json_with_refused_values(tmp_path: Path) -> None:
 def test_a_program_that_takes_none_of_the_values_is_quoted_in_one_line(tmp_path: Path) -> None:
     done = fit(tmp_path, "--vram", "1000MiB", "--param", "n=7,9", "--", sys.executable, "program.py", "{n}", "2")
     assert done.returncode == 2 and not done.stdout
-    told = "legroom: the program refuses n=7, and 1 more values: error: 7 is not a multiple of 2 (give values that it takes)"
-    assert done.stderr.splitlines()[2:] == [told]  # after a line for each rehearsal
+    assert done.stderr.splitlines()[2:] == [  # after a line for each rehearsal
+        "legroom: the program refuses all 2 values tried, n=7 first: error: 7 is not a multiple of 2 "
+        "(give values that it takes)"
+    ]
 
 
 def test_a_place_without_a_param_is_named_where_the_program_fails(tmp_path: Path) -> None:
@@ -74,6 +79,21 @@ def test_a_place_without_a_param_is_named_where_the_program_fails(tmp_path: Path
         "legroom: the program failed: ValueError: invalid literal for int() with base 10: '{n}' "
         "({n} in the command stands for a value only with --param n=1..64)"
     ]
+
+
+def test_control_c_ends_the_rehearsal_too_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
+    command = [sys.executable, "-m", "legroom.cli.main", "fit", "--vram", "1GiB", "--param", "n=1..8"]
+    with subprocess.Popen(
+        [*command, "--", sys.executable, "slow.py", "{n}"], cwd=tmp_path, text=True, stderr=subprocess.PIPE
+    ) as started:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            time.sleep(0.05)
+        started.send_signal(signal.SIGINT)
+        _, errors = started.communicate(timeout=60)
+    assert (started.returncode, errors) == (130, "legroom: interrupted\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_nothing_fits(tmp_path: Path) -> None:

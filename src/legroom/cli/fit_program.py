@@ -175,6 +175,7 @@ def _tried(
 
 def _unless_interrupted(prediction: ProgramPrediction) -> ProgramPrediction:
     if prediction.rehearsal.stopped == "interrupted":
+        complain("interrupted")
         raise SystemExit(EXIT_INTERRUPTED)
     return prediction
 

@@ -92,9 +92,9 @@ def params_text(trial: Trial) -> str:
 
 def refusal_text(found: ParamSearch) -> str:
     """Return that the program refuses all values that were tried, with its own message for the first."""
-    first = found.trials[0]
-    others = f", and {len(found.trials) - 1} more values" if len(found.trials) > 1 else ""
-    return f"the program refuses {params_text(first)}{others}: {first_line(first.refused)}"
+    first, count = found.trials[0], len(found.trials)
+    values = f"all {count} values tried, {params_text(first)} first" if count > 1 else params_text(first)
+    return f"the program refuses {values}: {first_line(first.refused)}"
 
 
 def trial_line(trial: Trial) -> str:
