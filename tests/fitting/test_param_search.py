@@ -144,6 +144,18 @@ def test_two_arguments_give_a_frontier() -> None:
     assert found.best is not None and found.best.params == {"envs": 50, "batch": 50}
 
 
+def test_a_frontier_begins_each_column_where_the_last_one_ended() -> None:
+    def attempt(envs: Number, batch: Number) -> Trial:
+        refused = "ValueError: not divisible" if batch == 64 and envs == 1 else ""
+        return trial({"envs": envs, "batch": batch}, int((envs + batch) * MIB), 100 * MIB, refused=refused)
+
+    batches = Param("batch", (4, 8, 16, 32, 64, 128), given=True)
+    found = find_frontier(Param("envs", (1, 2, 4, 60), given=True), batches, attempt)
+    tried = [tuple(one.params.values()) for one in found.trials]
+    assert [one.params["batch"] for one in found.frontier] == [32, 64, 64, 32]
+    assert tried[-7:] == [(2, 32), (2, 64), (4, 64), (60, 64), (60, 4), (60, 16), (60, 32)]
+
+
 @pytest.mark.parametrize(("values", "wanted"), [((1, 2, 3), [1, 2, 3]), (range(1, 1025), [1, 4, 16, 64, 256, 1024])])
 def test_values_are_spread_by_ratio(values: Any, wanted: list[int]) -> None:
     assert spread(values, 6) == wanted

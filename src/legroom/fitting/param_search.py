@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from math import gcd
 
 from legroom.model.param import Number, Param, ParamSearch, Trial
@@ -32,12 +33,17 @@ class _Ended(Exception):
     """The search cannot go on, for the reason it says."""
 
 
-def find_largest(param: Param, attempt: Try, *, most: int = MOST_TRIES) -> ParamSearch:
-    """Return the largest value that fits, with the next one that does not; `attempt` rehearses one value."""
+def find_largest(param: Param, attempt: Try, *, most: int = MOST_TRIES, likely: Number | None = None) -> ParamSearch:
+    """Return the largest value that fits, with the next one that does not.
+
+    Args:
+        attempt: rehearses one value.
+        likely: the value to try first.
+    """
     search = _Search(param, attempt, most)
     why = ""
     try:
-        search.run()
+        search.run(likely)
     except _Ended as ended:
         why = str(ended)
     best = search.trials.get(search.low) if search.low is not None else None
@@ -46,15 +52,24 @@ def find_largest(param: Param, attempt: Try, *, most: int = MOST_TRIES) -> Param
 
 
 def find_frontier(first: Param, second: Param, attempt: Callable[[Number, Number], Trial]) -> ParamSearch:
-    """Return the largest second argument that fits for some values of the first; the best has the most of both."""
+    """Return the largest second argument that fits for some values of the first; the best has the most of both.
+
+    A larger value of the first argument takes no less. So what did not fit before is not tried again, and the largest
+    that did fit is tried first: where it still fits, one try is enough.
+    """
     trials: list[Trial] = []
     frontier: list[Trial] = []
     reasons: list[str] = []
+    likely: Number | None = None
     for value in spread(first.values, COLUMNS):
-        found = find_largest(second, lambda other, value=value: attempt(value, other))  # type: ignore[misc]
+        found = find_largest(second, lambda other, value=value: attempt(value, other), likely=likely)  # type: ignore[misc]
         trials += found.trials
+        if found.next is not None:
+            below = second.values[: bisect_left(second.values, found.next.params[second.name])]
+            second = replace(second, values=below)
         if found.best is not None:
             frontier.append(found.best)
+            likely = found.best.params[second.name]
         elif found.why:
             reasons.append(found.why)
         if found.best is None and found.fits is False:
@@ -90,12 +105,14 @@ class _Search:
         self._stride: int | None = None  # of the walk; 0 once it has passed the answer
         self._upwards: bool | None = None
 
-    def run(self) -> None:
+    def run(self, likely: Number | None) -> None:
         """Search until the value that fits and the one that does not are neighbours, or nothing larger is left.
 
         Raises:
             _Ended: a verdict stays open, or the tries are used up.
         """
+        if likely is not None:
+            self._tried(likely)
         for values in self._grids():
             if self._between(values):
                 return
