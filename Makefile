@@ -86,6 +86,11 @@ bench-program-hosts: $(STAMP)  ## host memory of programs with replay buffers, f
 	$(BIN)/python -m bench.program_hosts dev
 	$(BIN)/python -m bench.program_hosts held-out
 
+.PHONY: bench-params
+bench-params: $(STAMP)  ## values found by fit --param, tried on a card of that size; PHANTOM=interpreter with such a card (2 hours)
+	$(BIN)/python -m bench.fit_params $(PHANTOM) build/fit_params dev
+	$(BIN)/python -m bench.fit_params $(PHANTOM) build/fit_params held-out
+
 bench-vram: $(STAMP)  ## predicted against real CUDA-allocator peaks
 	$(BIN)/python -m bench.vram
 
