@@ -79,17 +79,32 @@ def test_the_largest_value_is_not_tried_where_it_cannot_fit() -> None:
     assert [one.params["n"] for one in whole.trials] == [16, 131, 1024]
 
 
+def cached(value: Number) -> Trial:
+    """Take 1 MiB per sample of 1000, and a half more as cache where there is room for it."""
+    in_use = int(value) * MIB
+    one = trial({"n": value}, max(in_use, min(in_use * 3 // 2, 998 * MIB)), 1000 * MIB)
+    gpu = one.prediction.footprint.gpu
+    assert gpu is not None
+    footprint = replace(one.prediction.footprint, allocator=AllocatorPeaks(min(in_use, gpu.high), gpu.high, 0))
+    return replace(one, prediction=replace(one.prediction, footprint=footprint))
+
+
 def test_a_cache_that_shrinks_close_to_the_limit_does_not_flatten_the_line() -> None:
-    """600 samples reserve 900 MiB with their cache, 850 only what they use: that is no reason to try 1400."""
-
-    def attempt(value: Number) -> Trial:
-        in_use = int(value) * MIB
-        one = trial({"n": value}, in_use * 3 // 2 if in_use * 3 // 2 < 1000 * MIB else in_use, 1000 * MIB)
-        footprint = replace(one.prediction.footprint, allocator=AllocatorPeaks(in_use, in_use, 0))
-        return replace(one, prediction=replace(one.prediction, footprint=footprint))
-
-    found = find_largest(Param("n", (600, 800, 850, 1100, 1200, 1400), given=True), attempt)
+    """600 samples reserve 900 MiB with their cache and 850 samples 998: that is no reason to stay, nor to try 1400."""
+    found = find_largest(Param("n", (600, 800, 850, 1100, 1200, 1400), given=True), cached)
     assert [one.params["n"] for one in found.trials] == [600, 850, 1100]
+    fine = find_largest(Param("n", range(8, 8001, 8), given=True), cached)
+    assert fine.best is not None and fine.best.params == {"n": 1000}
+    assert len(fine.trials) <= 11
+
+
+def test_memory_that_grows_with_the_square_takes_few_tries() -> None:
+    def attempt(value: Number) -> Trial:
+        return trial({"n": value}, int(64 * value**2), 6_500_000_000)
+
+    found = find_largest(Param("n", range(64, 24_577, 576), given=True), attempt)
+    assert found.best is not None and found.best.params == {"n": 9856}
+    assert len(found.trials) <= 6
 
 
 def test_values_that_the_program_refuses_are_skipped() -> None:

@@ -23,7 +23,8 @@ MOST_TRIES = 24
 REFUSALS_IN_A_ROW = 3  # before rounder values are tried
 ROUND = 8
 SEGMENT = 2 << 20  # bytes in which allocators grow, and so how far a line may miss
-LINES = 4  # proposals by a line, before the search walks
+FAR, NEAR = 1.05, 1.02  # ratios of values
+LINES = 6  # proposals by a line, before the search walks
 COLUMNS = 6  # values of the first of two arguments
 
 Try = Callable[[Number], Trial]
@@ -168,7 +169,8 @@ class _Search:
         line = self._line()
         if line is None and self.high is None and sum(trial.fits is True for trial in self.trials.values()) > 1:
             return self._free(values, last, first, last)  # nothing grew
-        if line is None:  # no line yet: the middle by ratio
+        # no line yet, or one that was refuted from afar, as where memory grows with the square: the middle by ratio
+        if line is None or (line[0] > values[last] > FAR * values[first] and self.high is not None):
             middle = (float(values[first]) * float(values[last])) ** 0.5 if float(values[first]) > 0 else 0.0
             return self._free(values, min(max(nearest(values, middle), first), last), first, last)
         at, segment = line
@@ -179,7 +181,7 @@ class _Search:
             self._lines_left -= 1
         else:
             step = max(nearest(values, float(values[first]) + segment) - first, 1)
-            place = self._walk(first, last, step, upwards=place < first)
+            place = self._walk(first, last, step, upwards=place < first or self.high is None)
         return self._free(values, place, first, last)
 
     def _walk(self, first: int, last: int, step: int, *, upwards: bool) -> int:
@@ -212,6 +214,8 @@ class _Search:
             slope = max(used_after - used, least_after - least) / (large - small)
             if slope > 0:
                 at = large + (limit - used_after) / slope
+                if least_after > least and at < NEAR * large:  # it is full of cache: half of the way to where it is not
+                    at = large + (limit - least_after) * (large - small) / (least_after - least) / 2
                 meets.append((at, SEGMENT / slope * max(1.0, (at - large) / (large - small))))
         return min(meets, default=None)
 
@@ -238,12 +242,10 @@ class _Search:
 def _places(trial: Trial) -> list[tuple[int, int, int]]:
     """Return what a trial takes, has in use of that, and may take: of the host, and of the GPU where it uses one."""
     footprint, budget = trial.prediction.footprint, trial.prediction.budget
-    in_use = footprint.allocator.peak_allocated if footprint.allocator is not None else 0
+    on_card, peaks = footprint.gpu.high if footprint.gpu is not None else 0, footprint.allocator
+    in_use = on_card - (peaks.peak_reserved - peaks.peak_allocated) if peaks is not None else 0
     return [
         (high, least, Budget.usable(budget, limit))
-        for high, least, limit in (
-            (footprint.host.high, 0, budget.ram),
-            (footprint.gpu.high if footprint.gpu is not None else 0, in_use, budget.vram),
-        )
+        for high, least, limit in ((footprint.host.high, 0, budget.ram), (on_card, in_use, budget.vram))
         if limit is not None
     ]
