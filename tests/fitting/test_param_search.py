@@ -121,6 +121,18 @@ def test_divisors_are_found_by_doubling() -> None:
     assert found.next is not None and found.next.params == {"n": 1024}
 
 
+def test_few_values_of_a_stepped_range_are_accepted() -> None:
+    divisors = grows(8 * MIB, 0, 5000 * MIB, accepts=lambda value: 1024 % value == 0)
+    found = find_largest(Param("n", range(64, 1025, 8), given=True), divisors)
+    assert found.best is not None and found.best.params == {"n": 512}
+    assert found.next is not None and found.next.params == {"n": 1024} and len(found.trials) <= 16
+    fourths = grows(1 * MIB, 0, 9600 * MIB, accepts=lambda value: value % 4 == 0)
+    found = find_largest(Param("n", range(16, 16_385, 253), given=True), fourths)
+    assert found.best is not None and found.best.params == {"n": 16 + 36 * 253}
+    assert found.next is not None and found.next.params == {"n": 16 + 40 * 253} and len(found.trials) <= 10
+    assert found.why == "the program refuses many values: between 9124 and 10136 only some were tried"
+
+
 def test_only_the_listed_values_are_tried() -> None:
     attempt = grows(1 * MIB, 0, 100 * MIB, accepts=lambda value: value != 64)
     found = find_largest(Param("n", (16, 32, 64, 96, 128), given=True), attempt)

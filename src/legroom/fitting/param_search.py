@@ -6,7 +6,8 @@ and the next value does not. Every answer is a try that was made, never an extra
 largest value is tried only where the line says that it may fit: mostly it does not.
 
 A program may refuse values (a batch that does not divide a rollout). Refused values are skipped. After a few refusals
-in a row, the search goes on with rounder values: multiples of 8, multiples of the smallest value, then its doublings.
+in a row, the search goes on with fewer values of a range: those as far apart as the accepted ones were, then rounder
+ones: multiples of 8, multiples of the smallest value, its doublings. Of a list every value may be tried.
 """
 
 from __future__ import annotations
@@ -116,21 +117,30 @@ class _Search:
             self._tried(likely)
         for values in self._grids():
             if self._between(values):
-                return
+                break
+        if self.low is not None and self._open(self._param.values) is not None:
+            above = f"and {self.high}" if self.high is not None else "and the largest"
+            raise _Ended(f"the program refuses many values: between {self.low} {above} only some were tried")
 
     def _grids(self) -> Iterator[Sequence[Number]]:
         values = self._param.values
         yield values
-        if self._param.given or not isinstance(values, range):
+        if not isinstance(values, range):
             return
         first, last = values[0], values[-1]
-        smallest = int(min((value for value, trial in self.trials.items() if not trial.refused), default=first)) or 1
-        yield range(smallest, last + 1, gcd(ROUND, smallest) if smallest % ROUND else ROUND)
-        yield range(smallest, last + 1, smallest)
+        accepted = sorted(int(value) for value, trial in self.trials.items() if not trial.refused)
+        smallest = (accepted or [first])[0] or 1
+        apart = gcd(*(value - smallest for value in accepted[1:]))
         doublings = [smallest]
         while doublings[-1] * 2 <= last:
             doublings.append(doublings[-1] * 2)
-        yield doublings
+        rounder: list[Sequence[int]] = [range(smallest, last + 1, apart)] if apart else []
+        rounder.append(range(smallest, last + 1, gcd(ROUND, smallest) if smallest % ROUND else ROUND))
+        rounder += [range(smallest, last + 1, smallest), doublings]
+        for fewer in rounder:
+            kept = fewer if values.step == 1 else [value for value in fewer if value in values]
+            if len(kept) < len(values):
+                yield kept
 
     def _between(self, values: Sequence[Number]) -> bool:
         """Search among these values; return False where the program refuses too many of them."""
@@ -138,7 +148,7 @@ class _Search:
         if self.low is None and not self._first(values):
             return self.high is not None  # the smallest one does not fit: an answer
         while (open_ := self._open(values)) is not None:
-            if self._refused_in_a_row >= REFUSALS_IN_A_ROW and not self._param.given:
+            if self._refused_in_a_row >= REFUSALS_IN_A_ROW and isinstance(self._param.values, range):
                 return False
             self._tried(values[self._proposal(values, *open_)])
         return True
