@@ -1,5 +1,8 @@
 """If these fail, a replay buffer that fills up hours later takes its user by surprise."""
 
+import subprocess
+import sys
+
 from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.checkpoint import checkpoint_items
 from legroom.backends.sb3.bill.replay import replay_items
@@ -87,12 +90,81 @@ def test_lean_replay_keeps_small_observations_plainly():
     assert found["replay.observations"].nbytes == found["replay.next_observations"].nbytes == 24_000
 
 
-def test_pickling_a_replay_buffer_copies_its_largest_array_in_full():
+def test_pickling_a_replay_buffer_copies_nothing():
     run = make("DQN", PIXELS, {"type": "discrete", "n": 6}, steps=100, buffer_size=10_000,
                checkpoint={"replay_buffer": True})  # fmt: skip
+    assert "checkpoint.replay buffer" not in {item.name for item in checkpoint_items(run, EVIDENCE)}
+
+
+SAVING = """
+import gymnasium, numpy, sys
+from pathlib import Path
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.save_util import save_to_pkl
+
+def peak():
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields["VmHWM"].split()[0]) * 1024
+
+space = gymnasium.spaces.Box(0, 255, (1_000_000,), numpy.uint8)
+buffer = ReplayBuffer(64, space, gymnasium.spaces.Discrete(2), optimize_memory_usage=True,
+                      handle_timeout_termination=False)
+buffer.observations[:] = 1
+before = peak()
+save_to_pkl(sys.argv[1], buffer)
+print(peak() - before)
+"""
+
+
+def test_sb3_itself_copies_nothing_when_it_saves_a_buffer(tmp_path):
+    said = subprocess.run(
+        [sys.executable, "-c", SAVING, tmp_path / "buffer.pkl"], capture_output=True, check=True, text=True
+    )
+    assert int(said.stdout) < 20_000_000  # of 64 MB
+    assert (tmp_path / "buffer.pkl").stat().st_size > 64_000_000
+
+
+GOALS = {"type": "dict", "spaces": {"observation": {"type": "box", "shape": [6]},
+         "achieved_goal": {"type": "box", "shape": [3]}, "desired_goal": {"type": "box", "shape": [3]}}}  # fmt: skip
+
+
+def test_hindsight_makes_a_dict_per_transition_before_anything_is_stored():
+    found = items("SAC", GOALS, {"type": "box", "shape": [2]}, steps=1000, buffer_size=1_000_000,
+                  replay_buffer_class="HerReplayBuffer")  # fmt: skip
+    assert found["replay.infos (HER)"].nbytes == 1_000_000 * (64 + 8)
+    assert Phase.START in found["replay.infos (HER)"].phases
+    # a list of four places per row, of which later objects take 29 MB
+    assert found["replay.gaps (HER)"].nbytes == 1_000_000 * (64 + 4 * 8) - 29_000_000
+    four = items("SAC", GOALS, {"type": "box", "shape": [2]}, n_envs=4, buffer_size=1_000_000,
+                 replay_buffer_class="HerReplayBuffer")  # fmt: skip
+    assert four["replay.infos (HER)"].nbytes == 1_000_000 * (64 + 8)
+    assert four["replay.gaps (HER)"].nbytes == 0  # 24 MB, all of it used again
+    assert four["replay.gaps (HER)"].error == 12_000_000
+    plain = items("SAC", GOALS, {"type": "box", "shape": [2]}, buffer_size=1_000_000)
+    assert not [name for name in plain if "HER" in name]
+
+
+def test_the_dicts_of_hindsight_take_what_the_bill_says():
+    code = """
+import numpy
+from pathlib import Path
+def now():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+before = now()
+infos = numpy.array([[{} for _ in range(ENVS)] for _ in range(ROWS)])
+print(now() - before)
+"""
+    for rows, envs, each in ((400_000, 1, 168), (100_000, 4, 96), (25_000, 16, 84)):
+        text = code.replace("ENVS", str(envs)).replace("ROWS", str(rows))
+        said = subprocess.run([sys.executable, "-c", text], capture_output=True, check=True, text=True)
+        assert abs(int(said.stdout) / (rows * envs * each) - 1) < 0.05
+
+
+def test_a_pickler_remembers_the_dicts_of_hindsight():
+    run = make("SAC", GOALS, {"type": "box", "shape": [2]}, buffer_size=1_000_000, checkpoint={"replay_buffer": True},
+               replay_buffer_class="HerReplayBuffer")  # fmt: skip
     found = {item.name: item for item in checkpoint_items(run, EVIDENCE)}
-    assert found["checkpoint.replay buffer"].nbytes == 10_000 * 84 * 84 * 4
-    assert found["checkpoint.replay buffer"].phases == (Phase.CHECKPOINT,)
+    assert found["checkpoint.replay buffer"].nbytes == 64_000_000
 
 
 def test_pickling_a_lean_replay_buffer_takes_what_it_stores_once_more():

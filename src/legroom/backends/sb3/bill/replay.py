@@ -7,6 +7,9 @@ the whole ring, unless `total_timesteps` ends the run before.
 With lean storage, observations and next observations are one stream of frames (`backends.sb3.bill.lean`), and dones and
 timeouts share a byte. Prioritized replay keeps a tree of sums beside the ring.
 
+A hindsight buffer (HER) is made with one dict per transition, from the start and for the whole ring: Python objects, so
+that their pages are written at once. They are made in a list per row, and between the dicts the freed lists stay.
+
 Mirrors `ReplayBuffer`, `DictReplayBuffer` and `NStepReplayBuffer` (which stores nothing more) in
 stable_baselines3/common/buffers.py, and `HerReplayBuffer`, release 2.9.2.
 """
@@ -27,7 +30,7 @@ from legroom.backends.sb3.stored import (
 )
 from legroom.model.evidence import Evidence
 from legroom.model.facts import spaces_of
-from legroom.model.footprint import Item, Phase, Place
+from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES
 
@@ -35,6 +38,13 @@ NEXT = "next_"
 FLAGS = ("dones", "timeouts")  # float32 each as the rewards, whatever the environment returns
 TREE_BYTES = 2 * 8  # per leaf: itself and as many sums above, float64 (`backends.sb3.algorithms.sum_tree`)
 HER_FIELDS = 2  # start and length of each transition's episode, int64
+# CPython 3.11, measured 2026-11-17 by making `HerReplayBuffer.infos`: an empty dict, its place in the array of objects,
+# an empty list, and the places in it. 170, 98 and 86 bytes per transition with 1, 4 and 16 environments.
+DICT_NBYTES, POINTER, LIST_NBYTES = 64, 8, 64
+# What a script's later imports and objects put into the room of the freed lists: 29 MB of a million rows' 96.
+REUSED, REUSED_ERROR = 29_000_000, 12_000_000
+# With copy_info_dict the environment's dicts stay: one with a key or two takes this, arrays in it are not known.
+INFO_NBYTES = 232
 
 
 def replay_items(run: Run, evidence: Evidence) -> Iterator[Item]:
@@ -64,11 +74,34 @@ def replay_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         else:
             yield Item(f"replay.{name}", slots * each, Place.HOST, f"{held} x {each:,} B", FILLED)
     yield from within_limit(run, stored)
+    if keeps_infos(run):
+        yield from _info_items(run, ring, rows)
     if hyper(run, "priority_alpha"):
         capacity = ring * run.env.n_envs
         leaves = 1 << (capacity - 1).bit_length()
         why = f"prioritized replay: a tree of sums over {capacity:,} transitions, {leaves:,} leaves x {TREE_BYTES} B"
         yield Item("replay.priorities", TREE_BYTES * leaves, Place.HOST, why, FILLED)
+
+
+def keeps_infos(run: Run) -> bool:
+    """Return whether the buffer has a dict per transition: SB3's `HerReplayBuffer`, and what derives from it."""
+    return "her" in str(hyper(run, "replay_buffer_class") or "").lower()
+
+
+def _info_items(run: Run, ring: int, rows: int) -> Iterator[Item]:
+    envs = run.env.n_envs
+    dicts = (DICT_NBYTES + POINTER) * ring * envs
+    why = f"HER makes a dict per transition at once: {ring * envs:,} x {DICT_NBYTES + POINTER} B"
+    yield Item("replay.infos (HER)", dicts, Place.HOST, why)
+    places = 4 if envs <= 4 else 8 if envs <= 8 else -(-envs // 8) * 8  # as lists grow
+    freed = (LIST_NBYTES + POINTER * places) * ring
+    why = f"lists between HER's dicts, freed and not given back: {ring:,} rows, less what later objects take of it"
+    yield Item("replay.gaps (HER)", max(freed - REUSED, 0), Place.HOST, why, error=min(freed, REUSED_ERROR))
+    settings = hyper(run, "replay_buffer_kwargs")
+    if isinstance(settings, dict) and settings.get("copy_info_dict"):
+        kept = INFO_NBYTES * rows * envs
+        why = f"copy_info_dict: at least {INFO_NBYTES} B per transition; arrays in an info are not counted"
+        yield Item("replay.copied infos (HER)", kept, Place.HOST, why, FILLED, known=Known.DEFAULT, error=kept // 2)
 
 
 def replay_fields(run: Run) -> dict[str, int]:
@@ -84,6 +117,6 @@ def replay_fields(run: Run) -> dict[str, int]:
     fields["actions"] = actions_nbytes(action, replay=True)  # type: ignore[arg-type]
     fields["rewards"] = FLOAT32
     fields |= {"dones, timeouts": 1} if lean else dict.fromkeys(FLAGS, FLOAT32)
-    if "her" in str(hyper(run, "replay_buffer_class") or "").lower():
+    if keeps_infos(run):
         fields["episodes (HER)"] = HER_FIELDS * 8
     return fields
