@@ -6,6 +6,7 @@ from textwrap import dedent
 import pytest
 
 from legroom.errors import BadInput
+from legroom.predicting.predict import predict
 from legroom.reading import read, read_all
 
 
@@ -147,8 +148,37 @@ def test_own_environment_class_and_constants_of_a_module_beside_the_script(tmp_p
     assert run.hyperparams == {"n_steps": 1024, "batch_size": 512, "n_epochs": 4}
     assert run.eval is not None
     assert (run.eval.n_envs, run.eval.workers, run.eval.every, run.eval.episodes) == (1, "subproc", 2000, 3)
+    assert run.eval.on_training_envs is False
     assert run.checkpoint is not None
     assert run.checkpoint.every == 4000  # SB3 counts steps of the vectorised environment
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "same"),
+    [("env", True), ("model.get_env()", True), ("VecNormalize(env, training=False)", True), ("make()", False)],
+)
+def test_evaluating_on_the_training_environments_makes_no_others(tmp_path: Path, evaluated: str, same: bool) -> None:
+    path = script(
+        tmp_path,
+        f"""
+        from stable_baselines3 import PPO
+        from stable_baselines3.common.callbacks import EvalCallback
+        from stable_baselines3.common.env_util import make_vec_env
+        from stable_baselines3.common.vec_env import SubprocVecEnv, VecNormalize
+
+        def make():
+            return make_vec_env("CartPole-v1", n_envs=4, vec_env_cls=SubprocVecEnv)
+
+        env = make()
+        model = PPO("MlpPolicy", env)
+        model.learn(1000, callback=EvalCallback({evaluated}, eval_freq=500))
+        """,
+    )
+    run = read(path)
+    assert run.eval is not None
+    assert (run.eval.n_envs, run.eval.workers, run.eval.on_training_envs) == (4, "subproc", same)
+    workers = sum(item.count for item in predict(run, mode="arithmetic").items if item.name.endswith("worker imports"))
+    assert workers == (4 if same else 8)
 
 
 def test_own_extractor_and_activation(tmp_path: Path) -> None:

@@ -121,6 +121,8 @@ class EvalSpec(Data):
     workers: Literal["dummy", "subproc", "light"] = "dummy"
     every: Count | None = None
     episodes: Count = 5
+    on_training_envs: bool = False
+    """a script evaluates on the environments it trains on: there are no others. `legroom train` makes its own"""
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,8 @@ class Request:
         if self.cluster not in (None, "local", "auto"):
             refuse_unreachable(self.cluster)
         self.folder(asked).check(resume=self.resume)
+        if asked.eval is not None and asked.eval.on_training_envs:  # which only a script can do
+            asked = asked.replace(eval=asked.eval.model_copy(update={"on_training_envs": False}))
         checked = replace(self, asked=asked)
         if kept is not None:
             checked.resumed_run(kept)

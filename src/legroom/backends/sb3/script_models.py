@@ -46,7 +46,8 @@ def _make_vec_env(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> En
     elif isinstance(wrapper, Function | Class):
         inside = called(caller, wrapper, [env], {})
         env = inside if isinstance(inside, Env) else replace(env, wrappers=(*env.wrappers, "wrapper_class"))
-    env = replace(env, n_envs=args[1] if len(args) > 1 else kwargs.get("n_envs", 1))
+    count = args[1] if len(args) > 1 else kwargs.get("n_envs", 1)
+    env = replace(env, n_envs=count, origin=object())  # each call makes its own
     kind, options = kwargs.get("vec_env_cls"), kwargs.get("vec_env_kwargs")
     if isinstance(kind, Symbol) and kind.endswith("SubprocVecEnv"):
         start = options.get("start_method") if isinstance(options, dict) else None
@@ -69,7 +70,7 @@ def _from_list(workers: str) -> Call:
         if not isinstance(makers, list) or not makers:
             return None
         env = one_env(caller, makers[0]) or Env()
-        return replace(env, n_envs=len(makers), workers=workers, start_method=method)
+        return replace(env, n_envs=len(makers), workers=workers, start_method=method, origin=object())
 
     return make
 
@@ -202,7 +203,7 @@ class ScriptModels(Follower):
         algorithm = algorithm_named(symbol)
         if algorithm is not None:
             return self.construct(algorithm, args, kwargs, node)
-        if name == "EvalCallback":
+        if name in ("EvalCallback", "MaskableEvalCallback"):
             env = args[0] if args else kwargs.get("eval_env")
             if isinstance(env, Env):
                 self.evals.append((env, kwargs, node.lineno))
@@ -222,6 +223,8 @@ class ScriptModels(Follower):
                 model.draft.data.pop("total_timesteps", None)
             elif isinstance(steps, int | float) and not isinstance(steps, bool):
                 model.draft.put(("total_timesteps",), steps, node.lineno)
+        if bound.name == "get_env":
+            return model.env
         if bound.name == "set_env" and args:
             model.env = args[0]
         return model
@@ -262,13 +265,15 @@ class ScriptModels(Follower):
                 text = env.text if isinstance(env, NotKnown) else str(env) if isinstance(env, Symbol) else "not given"
                 model.draft.unknown[("env", "n_envs")] = (line, f"that of {text}")
             envs = env.n_envs if isinstance(env, Env) and isinstance(env.n_envs, int) else 1
-            self.describe_callbacks(model.draft, envs, line)
+            self.describe_callbacks(model.draft, envs, env)
             found.append(model.draft)
         return sorted(found, key=lambda draft: draft.lines[("algo",)]) if len(found) > 1 else _alone(found, self.path)
 
-    def describe_callbacks(self, draft: Draft, envs: int, line: int) -> None:
+    def describe_callbacks(self, draft: Draft, envs: int, trained: Any) -> None:
         if self.evals:
             env, kwargs, line = self.evals[0]
+            if isinstance(trained, Env) and env.origin is trained.origin:
+                draft.put(("eval", "on_training_envs"), True, line)
             place(draft, ("eval", "n_envs"), env.n_envs, line)
             draft.put(("eval", "workers"), env.workers, line)
             every, episodes = kwargs.get("eval_freq"), kwargs.get("n_eval_episodes")

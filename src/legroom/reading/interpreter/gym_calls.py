@@ -17,7 +17,11 @@ from legroom.reading.known_spaces import NEUTRAL_WRAPPERS, WRAPPERS
 
 @dataclass(frozen=True)
 class Env:
-    """An environment as far as the script describes it; `None` is not known."""
+    """An environment as far as the script describes it; `None` is not known.
+
+    Args:
+        origin: the call that made it; wrapped, it is still the same one.
+    """
 
     id: str | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -29,6 +33,7 @@ class Env:
     normalize: Any = False
     observation: dict[str, Any] | None = None
     action: dict[str, Any] | None = None
+    origin: object = field(default_factory=object, compare=False, repr=False)
 
 
 class Caller(Protocol):
@@ -73,7 +78,7 @@ def _make(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None
 def _make_vec(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
     env = one_env(caller, args[0] if args else kwargs.get("id"), kwargs.get("env_kwargs"))
     count = args[1] if len(args) > 1 else kwargs.get("num_envs", 1)
-    return None if env is None else replace(env, n_envs=count)
+    return None if env is None else replace(env, n_envs=count, origin=object())
 
 
 def is_space(value: Any) -> bool:

@@ -95,7 +95,7 @@ def instance_items(prefix: str, run: Run, evidence: Evidence, envs: int, place: 
 
 def evaluation_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     """Yield the evaluation environments, none without `eval`: they stand beside the training ones, mostly idle."""
-    if run.eval is None:
+    if run.eval is None or run.eval.on_training_envs:
         return
     observation, _ = spaces_of(run)
     envs, workers = run.eval.n_envs, run.eval.workers
