@@ -10,19 +10,23 @@ import json
 import os
 import sys
 import threading
+import time
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from legroom.environments.env_make import EnvError, build, stage
+from legroom.environments.env_make import EnvError, build, import_makers, stage
+from legroom.environments.env_steps import mask_function, random_action
 from legroom.environments.gym_spaces import from_gymnasium
+from legroom.environments.script_classes import lift
 from legroom.errors import BadInput
 from legroom.machine.child_process import close_and_leave, write_answer
 from legroom.machine.tree import process_memory
 from legroom.model.spaces import leaves as model_leaves
 
 PROBE_TIMED_OUT = 75  # exit code; sb3_env knows it too
+STEPS, STEPPING_S = 128, 0.25  # of each half
 SECOND_INSTANCE_BELOW = 1 << 30  # a second one of a giant would be the out-of-memory we are asked to foresee
 
 
@@ -38,14 +42,35 @@ def main() -> None:
     except BadInput as refused:
         answer = {"error": f"env {refused.message}", "hint": refused.hint}
     write_answer(answer_file, answer)
-    if task.get("probe") and envs and "error" not in answer:
-        timer = threading.Timer(task["probe"]["timeout_s"], os._exit, (PROBE_TIMED_OUT,))
+    if envs and "error" not in answer:
+        timer = threading.Timer(task["timeout_s"], os._exit, (PROBE_TIMED_OUT,))
         timer.daemon = True
         timer.start()
-        answer["probe"] = probe_envs(task, envs)
-        timer.cancel()
+        answer["stepped"] = step_envs(envs)
         write_answer(answer_file, answer)
+        if task.get("probe"):
+            answer["probe"] = probe_envs(task, envs)
+            write_answer(answer_file, answer)
+        timer.cancel()
     close_and_leave(envs)
+
+
+def step_envs(envs: list[Any]) -> list[dict[str, int]] | None:
+    """Step the environments and return what they took more, in the first half and in the second; None: they raised."""
+    meter, halves = Meter(), []
+    for _ in range(2):
+        began, steps = time.monotonic(), 0
+        while steps < STEPS and time.monotonic() - began < STEPPING_S:
+            steps += 1
+            try:
+                for env in envs:
+                    _, _, terminated, truncated, _ = env.step(random_action(env.action_space, mask_function(env)))
+                    if terminated or truncated:
+                        env.reset()
+            except BaseException:  # the probe says it, where there is one; what it holds is known all the same
+                return None
+        halves.append(meter.grown())
+    return None if None in halves else halves  # type: ignore[return-value]
 
 
 def probe_envs(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
@@ -67,8 +92,13 @@ def describe(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
     for module in task["preload"]:
         with suppress(ImportError):
             import_module(module)
-    before = _measure()
-    memory = []
+    meter, script, memory = Meter(), None, []
+    if task.get("script"):
+        with suppress(Exception):  # whoever needs something of it is told what is wrong with it
+            lift(task["script"])
+        script = meter.grown()
+    import_makers(task["id"], task["wrappers"])
+    imports = meter.grown()
     for _ in range(task["instances"]):
         try:
             env = build(task["id"], task["kwargs"], task["wrappers"], trust=task["trust"])
@@ -79,17 +109,18 @@ def describe(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
                 raise
             break  # it can only be built once per process
         envs.append(env)
-        after = _measure()
-        if before is None or after is None:
+        grown = meter.grown()
+        if grown is None:
             break
-        memory.append({key: max(0, after[key] - before[key]) for key in after})
-        if sum(memory[-1].values()) > SECOND_INSTANCE_BELOW:
+        memory.append(grown)
+        if sum(grown.values()) > SECOND_INSTANCE_BELOW:
             break
-        before = after
     return {
+        "script": script,
+        "imports": imports,
         "spaces": {kind: _space(task["id"], envs[0], kind) for kind in ("observation", "action")},
         "memory": memory,
-        "imported_torch": "torch" in sys.modules and not task["preload"],
+        "loads": [] if task["preload"] else sorted({name.partition(".")[0] for name in list(sys.modules)}),
     }
 
 
@@ -100,8 +131,20 @@ def _space(env_id: str, env: Any, kind: str) -> dict[str, Any]:
         raise EnvError(f"env {env_id!r}, {kind} space: {unsupported}") from unsupported
 
 
-def _measure() -> dict[str, int] | None:
-    """Return this process' own and file-backed resident bytes; None where the kernel does not tell."""
-    gc.collect()
-    memory = process_memory("self")
-    return None if memory is None else {"anon": memory.anon, "file": memory.rss_file}
+class Meter:
+    """What this process has grown by since it was last asked: bytes of its own, and of mapped files."""
+
+    def __init__(self) -> None:
+        self._before = self._measure()
+
+    def grown(self) -> dict[str, int] | None:
+        """Return the growth; None where the kernel does not tell."""
+        before, self._before = self._before, self._measure()
+        if before is None or self._before is None:
+            return None
+        return {key: max(0, self._before[key] - before[key]) for key in before}
+
+    def _measure(self) -> dict[str, int] | None:
+        gc.collect()
+        memory = process_memory("self")
+        return None if memory is None else {"anon": memory.anon, "file": memory.rss_file}

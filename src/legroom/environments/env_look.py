@@ -14,14 +14,20 @@ a remark and no failure.
 
 import json
 import os
+import sys
 from contextlib import suppress
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from legroom.environments.objects import package_of
 from legroom.errors import BadInput
-from legroom.machine.child_process import how_it_ended, import_path, run_child
+from legroom.machine.cache import cache_folder, digest, read_json, write_json
+from legroom.machine.child_process import how_it_ended, import_path, run_child, run_file
 from legroom.machine.temporary_folder import temporary_folder
-from legroom.model.evidence import EnvLook, EnvTask, Growth, LeanProbe, LeanTimes
+from legroom.model.evidence import EnvLook, EnvMemory, EnvTask, Growth, LeanProbe, LeanTimes
 from legroom.model.facts import n_workers
 from legroom.model.run import Run, Spaces
 from legroom.sharing.shared_folder import OFF, VARIABLE
@@ -32,6 +38,8 @@ PROBE_TIMED_OUT = 75  # the child's exit code: see env_child, which is not impor
 DECLARE = "declare env.spaces to predict without building it"
 
 CHILD = "legroom.environments.env_child"
+NOTHING = {"anon": 0, "file": 0}
+MOST_FILES, LONGEST_PATH = 2_000, 1_000
 
 
 def look_at_env(
@@ -52,6 +60,7 @@ def look_at_env(
     if run.env.id is None:
         raise BadInput("the run names no environment", path=run.source, hint="set env.id, or declare env.spaces")
     together = run.env.n_envs if run.env.workers == "dummy" else min(run.env.envs_per_worker, run.env.n_envs)
+    script = run_file(run) if trust else None
     task: dict[str, Any] = {
         "id": run.env.id,
         "kwargs": run.env.arguments,
@@ -59,25 +68,95 @@ def look_at_env(
         "trust": trust,
         "instances": min(together, 2),
         "preload": [],
-        "probe": None if how.storage is None else {**how.storage, "timeout_s": probe_timeout_s},
+        "script": str(script.absolute()) if script is not None and script.suffix == ".py" else None,
+        "timeout_s": probe_timeout_s,
+        "probe": how.storage,
     }
-    answer, probe_fate = _ask_child(run, task, timeout_s)
-    lean = answer.get("probe")
-    # What the training process and its workers have loaded anyway is not the environment's. The import takes
-    # seconds, so it is made first only where the environment turns out to need it too.
-    if answer.get("imported_torch") and how.loaded and run.env.workers != "light":
-        again = task | {"preload": how.loaded, "probe": None}
-        answer, _ = _ask_child(run, again, timeout_s)
+    if task["script"] and run.env.workers != "light":
+        task["preload"] = how.loaded  # as such a script does
+    answer, lean, probe_fate = _answer(run, task, how, timeout_s)
     if "error" in answer:
         raise BadInput(answer["error"], path=run.source, hint=answer.get("hint") or DECLARE)
     try:
         spaces = Spaces.model_validate(answer["spaces"])
     except ValueError as wrong:
         raise BadInput(f"env {run.env.id!r} has spaces that cannot be used: {wrong}", path=run.source) from wrong
-    nbytes = _mean_nbytes(answer.get("memory"), together, max(n_workers(run), 1))
+    nbytes = _mean_nbytes(answer, together, max(n_workers(run), 1))
+    look = EnvLook(spaces, nbytes, memory=_as_memory(answer))
     if lean is None or "error" in lean:
-        return EnvLook(spaces, nbytes, not_probed=lean["error"] if lean else probe_fate)
-    return EnvLook(spaces, nbytes, _as_probe(lean))
+        return replace(look, not_probed=lean["error"] if lean else probe_fate)
+    return replace(look, probe=_as_probe(lean))
+
+
+def _answer(
+    run: Run, task: dict[str, Any], how: EnvTask, timeout_s: float
+) -> tuple[dict[str, Any], dict[str, Any] | None, str]:
+    """Return what the child says, what its probe says, and what became of that; kept for the next prediction."""
+    path = _cache_path(run, task, how)
+    kept = read_json(path) if path is not None else None
+    if isinstance(kept, dict) and kept.keys() == {"answer", "lean"}:
+        return kept["answer"], kept["lean"], ""
+    answer, fate = _ask_child(run, task, timeout_s)
+    lean = answer.get("probe")
+    # What the training process and its workers have loaded anyway is not the environment's. The import takes
+    # seconds, so it is made first only where the environment turns out to need some of it too.
+    if set(how.brings) & set(answer.get("loads") or ()) and run.env.workers != "light":
+        again = task | {"preload": how.loaded, "probe": None}
+        answer, _ = _ask_child(run, again, timeout_s)
+    if path is not None and "error" not in answer and not fate and answer.get("stepped"):
+        write_json(path, {"answer": answer, "lean": lean})
+    return answer, lean, fate
+
+
+def _cache_path(run: Run, task: dict[str, Any], how: EnvTask) -> Path | None:
+    """Return where the answer is kept: by the task, by what is installed, by the user's own files; None: nowhere."""
+    folders = [Path(entry) for entry in import_path(run, own=task["trust"])]
+    installed = [_stamp(folder) for folder in folders if folder.name in ("site-packages", "dist-packages")]
+    own = []
+    for folder in dict.fromkeys(folders[-2:]) if task["trust"] else ():
+        found = list(islice(chain(folder.glob("*.py"), folder.glob("*/*.py")), MOST_FILES))
+        if len(found) == MOST_FILES:
+            return None
+        own += [_stamp(file) for file in sorted(found)]
+    data = [_stamp(Path(text)) for text in _texts(task["kwargs"]) if len(text) < LONGEST_PATH and Path(text).exists()]
+    package = None
+    with suppress(ImportError, ValueError):
+        package = find_spec(package_of(task["id"])) if ":" in task["id"] else None
+    if package is not None and package.origin and package.submodule_search_locations:
+        own += [_stamp(file) for file in sorted(Path(package.origin).parent.rglob("*.py"))[:MOST_FILES]]
+    code = [_stamp(Path(__file__).with_name(name)) for name in ("env_child.py", "env_probe.py", "lean_meter.py")]
+    key = digest(json.dumps(task, default=str, sort_keys=True), how.loaded, installed, own, data, code, sys.version)
+    return cache_folder() / f"env-{key}.json"
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    found = path.stat()
+    return str(path), found.st_mtime_ns, found.st_size
+
+
+def _texts(value: Any) -> list[str]:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return [value] if isinstance(value, str) else [text for part in parts for text in _texts(part)]
+
+
+def _as_memory(answer: dict[str, Any]) -> EnvMemory | None:
+    memory, imports = answer.get("memory"), answer.get("imports")
+    if not memory or imports is None:
+        return None
+    script, (half, rest) = answer.get("script") or NOTHING, answer.get("stepped") or (NOTHING, NOTHING)
+    first, more = memory[0], memory[-1]
+    stepped = (half["anon"] + rest["anon"]) // len(memory)
+    alone = len(memory) == 1
+    return EnvMemory(
+        imports=imports["anon"],
+        first=first["anon"] + stepped,
+        # of one that was built only once nothing else is known: its data may be everybody's own
+        more=first["anon"] + stepped if alone else more["anon"] + more["file"] + stepped,
+        mapped=imports["file"] + first["file"] + half["file"] + rest["file"],
+        script=script["anon"],
+        script_mapped=script["file"],
+        growth=max(rest["anon"] // len(memory), 0),
+    )
 
 
 def _as_probe(data: dict[str, Any]) -> LeanProbe:
@@ -86,13 +165,14 @@ def _as_probe(data: dict[str, Any]) -> LeanProbe:
     return LeanProbe(**data | {"columns": columns, "times": times})
 
 
-def _mean_nbytes(memory: list[dict[str, int]] | None, together: int, processes: int) -> int | None:
+def _mean_nbytes(answer: dict[str, Any], together: int, processes: int) -> int | None:
     """Return the bytes of one instance, given how much the first and perhaps the second added to the child."""
+    memory, imports = answer.get("memory"), answer.get("imports") or NOTHING
     if not memory:
         return None
     first, more = memory[0], memory[-1]
-    anonymous = first["anon"] + (together - 1) * more["anon"]
-    mapped = first["file"] + (together - 1) * more["file"]
+    anonymous = imports["anon"] + first["anon"] + (together - 1) * more["anon"]
+    mapped = imports["file"] + first["file"] + (together - 1) * more["file"]
     return max(0, (anonymous + mapped // processes) // together)
 
 
@@ -112,9 +192,9 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
         with suppress(OSError, ValueError):
             # whatever happened after the answer (a step or a close() that hangs) does not matter any more
             fate = ""
-            if task["probe"] and code in (None, PROBE_TIMED_OUT):
+            if task["probe"] is not None and code in (None, PROBE_TIMED_OUT):
                 fate = "stepping it took too long"
-            elif task["probe"] and code:
+            elif task["probe"] is not None and code:
                 fate = f"it ended its process while it was stepped {how_it_ended(code, log_file)}"
             return json.loads(answer_file.read_bytes()), fate
         raise BadInput(_epitaph(run, code, log_file, timeout_s), path=run.source, hint=DECLARE)

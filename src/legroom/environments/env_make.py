@@ -100,6 +100,19 @@ def _import_providers() -> bool:
     return bool(present)
 
 
+def import_makers(env_id: str, wrappers: Sequence[str | dict[str, Any]]) -> None:
+    """Import what makes the environment and its wrappers, as a process does that prepares to make several."""
+    names = [env_id, *(next(iter(each), "") if isinstance(each, dict) else each for each in wrappers)]
+    for name in names:
+        with suppress(Exception):  # making it says what is wrong
+            spec = gymnasium.registry.get(name)
+            if spec is None and ":" not in name and "." not in name and _import_providers():
+                spec = gymnasium.registry.get(name)
+            entry = name if spec is None else spec.entry_point
+            if isinstance(entry, str) and (":" in entry or "." in entry):
+                resolve_object(entry)
+
+
 @contextmanager
 def stage(what: str, but: type[BaseException] | None = None) -> Iterator[None]:
     """Turn any exception (sys.exit included) into `EnvError`, in one line that begins with `what`."""

@@ -92,10 +92,15 @@ class Predictor:
         first = self._first
         for run, (_, found) in zip(
             missing,
-            gather_all(missing, first.machine, mode=self.mode, device=self.device, trust=self._trust),
+            gather_all(missing, first.machine, mode=self.mode, device=self.device, trust=self._trust, build_env=False),
             strict=True,
         ):
             notes = tuple(dict.fromkeys((*first.notes, *found.notes)))
             self._by_net[self._backend.evidence_key(run)] = replace(
-                found, env_nbytes=first.env_nbytes, lean=first.lean, notes=notes
+                found,
+                env_nbytes=first.env_nbytes,
+                env=first.env,
+                env_not_built=first.env_not_built,
+                lean=first.lean,
+                notes=notes,
             )

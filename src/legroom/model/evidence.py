@@ -98,12 +98,14 @@ class Look:
     Args:
         net: None where the backend knows its networks otherwise, or not at all.
         unknown: why `net` is a guess, with the way to know; empty where it is not.
+        unmeasured: an update was to be measured, since it may decide, and could not be.
     """
 
     net: NetTrace | None = None
     scratch: Scratch | None = None
     notes: tuple[str, ...] = ()
     unknown: str = ""
+    unmeasured: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,15 +176,39 @@ class EnvTask:
     """How the environment of a run is to be looked at.
 
     Args:
-        loaded: modules that the training process has loaded anyway; not the environment's, where it loads torch too.
+        loaded: modules that the training process has loaded anyway; not the environment's, where it loads them too.
+        brings: packages that come with these and that environments use as well.
         storage: what whoever steps it has to know to store its observations as the run would; None where there is
             nothing to learn from that.
         not_probed: why there is nothing, where the user should know.
     """
 
     loaded: tuple[str, ...] = ()
+    brings: tuple[str, ...] = ("torch",)
     storage: Mapping[str, Any] | None = None
     not_probed: str = ""
+
+
+@dataclass(frozen=True)
+class EnvMemory:
+    """What one process takes for its environments, measured by building two of them and stepping them for a moment.
+
+    Args:
+        imports: modules that making the first one imports, beyond what the training process has loaded anyway.
+        first, more: the first instance, with all that further ones share with it; and each further one.
+        mapped: pages of libraries and data files, which all processes have in common.
+        script: what the run's own script imports and defines; in every process that imports it.
+        script_mapped: the same of mapped files.
+        growth: what an instance took more in the second half of its steps than in the first.
+    """
+
+    imports: int
+    first: int
+    more: int
+    mapped: int
+    script: int = 0
+    script_mapped: int = 0
+    growth: int = 0
 
 
 @dataclass(frozen=True)
@@ -190,14 +216,18 @@ class EnvLook:
     """What building a run's environment told.
 
     Args:
-        nbytes: of one instance; None where it could not be measured.
+        nbytes: of one instance, its share of what several have in common included; None where it was not measured.
+        memory: the same in its parts.
         probe: None where it was not asked for or did not work; then `not_probed` says why.
+        not_built: why there is no environment to measure.
     """
 
     spaces: Spaces
     nbytes: int | None = None
     probe: LeanProbe | None = None
     not_probed: str = ""
+    memory: EnvMemory | None = None
+    not_built: str = ""
 
 
 @dataclass(frozen=True)
@@ -214,6 +244,9 @@ class Evidence:
     net: NetTrace | None = None
     scratch: Scratch | None = None
     env_nbytes: int | None = None  # one environment instance, where it was built and measured
+    env: EnvMemory | None = None  # the same in its parts
+    env_not_built: str = ""  # why there is no such figure, though the environment was to be built
+    unmeasured: bool = False  # an update may decide, and could not be measured
     lean: LeanProbe | None = None  # bytes and speed of lean storage, where the environment was probed
     library_versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what the user should know about how this was gathered

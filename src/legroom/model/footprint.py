@@ -100,6 +100,7 @@ class Footprint(ShownInNotebooks):
         unseen: code of the run's own that the figures depend on and that was not imported; they are guesses then.
         unknown: why the memory of the networks and updates is a guess, each with the way to know.
         assumed: answers that were given to code that asked for values while it was traced.
+        not_built: why the environment could not be built to be measured; its own memory is not in the figures then.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Footprint(ShownInNotebooks):
     unseen: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     assumed: tuple[Assumed, ...] = ()
+    not_built: str = ""
 
     def at(self, phase: Phase, places: Iterable[Place] = HOST_PLACES) -> int:
         """Return the bytes in `places` during `phase`."""

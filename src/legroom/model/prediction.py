@@ -7,7 +7,7 @@ from legroom.model.evidence import LeanProbe
 from legroom.model.footprint import Footprint
 from legroom.model.plan import Price
 from legroom.model.run import Run
-from legroom.model.verdict import Budget
+from legroom.model.verdict import Budget, fits_closely
 
 
 @dataclass(frozen=True)
@@ -47,4 +47,5 @@ class Prediction:
     def bad(self) -> bool:
         """Whether the command should end with exit code 1."""
         broken = any(finding.severity == "error" for finding in self.footprint.findings)
-        return self.fits is False or bool(self.footprint.unseen or self.footprint.unknown) or broken
+        unknown = self.footprint.unseen or self.footprint.unknown or fits_closely(self.footprint, self.budget)
+        return self.fits is False or bool(unknown) or broken

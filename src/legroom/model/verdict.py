@@ -7,6 +7,7 @@ from legroom.model.footprint import Footprint, Place
 
 BESIDE_ALLOCATOR = ("gpu.context", "gpu.cudnn workspace", "gpu.rnn reserve")  # items outside of PyTorch's allocator
 FAILED_REQUEST = "gpu.failed request"
+UNSEEN_ENV = 0.2  # of the budget, which an environment that nobody has seen may well take
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class Budget:
 def fits(footprint: Footprint, budget: Budget) -> bool | None:
     """Return whether the upper end of every band is inside the budget.
 
-    None when a used place has no budget, or when it would fit by a guess: code that decides was not seen, or the
-    networks could not be followed.
+    None when a used place has no budget, or when it would fit by a guess: code that decides was not seen, the networks
+    could not be followed, or it fits closely without an environment that was not built.
     """
     verdicts = [host_fits(footprint, budget)]
     if footprint.gpu is not None:
@@ -37,8 +38,15 @@ def fits(footprint: Footprint, budget: Budget) -> bool | None:
 
 def host_fits(footprint: Footprint, budget: Budget) -> bool | None:
     """Return the same for host memory alone, where the networks are if there is no GPU."""
-    guessed = footprint.unseen or (footprint.unknown and footprint.gpu is None)
+    guessed = footprint.unseen or (footprint.unknown and footprint.gpu is None) or fits_closely(footprint, budget)
     return _judged(footprint.host.high, budget.ram, budget, guessed=bool(guessed))
+
+
+def fits_closely(footprint: Footprint, budget: Budget) -> bool:
+    """Return whether an environment that was not built decides: without it, less than a fifth of the budget is left."""
+    if not footprint.not_built or budget.ram is None:
+        return False
+    return footprint.host.high > (1 - UNSEEN_ENV) * budget.usable(budget.ram)
 
 
 def gpu_fits(footprint: Footprint, budget: Budget) -> bool | None:

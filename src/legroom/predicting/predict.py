@@ -4,9 +4,10 @@
 real networks and follows one real update on fake tensors, or asks the compiler. `auto` does so where the libraries are
 installed and falls back to arithmetic, with a note, where they are not or where a policy cannot be traced.
 
-Where the environment is built anyway, since the run does not say its spaces, it is also stepped for a second: that
-tells what lean storage would take, and whether it would be slower (`env_probe`). `probe_env` asks for it where
-they are declared.
+Unless by arithmetic, the environment is built and stepped in a child wherever it may be (`own_code`), also where
+its spaces are known: what it imports and holds is in no file. Where it cannot be built, a note says so and the band is
+wider. Where only it tells the spaces it is also stepped for a second: that tells what lean storage would take, and
+whether it would be slower (`env_probe`). `probe_env` asks for it where they are declared.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -88,11 +89,13 @@ def gather_all(
     probe_env: bool = False,
     trust: bool = False,
     values: Values = "refuse",
+    build_env: bool = True,
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[tuple[Run, Evidence]]:
     """Return the same for several runs, which share the cost of importing the libraries.
 
     Args:
+        build_env: False: the environment is built only where nothing else tells its spaces.
         progress: is told what takes long.
     """
     if probe_env and mode == "arithmetic":
@@ -105,7 +108,7 @@ def gather_all(
         backend_of(run).prepared(run, "arithmetic" if own.env else mode, progress)
         for run, own in zip(runs, seen, strict=True)
     ]
-    built = [_with_spaces(run, mode, probe_env, own.env, trust) for run, own in zip(runs, seen, strict=True)]
+    built = [_with_spaces(run, mode, probe_env, own.env, trust, build_env) for run, own in zip(runs, seen, strict=True)]
     devices = [device or choose_device(run, machine) for run in runs]
     modes: list[Mode] = ["arithmetic" if own.policy else mode for own in seen]
     looks = _looks([run for run, _ in built], devices, machine, modes, values)
@@ -125,6 +128,8 @@ def _evidence(
         notes.append(f"predicted by arithmetic: {unseen_text(unseen)}")
     if env is not None and env.not_probed:
         notes.append(f"the env could not be probed: {env.not_probed}")
+    if env is not None and env.not_built:
+        notes.append(f"the env was not built, so what it imports and holds is not in these figures: {env.not_built}")
     if device == "cuda" and not machine.gpus:
         notes.append("no GPU here: what the CUDA driver itself keeps in host memory is not included")
     return Evidence(
@@ -133,7 +138,10 @@ def _evidence(
         base=backend_of(run).base_figures(run, device, measure=measure),
         net=look.net,
         scratch=look.scratch,
+        unmeasured=look.unmeasured,
         env_nbytes=env.nbytes if env else None,
+        env=env.memory if env else None,
+        env_not_built=env.not_built if env else "",
         lean=env.probe if env else None,
         library_versions=machine.versions,
         notes=tuple(notes),
@@ -161,6 +169,7 @@ def add_up(run: Run, evidence: Evidence) -> Footprint:
         unseen=evidence.unseen,
         unknown=evidence.unknown,
         assumed=evidence.net.assumed if evidence.net else (),
+        not_built=evidence.env_not_built,
     )
     largest = max(footprint.items, key=lambda item: item.total)
     if largest.total > LARGEST:
@@ -196,7 +205,7 @@ def _looks(
 
 
 def _with_spaces(
-    run: Run, mode: Mode, probe_env: bool, unseen: Sequence[str], trust: bool
+    run: Run, mode: Mode, probe_env: bool, unseen: Sequence[str], trust: bool, build_env: bool
 ) -> tuple[Run, EnvLook | None]:
     """Return the run with its spaces, and what building its environment told; None where it was not built.
 
@@ -209,10 +218,15 @@ def _with_spaces(
     if task is None:
         return run, None
     if declared is not None:
-        asked = probe_env and (task.storage is not None or task.not_probed)
-        if asked and unseen:
-            return run, EnvLook(declared, not_probed=unseen_text(unseen))
-        return run, _look_only(run, declared, task, trust) if asked else None
+        asked = probe_env and (task.storage is not None or bool(task.not_probed))
+        if not asked and (mode == "arithmetic" or run.env.id is None or not build_env):
+            return run, None
+        if unseen:
+            text = unseen_text(unseen)
+            return run, EnvLook(declared, not_probed=text if asked else "", not_built="" if asked else text)
+        if not asked and (run.env.nbytes is not None or backend_of(run).spreads):
+            return run, None  # the run says it, or its processes are counted otherwise
+        return run, _look_only(run, declared, task if asked else replace(task, storage=None, not_probed=""), trust)
     if mode == "arithmetic" or run.env.id is None:
         return run, None  # facts.spaces_of says what to do when there are none
     if not is_installed("gymnasium"):
@@ -224,15 +238,21 @@ def _with_spaces(
 
 def _look_only(run: Run, declared: Spaces, task: EnvTask, trust: bool) -> EnvLook:
     """Return what the environment tells beside its spaces; these are the declared ones, whatever it has."""
+    asked = task.storage is not None or bool(task.not_probed)
+
+    def failed(why: str) -> EnvLook:
+        return EnvLook(declared, not_probed=why) if asked else EnvLook(declared, not_built=why)
+
+    if not is_installed("gymnasium"):
+        return failed("gymnasium is not installed here")
     try:
         look = _look_at_env(run, task, trust)
-    except (BadInput, MissingExtra) as failed:
-        return EnvLook(declared, not_probed=str(failed))
-    if task.not_probed:
-        return replace(look, not_probed=task.not_probed)
+    except (BadInput, MissingExtra) as error:
+        return failed(str(error))
     if _sizes(look.spaces) != _sizes(declared):
-        return EnvLook(declared, not_probed=f"it shows {describe(look.spaces.observation)}, not what env.spaces says")
-    return look
+        return failed(f"it shows {describe(look.spaces.observation)}, not what env.spaces says")
+    look = replace(look, spaces=declared)
+    return replace(look, not_probed=task.not_probed if asked else "") if task.storage is None else look
 
 
 def _look_at_env(run: Run, task: EnvTask, trust: bool) -> EnvLook:
@@ -254,5 +274,5 @@ def footprint_of(run: Run, evidence: Evidence, items: Iterable[Item]) -> Footpri
 
         on_gpu, allocator = gpu_items(run, evidence.net, evidence.machine)
         billed += on_gpu
-    kept = tuple(item for item in billed if item.nbytes)
+    kept = tuple(item for item in billed if item.nbytes or item.error)
     return Footprint(run.name, kept, evidence.device, tuple(broken_rules(run)), allocator, evidence.notes)

@@ -13,7 +13,7 @@ from legroom.model.finding import Finding
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.spaces import describe
-from legroom.model.verdict import Budget, allocator_limit
+from legroom.model.verdict import Budget, allocator_limit, fits_closely
 from legroom.rendering.cluster_text import nodes_data, nodes_text
 from legroom.rendering.console import document
 from legroom.rendering.item_text import PLACE_NAMES, error_text, peak_data, peak_text, when_text, why_text
@@ -272,6 +272,10 @@ def verdict_text(p: Prediction) -> str:
         return f"unknown whether it fits: {unseen_text(p.footprint.unseen)}"
     if p.footprint.unknown:
         return f"unknown whether it fits: {'; '.join(p.footprint.unknown)}"
+    if fits_closely(p.footprint, p.budget):
+        high, limit = format_size(p.footprint.host.high), format_size(p.budget.usable(p.budget.ram or 0))
+        left = f"up to {high} of {limit} without the environment, which was not built"
+        return f"unknown whether it fits: {left}: {p.footprint.not_built}"
     if p.fits is None:
         return "fits the host; no GPU budget is known (give --gpu or --vram)"
     return f"fits: {budget_line(p.footprint, p.budget)}"

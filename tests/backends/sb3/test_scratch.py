@@ -1,13 +1,19 @@
 """If these fail, CPU training is predicted without what its operators need inside, or measuring it takes too much."""
 
+import time
+
 import pytest
 
+from legroom.backends.sb3 import measured_updates
+from legroom.backends.sb3.base_figures import base_figures
 from legroom.backends.sb3.bill import tracing
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
+from legroom.backends.sb3.bill.network import network_items
 from legroom.backends.sb3.bill.scratch import (
     BUDGET,
     CHILD_BUDGET,
     HEAP,
+    Answer,
     Measured,
     beyond_tensors,
     plan_batches,
@@ -17,6 +23,7 @@ from legroom.backends.sb3.bill.scratch import (
 from legroom.backends.sb3.stored import in_flight_nbytes
 from legroom.errors import MissingExtra
 from legroom.machine import probe
+from legroom.model.evidence import Evidence
 from legroom.model.run import Run
 
 VECTOR = {"observation": {"type": "box", "shape": [8]}, "action": {"type": "discrete", "n": 2}}
@@ -55,16 +62,65 @@ def test_the_peak_is_extrapolated_along_a_line():
 
 def test_one_round_lacks_the_optimizers_state():
     net = estimate_net(make(), "cpu")
-    one, two = (beyond_tensors(make(), net, [Measured(64, 90_000_000, 0, rounds)]).nbytes for rounds in (1, 2))
-    assert one - two == net.optimizer
+    one, two = (beyond_tensors(make(), net, [Measured(64, 90_000_000, 0, rounds)]) for rounds in (1, 2))
+    assert one.nbytes - two.nbytes == net.optimizer // 2  # or all of it, or nothing: its peak came before or with it
+    assert one.error - two.error == net.optimizer // 2
 
 
 def test_what_was_measured_is_remembered():
     run, measured = make(), [Measured(64, 90_000_000, 1_000_000, 9)]
     assert plan_scratch(run, 1_000) == ([64], [])
-    remember(run, measured)
+    remember(run, [64], measured)
     assert plan_scratch(run, 1_000) == ([64], measured)
     assert plan_scratch(make(128), 1_000) == ([128], [])
+
+
+def test_what_was_measured_with_smaller_batches_since_the_whole_took_too_long_is_remembered_too():
+    run, smaller = make(), [Measured(4, 20_000_000, 1_000_000, 9), Measured(8, 30_000_000, 1_000_000, 9)]
+    remember(run, [64], smaller)
+    assert plan_scratch(run, 1_000) == ([64], smaller)
+
+
+def test_an_update_that_takes_too_long_is_measured_with_smaller_batches(monkeypatch):
+    tried = []
+
+    def update(model, batch):
+        tried.append(batch)
+        if batch == 64:
+            raise TimeoutError
+        return 2, 400_000_000 + batch * 1_000_000, 400_000_000
+
+    monkeypatch.setattr(measured_updates, "update", update)
+    monkeypatch.setattr(measured_updates, "give_back_from", lambda nbytes: None)  # this process goes on
+    found = measured_updates.measure_updates(make(), [64])
+    assert tried == [64, 4, 8]
+    assert [each.batch for each in found] == [4, 8]
+
+
+def test_patience_is_of_the_processor():
+    with measured_updates.at_most(0.3, 30):
+        time.sleep(0.8)  # a busy machine
+    with pytest.raises(TimeoutError), measured_updates.at_most(0.3, 30):
+        while True:
+            pass
+
+
+def test_an_update_that_could_not_be_measured_widens_the_band_and_says_so(monkeypatch):
+    run = make(kwargs={"net_arch": [3000, 3000]})
+    net = estimate_net(run, "cpu")
+    monkeypatch.setattr(tracing, "trace_in_child", lambda requests: [Answer(net, not_measured="it takes too long")])
+    (look,) = tracing.look_closely([run], ["cpu"], [True], strict=True)
+    assert look.scratch is None
+    assert look.unmeasured
+    assert look.notes == ("operators' scratch memory was not measured, the band is wider: it takes too long",)
+    tensors = net.weights + net.gradients + net.optimizer + sum(net.transient["update"].values())
+    assert tensors > 280_000_000  # two networks of 9 million weights, with gradients and Adam's two
+    errors = []
+    for unmeasured in (False, True):
+        evidence = Evidence(probe(), "cpu", base_figures(), net, unmeasured=unmeasured)
+        items = {item.name: item for item in network_items(run, evidence)}
+        errors.append(items["runtime.kept by malloc"].error)
+    assert errors == [12_000_000, 12_000_000 + int(0.4 * tensors)]
 
 
 def test_a_real_update_is_measured_once(monkeypatch):
@@ -108,6 +164,8 @@ def test_an_update_is_only_measured_where_it_may_decide_the_peak(monkeypatch):
         return tracing._worth_measuring(run, machine, "cpu")
 
     assert worth(128, 256, 2)  # a small rollout: the update is the peak
+    wide = make(kwargs={"net_arch": [4096, 4096]})  # no convolution, but 540 MB of weights, gradients and state
+    assert tracing._worth_measuring(wide, machine, "cpu")
     assert not worth(100_000, 256, 8)  # 45 GB of rollout flattened: it is not
 
 

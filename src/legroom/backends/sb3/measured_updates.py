@@ -15,6 +15,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import DummyVecEnv
@@ -34,8 +35,11 @@ from legroom.sharing.heap import give_back_from
 # and malloc's heap goes on growing for a while as blocks of many sizes come and go.
 MAX_ROUNDS = 80
 CALM_ROUNDS = 16
-TIME_S = 0.8  # a single update may take longer than that: then it is the only one
-PATIENCE_S = 6  # for all updates together; beyond it the default is good enough
+TIME_S, STILL_ROUNDS = 0.8, 2  # of the processor; beyond it so many rounds without a new peak are enough
+# For all updates together, in seconds of the processor: a busy machine takes longer for the same. What was found until
+# then counts; where it was nothing, two smaller batches are tried.
+PATIENCE_S, WALL_S = 8.0, 60.0
+SMALLER = (16, 8)  # so much smaller
 STEPS = 2  # environment steps per round
 REPLAY_ROWS = 32
 MAPPED_BLOCK = 65536
@@ -81,33 +85,58 @@ def measure_updates(run: Run, batches: list[int]) -> list[Measured]:
     resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, hard))
     tiny = StillEnv(gymnasium.spaces.Box(-1, 1, (4,)), gymnasium.spaces.Discrete(2))
     _without_log(PPO("MlpPolicy", tiny, n_steps=8, batch_size=8, n_epochs=1, device="cpu")).learn(16)
+    try:
+        with importable(run):
+            try:
+                return _measured(run, batches)
+            except TimeoutError:
+                if batches[-1] < SMALLER[0]:
+                    raise
+            gc.collect()
+            return _measured(run, [batches[-1] // divisor for divisor in SMALLER])
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _measured(run: Run, batches: list[int]) -> list[Measured]:
+    """Return the same.
+
+    Raises:
+        TimeoutError: not a single update of one of the batches was done in time.
+    """
     if len(batches) > 1:
         give_back_from(MAPPED_BLOCK)
     before, _ = resident()
     measured = []
-    with importable(run), at_most(PATIENCE_S):
-        for batch in batches:
-            rounds, peak, kept = update(build(run, batch), batch)
-            measured.append(Measured(batch, peak - before, kept - before, rounds))
-            gc.collect()
-    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    for batch in batches:
+        model = build(run, batch)
+        with at_most(PATIENCE_S / len(batches), WALL_S / len(batches)):
+            rounds, peak, kept = update(model, batch)
+        del model
+        measured.append(Measured(batch, peak - before, kept - before, rounds))
+        gc.collect()
     return measured
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the block after so many seconds (between two operators, where Python looks up)."""
+def at_most(seconds: float, wall_s: float = WALL_S) -> Iterator[None]:
+    """Raise TimeoutError in the block after so many seconds of the processor (between two operators, where Python
+    looks up), or of the clock."""
 
     def stop(signum: int, frame: Any) -> None:
-        raise TimeoutError(f"it takes more than {seconds:.0f} s")
+        raise TimeoutError(f"it takes more than {seconds:.0f} s of the processor or {wall_s:.0f} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    timers = {signal.SIGPROF: (signal.ITIMER_PROF, seconds), signal.SIGALRM: (signal.ITIMER_REAL, wall_s)}
+    before = {number: signal.signal(number, stop) for number in timers}
+    for timer, after in timers.values():
+        signal.setitimer(timer, after)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for timer, _ in timers.values():
+            signal.setitimer(timer, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def build(run: Run, batch: int) -> Any:
@@ -135,7 +164,12 @@ def build(run: Run, batch: int) -> Any:
     else:
         arguments |= {"n_steps": batch}
     policy = find_class(run, run.policy.name) if ":" in run.policy.name else run.policy.name
-    return algorithm_class(policy, vec_env, device="cpu", policy_kwargs=policy_arguments(run), **arguments)
+    orthogonal = torch.nn.init.orthogonal_
+    try:  # half a minute for layers of 4096, and the memory of an update does not depend on the weights
+        torch.nn.init.orthogonal_ = lambda tensor, *_, **__: tensor
+        return algorithm_class(policy, vec_env, device="cpu", policy_kwargs=policy_arguments(run), **arguments)
+    finally:
+        torch.nn.init.orthogonal_ = orthogonal
 
 
 def _without_log(model: Any) -> Any:
@@ -145,33 +179,48 @@ def _without_log(model: Any) -> Any:
 
 
 def update(model: Any, batch: int) -> tuple[int, int, int]:
-    """Collect a few steps and update, again and again; return how often, the peak, and the most kept after one."""
+    """Collect a few steps and update, again and again; return how often, the peak, and the most kept after one.
+
+    Raises:
+        TimeoutError: the first one was not done in time; of later ones, what was found before counts.
+    """
     _, callback = _without_log(model)._setup_learn(1_000)
+    rounds, highest, kept, calm = 0, 0, 0, 0
+    began = time.process_time()
+    try:
+        while rounds < MAX_ROUNDS:
+            now, peak = _one_round(model, callback, batch)
+            rounds, kept = rounds + 1, max(kept, now)
+            calm = calm + 1 if peak <= highest else 0
+            highest = max(highest, peak)
+            if calm >= (CALM_ROUNDS if time.process_time() - began < TIME_S else STILL_ROUNDS):
+                break
+    except TimeoutError:
+        if not rounds:
+            raise
+        highest = max(highest, resident()[1])
+    return rounds, highest, kept
+
+
+def _one_round(model: Any, callback: Any, batch: int) -> tuple[int, int]:
+    """Collect a few steps and update once; return the resident bytes after it and at its peak."""
     rollout = getattr(model, "rollout_buffer", None)
-    began, highest, kept, calm = time.monotonic(), 0, 0, 0
-    for number in range(MAX_ROUNDS):
-        if rollout is None:
-            model.learning_starts = 0
-            model.collect_rollouts(
-                model.env, callback, model.train_freq._replace(frequency=STEPS), model.replay_buffer, learning_starts=0
-            )
-            reset_peak()
-            model.train(gradient_steps=1, batch_size=model.batch_size)
-        else:
-            model.collect_rollouts(model.env, callback, rollout, n_rollout_steps=min(STEPS, rollout.buffer_size))
-            rollout.full = True
-            if hasattr(rollout, "hidden_states_pi"):
-                # Minibatches are cut into sequences, padded to the longest: a long and a short one make twice a batch.
-                rollout.episode_starts[1::batch] = 1
-            reset_peak()  # initialising large layers takes more than a small update, but no run's peak is there
-            model.train()
-        now, peak = resident()
-        kept = max(kept, now)
-        calm = calm + 1 if peak <= highest else 0
-        highest = max(highest, peak)
-        if calm >= CALM_ROUNDS or time.monotonic() - began > TIME_S:
-            return number + 1, highest, kept
-    return MAX_ROUNDS, highest, kept
+    if rollout is None:
+        model.learning_starts = 0
+        model.collect_rollouts(
+            model.env, callback, model.train_freq._replace(frequency=STEPS), model.replay_buffer, learning_starts=0
+        )
+        reset_peak()
+        model.train(gradient_steps=1, batch_size=model.batch_size)
+    else:
+        model.collect_rollouts(model.env, callback, rollout, n_rollout_steps=min(STEPS, rollout.buffer_size))
+        rollout.full = True
+        if hasattr(rollout, "hidden_states_pi"):
+            # Minibatches are cut into sequences, padded to the longest: a long and a short one make twice a batch.
+            rollout.episode_starts[1::batch] = 1
+        reset_peak()  # initialising large layers takes more than a small update, but no run's peak is there
+        model.train()
+    return resident()
 
 
 def resident() -> tuple[int, int]:

@@ -23,6 +23,7 @@ from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Leaf, Space, leave
 
 FLOAT32 = 4
 LOADED = ("torch", "stable_baselines3")  # what the training process and SB3's workers have imported anyway
+BRINGS = ("torch", "stable_baselines3", "cv2", "sympy")  # and what of it environments import too
 # DummyVecEnv: its own array, the copy of the last step (kept as _last_obs), and that of this step; plus the array the
 # buffer's add() makes while it stores. SubprocVecEnv: the unpickled ones in place of its own array.
 COPIES_IN_TRAINER = 4
@@ -153,7 +154,7 @@ def may_store_leanly(run: Run) -> bool:
 def env_task(run: Run) -> EnvTask:
     """Return how the environment is to be looked at, and what its observations are stored as, if they may be leanly."""
     if not may_store_leanly(run):
-        return EnvTask(LOADED, not_probed=f"lean storage does not hold what {run.algo} stores")
+        return EnvTask(LOADED, BRINGS, not_probed=f"lean storage does not hold what {run.algo} stores")
     algorithm, normalize = algorithm_of(run), run.env.normalize if isinstance(run.env.normalize, dict) else {}
     storage = {
         "kind": "rollout" if algorithm.family == "on-policy" else "replay",
@@ -162,7 +163,7 @@ def env_task(run: Run) -> EnvTask:
         "batch": batch_samples(run),
         "masked": algorithm.masked,
     }
-    return EnvTask(LOADED, storage)
+    return EnvTask(LOADED, BRINGS, storage)
 
 
 def stores_leanly(run: Run) -> bool:

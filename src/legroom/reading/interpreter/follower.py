@@ -402,11 +402,7 @@ class Follower(Evaluator[Frame]):
         if isinstance(inner, Env):
             return _wrapped_by_script(inner, cls, observation, action)
         if observation or action or any("Env" in str(b) for b in self.ancestors(cls)):
-            # a class of the script itself is lifted out of it where it is trusted, and only if its spaces are not seen
-            if cls.module.name != "__main__":
-                return Env(id=cls.reference, observation=observation, action=action)
-            if observation and action:
-                return Env(observation=observation, action=action)
+            # a class of the script itself is lifted out of it where it is trusted
             return Env(id=cls.reference, observation=observation, action=action, kwargs=_arguments(init, args, kwargs))
         fields = {k.removeprefix("self."): v for k, v in frame.names.items()}
         if any(_decorator(d) == "dataclass" for d in cls.node.decorator_list):

@@ -21,7 +21,7 @@ from legroom.backends.sb3.stored import (
     observation_nbytes,
     wrapper_bounds_nbytes,
 )
-from legroom.model.evidence import Evidence
+from legroom.model.evidence import EnvMemory, Evidence
 from legroom.model.facts import n_workers, spaces_of
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
@@ -32,6 +32,8 @@ COPIES_OF_WRAPPED = 2  # the last and the new one
 STEPPING = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
 # The environment's observation, the pickled bytes and the buffer they were written to.
 COPIES_IN_WORKER = 3
+IMPORTS_ERROR = 0.15  # of imported modules: malloc's and Python's arenas fill differently in another process
+NOT_SEEN_ERROR = 60_000_000  # modules of MuJoCo, ALE or pandas with their libraries; data may be more, and no one knows
 NORMALIZE_TEMPORARIES = 3  # difference, quotient and clipped array, all float64
 
 
@@ -41,10 +43,12 @@ def envs_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     in_worker = run.env.workers != "dummy"
     place = Place.WORKER if in_worker else Place.HOST
     envs = run.env.n_envs
-    yield from instance_items("env", run, evidence, envs, place)
+    yield from instance_items("env", run, evidence, run.env.workers, envs)
+    yield from script_items(run, evidence)
 
     bounds = bounds_nbytes(observation)
-    if evidence.env_nbytes is None or run.env.nbytes is not None:  # else they were measured with the instance
+    measured = evidence.env is not None or evidence.env_nbytes is not None
+    if not measured or run.env.nbytes is not None:  # else they were measured with the instance
         yield Item("env.space bounds", bounds, place, "low, high and two masks per Box, in every instance", count=envs)
     in_trainer = wrapper_bounds_nbytes(run) + (bounds if in_worker else 0)
     yield Item("env.space bounds in the trainer", in_trainer, Place.HOST, "those of wrappers and of the vector env")
@@ -82,15 +86,57 @@ def in_flight_items(prefix: str, run: Run, workers: str, envs: int, processes: i
     yield Item(f"{prefix}.observations in a worker", per_worker, Place.WORKER, why, STEPPING, processes)
 
 
-def instance_items(prefix: str, run: Run, evidence: Evidence, envs: int, place: Place) -> Iterator[Item]:
-    """Yield the environment objects themselves, as far as anyone knows their size."""
+def instance_items(prefix: str, run: Run, evidence: Evidence, workers: str, envs: int) -> Iterator[Item]:
+    """Yield the environment objects themselves and what they import, as far as anyone knows."""
+    place = Place.HOST if workers == "dummy" else Place.WORKER
+    processes = 1 if workers == "dummy" else -(-envs // run.env.envs_per_worker) if prefix == "env" else envs
     if run.env.nbytes is not None:
-        why, known, nbytes = "said by the run file", Known.DEFAULT, run.env.nbytes
+        nbytes, error = run.env.nbytes, run.env.nbytes // 10
+        yield Item(f"{prefix}.instance", nbytes, place, "said by the run file", count=envs, error=error)
+    elif evidence.env is not None:
+        yield from _measured_items(prefix, evidence.env, workers, envs, processes)
     elif evidence.env_nbytes is not None:
-        why, known, nbytes = "measured by building one", Known.MEASURED, evidence.env_nbytes
-    else:
+        nbytes, why = evidence.env_nbytes, "measured by building one"
+        error = nbytes // 10
+        yield Item(f"{prefix}.instance", nbytes, place, why, count=envs, known=Known.MEASURED, error=error)
+    elif evidence.env_not_built:
+        why = "what it imports and holds: not known, it was not built"
+        yield Item(f"{prefix}.not seen", 0, place, why, count=processes, known=Known.DEFAULT, error=NOT_SEEN_ERROR)
+
+
+def _measured_items(prefix: str, env: EnvMemory, workers: str, envs: int, processes: int) -> Iterator[Item]:
+    """Yield what was measured: modules once per process, libraries once in all, instances."""
+    place = Place.HOST if workers == "dummy" else Place.WORKER
+    together = -(-envs // processes)
+    count, why = processes, "modules that the environment imports"
+    if workers == "light" and processes > 1:
+        count, why = 1, "modules that the environment imports, once in the process that workers are forked from"
+    error = int(IMPORTS_ERROR * env.imports)
+    yield Item(f"{prefix}.imports", env.imports, place, why, count=count, known=Known.MEASURED, error=error)
+    why = "pages of libraries and data files that the environment maps"
+    yield Item(f"{prefix}.mapped files", env.mapped, Place.HOST, why, known=Known.MEASURED, error=env.mapped // 10)
+    nbytes = (env.first + (together - 1) * env.more) // together
+    why, error = "measured by building and stepping it", nbytes // 10 + env.growth
+    yield Item(f"{prefix}.instance", nbytes, place, why, count=envs, known=Known.MEASURED, error=error)
+
+
+def script_items(run: Run, evidence: Evidence) -> Iterator[Item]:
+    """Yield what the script itself imports, in every process that imports it: fresh workers import it again."""
+    env = evidence.env
+    if env is None or not env.script + env.script_mapped:
         return
-    yield Item(f"{prefix}.instance", nbytes, place, why, count=envs, known=known, error=nbytes // 10)
+    why, error = "what the script imports beside SB3, and defines", int(IMPORTS_ERROR * env.script)
+    nbytes = env.script + env.script_mapped
+    yield Item("runtime.script", nbytes, Place.HOST, why, known=Known.MEASURED, error=error)
+    workers = n_workers(run) if run.env.workers == "subproc" and run.env.start_method != "fork" else 0
+    if run.eval is not None and run.eval.workers == "subproc" and not run.eval.on_training_envs:
+        workers += run.eval.n_envs if run.env.start_method != "fork" else 0
+    if workers:
+        why = "the same in every worker, which imports the script again"
+        yield Item(
+            "runtime.script in a worker", env.script, Place.WORKER, why, count=workers,
+            known=Known.MEASURED, error=error,
+        )  # fmt: skip
 
 
 def evaluation_items(run: Run, evidence: Evidence) -> Iterator[Item]:
@@ -103,7 +149,7 @@ def evaluation_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     yield from worker_items("eval", workers, envs, run.env.start_method, evidence.base)
     if workers == "subproc" and run.env.workers != "subproc":  # otherwise the training workers' serve both
         yield from helper_items("eval", run.env.start_method, evidence.base)
-    yield from instance_items("eval", run, evidence, envs, place)
+    yield from instance_items("eval", run, evidence, workers, envs)
     bounds = bounds_nbytes(observation)
     yield Item("eval.space bounds", bounds, place, "low, high and two masks per Box, in every instance", count=envs)
     yield from in_flight_items("eval", run, workers, envs, envs)

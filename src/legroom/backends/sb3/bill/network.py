@@ -51,7 +51,10 @@ BF16_SCRATCH, BF16_SCRATCH_ERROR = {2: 1.6, 3: 6.0}, {2: 1.2, 3: 4.0}
 # come and go in the heap, and what lies between them stays. Found 26, 40 and 128 MB more than was measured with three
 # networks (2026-11-16, torch 2.13.0+cpu, glibc 2.36; `python -m bench.knobs host`).
 PIECES_KEPT, PIECES_KEPT_ERROR = 55_000_000, 75_000_000
-
+# Of a network's weights, gradients and optimizer state: what malloc's heap and BLAS add to them where nothing was
+# measured. 0.24 with TQC and layers of 2048, 0.10 with PPO and layers of 4096 (2026-11-17, torch 2.13.0+cpu, glibc
+# 2.36). Twice as much where an update was tried and could not be made: such a run is out of the ordinary.
+NETWORK_ERROR, UNMEASURED_ERROR = 0.2, 0.4
 
 OPERATOR_SCRATCH, KEPT_BY_MALLOC = "update.operator scratch", "runtime.kept by malloc"
 SCRATCH_ITEMS = (OPERATOR_SCRATCH, KEPT_BY_MALLOC)  # what a real update in a child process would tell better
@@ -139,6 +142,9 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     retained, error = (KERNELS_RETAINED, KERNELS_RETAINED_ERROR) if kernels else (RETAINED, RETAINED_ERROR)
     if convolved > LARGE:
         retained, error = LARGE_RETAINED, LARGE_RETAINED_ERROR
+    net = evidence.net
+    if evidence.unmeasured and net is not None:
+        error += int(UNMEASURED_ERROR * (net.weights + net.gradients + net.optimizer + update_nbytes(net)))
     yield Item(
         "runtime.kept by malloc", retained, Place.HOST, "freed blocks and compiled kernels that are kept; not measured",
         (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), known=Known.DEFAULT, error=error,

@@ -18,10 +18,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.base_figures import LIBRARIES
 from legroom.backends.sb3.stored import gather_excess, in_flight_nbytes, one_env, pass_samples, update_nbytes
 from legroom.errors import Untraceable
 from legroom.hollow.cuda_reduce import Card
+from legroom.machine import probe
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.evidence import NetTrace, Scratch, Values
@@ -77,6 +79,12 @@ LAYOUT_ERROR, LARGEST_LAYOUT_ERROR = 0.12, 32_000_000
 HEAP, HEAP_ERROR = 70_000_000, 45_000_000
 # A child may grow to this beyond the libraries; a prediction must not be what fills the memory.
 CHILD_BUDGET = 240_000_000
+# Where a network alone is larger than that, one that takes no more than this share of what is free is tried all the
+# same, at its smallest batch: what it takes beyond its tensors is in proportion, and no arithmetic knows it.
+SHARE_OF_FREE, LARGEST_CHILD = 1 / 8, 2_000_000_000
+# Of a recurrent update: sequences are padded to the longest. It is measured with two of them, a long and a short one,
+# which doubles the batch, as happens where episodes are longer than it; short episodes need little more than half.
+PADDING_ERROR = 0.45
 EXTRAPOLATION_ERROR = 0.03  # of what is added beyond the largest batch that was measured
 
 
@@ -90,17 +98,19 @@ def plan_scratch(run: Run, tensors: int, parameters: int = 0) -> tuple[list[int]
     Raises:
         Untraceable: the policy needs a class that exists in this process only, or a single sample is too large.
     """
-    batches = plan_batches(pass_samples(run), tensors, parameters)
+    budget = CHILD_BUDGET
+    if parameters > CHILD_BUDGET // 2:
+        budget = max(budget, min(int(SHARE_OF_FREE * probe().available), LARGEST_CHILD))
+    batches = plan_batches(pass_samples(run), tensors, parameters, budget)
     needed = parameters + tensors * batches[-1] // pass_samples(run)
-    if needed > CHILD_BUDGET:
+    if needed > budget:
         raise Untraceable(f"even a small update needs {format_size(needed)}")
-    return batches, _read_cache(_cache_path(run, batches), batches)
+    return batches, _read_cache(_cache_path(run, batches))
 
 
-def remember(run: Run, measured: list[Measured]) -> None:
-    """Keep what was measured, for the next prediction of the same update."""
-    path = _cache_path(run, [each.batch for each in measured])
-    write_json(path, {"measured": [asdict(each) for each in measured]})
+def remember(run: Run, batches: list[int], measured: list[Measured]) -> None:
+    """Keep what was measured where these batches were to be, for the next prediction of the same update."""
+    write_json(_cache_path(run, batches), {"measured": [asdict(each) for each in measured]})
 
 
 def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch:
@@ -120,6 +130,10 @@ def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch
     # What the child's own environment has in memory is on the run's bill already, as the environments' items.
     surroundings = in_flight_nbytes(one_env(run))
     layout = REPEATABILITY + min(int(LAYOUT_ERROR * last.peak), LARGEST_LAYOUT_ERROR)
+    if algorithm_of(run).recurrent:
+        noise += int(PADDING_ERROR * max(peak - resident, 0))
+    if last.rounds == 1:  # whether its peak had the optimizer's state already is not known
+        layout += net.optimizer // 2
     return Scratch(
         nbytes=max(peak - tensors - surroundings, 0),
         error=layout + noise,
@@ -129,13 +143,13 @@ def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch
 
 
 def _steady_peak(measured: Measured, net: NetTrace) -> int:
-    # The optimizer's state comes with the first step, after that update's peak; all later ones have it.
-    return measured.peak + (net.optimizer if measured.rounds == 1 else 0)
+    # The optimizer's state comes with the first step: after that update's peak, or with it. All later ones have it.
+    return measured.peak + (net.optimizer // 2 if measured.rounds == 1 else 0)
 
 
-def plan_batches(batch: int, tensors: int, parameters: int = 0) -> list[int]:
+def plan_batches(batch: int, tensors: int, parameters: int = 0, most: int = CHILD_BUDGET) -> list[int]:
     """Return the batch sizes to measure, given what the full one's tensors take: itself, or two that stay small."""
-    budget = min(BUDGET, max(CHILD_BUDGET - parameters, 0))
+    budget = min(BUDGET, max(most - parameters, 0))
     if tensors <= budget:
         return [batch]
     largest = max(batch * budget // tensors, 2)
@@ -151,10 +165,9 @@ def _cache_path(run: Run, batches: list[int]) -> Path:
     return cache_folder() / f"scratch-{key}.json"
 
 
-def _read_cache(path: Path, batches: list[int]) -> list[Measured]:
+def _read_cache(path: Path) -> list[Measured]:
     content = read_json(path)
     try:
-        measured = [Measured(**each) for each in content["measured"]]
+        return [Measured(**each) for each in content["measured"]]
     except (TypeError, KeyError):
         return []
-    return measured if [each.batch for each in measured] == batches else []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from legroom.backends.sb3.base_figures import base_figures
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
-from legroom.backends.sb3.bill.network import SCRATCH_ITEMS
+from legroom.backends.sb3.bill.network import NETWORK_ERROR, SCRATCH_ITEMS
 from legroom.backends.sb3.bill.parts import sb3_footprint
 from legroom.backends.sb3.bill.scratch import Answer, Measured, Request, beyond_tensors, plan_scratch, remember
 from legroom.backends.sb3.constraints import space_rules
@@ -50,6 +50,7 @@ class Job:
     batches: list[int] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unmeasured: bool = False
 
 
 def look(
@@ -119,6 +120,7 @@ def _worth_measuring(run: Run, machine: Machine, device: DeviceName) -> bool:
     footprint = sb3_footprint(run, Evidence(machine, device, base_figures(device=device), net))
     peak = footprint.host.nbytes
     doubt = sum(item.error for item in footprint.items if item.name in SCRATCH_ITEMS)
+    doubt += int(NETWORK_ERROR * (net.weights + net.gradients + net.optimizer))
     unknown = bool(net.note)  # layers that no arithmetic knows
     return unknown or (footprint.at(Phase.UPDATE) * (1 + UPDATE_MARGIN) >= peak and doubt > TOLERATED_DOUBT * peak)
 
@@ -131,7 +133,8 @@ def _plan(run: Run, device: DeviceName, measure: bool) -> Job:
             parameters = net.weights + net.gradients + net.optimizer
             job.batches, job.measured = plan_scratch(run, update_nbytes(net), parameters)
         except Untraceable as reason:
-            job.notes.append(f"operators' scratch memory was not measured: {reason}")
+            job.notes.append(f"operators' scratch memory was not measured, the band is wider: {reason}")
+            job.unmeasured = True
     return job
 
 
@@ -160,7 +163,7 @@ def _trace_here(job: Job) -> Answer:
 def _conclude(job: Job, answer: Answer) -> Look:
     notes, measured, unknown = list(job.notes), job.measured or answer.measured, ""
     if answer.measured:
-        remember(job.run, answer.measured)
+        remember(job.run, job.batches, answer.measured)
     refused = answer.net is None and any(found.severity == "error" for found in space_rules(job.run))
     if refused:  # which is said as an error; what came of trying it is no news
         unknown = "it could not be traced: SB3 refuses this run"
@@ -169,10 +172,12 @@ def _conclude(job: Job, answer: Answer) -> Look:
         if not answer.modelled or job.estimate.guessed:
             unknown = f"it could not be traced: {answer.not_traced} ({answer.way or _way_out(job.run)})"
     if answer.not_measured and not refused:
-        notes.append(f"operators' scratch memory was not measured: {answer.not_measured}")
+        notes.append(f"operators' scratch memory was not measured, the band is wider: {answer.not_measured}")
     net = answer.net or job.estimate
     unknown = unknown or _beside(job.run, job.device)
-    return Look(net, beyond_tensors(job.run, net, measured) if measured else None, tuple(notes), unknown)
+    unmeasured = bool(not measured and (answer.not_measured or job.unmeasured) and not refused)
+    scratch = beyond_tensors(job.run, net, measured) if measured else None
+    return Look(net, scratch, tuple(notes), unknown, unmeasured)
 
 
 def _guess(net: NetTrace, way: str) -> str:
