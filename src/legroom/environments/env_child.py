@@ -24,6 +24,7 @@ from legroom.errors import BadInput
 from legroom.machine.child_process import close_and_leave, write_answer
 from legroom.machine.tree import process_memory
 from legroom.model.spaces import leaves as model_leaves
+from legroom.sharing.light_packages import put_off_packages
 
 PROBE_TIMED_OUT = 75  # exit code; sb3_env knows it too
 STEPS, STEPPING_S = 128, 0.25  # of each half
@@ -89,6 +90,8 @@ def probe_envs(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
 
 def describe(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
     """Build the environments into `envs` and return the answer: spaces, and the memory each has added."""
+    if task["light"]:
+        put_off_packages()  # as light workers do
     for module in task["preload"]:
         with suppress(ImportError):
             import_module(module)

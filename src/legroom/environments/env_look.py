@@ -60,7 +60,8 @@ def look_at_env(
     if run.env.id is None:
         raise BadInput("the run names no environment", path=run.source, hint="set env.id, or declare env.spaces")
     together = run.env.n_envs if run.env.workers == "dummy" else min(run.env.envs_per_worker, run.env.n_envs)
-    script = run_file(run) if trust else None
+    light = run.env.workers == "light"
+    script = run_file(run) if trust and not light else None  # such a worker does not import it
     task: dict[str, Any] = {
         "id": run.env.id,
         "kwargs": run.env.arguments,
@@ -68,11 +69,12 @@ def look_at_env(
         "trust": trust,
         "instances": min(together, 2),
         "preload": [],
+        "light": light,
         "script": str(script.absolute()) if script is not None and script.suffix == ".py" else None,
         "timeout_s": probe_timeout_s,
         "probe": how.storage,
     }
-    if task["script"] and run.env.workers != "light":
+    if task["script"]:
         task["preload"] = how.loaded  # as such a script does
     answer, lean, probe_fate = _answer(run, task, how, timeout_s)
     if "error" in answer:
