@@ -7,16 +7,20 @@ and an environment to run them in, at the places that the file names. One half w
 rehearsed and is reported apart; so are short scripts of our own that drive a library which has no program to run, and
 a program whose sizes depend on values, which are zeros on that device.
 
-`heldout2` and `oom-heldout2` are programs of other repositories, chosen when the first were known; of those that would
-not end in a while the truth is that of the first `steps_recorded` optimizer steps.
+`heldout2`, `heldout3` and `oom-heldout2` are programs of other repositories, chosen when the ones before were known; of
+those that would not end in a while the truth is that of the first `steps_recorded` optimizer steps.
 
-    python -m bench.programs FOLDER [dev | heldout | heldout2 | oom | oom-heldout | oom-heldout2]... [--only NAME]
+    python -m bench.programs FOLDER [PART]... [--only NAME] [--again]
+
+`--only` writes no table. `--again` writes one apart: a set that was looked at since is no longer held out.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -27,9 +31,14 @@ from typing import Any
 from bench.results import write_section
 
 DATA = Path(__file__).parent / "data" / "programs.json"
-COLUMNS = ("program", "true reserved MiB", "reserved", "allocated", "stopped", "s", "in band")
-PARTS = ("dev", "heldout", "heldout2", "oom", "oom-heldout", "oom-heldout2")
+COLUMNS = ("program", "true reserved MiB", "reserved", "allocated", "stopped", "s", "processor s", "in band")
+PARTS = {
+    "dev": ", looked at", "heldout": ", held out", "heldout2": ", held out, second set",
+    "heldout3": ", held out, third set", "oom": "", "oom-heldout": ", held out",
+    "oom-heldout2": ", held out, second set",
+}  # fmt: skip
 PLENTY = 1 << 36
+Table = tuple[str, tuple[str, ...], list[list[object]]]
 LONGEST_S = 300  # on a busy machine; the figure asks for 60 where nothing else runs
 
 
@@ -39,16 +48,23 @@ def rehearsed(row: dict[str, Any], folder: str, vram: int, seconds: int = LONGES
     python = f"{folder}/venv/bin/{here['argv'][0]}"
     command = [sys.executable, "-m", "legroom.cli.main", "predict", "--json", "--vram", f"{vram}B",
                "--seconds", str(seconds), "--", python, *here["argv"][1:]]  # fmt: skip
-    began = time.monotonic()
+    began, worked = time.monotonic(), _processor_s()
     paths = [each for each in (here["env"].get("PYTHONPATH"), os.environ.get("PYTHONPATH")) if each]
     environment = {**os.environ, **here["env"], **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})}
     done = subprocess.run(command, cwd=here["cwd"], env=environment, capture_output=True, text=True, check=False)
+    took = {"seconds": time.monotonic() - began, "processor_s": _processor_s() - worked}
     try:
         found: dict[str, Any] = json.loads(done.stdout)["runs"][0]
     except (ValueError, KeyError, IndexError):
         lines = (done.stderr.strip() or "nothing said").splitlines()
-        return {"failed": lines[-1][:100], "seconds": time.monotonic() - began}
-    return {**found, "seconds": time.monotonic() - began}
+        return {"failed": lines[-1][:100], **took}
+    return {**found, **took}
+
+
+def _processor_s() -> float:
+    """Return the processor time of all that was started from here and has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _difference(found: int, true: int) -> str:
@@ -60,20 +76,21 @@ def compare(row: dict[str, Any], folder: str) -> tuple[list[object], float | Non
     said, true = rehearsed(row, folder, PLENTY), row["truth"]
     books = ((said.get("gpu") or {}).get("allocator")) or {}
     size = f"{true['peak_reserved'] / 2**20:.0f}"
+    times = [f"{said['seconds']:.0f}", f"{said['processor_s']:.0f}"]
     if "peak_reserved" not in books:
         why = said.get("failed") or (said.get("program") or {}).get("stopped", "")
-        return [row["name"], size, "no answer", "", why, f"{said['seconds']:.0f}", "no"], None
+        return [row["name"], size, "no answer", "", why, *times, "no"], None
     low, high = books.get("band") or (0, 0)
     line = [
         row["name"], size, _difference(books["peak_reserved"], true["peak_reserved"]),
         _difference(books["peak_allocated"], true["peak_allocated"]), said["program"]["stopped"],
-        f"{said['seconds']:.0f}", "yes" if low <= true["peak_reserved"] <= high else "no",
+        *times, "yes" if low <= true["peak_reserved"] <= high else "no",
     ]  # fmt: skip
     return line, books["peak_reserved"] / true["peak_reserved"] - 1
 
 
-def half(part: str, rows: list[dict[str, Any]], folder: str) -> None:
-    """Rehearse one half of the programs and write its table."""
+def half(rows: list[dict[str, Any]], folder: str) -> Table:
+    """Rehearse one half of the programs."""
     lines: list[list[object]] = []
     misses: dict[str, list[float | None]] = {"public, unedited": [], "scripts of our own": []}
     exact = dict.fromkeys(misses, 0)
@@ -92,16 +109,16 @@ def half(part: str, rows: list[dict[str, Any]], folder: str) -> None:
         told = [abs(miss) for miss in those if miss is not None]
         total = f"{exact[kind]} of {len(those)} exact, {len(told)} answered"
         worst = f"worst {max(told, default=0):.2%}, median {median(told or [0]):.2%}"
-        lines.append([kind, "", total, worst, "", "", ""])
-    name = {"dev": "looked at", "heldout": "held out", "heldout2": "held out, second set"}[part]
-    write_section(f"Programs as they are, {name}", COLUMNS, lines, f"python -m bench.programs FOLDER {part}")
+        lines.append([kind, "", total, worst, "", "", "", ""])
+    return "Programs as they are", COLUMNS, lines
 
 
-def lines_of_death(part: str, rows: list[dict[str, Any]], folder: str) -> None:
+def lines_of_death(rows: list[dict[str, Any]], folder: str) -> Table:
     """Compare where programs run out of memory on cards of given sizes."""
     probe = {"argv": ["python", "-c", "import torch; torch.zeros(1, device='cuda')"], "cwd": folder, "env": {}}
     beside = PLENTY - rehearsed(probe, folder, PLENTY)["gpu"]["allocator"]["limit"]
-    lines, right = [], 0
+    lines: list[list[object]] = []
+    right = 0
     for row in rows:
         said = rehearsed(row, folder, row["card"] + beside)
         at = (said.get("program") or {}).get("at") or {}
@@ -113,22 +130,25 @@ def lines_of_death(part: str, rows: list[dict[str, Any]], folder: str) -> None:
         print(*lines[-1], sep="  ", flush=True)
     lines.append(["all", "", "", f"{right} of {len(rows)}", ""])
     columns = ("program", "bytes of the card", "dies at", "rehearsed", "same")
-    which = {"oom": "", "oom-heldout": ", held out", "oom-heldout2": ", held out, second set"}[part]
-    name = f"Programs that run out of memory{which}"
-    write_section(name, columns, lines, f"python -m bench.programs FOLDER {part}")
+    return "Programs that run out of memory", columns, lines
 
 
 def main(arguments: list[str]) -> None:
     """Run the parts that are named, all if none is."""
-    only = arguments.pop(arguments.index("--only") + 1) if "--only" in arguments else None
-    arguments = [each for each in arguments if each != "--only"]
-    if not arguments:
-        raise SystemExit(f"usage: {(__doc__ or '').strip().splitlines()[-1].strip()}")
-    folder, parts = str(Path(arguments[0]).resolve()), arguments[1:] or list(PARTS)
+    parser = argparse.ArgumentParser(prog="python -m bench.programs")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--only", metavar="NAME")
+    parser.add_argument("--again", action="store_true")
+    asked = parser.parse_args(arguments)
     data = json.loads(DATA.read_text())
-    for part in parts:
-        rows = [row for row in data[part] if only is None or row["name"] == only]
-        (lines_of_death if part.startswith("oom") else half)(part, rows, folder)
+    for part in asked.parts or PARTS:
+        rows = [row for row in data[part] if asked.only in (None, row["name"])]
+        name, columns, lines = (lines_of_death if part.startswith("oom") else half)(rows, str(asked.folder.resolve()))
+        if asked.only is None:
+            again = (", no longer so", " --again") if asked.again else ("", "")
+            command = f"python -m bench.programs FOLDER {part}{again[1]}"
+            write_section(f"{name}{PARTS[part]}{again[0]}", columns, lines, command)
 
 
 if __name__ == "__main__":

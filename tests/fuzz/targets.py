@@ -340,7 +340,7 @@ def run_page(data: bytes) -> None:
 class _AnsweringHere:
     """In place of the page's child processes."""
 
-    async def ask(self, path: str, query: Any, body: bytes, own: Any = None) -> Any:
+    async def ask(self, path: str, query: Any, body: bytes, own: Any = None, gone: Any = None) -> Any:
         from legroom.serving.answering import response_to
         from legroom.serving.answering_child import _answer
         from legroom.serving.questions import Here

@@ -72,9 +72,10 @@ def legroom(*arguments: object) -> tuple[int, str]:
 
 
 def asked(*arguments: object) -> Any:
-    """Return the JSON document of a command, or its exit code where it printed none."""
+    """Return the JSON document of a command, or its exit code where it printed none but an error."""
     code, printed = legroom(*arguments)
-    return json.loads(printed) if printed else {"exit": code}
+    document = json.loads(printed) if printed else {"error": None}
+    return {"exit": code} if "error" in document else document
 
 
 @contextlib.contextmanager

@@ -121,6 +121,9 @@ CASES["where"] = _call(lambda x, m: torch.where(m, x, 0.0), (64, 300), ((64, 300
 CASES["where two"] = _call(lambda x, y, m: torch.where(m, x, y), (64, 300), (64, 300), ((64, 300), B))
 CASES["flip"] = _call(lambda x: x.flip(0), (64, 300))
 CASES["roll"] = _call(lambda x: x.roll(3, 0), (64, 300))
+CASES["roll two axes"] = _call(lambda x: x.roll((-3, 5), (1, 2)), (8, 14, 14, 96))
+CASES["roll three axes"] = _call(lambda x: x.transpose(1, 2).roll((1, 2, 3), (0, 1, 2)), (8, 14, 14, 96))
+CASES["roll all"] = _call(lambda x: x.t().roll(3), (64, 300))
 CASES["pad"] = _call(lambda x: functional.pad(x, (1, 2, 3, 4)), (8, 3, 30, 30))
 CASES["pad replicate"] = _call(lambda x: functional.pad(x, (4, 4, 4, 4), mode="replicate"), (8, 3, 84, 84))
 CASES["grid_sample"] = _call(

@@ -432,3 +432,20 @@ def test_steps_are_not_skipped_for_gradients_without_values(tmp_path: Path, capf
         print(len(optimizer.state))
     """
     assert run(tmp_path, source, capfd)["printed"] == ["2"]
+
+
+def test_a_program_that_first_looks_whether_torch_is_installed_is_entered(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Transformers and datasets look torch up before they import it."""
+    found = run(
+        tmp_path,
+        """
+        import importlib.util
+        assert importlib.util.find_spec("torch") is not None and importlib.util.find_spec("torch") is not None
+        import torch
+        torch.empty(3 << 20, dtype=torch.uint8, device="cuda")
+        """,
+        capfd,
+    )
+    assert found["allocated"] == 3 * MIB

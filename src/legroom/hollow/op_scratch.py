@@ -133,6 +133,18 @@ def _cast_first(call: Call) -> Iterator[Step]:
         yield Step("alloc", "cast", nbytes(x, out.element_size()))
 
 
+@program(_aten.roll.default)
+def _roll(call: Call) -> Iterator[Step]:
+    # TensorTransformations.cpp, roll_common: one axis after the other; what each gives is kept until the last is done
+    x = call.args[0]
+    if not x.is_contiguous():
+        yield Step("alloc", "copy", nbytes(x))
+    for number in range(1, len(call.arg(2, "dims", ()))):
+        yield Step("alloc", f"{number} axes", nbytes(x))
+        yield Step("free", "copy")
+    yield Step("out")
+
+
 @program(_aten.cumsum.default, _aten.cumprod.default)
 def _running(call: Call) -> Iterator[Step]:
     # ReduceOps.cpp, impl_func_cum_ops: the input becomes what the result is

@@ -131,6 +131,14 @@ def test_assumptions_that_set_a_size_and_what_is_not_modelled_leave_it_unknown(t
     assert (code, run["unknown"]) == (1, ["not modelled: a kernel (program.py:3)"])
 
 
+def test_compiled_code_widens_the_band_by_what_a_first_run_takes(tmp_path: Path) -> None:
+    body = "writer.json('compile', what='inductor', file=__file__, line=3)\nfor _ in range(4): update()"
+    _, run, _ = document(tmp_path, body, "--gpu", "RTX 4090")
+    # one segment of the allocator, a quarter of 150 MiB, and the 72 MiB beside which Inductor times kernels
+    wider = (2 << 20) + (150 << 18) + (72 << 20)
+    assert run["gpu"]["allocator"]["band"] == [(150 << 20) - wider, (150 << 20) + wider]
+
+
 def test_a_kill_loses_nothing(tmp_path: Path) -> None:
     body = "update()\nwriter.half_a_record()\nos.kill(os.getpid(), 9)"
     code, run, _ = document(tmp_path, body, "--vram", "8GiB")

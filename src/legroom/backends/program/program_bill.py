@@ -22,12 +22,15 @@ from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Kno
 from legroom.model.rehearsal import CardSeen, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
-from legroom.units import format_size, format_span
+from legroom.units import MIB, format_size, format_span
 
 # A CUDA build of torch in place of a CPU build: `base_figures` of the SB3 room has the measurement (2026-11).
 CUDA_LIBRARIES, CUDA_LIBRARIES_ERROR = 248_000_000, 60_000_000
 HOST_ERROR = 0.05  # of what was measured: allocators, page cache, what a longer run adds
 COMPILED_ERROR = 0.25  # of reserved bytes: a compiled graph fuses and reorders, and was run eagerly
+# Inductor times the kernels it has not cached beside a buffer as large as the card's L2 cache, 72 MiB on an RTX 4090
+# (torch/_inductor/runtime/benchmarking.py; 75,350,016 B more in the first of two recorded runs, 2.14.1, 2026-11-17)
+TUNING_BYTES = 72 * MIB
 OLDEST_TORCH = (2, 3)
 GROWTH_MATTERS = 1 << 20  # bytes per second of host memory beyond known buffers that make its peak unknown
 
@@ -127,7 +130,7 @@ def _doubt(rehearsal: Rehearsal, card: CardSeen) -> int:
     doubt = sum(line.nbytes for line in card.lines if (line.file, line.line) in guessed)
     # each is scratch of a moment, and takes whole segments where the cache has no room for it
     doubt += sum(segment_size(round_size(each.nbytes)) for each in rehearsal.doubts)
-    return doubt + (int(COMPILED_ERROR * card.peak_reserved) if rehearsal.compiled else 0)
+    return doubt + (int(COMPILED_ERROR * card.peak_reserved) + TUNING_BYTES if rehearsal.compiled else 0)
 
 
 def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
@@ -238,7 +241,8 @@ def _kernel_kills(rehearsal: Rehearsal, budget: Budget) -> str:
 def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     yield from rehearsal.notes
     for place in rehearsal.compiled:
-        yield f"torch.compile was run eagerly ({place}): the band is wider by {COMPILED_ERROR:.0%}"
+        wider = f"{COMPILED_ERROR:.0%} and {format_size(TUNING_BYTES)}, which a first run takes to time kernels"
+        yield f"torch.compile was run eagerly ({place}): the band is wider by {wider}"
     for doubt in rehearsal.doubts:
         at = f" ({_at(doubt.file, doubt.line)})" if doubt.file else ""
         yield f"not known for certain: {doubt.what}{at}: the band is wider by {format_size(doubt.nbytes)}"
