@@ -162,19 +162,25 @@ PPO("MlpPolicy", Line(), n_steps=64, batch_size=64).learn(512)
 """
 
 
-def test_a_script_that_makes_its_environment_is_sent_to_the_program_form_at_once(tmp_path: Path) -> None:
+def test_a_fitted_script_names_its_environment_by_the_scripts_file(tmp_path: Path) -> None:
     script, fitted = tmp_path / "mine.py", tmp_path / "fitted.yaml"
     script.write_text(SCRIPT)
     done = legroom("fit", str(script), "--ram", "2GiB", "--mode", "arithmetic", "-o", str(fitted))
     assert done.returncode == 0, done.stderr
-    assert f"legroom fit --ram 2GiB -- python {script}" in done.stdout and "legroom train" not in done.stdout
-    done = legroom("train", str(script), "--out", str(tmp_path / "run"))
+    assert f"train it with: legroom train {fitted}" in done.stdout
+    assert f"id: {script}:Line" in fitted.read_text()
+
+
+def test_a_run_without_an_environment_is_refused_at_once_with_the_way(tmp_path: Path) -> None:
+    run = tmp_path / "run.yaml"
+    spaces = "{observation: {type: box, shape: [3]}, action: {type: discrete, n: 2}}"
+    run.write_text(f"algo: PPO\nenv: {{spaces: {spaces}}}\ntotal_timesteps: 512\n")
+    done = legroom("train", str(run), "--out", str(tmp_path / "run"))
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert f"legroom train -- python {script}" in done.stderr
-    done = legroom("train", str(fitted), "--out", str(tmp_path / "run"))
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "names no environment (set env.id to package.module:Class" in done.stderr
+    assert "names no environment (set env.id to package.module:Class, or run your own program" in done.stderr
     assert not (tmp_path / "run").exists()
+    done = legroom("fit", str(run), "--ram", "2GiB", "--mode", "arithmetic")
+    assert "legroom fit --ram 2GiB -- python train.py" in done.stdout and "legroom train" not in done.stdout
 
 
 @pytest.mark.parametrize("command", ["train", "sweep"])

@@ -82,4 +82,4 @@ def test_what_fails_in_a_hook_is_said_and_the_program_goes_on(monkeypatch, capfd
         attaching.waiting()["a"](None)
     finally:
         sys.meta_path[:] = before
-    assert capfd.readouterr().err.startswith("legroom train: lean not attached: ModuleNotFoundError: No module named")
+    assert capfd.readouterr().err.startswith("legroom: lean not attached: ModuleNotFoundError: No module named")

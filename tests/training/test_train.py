@@ -34,7 +34,8 @@ class Gated(Drift):
     """Where a folder is named, it waits at its hundredth step until it is killed; after that it is slow from there."""
 
     taken = 0
-    folder = os.environ.get("GATE")
+    # not where a prediction steps it
+    folder = None if b"env_child" in Path("/proc/self/cmdline").read_bytes() else os.environ.get("GATE")
 
     def step(self, action):
         Gated.taken += 1

