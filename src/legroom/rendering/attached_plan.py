@@ -51,8 +51,10 @@ def _tried_data(one: Attached) -> dict[str, Any]:
 
 def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Part]:
     """Yield the verdict, what was tried with what it takes, what could not be attached, and the command to type."""
-    best = plan.best
-    if best is plan.plain:
+    best, seen = plan.best, plan.plain.prediction.rehearsal
+    if seen.stopped == "failed":
+        yield Styled(f"the program failed when it was rehearsed: {seen.failure or 'see its own output'}", "bold red")
+    elif best is plan.plain:
         yield Styled(f"fits as it is: {needs_text(best.prediction)}", "green")
     elif best is not None:
         yield Styled(f"fits with {', '.join(best.effective)} ({best.price}): {needs_text(best.prediction)}", "green")
@@ -68,7 +70,9 @@ def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Pa
         f"not attached: {note.name}: {note.text}" for one in plan.tried for note in one.notes if not note.attached
     ):
         yield Styled(text, "dim")
-    if best is not None:
+    if seen.stopped == "failed":
+        yield f"its own output: legroom predict -- {shlex.join(command)}"
+    elif best is not None:
         yield f"run it with: {train_command(best, command)}"
         if best is not plan.plain:
             yield "or change your source: the same with --patch prints the edit, tried"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from legroom.backends.program.attached_search import PIECES, find_savings, price_of
 from legroom.model.attachment import AttachedNote
 from legroom.model.footprint import Footprint, Item, Place
-from legroom.model.program_plan import Attached, Savings
+from legroom.model.program_plan import Attached, ProgramPlan, Savings
 from legroom.model.rehearsal import HostSeen, ProgramPrediction, Rehearsal
 from legroom.model.verdict import Budget, fits
+from legroom.rendering.attached_plan import attached_plan_text
+from legroom.rendering.layout import draw
 
 HOST = HostSeen(peak=0, last=0, workers=0, processes=1)
 BUDGET = Budget(ram=1000, vram=1000)
@@ -64,3 +66,12 @@ def test_what_does_not_help_is_not_recommended() -> None:
     plan = find_savings(program)
     assert plan.best is None and plan.fits is False
     assert len(program.tried) == 2 + PIECES  # as it is, the free ones, micro-batches
+
+
+def test_a_program_that_fails_is_not_said_to_be_too_large() -> None:
+    rehearsal = Rehearsal(("python",), 1, "failed", updates=0, repeats=0, seconds=1.0, host=HOST, failure="no game")
+    footprint = Footprint("train.py", (Item("host.program", 2000, Place.HOST, ""),), "cpu")
+    plain = Attached({}, "free", ProgramPrediction(rehearsal, footprint, BUDGET, fits(footprint, BUDGET)))
+    told = draw(attached_plan_text(ProgramPlan((plain,)), ["python", "train.py"]), width=100, colour=False)
+    assert told.startswith("the program failed when it was rehearsed: no game\n")
+    assert "its own output: legroom predict -- python train.py" in told and "--param" not in told
