@@ -129,6 +129,7 @@ def _time(programs: Sequence[str], repeats: int) -> bool:
             f"{statistics.median(processor):.3f}", "same" if same else "DIFFERENT",
             "ok" if ratio <= MOST_TIME else "MISSED",
         ])  # fmt: skip
+        print(*rows[-1], sep=" | ", flush=True)
     columns = [
         "program", "plain", f"time, attached by default ÷ plain (≤ {MOST_TIME})", "range", "processor time", "hash",
         "verdict",
