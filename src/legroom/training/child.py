@@ -44,7 +44,7 @@ def main() -> None:
     task = TrainTask.read(Path(sys.argv[1]))
     with EventPipe(task.events_fd) as events:
         loop = TrainingLoop(task, events)
-        code = loop.train()
+        code = loop.train(lambda: end_unheard(task.events_fd, lambda: loop.is_saving))
     if loop.computed_in_background:  # its thread may be within XLA or wait for an actor: no orderly end survives that
         sys.stdout.flush()
         sys.stderr.flush()
@@ -82,10 +82,14 @@ class TrainingLoop:
     def computed_in_background(self) -> bool:
         return self._background is not None
 
-    def train(self) -> int:
-        """Learn until the total is reached or somebody asks to stop; return the exit code."""
+    def train(self, begin: Callable[[], None] = lambda: None) -> int:
+        """Learn until the total is reached or a stop is asked for; return the exit code.
+
+        Args:
+            begin: is called first; what it raises is told as whatever else goes wrong.
+        """
         try:
-            end_unheard(self._task.events_fd, lambda: self.is_saving)
+            begin()
             return self._train()
         except KeyboardInterrupt:
             return self._stopped()
