@@ -32,7 +32,7 @@ def end_with(parent_pid: int, number: signal.Signals = signal.SIGTERM) -> None:
 
 
 def end_unheard(pipe_fd: int, is_saving: Callable[[], bool]) -> None:
-    """Kill this process where nobody reads its pipe any more and it has not ended by itself in time.
+    """Kill this process when its pipe has no reader any more and it has not ended by itself in time.
 
     The signal of `end_with` becomes an exception, which an environment may swallow, and the parent that would then use
     force is gone.

@@ -70,6 +70,8 @@ def run(
     params = read_params(param, command) if param else []
     if patch and params:
         raise BadInput("--patch contradicts --param", hint="values are arguments of your command already")
+    if html is not None and not params:
+        raise BadInput("--html draws memory against a parameter", hint="give --param too, or leave --html out")
     if write and not patch:
         raise BadInput("--write needs --patch", hint="legroom fit --patch --write -- python train.py")
     if not (gpu or vram or ram):

@@ -97,7 +97,7 @@ def describe(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
             import_module(module)
     meter, script, memory = Meter(), None, []
     if task.get("script"):
-        with suppress(Exception):  # whoever needs something of it is told what is wrong with it
+        with suppress(Exception):  # an error in it is reported where something of it is used
             lift(task["script"])
         script = meter.grown()
     import_makers(task["id"], task["wrappers"])

@@ -7,7 +7,7 @@ from legroom.model.footprint import Footprint, Place
 
 BESIDE_ALLOCATOR = ("gpu.context", "gpu.cudnn workspace", "gpu.rnn reserve")  # items outside of PyTorch's allocator
 FAILED_REQUEST = "gpu.failed request"
-UNSEEN_ENV = 0.2  # of the budget, which an environment that nobody has seen may well take
+UNSEEN_ENV = 0.2  # of the budget: what an environment that was not built may take
 
 
 @dataclass(frozen=True)
