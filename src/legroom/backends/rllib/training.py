@@ -7,6 +7,7 @@ says so: the parent goes on from the last checkpoint.
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from legroom.cluster.session import RayTimedOut, environment, ray_session
 from legroom.device.redoing import is_out_of_memory
 from legroom.environments.env_make import EnvError, build
 from legroom.errors import BadInput, LegroomError
-from legroom.machine.temporary_folder import temporary_folder
+from legroom.model.files import clear_left_over, new_temporary
 from legroom.model.learner import FailureCause, Figures, Learned, Learner, Loop, SavedState, State, Status
 from legroom.model.run import Run
 from legroom.model.task import TrainTask
@@ -77,11 +78,12 @@ class RllibLearner(Learner):
                 f"env.timeout is not watched: {STALLED_S:.0f} s without a step lead back to the last checkpoint"
             )
         stack, store = self._stack, self._run.memory.object_store_bytes
-        folder = stack.enter_context(temporary_folder("rllib"))
+        clear_left_over(out := Path(self._task.out))  # of a child of this training that was killed
+        stack.callback(shutil.rmtree, folder := new_temporary(out), ignore_errors=True)
         stack.enter_context(importable_by_workers(self._task.cluster))
         stack.enter_context(ray_session(self._task.cluster, num_cpus=local_cpus(self._plan), object_store_nbytes=store))
         refuse_what_cannot_be_placed(self._plan, rooms_of_cluster())
-        self._notices = DeathNotices(self._loop.say, Path(self._task.out) / LOG)
+        self._notices = DeathNotices(self._loop.say, out / LOG)
         stack.callback(self._notices.close)
         self._algorithm = self._built(folder)
 

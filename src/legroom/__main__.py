@@ -1,0 +1,5 @@
+"""`python -m legroom` is the command `legroom`."""
+
+from legroom.cli.main import main
+
+main()
