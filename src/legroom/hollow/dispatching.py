@@ -109,6 +109,7 @@ class Follower(StorageFollower):
         self.shadows = Shadows(self.records, 1 << 18 if small is None else int(small))
         self.here = _Here()
         self.following = True
+        self.optimizer_steps = 0
         self.kernels: dict[Any, Any] = {}  # operator -> what a card does instead
         self.casts: dict[Any, Any] = {}  # operator -> what autocast does to its arguments
         self.capturing: Any = None  # the private pool of the graph that is captured

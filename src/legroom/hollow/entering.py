@@ -51,6 +51,7 @@ def on_torch(journal: Any) -> Any:
         card_operators,
         cuda_facade,
         dispatching,
+        epochs,
         fake_tensors,
         host_memory,
         tensor_facade,
@@ -78,6 +79,8 @@ def on_torch(journal: Any) -> Any:
     _threads(follower)
     _forks(follower)
     _optimizers(follower)
+    if folder := os.environ.get("LEGROOM_REHEARSAL_FOLDER"):
+        epochs.install(follower, folder)
     _endings(follower)
     host_memory.zeros_are_fresh(torch, journal)
     dispatching.enter(follower)
@@ -204,7 +207,7 @@ def _optimizers(follower: Any) -> None:
 
     from .growing import GrowingContainers
 
-    steps, growing = [0], GrowingContainers(follower.journal)
+    growing = GrowingContainers(follower.journal)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         follower.here.stepping += 1
@@ -213,12 +216,13 @@ def _optimizers(follower: Any) -> None:
         follower.here.stepping = max(follower.here.stepping - 1, 0)
         if not follower.following:
             return
-        steps[0] += 1
+        follower.optimizer_steps += 1
+        steps = follower.optimizer_steps
         follower.give_back()
-        if steps[0] <= 3:
+        if steps <= 3:
             follower.journal.json("roles", **_roles(follower, optimizer))
-        follower.journal.json("step", n=steps[0], optimizer=id(optimizer))
-        growing.look(steps[0])
+        follower.journal.json("step", n=steps, optimizer=id(optimizer))
+        growing.look(steps)
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)

@@ -231,6 +231,7 @@ class Rehearsal:
     points: tuple[tuple[float, int, int], ...] = ()
     step_times: tuple[float, ...] = ()
     skipped_steps: int = 0
+    epochs: int = 0
     same_runs: tuple[SameRun, ...] = ()
 
 

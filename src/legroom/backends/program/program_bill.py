@@ -256,7 +256,8 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     if budget is not None and (dies := _kernel_kills(rehearsal, budget)):
         yield dies
     if rehearsal.stopped == "repeats":
-        yield "not seen: what comes later, such as an evaluation or a checkpoint"
+        later = "what comes later, such as an evaluation or a checkpoint"
+        yield f"not seen: {'what comes after the last epoch' if rehearsal.epochs else later}"
 
 
 def _unknown(rehearsal: Rehearsal) -> Iterator[str]:

@@ -23,8 +23,9 @@ from legroom.backends.program.launching import (
     runs_python,
 )
 from legroom.backends.program.leaks import find_leaks
-from legroom.backends.program.repeating import RepeatFinder
+from legroom.backends.program.repeating import ENOUGH_S, RepeatFinder
 from legroom.backends.program.same_runs import same_runs
+from legroom.hollow.epochs import asking_file
 from legroom.machine.gpu_table import multiprocessors_of
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
@@ -99,7 +100,7 @@ def rehearse(
     """
     check_command(command)
     with temporary_folder("rehearsal") as folder:
-        seen = ProgramSeen(plan)
+        seen = ProgramSeen(plan, folder)
         journals = Journals(folder)
         variables = guest_environment(folder, plan.for_guest(), os.environ if environment is None else environment)
         began = time.monotonic()
@@ -148,10 +149,15 @@ def read_journals(journals: Journals, seen: ProgramSeen) -> None:
 
 
 class ProgramSeen:
-    """All that the journals have said so far."""
+    """All that the journals have said so far.
 
-    def __init__(self, plan: RehearsalPlan) -> None:
+    Args:
+        folder: in which processes look for what they are asked; None where they cannot be asked.
+    """
+
+    def __init__(self, plan: RehearsalPlan, folder: Path | None = None) -> None:
         self.plan = plan
+        self._folder = folder
         self.host: HostWatch | None = None
         self.books: dict[str, ProcessBook] = {}
         self._finders: dict[str, RepeatFinder] = {}
@@ -188,6 +194,12 @@ class ProgramSeen:
             book.contexts.add(int(message.get("device") or 0))
         elif kind == "assumed":
             self._take_assumed(message)
+        elif kind == "epoch":
+            book.in_epoch = True
+        elif kind == "epoch ended":
+            book.in_epoch, book.epochs = False, book.epochs + 1
+            if book.epochs == 1:
+                next(finder for finder in self._finders.values() if finder.book is book).restart()
         elif kind in HOST_KINDS and self.host is not None:
             self.host.take(book.pid, message)
         elif kind == "note":
@@ -236,10 +248,26 @@ class ProgramSeen:
             finder.update()
         stepping = [finder for finder in self._finders.values() if finder.book.steps]
         if stepping and all(finder.is_repeating for finder in stepping) and self._host_is_known():
-            return "repeats"
-        if plan.updates is not None and self.updates >= plan.updates:
+            if not self._epoch_is_awaited(stepping, seconds):
+                return "repeats"
+        elif plan.updates is not None and self.updates >= plan.updates:
             return "updates"
-        return "seconds" if seconds >= plan.seconds else None
+        if seconds < plan.seconds:
+            return None
+        asked = [finder for finder in stepping if finder.left_out_at is not None]
+        return "repeats" if asked and all(finder.is_calm for finder in asked) else "seconds"
+
+    def _epoch_is_awaited(self, stepping: Sequence[RepeatFinder], seconds: float) -> bool:
+        """Ask processes to leave out the rest of their first epoch; return whether one has not come to its end yet."""
+        awaited = False
+        for finder in stepping:
+            if self._folder is None or not finder.book.in_epoch or finder.book.epochs:
+                continue
+            if finder.left_out_at is None:
+                finder.left_out_at = seconds
+                Path(asking_file(str(self._folder), finder.book.pid)).touch()
+            awaited = awaited or seconds < finder.left_out_at + ENOUGH_S
+        return awaited
 
     def _host_is_known(self) -> bool:
         """Return whether host memory was watched for long enough to forecast buffers that fill, and growth."""
@@ -288,6 +316,7 @@ class ProgramSeen:
             points=tuple(main.points) if main is not None else (),
             step_times=tuple(main.step_times) if main is not None else (),
             skipped_steps=main.skipped_steps if main is not None else 0,
+            epochs=main.epochs if main is not None else 0,
             same_runs=tuple(same_runs(self._messages.get("call", []), self._messages.get("learn", []))),
         )
 

@@ -9,7 +9,9 @@ settled here.
 
 One reservation: a loop around the steps (the rollout of PPO between its minibatches, the validation after an epoch)
 must have come round. Lines whose tensors came and went several times, and which have not been seen since the last new
-iteration, tell of such a loop; then repeats count only after twice the longest iteration, or twenty seconds.
+iteration, tell of such a loop; then repeats count only after twice the longest iteration, or twenty seconds. The loop
+over a DataLoader need not be waited for: the process is asked to leave out the rest of it (`hollow/epochs.py`), and
+what comes after its end is seen before anything counts as repeated.
 """
 
 from __future__ import annotations
@@ -41,13 +43,26 @@ class RepeatFinder:
         self._seconds = 0.0
         self._sites: set[int] = set()
         self._asked_at = -1
+        self._rose = False
         self.growth = 0  # bytes by which the cache would still grow if what repeats went on
+        self.left_out_at: float | None = None  # when the process was asked to leave out the rest of an epoch
 
     def update(self) -> None:
         """Take in the iterations that ended since the last call."""
         for interval in self.book.intervals[self._taken :]:
             self._add(interval)
         self._taken = len(self.book.intervals)
+
+    def restart(self) -> None:
+        """Begin anew, since another part of the program begins: what was seen is known, and has to be seen again."""
+        self.update()
+        self.repeats, self._seconds, self._sites, self._asked_at, self.growth = 0, 0.0, set(), -1, 0
+        self._rose = False
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no peak has risen since the last start."""
+        return not self._rose and not self.book.current.rose
 
     @property
     def _is_settled(self) -> bool:
@@ -67,6 +82,7 @@ class RepeatFinder:
         grew = highest is not None and interval.end_allocated > highest
         self._highest[interval.content] = max(highest or 0, interval.end_allocated)
         self._longest_s = max(self._longest_s, interval.seconds)
+        self._rose = self._rose or interval.rose
         if interval.rose or interval.new_sites or grew:
             self.repeats, self._seconds, self._sites, self._asked_at, self.growth = 0, 0.0, set(), -1, 0
         else:
