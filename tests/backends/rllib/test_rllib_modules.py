@@ -1,5 +1,7 @@
 """SB3's networks inside RLlib: the same numbers as SB3's own policies, masks that hold, and the same observations."""
 
+import logging
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -12,14 +14,16 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecTran
 
 from legroom.backends.rllib.capacity import Room, refuse_what_cannot_be_placed
 from legroom.backends.rllib.config import make_config
-from legroom.backends.rllib.deaths import RunnerRaised, reason_of
+from legroom.backends.rllib.deaths import ACTOR_MANAGER, DeathNotices, RunnerRaised, reason_of
 from legroom.backends.rllib.envs import MASK, OBSERVATION, WithAxes, make_runner_env
 from legroom.backends.rllib.modules import ActorCriticModule, QModule
 from legroom.backends.rllib.modules_sac import SacModule
 from legroom.backends.rllib.results import EPISODES, episodes_of
+from legroom.backends.rllib.training import RllibLearner, Stalled, failure_cause
 from legroom.backends.rllib.translation import rllib_plan
 from legroom.errors import BadInput
 from legroom.model.run import Run
+from legroom.model.task import TrainTask
 
 BOX = spaces.Box(-1, 1, (5,), np.float32)
 
@@ -182,3 +186,29 @@ def test_what_an_environment_raised_in_a_runner_is_told_in_its_own_words():
     )
     assert str(RunnerRaised(text)) == "RuntimeError: the pole has broken"
     assert "\x1b" not in RunnerRaised(text).traceback
+
+
+def test_a_runner_that_dies_while_rllib_is_built_leads_back_to_the_last_checkpoint(tmp_path):
+    """RLlib asks its runners for their spaces and takes the first answer: IndexError where there is none."""
+
+    class Loop:
+        def __init__(self):
+            self.said = []
+
+        def say(self, line):
+            self.said.append(line)
+
+        def in_background(self, function, *, needed, within_s=None):
+            died = "The actor died unexpectedly before finishing this task., taking actor 1 out of service."
+            logging.getLogger(ACTOR_MANAGER).error(died)
+            raise IndexError("list index out of range")
+
+    loop = Loop()
+    learner = RllibLearner(TrainTask(run("PPO"), str(tmp_path), "cpu", 64, -1), loop)
+    learner._notices = DeathNotices(loop.say, tmp_path / "train.log")
+    try:
+        with pytest.raises(Stalled, match="1 env runners died while RLlib was built") as raised:
+            learner._built(tmp_path)
+    finally:
+        learner._notices.close()
+    assert failure_cause(raised.value).kind == "worker-died"

@@ -73,6 +73,11 @@ class DeathNotices(logging.Handler):
             why = self._reason_since(offset)
             self._say(f"env runner {back[1]} is back after {time.monotonic() - died_at:.0f} s{why}")
 
+    @property
+    def gone(self) -> int:
+        """Runners that died and are not back."""
+        return len(self._since)
+
     def why_gone(self) -> str:
         """Return why runners that are not back died, as Ray's services told meanwhile; empty where they did not."""
         if not self._since:

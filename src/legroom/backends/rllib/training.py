@@ -154,6 +154,8 @@ class RllibLearner(Learner):
         except Exception as failed:
             if self._notices.raised is not None:
                 raise self._notices.raised from failed
+            if gone := self._notices.gone:  # RLlib takes the answer of one that answers, and there may be none
+                raise Stalled(f"{gone} env runners died while RLlib was built{self._notices.why_gone()}") from failed
             if isinstance(failed, ValueError):
                 words = " ".join(str(failed).split())[:300]
                 raise BadInput(f"RLlib refuses it: {words}", path=self._run.source) from failed
