@@ -37,6 +37,21 @@ for epoch in range(1000):
         for batch in test:
             larger = net(batch[0].cuda()).repeat(1, 5000)
 """
+HANDLED = """
+def batches():
+    while True:
+        found = iter(train)
+        while True:
+            try:
+                batch = next(found)
+            except StopIteration:
+                break
+            yield batch
+        print("ended", flush=True)
+endless = batches()
+while True:
+    step(next(endless))
+"""
 NEXT = """
 batches = iter(train)
 for _ in range(19_000):
@@ -61,6 +76,13 @@ def test_the_validation_after_an_epoch_is_seen_and_one_that_keeps_its_results_in
     assert run["gpu"]["allocator"]["peak_allocated"] > 401 * 100 * 4 * 64 * 4
     assert any("batches at program.py:" in note and "left out" in note for note in run["notes"])
     assert sum("left out" in note for note in run["notes"]) == 2  # training, and the loop that keeps nothing
+
+
+@pytest.mark.slow
+def test_a_generator_that_looks_for_the_end_is_shortened_too(tmp_path: Path) -> None:
+    run, said = rehearsed(tmp_path, HANDLED)
+    assert run["program"]["stopped"] == "repeats"
+    assert "ended" in said
 
 
 @pytest.mark.slow

@@ -5,7 +5,8 @@ that they are in is then handed its last batch next, which may be smaller than t
 optimizer steps, such as a validation, goes to its last batch once the card's memory was the same at several batches in
 a row: one that gathers its results on the card is run in full.
 
-Only `for` loops are shortened: a program that calls `next` counts its batches, and may not expect the end.
+Only `for` loops are shortened, and functions that call `next` and know StopIteration: others count their batches, and
+may not expect the end.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _Epoch:
     def __init__(self, iterator: Any, follower: Any, asked: _Asked, frame: Any) -> None:
         self._iterator, self._follower, self._asked = iterator, follower, asked
         self._first_step = follower.optimizer_steps
-        self._can_end = dis.opname[frame.f_code.co_code[frame.f_lasti]] == "FOR_ITER" and _length(iterator) is not None
+        self._can_end = _expects_the_end(frame) and _length(iterator) is not None
         self._place = frame.f_code.co_filename, frame.f_lineno
         self._told = False
         self._figures: Any = None
@@ -106,6 +107,12 @@ class _Epoch:
             where, total = f"{os.path.basename(file)}:{line}", _length(iterator)
             text = f"{len(rest) - 1:,} of {total:,} batches at {where} were left out: they repeat"
             self._follower.journal.json("note", text=text)
+
+
+def _expects_the_end(frame: Any) -> bool:
+    """Return whether the code that asks for a batch is a loop over them, or looks for their end."""
+    code = frame.f_code
+    return dis.opname[code.co_code[frame.f_lasti]] == "FOR_ITER" or "StopIteration" in code.co_names
 
 
 def _length(iterator: Any) -> int | None:
