@@ -25,7 +25,6 @@ with temporary_folder("test") as folder:
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(module, "YOUNG_S", -1.0)
     return tmp_path
 
 
@@ -49,9 +48,17 @@ def test_the_folder_of_a_killed_process_goes_with_the_next_start_and_that_of_a_l
         holders[1].wait()
 
 
-def test_one_that_was_just_made_stays(place, monkeypatch):
+def test_one_that_has_no_name_yet_stays_while_it_is_young(place, monkeypatch):
+    (unnamed := place / "legroom-new-1").mkdir()
     monkeypatch.setattr(module, "YOUNG_S", 60.0)
-    young = place / "legroom-test-1"
-    young.mkdir()
     with temporary_folder("test"):
-        assert young.is_dir() and time.time() - young.stat().st_ctime < 60
+        assert unnamed.is_dir() and time.time() - unnamed.stat().st_ctime < 60
+    monkeypatch.setattr(module, "YOUNG_S", -1.0)
+    with temporary_folder("test"):
+        assert not unnamed.exists()
+
+
+def test_a_start_of_one_kind_removes_what_a_killed_process_of_another_kind_left(place):
+    (left := place / "legroom-compile-1").mkdir()
+    with temporary_folder("test"):
+        assert not left.exists()

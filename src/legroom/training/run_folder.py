@@ -42,6 +42,7 @@ from typing import Any
 from legroom.errors import BadInput
 from legroom.machine.forks import in_forks, to_nowhere
 from legroom.machine.live_log import LIVE
+from legroom.machine.temporary_folder import clear_left_folders
 from legroom.model.files import clear_left_over, make_directory, read_document, write_whole
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
 from legroom.model.outcome import Outcome
@@ -136,6 +137,7 @@ class RunFolder:
                 lock.truncate(0)
                 lock.write(str(os.getpid()).encode())
             clear_left_over(self.path)
+            clear_left_folders()
             yield
 
     def keep(self, run: Run, predicted: Predicted | None, *, asked: Run | None = None) -> None:

@@ -16,7 +16,6 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any
 from unittest import mock
@@ -27,6 +26,7 @@ from legroom.backends.program.rehearsing import ProgramSeen, RehearsalPlan, read
 from legroom.errors import BadInput
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
+from legroom.machine.temporary_folder import temporary_folder
 from legroom.machine.tree import process_memory
 from legroom.model.footprint import Footprint
 from legroom.model.rehearsal import HostSeen, ProgramPrediction, Stopped
@@ -103,7 +103,7 @@ class rehearse:  # noqa: N801  used as a statement, like open()
             raise BadInput("a rehearsal inside another", hint="one with block after the other")
         rehearse._inside = True
         try:
-            self._folder = Path(self._stack.enter_context(TemporaryDirectory(prefix="legroom-rehearsal-")))
+            self._folder = self._stack.enter_context(temporary_folder("rehearsal"))
             self._began = time.monotonic()
             self._stack.enter_context(_installed(self._folder, self._plan))
         except BaseException:

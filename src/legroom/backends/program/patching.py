@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from legroom.backends.base import all_attachments
 from legroom.errors import BadInput
+from legroom.machine.temporary_folder import temporary_folder
 
 _ATTACH = re.compile(r"legroom\.attach\(")
 # Runs the changed source in place of the file that it belongs to; the file itself stays as it is.
@@ -104,8 +104,8 @@ class Patch:
             path=str(source.path), module=source.module, source=self.after, cwd=str(Path.cwd()),
             folder=str(source.path.parent), argument=str(source.path) if source.module else command[source.at],
         )  # fmt: skip
-        with TemporaryDirectory(prefix="legroom-patched-") as folder:
-            launcher = Path(folder) / source.path.name
+        with temporary_folder("patched") as folder:
+            launcher = folder / source.path.name
             launcher.write_text(text)
             yield [*command[: source.at], str(launcher), *command[source.at + source.words :]]
 
