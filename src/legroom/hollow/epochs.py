@@ -71,7 +71,7 @@ class _Epoch:
     def __init__(self, iterator: Any, follower: Any, asked: _Asked, frame: Any) -> None:
         self._iterator, self._follower, self._asked = iterator, follower, asked
         self._first_step = follower.optimizer_steps
-        self._can_end = _expects_the_end(frame) and _length(iterator) is not None
+        self._can_end = _expects_the_end(frame) and _most_batches(iterator) > 0
         self._place = frame.f_code.co_filename, frame.f_lineno
         self._told = False
         self._figures: Any = None
@@ -99,14 +99,16 @@ class _Epoch:
             self._follower.journal.json("epoch ended")
 
     def _leave_out(self) -> None:
-        iterator, self._can_end = self._iterator, False
-        rest = list(itertools.islice(iterator._sampler_iter, _length(iterator)))
+        iterator, self._can_end, most = self._iterator, False, _most_batches(self._iterator)
+        rest = list(itertools.islice(iterator._sampler_iter, most + 1))
+        if len(rest) > most:  # a sampler without end
+            iterator._sampler_iter = itertools.chain(rest, iterator._sampler_iter)
+            return
         iterator._sampler_iter = iter(rest[-1:])
         if len(rest) > 1:
             file, line = self._place
-            where, total = f"{os.path.basename(file)}:{line}", _length(iterator)
-            text = f"{len(rest) - 1:,} of {total:,} batches at {where} were left out: they repeat"
-            self._follower.journal.json("note", text=text)
+            where = f"{os.path.basename(file)}:{line}"
+            self._follower.journal.json("note", text=f"{len(rest) - 1:,} batches at {where} were left out: they repeat")
 
 
 def _expects_the_end(frame: Any) -> bool:
@@ -115,9 +117,11 @@ def _expects_the_end(frame: Any) -> bool:
     return dis.opname[code.co_code[frame.f_lasti]] == "FOR_ITER" or "StopIteration" in code.co_names
 
 
-def _length(iterator: Any) -> int | None:
-    """Return the batches of the whole loop; None where that is not known, as with a stream."""
-    try:
-        return len(iterator._index_sampler) if hasattr(iterator, "_sampler_iter") else None
-    except (TypeError, NotImplementedError, AttributeError):
-        return None
+def _most_batches(iterator: Any) -> int:
+    """Return how many batches a loop may have; 0 where that is not known, as with a stream."""
+    for sized in ("_index_sampler", "_dataset"):  # a sampler of the user's own may not say
+        try:
+            return len(getattr(iterator, sized))
+        except (TypeError, NotImplementedError, AttributeError):
+            continue
+    return 0
