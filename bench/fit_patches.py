@@ -38,10 +38,10 @@ CONTEXT = 500_000_000  # what legroom leaves beside the allocator
 LONGEST_S = 1800
 SECONDS = ("--seconds", "180")  # of a rehearsal, on a busy machine
 SHARES = (0.7, 0.5, 0.35)  # of what a program takes as it is: PyTorch gives back what it caches before it fails
-_ATARI = ("--no-cuda", "--buffer-size", "20000", "--total-timesteps", "20400", "--learning-starts", "20200")
+_ATARI = ("--no-cuda", "--buffer-size", "10000", "--total-timesteps", "10300", "--learning-starts", "10100")
 _ZOO = ("train.py", "--eval-freq", "-1", "--log-folder", "logs", "--env")
 _PONG, _BREAKOUT, _POLE = ((*_ZOO, name) for name in ("PongNoFrameskip-v4", "BreakoutNoFrameskip-v4", "CartPole-v1"))
-_REPLAY = ("-n", "20400", "--hyperparams", "buffer_size:20000", "learning_starts:20200")
+_REPLAY = ("-n", "10300", "--hyperparams", "buffer_size:10000", "learning_starts:10100")
 HOST = {
     "cleanrl dqn_atari": ("cleanrl/dqn_atari.py", *_ATARI),
     "cleanrl c51_atari": ("cleanrl/c51_atari.py", *_ATARI),
