@@ -16,7 +16,6 @@ import logging
 import os
 import re
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +33,7 @@ from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined] 
 from legroom.cluster import watchdog
 from legroom.cluster.reaching import CLIENT, parse_address, refuse_unreachable
 from legroom.errors import BadInput, LegroomError
+from legroom.machine.temporary_folder import SHORT, temporary_folder
 
 LOOPBACK = "127.0.0.1"
 LONGEST_FOLDER = 40  # characters: leaves room for /session_DATE_PID/sockets/plasma_store within a socket's 107
@@ -105,31 +105,31 @@ def ray_session(
         with _joined(cluster) as session:
             yield session
         return
-    folder = _short_folder()
-    dog = _watch(folder)
-    try:
-        token = os.environ.get(TOKEN) or secrets.token_hex(32)
-        marks = ":".join(filter(None, [os.environ.get(watchdog.MARK), str(folder)]))
-        settings: dict[str, str | None] = {TOKEN: token, watchdog.MARK: marks} | dict.fromkeys(SET_BY_RAY)
-        if not memory_monitor:
-            settings["RAY_memory_monitor_refresh_ms"] = "0"
-        with environment(settings), _loopback(), _own_signals():
-            _start(
-                address="local",
-                num_cpus=num_cpus,
-                object_store_memory=object_store_nbytes,
-                _memory=memory_nbytes,
-                _temp_dir=str(folder),
-                _node_ip_address=LOOPBACK,
-            )
-        yield RaySession(ray.get_runtime_context().gcs_address, folder)
-    finally:
-        # Kindly first; what does not go, and the folder, is the watchdog's.
-        with _uninterrupted():
-            with suppress(Exception):
-                ray.shutdown()
-            _release(dog, folder)
-            AuthenticationTokenLoader.instance().reset_cache()
+    with temporary_folder(SHORT, _short_base()) as folder:
+        dog = _watch(folder)
+        try:
+            token = os.environ.get(TOKEN) or secrets.token_hex(32)
+            marks = ":".join(filter(None, [os.environ.get(watchdog.MARK), str(folder)]))
+            settings: dict[str, str | None] = {TOKEN: token, watchdog.MARK: marks} | dict.fromkeys(SET_BY_RAY)
+            if not memory_monitor:
+                settings["RAY_memory_monitor_refresh_ms"] = "0"
+            with environment(settings), _loopback(), _own_signals():
+                _start(
+                    address="local",
+                    num_cpus=num_cpus,
+                    object_store_memory=object_store_nbytes,
+                    _memory=memory_nbytes,
+                    _temp_dir=str(folder),
+                    _node_ip_address=LOOPBACK,
+                )
+            yield RaySession(ray.get_runtime_context().gcs_address, folder)
+        finally:
+            # Kindly first; what does not go, and the folder, is the watchdog's.
+            with _uninterrupted():
+                with suppress(Exception):
+                    ray.shutdown()
+                _release(dog, folder)
+                AuthenticationTokenLoader.instance().reset_cache()
 
 
 def ray_nodes() -> list[dict[str, Any]]:
@@ -229,27 +229,23 @@ def version_mismatch(text: str) -> str | None:
     return f"runs {there_words}, this process {' and '.join(f'{name} {here}' for name, _, here in differ)}"
 
 
-def _short_folder() -> Path:
+def _short_base() -> str:
+    """Return the folder for a session's own, which has to have a short path."""
     base = tempfile.gettempdir()
-    base = base if len(base) + len("/lr-12345678") <= LONGEST_FOLDER else "/tmp"
-    return Path(tempfile.mkdtemp(prefix="lr-", dir=base))
+    return base if len(base) + len(f"/{SHORT}12345678") <= LONGEST_FOLDER else "/tmp"
 
 
 def _watch(folder: Path) -> subprocess.Popen[bytes]:
     """Start the watchdog; it cleans up when the pipe to it closes, and in the environment of no session."""
     environment = {name: value for name, value in os.environ.items() if name != watchdog.MARK}
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
+    )
 
 
 def _release(dog: subprocess.Popen[bytes], folder: Path) -> None:

@@ -17,25 +17,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX, UNNAMED = "legroom-", "legroom-new-"
+SHORT = "lrr-"  # for Ray, which has sockets below it: their paths have 107 characters at most
 KINDS = ("base", "compile", "env", "patched", "profile", "rehearsal", "test")
 YOUNG_S = 60.0  # what has no name yet may be about to be locked
-_NAMED = re.compile(rf"{PREFIX}(?:{'|'.join(KINDS)})-\w+")
+_NAMED = re.compile(rf"(?:{PREFIX}(?:{'|'.join(KINDS)})-|{SHORT})\w+")
 
 
 @contextmanager
-def temporary_folder(kind: str) -> Iterator[Path]:
+def temporary_folder(kind: str, base: str | None = None) -> Iterator[Path]:
     """Yield a new folder, which is removed afterwards; those that killed processes left are removed before.
 
     Args:
-        kind: one of `KINDS`; its name is `legroom-KIND-...`.
+        kind: one of `KINDS`, and its name is `legroom-KIND-...`; or `SHORT`, with which it begins.
+        base: the folder that it is in; None: the system's for temporary files.
 
     Raises:
         OSError: it cannot be made.
     """
-    assert kind in KINDS, kind
-    clear_left_folders()
-    made = Path(tempfile.mkdtemp(prefix=UNNAMED))
-    path = made.with_name(f"{PREFIX}{kind}-{made.name.removeprefix(UNNAMED)}")
+    assert kind in (*KINDS, SHORT), kind
+    clear_left_folders(base)
+    made = Path(tempfile.mkdtemp(prefix=UNNAMED, dir=base))
+    path = made.with_name((kind if kind == SHORT else f"{PREFIX}{kind}-") + made.name.removeprefix(UNNAMED))
     descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError):  # a file system without locks: it stays if this process is killed
@@ -47,11 +49,11 @@ def temporary_folder(kind: str) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def clear_left_folders() -> None:
+def clear_left_folders(base: str | None = None) -> None:
     """Remove this user's folders that no process has locked."""
-    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+    with suppress(OSError), os.scandir(base or tempfile.gettempdir()) as entries:
         for entry in entries:
-            if entry.name.startswith(PREFIX):
+            if entry.name.startswith((PREFIX, SHORT)):
                 with suppress(OSError):
                     _remove_unlocked(Path(entry.path))
 
