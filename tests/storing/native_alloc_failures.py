@@ -145,6 +145,34 @@ def rows_fail(layout: Layout, failures: Failures) -> None:
     check(store, plain, "after append_all")
 
 
+def pairs_fail(layout: Layout, failures: Failures) -> None:
+    """Let every allocation of `append_pairs` fail: a row's number stays what it was until all of it is stored."""
+    store, plain, streams = core.Store(**layout.arguments), Plain(layout), range(layout.n_streams)
+    numbers, unused = np.full((1, layout.n_streams), 0xABCDEF, np.uint32), np.zeros((1, layout.n_streams), np.uint32)
+    shown = np.stack([plain.follow(replace(next(iter(steps_of(layout, 1))), stream=stream)) for stream in streams])
+    for step in steps_of(layout, 20):
+        followed = np.stack([plain.follow(replace(step, stream=stream)) for stream in streams])
+        before = numbers.copy()
+
+        def unchanged(when: str, before: np.ndarray = before) -> None:
+            if (numbers != before).any():
+                raise Wrong(f"{when}: a row that was not stored has a number, {layout}")
+
+        failures.first(store.append_pairs, shown, followed, numbers, 0, then=unchanged)
+        for side, expected in enumerate((shown, followed)):
+            out = np.empty((layout.n_streams, layout.n_stack * layout.frame_bytes), np.uint8)
+            envs = np.arange(layout.n_streams)
+            core.gather_ring((store,), np.array([0]), 1, 1, layout.n_streams, numbers, 0 * envs, envs, side, out, out)
+            if out.tobytes() != expected.tobytes():
+                raise Wrong(f"side {side} of a row is another one, {layout}")
+        shown = followed
+    try:
+        store.append_pairs(shown, shown, unused, 1)
+    except ValueError:
+        return
+    raise Wrong("a row that does not exist was written")
+
+
 def _check_row(store: object, plain: Plain, before: list[list[bytes]], when: str) -> None:
     """Check a store in which the first streams have the newest row, the others not yet."""
     reached = Plain(plain.layout)
@@ -233,6 +261,7 @@ def main() -> int:
             appends_fail_one_by_one(layout, failures)
             one_append_fails_and_is_given_up(layout, failures)
             rows_fail(layout, failures)
+            pairs_fail(layout, failures)
             making_loading_reading_fail(layout, failures)
         for layout in LAYOUTS[1:3]:
             nothing_leaks(layout)

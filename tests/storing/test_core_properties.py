@@ -174,22 +174,20 @@ def test_a_ring_gives_rows_and_what_follows_them(case: Sequence, n_each: int, n_
     layout, streams = case.layout, range(case.layout.n_streams)
     for made_by in (core, reference):
         plain, stores, firsts = Plain(layout), [], []
-        packed, here, after = [], [], []  # of each row ever, by stream
+        here, after = [], []  # of each row ever, by stream
+        packed = np.zeros((len(case.steps), layout.n_streams), np.uint32)
+        shown = np.stack([plain.follow(Step("same", stream, 0)) for stream in streams])
         for ever, step in enumerate(case.steps):
             if ever % n_each == 0:  # a store of its own for the next rows; it begins with what the last one ended with
                 stores.append(made_by.Store(**layout.arguments))
                 firsts.append(ever)
-                numbers = u32([0] * layout.n_streams)
-                shown = np.stack([plain.follow(Step("same", stream, 0)) for stream in streams])
-                stores[-1].append_all(shown, numbers)
             followed = np.stack([plain.follow(replace(step, stream=stream)) for stream in streams])
-            follows = numbers.copy()
-            stores[-1].append_all(followed, follows)
-            codes = [{1: 0, 0: 1}.get(int(then) - int(now), 2) for now, then in zip(numbers, follows, strict=True)]
-            packed.append([int(number) | code << 30 for number, code in zip(numbers, codes, strict=True)])
+            stores[-1].append_pairs(shown, followed, packed, ever)
             here.append([row.tobytes() for row in shown])
             after.append([row.tobytes() for row in followed])
-            shown, numbers = followed, follows
+            shown = followed
+        with pytest.raises(ValueError):
+            stores[-1].append_pairs(shown, shown, packed, len(case.steps))
         n_dropped = min(n_dropped, len(stores) - 1)
         oldest, n_ever = firsts[n_dropped], len(case.steps)
         n_rows = n_ever - oldest

@@ -130,6 +130,43 @@ static PyObject *store_append_all(PyObject *object, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* The row of a ring: an observation and what follows it for every stream; numbers[row] says where they are, see
+ * locate_rows. It changes only once all of them are stored. */
+static PyObject *store_append_pairs(PyObject *object, PyObject *args) {
+    Store *self = (Store *)object;
+    Py_buffer obs[2], numbers;
+    Py_ssize_t row;
+    if (!PyArg_ParseTuple(args, "y*y*w*n", &obs[0], &obs[1], &numbers, &row)) return NULL;
+    uint32_t n = self->s.n_streams;
+    size_t each = observation_bytes(&self->s);
+    int64_t number = 0;
+    int system_error = 0, fits = (size_t)obs[0].len == each * n && (size_t)obs[1].len == each * n && row >= 0
+                                 && (size_t)numbers.len >= 4 * (size_t)n * ((size_t)row + 1);
+    uint32_t few[64], *found = n <= 32 ? few : PyMem_Malloc(8 * (size_t)n);
+    if (fits && found) {
+        enter(self);
+        Py_BEGIN_ALLOW_THREADS
+        for (uint32_t i = 0; i < 2 * n && number >= 0; i++) {
+            uint32_t stream = i < n ? i : i - n;
+            number = self->s.sealed ? SEALED : append_observation(&self->s, stream, (const unsigned char *)obs[i >= n].buf + stream * each);
+            found[i] = (uint32_t)number;
+        }
+        system_error = errno;
+        for (uint32_t i = 0; i < n && number >= 0; i++) {
+            uint32_t distance = found[n + i] - found[i], packed = found[i] | (distance == 1 ? 0u : distance ? 2u : 1u) << 30;
+            memcpy((unsigned char *)numbers.buf + 4 * ((size_t)row * n + i), &packed, 4);
+        }
+        Py_END_ALLOW_THREADS
+        leave(self);
+    }
+    if (found != few) PyMem_Free(found);
+    PyBuffer_Release(&obs[0]); PyBuffer_Release(&obs[1]); PyBuffer_Release(&numbers);
+    if (!fits) { PyErr_SetString(PyExc_ValueError, "two observations per stream and a row of numbers are needed"); return NULL; }
+    if (!found) return PyErr_NoMemory();
+    if (number < 0) return raise((int)number, system_error);
+    Py_RETURN_NONE;
+}
+
 /* What to read: observation i is numbers[i] of streams[i] in stores[which[i]] (stores[0] without `which`), and nexts[i]
  * of the same where `nexts` is given. */
 typedef struct {
@@ -471,6 +508,7 @@ static PyObject *fail_after(PyObject *module, PyObject *args) {
 static PyMethodDef methods[] = {
     {"append", store_append, METH_VARARGS, "append(stream, observation) -> number of its newest frame"},
     {"append_all", store_append_all, METH_VARARGS, "append_all(observations, numbers): one for every stream"},
+    {"append_pairs", store_append_pairs, METH_VARARGS, "append_pairs(observations, next_observations, numbers, row): a ring's row"},
     {"read", store_read, METH_VARARGS, "read(streams, numbers, out): uint32 arrays of equal length"},
     {"length", store_length, METH_VARARGS, "length(stream) -> frames in it"},
     {"nbytes", store_nbytes, METH_NOARGS, "nbytes() -> bytes by purpose, and (records, bytes) by kind"},

@@ -38,6 +38,7 @@ class Observations:
         self.item_bytes = prod(shape) * self.dtype.itemsize
         self.is_plain = self.item_bytes <= self.plain_up_to
         self.finder = StackFinder(shape)
+        self._row_shape = (n_envs, *shape)
 
     @property
     def stack(self) -> Stack:
@@ -68,6 +69,6 @@ class Observations:
     def as_stored(self, observations: np.ndarray) -> np.ndarray:
         """Return one observation per environment as the plain array would have stored it, in C order."""
         stored = np.ascontiguousarray(observations, self.dtype)
-        if stored.shape != (self.n_envs, *self.item_shape):
-            stored = np.ascontiguousarray(np.broadcast_to(stored, (self.n_envs, *self.item_shape)))
+        if stored.shape != self._row_shape:
+            stored = np.ascontiguousarray(np.broadcast_to(stored, self._row_shape))
         return stored

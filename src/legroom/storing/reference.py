@@ -28,6 +28,10 @@ from legroom.storing.reference_frames import Frames
 from legroom.storing.reference_geometry import Geometry, chosen_page_bytes
 from legroom.storing.reference_records import Arenas, Words
 
+# The two highest bits of a row's number in a ring say which frame its next observation ends with.
+NEXT_IS_FOLLOWING, NEXT_IS_SAME, NEXT_IS_A_STACK_LATER = 0, 1, 2
+CODE_SHIFT = 30
+
 Buffer: TypeAlias = Any  # whatever has the buffer protocol; typing.Buffer came with Python 3.12
 
 
@@ -100,6 +104,28 @@ class Store:
             self._refuse_sealed()
             for stream, observation in enumerate(given.reshape(geometry.n_streams, -1)):
                 found[stream] = self._frames.append(stream, geometry.frames(observation))
+
+    def append_pairs(self, observations: Buffer, next_observations: Buffer, numbers: Buffer, row: int) -> None:
+        """Store a ring's row: an observation and what follows it for every stream.
+
+        Their places go to `numbers[row]`, which is uint32 [rows, streams] and changes only once all of them are stored:
+        the observation's number, and in the two highest bits how far the next one's is from it.
+
+        Raises:
+            ValueError: there are not two observations for every stream, no such row, or the store is sealed.
+            OSError, MemoryError: as `append_all`.
+        """
+        n = self._geometry.n_streams
+        found = np.empty((2, n), np.uint32)
+        places = _bytes_of(numbers).view(np.uint32)
+        sides = [_bytes_of(observations), _bytes_of(next_observations)]
+        if any(len(side) != n * self._geometry.observation_bytes for side in sides) or not 0 <= row < len(places) // n:
+            raise ValueError("two observations per stream and a row of numbers are needed")
+        for side, numbers_of in zip(sides, found, strict=True):
+            self.append_all(side, numbers_of)
+        distance = found[1] - found[0]
+        codes = np.where(distance == 1, NEXT_IS_FOLLOWING, np.where(distance == 0, NEXT_IS_SAME, NEXT_IS_A_STACK_LATER))
+        places[n * row : n * (row + 1)] = found[0] | codes.astype(np.uint32) << CODE_SHIFT
 
     def read(self, streams: Buffer, numbers: Buffer, out: Buffer) -> None:
         """Write observation `numbers[i]` of stream `streams[i]` to the i-th place in `out`; both are uint32.

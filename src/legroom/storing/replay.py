@@ -1,9 +1,11 @@
 """What makes a replay buffer with Stable-Baselines3's interface a lean one; knows no library.
 
-A mixin before the buffer that it changes. `add` and `sample` are that buffer's own: a `Ring` stands where it has two
-arrays of observations, and what is drawn, and in which order, is what it draws.
+A mixin before the buffer that it changes. `sample` is that buffer's own: a `Ring` stands where it has two arrays of
+observations, and what is drawn, and in which order, is what it draws. `add` writes what the library's own writes, in
+fewer steps; one that is not known is called as it is.
 """
 
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,11 +25,13 @@ class LeanReplay(LeanBuffer):
 
     Attributes:
         samples: the named tuple that samples are, for a Dict space and for others.
+        known_adds: the functions `add` that `_add` stands for.
     """
 
     small_arrays = ("actions", "rewards", "dones", "timeouts")
     columns: dict[str, Ring]
     samples: ClassVar[dict[bool, Any]] = {}
+    known_adds: ClassVar[tuple[Any, ...]] = ()
     n_steps = 1
     observations: Any
     next_observations: Any
@@ -46,6 +50,7 @@ class LeanReplay(LeanBuffer):
             outputs = outputs_for(self.device, keep=4)
             self.columns[key] = Ring(self.buffer_size, n_envs, shapes[key], np.dtype(part.dtype), options, outputs)
             self.columns[key].reads_pairs = self.n_steps == 1
+            self.columns[key].is_number = isinstance(part, spaces.Discrete)
         if isinstance(space, spaces.Dict):
             self.observations = {key: ring.observations for key, ring in self.columns.items()}
             self.next_observations = {key: ring.next_observations for key, ring in self.columns.items()}
@@ -77,7 +82,32 @@ class LeanReplay(LeanBuffer):
     def add(self: Any, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Add one transition of every environment."""
         self.make_room()
-        super().add(obs, next_obs, action, reward, done, infos)  # type: ignore[misc]
+        if _writes_all(type(self)) and not self.optimize_memory_usage:
+            self._add(obs, next_obs, action, reward, done, infos)
+        else:
+            super().add(obs, next_obs, action, reward, done, infos)  # type: ignore[misc]
+
+    def _add(self: Any, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
+        row = self.pos
+        for key, ring in self.columns.items():
+            before, after = (obs[key], next_obs[key]) if key else (obs, next_obs)
+            if ring.is_number:
+                before, after = (np.reshape(each, (self.n_envs, *ring.item_shape)) for each in (before, after))
+            ring.add(row, before, after)
+        self.actions[row] = action.reshape((self.n_envs, self.action_dim))
+        self.rewards[row] = reward
+        done, flags, at_limit = np.asarray(done), self.dones.array, ()
+        if self.handle_timeout_termination:
+            at_limit = [info.get("TimeLimit.truncated", False) for info in infos]
+        if done.dtype == bool and flags.dtype == np.uint8 and self.timeouts.array is flags and not any(at_limit):
+            flags[row] = done  # which also says that no time limit was reached
+        else:
+            self.dones[row] = done
+            if self.handle_timeout_termination:
+                self.timeouts[row] = np.array(at_limit)
+        self.pos = row + 1
+        if self.pos == self.buffer_size:
+            self.full, self.pos = True, 0
 
     def transitions(self: Any, rows: np.ndarray, envs: np.ndarray, env: Any = None) -> Any:
         """Return the one-step transitions of these rows and environments, drawing no random numbers."""
@@ -113,6 +143,13 @@ class LeanReplay(LeanBuffer):
     def _get_samples(self: Any, batch_inds: np.ndarray, env: Any = None) -> Any:
         envs = np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))  # drawn as SB3 draws it
         return self.transitions(batch_inds, envs, env)
+
+
+@cache
+def _writes_all(cls: type[LeanReplay]) -> bool:
+    """Return whether `_add` writes all that the `add` of the library's class does that a lean one is made of."""
+    after = cls.__mro__[cls.__mro__.index(LeanReplay) + 1 :]
+    return next((each.__dict__["add"] for each in after if "add" in each.__dict__), None) in cls.known_adds
 
 
 class OneArray:

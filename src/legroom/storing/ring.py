@@ -30,10 +30,6 @@ FEWEST_SEGMENTS = 8
 # 293 in pages of 16 KiB, and read as fast (2026-11-16, `bench.fire_replay`).
 NUMBERS_PER_PAGE, LARGEST_PAGE = 4096, 32768
 WORTH_OF_BEGINNING = 32  # times the bytes of its first row that a segment holds before it may end
-
-# The two highest bits of a row's number say which frame its next observation ends with.
-NEXT_IS_FOLLOWING, NEXT_IS_SAME, NEXT_IS_A_STACK_LATER = 0, 1, 2
-CODE_SHIFT = 30
 BOTH = 2  # observations and next observations at once
 
 
@@ -58,6 +54,7 @@ class Ring(Observations):
     def __init__(self, *made_of: Any) -> None:
         super().__init__(*made_of)
         self.page_bytes = min(NUMBERS_PER_PAGE * self.dtype.itemsize, LARGEST_PAGE)
+        self.is_number = False  # whether an observation may come without its axis, as those of a Discrete space do
         self.reads_pairs = True  # whether the same rows are asked of both sides, as SB3 does for one-step returns
         self._lock = threading.RLock()
         if self.is_plain:
@@ -74,65 +71,59 @@ class Ring(Observations):
 
     def clear(self) -> None:
         """Forget all rows; what was found out about stacks stays known."""
-        self._begun: np.ndarray | None = None  # numbers of the observations whose next ones are still to come
+        self._begun: np.ndarray | None = None  # the observations whose next ones are still to come
         # (rows, envs, side, array) decoded along with the other side
         self._kept: tuple[np.ndarray, np.ndarray, int, np.ndarray] | None = None
         self._segments: list[Segment] = []
         self._places: tuple[np.ndarray, tuple[Store, ...]] | None = None
         self.count = 0  # rows ever written
 
-    def begin(self, row: int, observations: np.ndarray) -> None:
-        """Write a row's observations; they count once `finish` has written what follows them."""
+    def add(self, row: int, observations: np.ndarray, next_observations: np.ndarray) -> None:
+        """Write a row; where that fails, the row's former content is still there.
+
+        Raises:
+            IndexError: another row is next. The last one may be written once more.
+        """
         if self.is_plain:
-            self._plain[0, row] = observations
+            self._plain[0, row], self._plain[1, row] = observations, next_observations
             return
-        observations = self.as_stored(observations)
+        observations, next_observations = self.as_stored(observations), self.as_stored(next_observations)
         with self._lock:
-            if row != self.count % self.rows:
-                if row != (self.count - 1) % self.rows:
-                    raise IndexError(f"row {row} is written out of order: {self.count % self.rows} is next")
-                self.count -= 1  # the last row once more: whatever else belongs to it could not be stored
+            self._check_order(row)
             if self.finder.stack is None:
                 self.finder.look(observations)
                 if self.stack != SINGLE:
                     self._cut_anew()
             segment = self._segments[-1] if self._segments else None
             if segment is None or self._may_end(segment):
-                eager = segment is not None and segment.shelf.store.resident() >= LARGE
-                if segment is not None:
-                    segment.shelf.store.seal()
-                made_of = (self.options, self.n_envs, self.item_bytes, self.stack)
-                shelf = new_shelf(*made_of, eager=eager, page_bytes=self.page_bytes)
-                segment = Segment(self.count, shelf)
-                self._segments.append(segment)
-                self._places = None
-            numbers = np.empty(self.n_envs, np.uint32)
-            segment.shelf.store.append_all(observations, numbers)
-            self._begun = numbers
-
-    def finish(self, row: int, next_observations: np.ndarray) -> None:
-        """Write what followed a row's observations; only now the row's former content is gone."""
-        if self.is_plain:
-            self._plain[1, row] = next_observations
-            return
-        next_observations = self.as_stored(next_observations)
-        with self._lock:
-            if self._begun is None:
-                raise IndexError(f"row {row} has no observations yet")
-            segment = self._segments[-1]
-            numbers = np.empty(self.n_envs, np.uint32)
-            segment.shelf.store.append_all(next_observations, numbers)
-            distance = numbers - self._begun
-            if np.count_nonzero(distance != 1):
-                self._begun |= _codes(distance) << CODE_SHIFT
-            self._numbers[row] = self._begun
-            self._begun = None
+                segment = self._next_segment(segment)
+            segment.shelf.store.append_pairs(observations, next_observations, self._numbers, row)
             if segment.first == self.count:
                 segment.first_row_bytes = segment.shelf.store.resident()
             self.count += 1
             while len(self._segments) > 1 and self._segments[1].first <= self.count - self.rows:
                 del self._segments[0]
                 self._places = None
+
+    def begin(self, row: int, observations: np.ndarray) -> None:
+        """Take a row's observations; they are written when `finish` brings what follows them."""
+        if self.is_plain:
+            self._plain[0, row] = observations
+            return
+        with self._lock:
+            self._check_order(row)
+            self._begun = self.as_stored(observations).copy()
+
+    def finish(self, row: int, next_observations: np.ndarray) -> None:
+        """Write a row whose observations have begun it; only now the row's former content is gone."""
+        if self.is_plain:
+            self._plain[1, row] = next_observations
+            return
+        with self._lock:
+            if self._begun is None:
+                raise IndexError(f"row {row} has no observations yet")
+            self.add(row, self._begun, next_observations)
+            self._begun = None
 
     def read(self, rows: np.ndarray, envs: np.ndarray, side: int) -> np.ndarray:
         """Return the observations (side 0) or next observations (side 1) of these rows and environments."""
@@ -196,12 +187,30 @@ class Ring(Observations):
         return take_over
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"made_of": self.made_of(), "reads_pairs": self.reads_pairs, "stored": self.state()}
+        ways = {"reads_pairs": self.reads_pairs, "is_number": self.is_number}
+        return {"made_of": self.made_of(), **ways, "stored": self.state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(*state["made_of"])  # type: ignore[misc]
-        self.reads_pairs = state["reads_pairs"]
+        self.reads_pairs, self.is_number = state["reads_pairs"], state.get("is_number", False)
         self.prepare(state["stored"])()
+
+    def _check_order(self, row: int) -> None:
+        following = self.count % self.rows
+        if row != following:
+            if row != (self.count - 1) % self.rows:
+                raise IndexError(f"row {row} is written out of order: {following} is next")
+            self.count -= 1  # the last row once more: whatever else belongs to it could not be stored
+
+    def _next_segment(self, last: Segment | None) -> Segment:
+        eager = last is not None and last.shelf.store.resident() >= LARGE
+        if last is not None:
+            last.shelf.store.seal()
+        made_of = (self.options, self.n_envs, self.item_bytes, self.stack)
+        shelf = new_shelf(*made_of, eager=eager, page_bytes=self.page_bytes)
+        self._segments.append(segment := Segment(self.count, shelf))
+        self._places = None
+        return segment
 
     def _may_end(self, segment: Segment) -> bool:
         """Say whether a new segment costs little beside this one."""
@@ -245,9 +254,7 @@ class Ring(Observations):
         self.finder.stack, self.count, self._segments = found, int(alive[0]), []
         self._places = None
         for observations, next_observations in zip(*old, strict=True):
-            row = self.count % self.rows
-            self.begin(row, observations)
-            self.finish(row, next_observations)
+            self.add(self.count % self.rows, observations, next_observations)
 
 
 class Side:
@@ -276,11 +283,3 @@ class Side:
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         everything = self[np.arange(min(self._ring.count, self._ring.rows))].view(np.ndarray)
         return everything if dtype is None else everything.astype(dtype, copy=False)
-
-
-def _codes(distance: np.ndarray) -> np.ndarray:
-    """Return how far the next observation's number is from the observation's, as two bits."""
-    codes = np.full(distance.shape, NEXT_IS_A_STACK_LATER, np.uint32)
-    codes[distance == 1] = NEXT_IS_FOLLOWING
-    codes[distance == 0] = NEXT_IS_SAME
-    return codes

@@ -44,6 +44,7 @@ class LeanReplayBuffer(LeanReplay, ReplayBuffer):
     """
 
     samples: ClassVar[dict[bool, Any]] = {False: ReplayBufferSamples, True: DictReplayBufferSamples}
+    known_adds: ClassVar[tuple[Any, ...]] = (ReplayBuffer.add, DictReplayBuffer.add)
 
     def __new__(cls, buffer_size: int = 0, observation_space: Any = None, *args: Any, **kwargs: Any) -> Self:
         """Pick the Dict form for a Dict space."""
