@@ -1,0 +1,282 @@
+"""Lean replay and rollouts beside SB3's, on many kinds of data: processor time of add, sample and epochs, and memory.
+
+Both hold the same rows, which are made before anything is timed, in one process; each is timed in turns, and the best
+of its turns counts, since the machine has other things to do. Times are processor time of the thread; what other
+threads of the buffer take is given besides. Memory is what each says it holds. What comes back is compared.
+
+    python -m bench.storage_speed [KIND...]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer, RolloutBuffer
+
+from bench.results import write_section
+from legroom.backends.sb3.lean_replay import LeanReplayBuffer
+from legroom.backends.sb3.lean_rollout import LeanRolloutBuffer
+
+ROWS, TURNS, BATCHES = 6000, 3, 40
+ROLLOUT = 1024
+Frames = Iterator[Any]
+
+
+def procgen(rng: np.random.Generator) -> Frames:
+    """A coloured world that scrolls under some sprites."""
+    world = np.repeat(np.repeat(rng.integers(0, 256, (40, 400, 3), np.uint8), 4, 0), 4, 1)
+    world = np.clip(world.astype(int) + rng.integers(-3, 4, world.shape), 0, 255).astype(np.uint8)
+    x, y, places = 0, 40, rng.integers(0, 56, (6, 2))
+    sprites = rng.integers(0, 256, (6, 8, 8, 3), np.uint8)
+    while True:
+        x, y = (x + int(rng.integers(0, 3))) % (1600 - 64), int(np.clip(y + rng.integers(-1, 2), 0, 96))
+        frame = world[y : y + 64, x : x + 64].copy()
+        places = np.clip(places + rng.integers(-1, 2, places.shape), 0, 56)
+        for sprite, (row, column) in zip(sprites, places, strict=True):
+            frame[row : row + 8, column : column + 8] = sprite
+        yield frame
+
+
+def grid(rng: np.random.Generator) -> Frames:
+    """What a walker sees of rooms, 7 by 7 cells before it: object, colour, state."""
+    rooms = np.zeros((64, 64, 3), np.uint8)
+    rooms[..., 0] = np.where(rng.random((64, 64)) < 0.15, rng.integers(2, 9, (64, 64)), 1)
+    rooms[..., 1] = np.where(rooms[..., 0] > 1, rng.integers(0, 6, (64, 64)), 0)
+    row, column, turns = 30, 30, 0
+    while True:
+        move = rng.integers(0, 4)
+        turns += {0: 1, 1: -1}.get(int(move), 0)
+        if move >= 2:
+            row, column = int(np.clip(row + 1, 0, 57)), column
+            row = 0 if row == 57 else row
+        yield np.rot90(rooms[row : row + 7, column : column + 7], turns).copy()
+
+
+def masks(rng: np.random.Generator) -> Frames:
+    """Which of 400 actions are allowed; a few change."""
+    allowed = (rng.random(400) < 0.4).astype(np.int8)
+    while True:
+        allowed = allowed.copy()
+        allowed[rng.integers(0, 400, rng.integers(1, 12))] ^= 1
+        if rng.random() < 0.02:
+            allowed = (rng.random(400) < 0.4).astype(np.int8)
+        yield allowed
+
+
+def tokens(rng: np.random.Generator) -> Frames:
+    """A sentence of up to 64 tokens, one more each time."""
+    while True:
+        sentence = np.zeros(64, np.int64)
+        for place in range(64):
+            sentence = sentence.copy()
+            sentence[place] = rng.integers(1, 5000)
+            yield sentence
+
+
+def agents(rng: np.random.Generator) -> Frames:
+    """A map that seldom changes, and eight agents that move."""
+    terrain, state = rng.integers(0, 5, (16, 16), np.uint8), rng.standard_normal((8, 6)).astype(np.float32)
+    while True:
+        if rng.random() < 0.1:
+            terrain = terrain.copy()
+            terrain[tuple(rng.integers(0, 16, 2))] = rng.integers(0, 5)
+        state = (0.95 * state + 0.1 * rng.standard_normal(state.shape)).astype(np.float32)
+        yield {"map": terrain, "agents": state}
+
+
+def vector(size: int, constant: int) -> Callable[[np.random.Generator], Frames]:
+    def made(rng: np.random.Generator) -> Frames:
+        now = rng.standard_normal(size).astype(np.float32)
+        now[size - constant :] = 0
+        while True:
+            now = now.copy()
+            moved = size - constant
+            now[:moved] = 0.95 * now[:moved] + 0.3 * rng.standard_normal(moved)
+            yield now
+
+    return made
+
+
+def depth(rng: np.random.Generator) -> Frames:
+    """A depth camera with noise in every pixel."""
+    scene = rng.random((48, 48)).astype(np.float32)
+    while True:
+        yield scene + rng.normal(0, 0.01, scene.shape).astype(np.float32)
+
+
+def noise(rng: np.random.Generator) -> Frames:
+    while True:
+        yield rng.integers(0, 256, (4, 42, 42), np.uint8)
+
+
+def breakout(rng: np.random.Generator) -> Frames:
+    """Four frames of 84 by 84 of which one is new: a ball and a paddle before bricks."""
+    wall = np.zeros((84, 84), np.uint8)
+    wall[20:38] = np.repeat(rng.integers(60, 200, (6, 1), np.uint8), 3, 0)
+    ball, speed, paddle, stack = np.array([60.0, 40.0]), np.array([1.3, 0.9]), 40, [wall] * 4
+    while True:
+        ball += speed
+        speed = np.where((ball < 2) | (ball > 80), -speed, speed)
+        ball, paddle = np.clip(ball, 2, 80), int(np.clip(paddle + rng.integers(-2, 3), 0, 70))
+        frame = wall.copy()
+        frame[int(ball[0]) : int(ball[0]) + 2, int(ball[1]) : int(ball[1]) + 2] = 200
+        frame[78:80, paddle : paddle + 12] = 200
+        if rng.random() < 0.02:
+            wall = wall.copy()
+            wall[20 + 3 * rng.integers(0, 6) : 23, 8 * rng.integers(0, 10) : 8] = 0
+        stack = [*stack[1:], frame]
+        yield np.stack(stack)
+
+
+def _box(shape: tuple[int, ...], dtype: Any) -> spaces.Box:
+    whole = np.issubdtype(dtype, np.integer)
+    return spaces.Box(0 if whole else -np.inf, 255 if whole else np.inf, shape, dtype)
+
+
+KINDS: dict[str, tuple[spaces.Space[Any], Callable[[np.random.Generator], Frames]]] = {
+    "breakout-like (4,84,84)": (_box((4, 84, 84), np.uint8), breakout),
+    "procgen-like colour 64x64x3": (_box((64, 64, 3), np.uint8), procgen),
+    "MiniGrid-like 7x7x3": (_box((7, 7, 3), np.uint8), grid),
+    "action masks, 400": (spaces.MultiBinary(400), masks),
+    "tokens int64": (spaces.Box(0, 5000, (64,), np.int64), tokens),
+    "multi-agent dict": (spaces.Dict(map=_box((16, 16), np.uint8), agents=_box((8, 6), np.float32)), agents),
+    "376 float32": (_box((376,), np.float32), vector(376, 130)),
+    "17 float32": (_box((17,), np.float32), vector(17, 0)),
+    "8 bytes": (_box((2,), np.float32), vector(2, 0)),
+    "depth with noise": (_box((48, 48), np.float32), depth),
+    "noise": (_box((4, 42, 42), np.uint8), noise),
+}
+ROLLOUTS = ("breakout-like (4,84,84)", "procgen-like colour 64x64x3", "376 float32", "depth with noise", "noise")
+
+
+def _rows(kind: str, count: int) -> list[Any]:
+    """Return observations as a vector environment with one environment gives them."""
+    made = KINDS[kind][1](np.random.default_rng(27))
+    frames = [next(made) for _ in range(count)]
+    if isinstance(frames[0], dict):
+        return [{key: part[None] for key, part in frame.items()} for frame in frames]
+    return [frame[None] for frame in frames]
+
+
+def _timed(work: Callable[[], Any]) -> tuple[float, float]:
+    """Return processor seconds of this thread, and of all."""
+    thread, process = time.thread_time(), time.process_time()
+    work()
+    return time.thread_time() - thread, time.process_time() - process
+
+
+def _plain_bytes(buffer: Any) -> int:
+    arrays = [getattr(buffer, name, None) for name in ("observations", "next_observations")]
+    parts = [part for array in arrays for part in (array.values() if isinstance(array, dict) else [array])]
+    return sum(part.nbytes for part in parts if part is not None) + sum(
+        getattr(buffer, name).nbytes for name in ("actions", "rewards", "dones", "timeouts")
+    )
+
+
+def replay(kind: str) -> list[str]:
+    """Return the row of one kind of data in replay."""
+    space, rows = KINDS[kind][0], _rows(kind, ROWS + 1)
+    plain_class = DictReplayBuffer if isinstance(space, spaces.Dict) else ReplayBuffer
+    action, reward = np.zeros((1, 1), np.int64), np.ones(1, np.float32)
+    ends = [np.array([row % 300 == 299]) for row in range(ROWS)]
+    best: dict[tuple[str, str], float] = {}
+    buffers: dict[str, Any] = {}
+
+    def fill(buffer: Any) -> None:
+        for row in range(ROWS):
+            buffer.add(rows[row], rows[row + 1], action, reward, ends[row], [{}])
+
+    def sample(buffer: Any, size: int) -> None:
+        for _ in range(BATCHES):
+            buffer.sample(size)
+
+    for _ in range(TURNS):
+        for name, cls in (("sb3", plain_class), ("lean", LeanReplayBuffer)):
+            buffers[name] = buffer = cls(ROWS, space, spaces.Discrete(4), device="cpu")
+            jobs = {"add": lambda: fill(buffer)}  # noqa: B023
+            jobs |= {f"sample {size}": lambda size=size: sample(buffer, size) for size in (32, 256)}  # type: ignore[misc] # noqa: B023
+            for job, work in jobs.items():
+                mine, everyone = _timed(work)
+                best[name, job] = min(best.get((name, job), np.inf), mine)
+                best[name, f"{job} all"] = min(best.get((name, f"{job} all"), np.inf), everyone)
+    np.random.seed(1)
+    expected = buffers["sb3"].sample(64)
+    np.random.seed(1)
+    found = buffers["lean"].sample(64)
+    same = all(_equal(one, other) for one, other in zip(expected, found, strict=True))
+    memory = buffers["lean"].nbytes / _plain_bytes(buffers["sb3"])
+    ratios = [best["lean", job] / best["sb3", job] for job in ("add", "add all", "sample 32", "sample 256")]
+    add_us = 1e6 * best["lean", "add"] / ROWS
+    return [f"replay: {kind}", f"{memory:.3f}", *(f"{each:.2f}" for each in ratios), f"{add_us:.1f}", _yes(same)]
+
+
+def rollout(kind: str) -> list[str]:
+    """Return the row of one kind of data in rollouts: add, first epoch, later epochs."""
+    import torch as th
+
+    space, rows = KINDS[kind][0], _rows(kind, ROLLOUT)
+    action, reward, value = np.zeros((1, 1), np.int64), np.ones(1, np.float32), th.zeros(1)
+    best: dict[tuple[str, str], float] = {}
+    buffers: dict[str, Any] = {}
+    for _ in range(TURNS):
+        for name, cls in (("sb3", RolloutBuffer), ("lean", LeanRolloutBuffer)):
+            buffers[name] = buffer = cls(ROLLOUT, space, spaces.Discrete(4), device="cpu")
+
+            def fill(buffer: Any = buffer) -> None:
+                for row in rows:
+                    buffer.add(row, action, reward, np.zeros(1), value, value)
+
+            def epoch(buffer: Any = buffer) -> None:
+                for _ in buffer.get(64):
+                    pass
+
+            mine, _ = _timed(fill)
+            buffer.compute_returns_and_advantage(value, np.zeros(1))
+            first, _ = _timed(epoch)
+            later = min(_timed(epoch)[0] for _ in range(4))
+            for job, took in (("add", mine), ("first", first), ("later", later)):
+                best[name, job] = min(best.get((name, job), np.inf), took)
+    np.random.seed(1)
+    expected = [batch.observations for batch in buffers["sb3"].get(64)]
+    np.random.seed(1)
+    found = [batch.observations for batch in buffers["lean"].get(64)]
+    same = all(_equal(one, other) for one, other in zip(expected, found, strict=True))
+    memory = sum(column.breakdown().get(key, 0) for column in buffers["lean"].columns.values()
+                 for key in ("arenas", "index", "current", "plain")) / buffers["sb3"].observations.nbytes  # fmt: skip
+    ratios = [best["lean", job] / best["sb3", job] for job in ("add", "first", "later")]
+    add_us = 1e6 * best["lean", "add"] / ROLLOUT
+    return [f"rollout: {kind}", f"{memory:.3f}", f"{ratios[0]:.2f}", "", f"{ratios[1]:.2f} (first epoch)",
+            f"{ratios[2]:.2f} (later epochs)", f"{add_us:.1f}", _yes(same)]  # fmt: skip
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return all(_equal(one[key], other[key]) for key in one)
+    return one is other or bool((one == other).all())
+
+
+def _yes(same: bool) -> str:
+    return "yes" if same else "NO"
+
+
+def main() -> int:
+    wanted = sys.argv[1:]
+    jobs = [(replay, kind) for kind in KINDS] + [(rollout, kind) for kind in ROLLOUTS]
+    table = []
+    for work, kind in jobs:
+        if not wanted or any(word in f"{work.__name__}: {kind}" for word in wanted):
+            table.append(work(kind))
+            print(*table[-1], sep=" | ", flush=True)
+    columns = ["data", "memory", "add", "add, all threads", "sample 32", "sample 256", "add µs", "same"]
+    if not wanted:
+        write_section("Lean storage beside SB3's, by kind of data", columns, table, "python -m bench.storage_speed")
+    return 0 if all(row[-1] == "yes" for row in table) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
