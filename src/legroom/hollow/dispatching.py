@@ -101,7 +101,7 @@ class Follower(StorageFollower):
         self.journal = journal
         self.cards = [Card(index, read) for index in range(_visible(int(plan.get("cards", 1))))]
         self.sites = Sites(journal.site)
-        self.libraries = LibraryMemory(journal, plan.get("shares"), int(plan.get("limit_error") or 0))
+        self.libraries = LibraryMemory(journal, int(plan.get("limit_error") or 0))
         self.assumptions = Assumptions(journal.json)
         self.records: dict[int, Record] = {}
         self.live = self.records  # type: ignore[assignment]  # what the base class asks for storages

@@ -1,7 +1,8 @@
 """What cuDNN may take beside PyTorch's allocator: told to the parent by its largest operands, which bound it.
 
-No card was asked: how much workspace an algorithm takes is cuDNN's own business. The parent turns operands into ranges,
-by shares that it also tells the guest: what a library may take at most is left free by the allocator while it can.
+No card was asked: how much workspace an algorithm takes is cuDNN's own business, and the parent turns operands into
+ranges. What a recurrent layer keeps for its backward pass is needed, so the allocator's cache leaves that free while it
+can. The workspace of a convolution is not: where it cannot be had, PyTorch tries an algorithm that needs less.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 
 _GATES = {2: 5, 3: 4}  # LSTM keeps its gates and cells, GRU its gates and a product; by cudnnRNNMode_t
+RESERVE = "rnn reserve"
 NAMES = frozenset({"convolution", "cudnn_convolution", "_cudnn_rnn"})
 
 
@@ -19,28 +21,26 @@ class LibraryMemory:
     """Tells the journal whenever larger operands than before come.
 
     Args:
-        shares: of a convolution's operands that its workspace takes, by its axes; the last one for all others.
         error: of what the card's limit leaves beside the allocator already, in bytes.
     """
 
-    def __init__(self, journal: Any, shares: dict[str, float] | None = None, error: int = 0) -> None:
+    def __init__(self, journal: Any, error: int = 0) -> None:
         self._journal = journal
         self._largest: dict[str, int] = {}
-        self._shares, self._error = shares or {}, error
-        self._taken: dict[str, int] = {}
+        self._error = error
 
     @property
     def beside(self) -> int:
-        """Return the upper end of what was seen so far: as much again may be missing, and errors add as squares."""
-        taken = self._taken.values()
-        return sum(taken) + math.isqrt(self._error**2 + sum(nbytes**2 for nbytes in taken)) - self._error
+        """Return the upper end of what is needed: as much again may be missing, and errors add as squares."""
+        needed = self._largest.get(RESERVE, 0)
+        return needed + math.isqrt(self._error**2 + needed**2) - self._error
 
     def see(self, name: str, args: Any, out: Any) -> None:
         """Take in one call of an operator in NAMES."""
         if name == "_cudnn_rnn":
             training = bool(args[12])
             nbytes = _nbytes(out[0]) * int(args[9]) * _GATES.get(int(args[6]), 2) if training else 0
-            self._tell("rnn reserve", nbytes, 0)
+            self._tell(RESERVE, nbytes, 0)
         else:
             operands = [args[0], args[1], out]
             self._tell("cudnn workspace", sum(map(_nbytes, operands)), args[0].dim() - 2)
@@ -48,8 +48,6 @@ class LibraryMemory:
     def _tell(self, name: str, nbytes: int, axes: int) -> None:
         if nbytes > self._largest.get(name, 0):
             self._largest[name] = nbytes
-            share = self._shares.get(str(axes), max(self._shares.values(), default=0.0)) if axes else 1.0
-            self._taken[name] = max(int(nbytes * share), self._taken.get(name, 0))
             self._journal.json("item", name=name, nbytes=nbytes, axes=axes)
 
 

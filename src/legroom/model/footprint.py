@@ -48,7 +48,11 @@ HOST_PLACES = (Place.HOST, Place.WORKER, Place.SHM)  # what the process tree's P
 
 @dataclass(frozen=True)
 class Item:
-    """One block of bytes; `nbytes` is of one, `count` how many, `error` the ± bytes of one."""
+    """One block of bytes; `nbytes` is of one, `count` how many, `error` the ± bytes of one.
+
+    Args:
+        optional: taken where there is room for it; a program runs without.
+    """
 
     name: str
     nbytes: int
@@ -58,6 +62,7 @@ class Item:
     count: int = 1
     known: Known = Known.ARITHMETIC
     error: int = 0
+    optional: bool = False
 
     @property
     def total(self) -> int:

@@ -68,13 +68,13 @@ def allocator_limit(footprint: Footprint, budget: Budget) -> int | None:
     """Return what PyTorch's allocator may take on the card: all that is usable but for what lives beside it.
 
     What is beside (the CUDA context, workspaces of libraries) counts with the upper end of its band, as in the verdict:
-    a run fits where the upper end of the allocator's own band is below this. A program that ran out of memory was held
-    to the context alone: what its libraries would have taken is not known.
+    a run fits where the upper end of the allocator's own band is below this. What is optional is not counted. A program
+    that ran out of memory was held to the context alone: what its libraries would have taken is not known.
     """
     if budget.vram is None:
         return None
     on_card = {item.name: item for item in footprint.items if item.place is Place.GPU}
     names = BESIDE_ALLOCATOR[:1] if FAILED_REQUEST in on_card else BESIDE_ALLOCATOR
-    beside = [on_card[name] for name in names if name in on_card]
+    beside = [on_card[name] for name in names if name in on_card and not on_card[name].optional]
     error = math.isqrt(sum((item.count * item.error) ** 2 for item in beside))
     return max(0, budget.usable(budget.vram) - sum(item.total for item in beside) - error)

@@ -196,3 +196,32 @@ optimizer.step()
     assert items["gpu.rnn reserve"] == 10 * 8 * 64 * 4 * 2 * 5  # output x layers x (gates and cells)
     reserved = run["gpu"]["allocator"]["peak_reserved"]
     assert run["gpu"]["peak"] == reserved + 400_000_000 + items["gpu.cudnn workspace"] + items["gpu.rnn reserve"]
+
+
+def test_the_workspace_of_a_convolution_gives_way_on_a_card_that_is_just_large_enough(
+    tmp_path: Path, other_environment: Path
+) -> None:
+    """Where it cannot be had, PyTorch tries an algorithm that needs less: the program is slower, and fits."""
+    (tmp_path / "conv.py").write_text("""
+import torch
+net = torch.nn.Conv2d(3, 64, 3).cuda()
+optimizer = torch.optim.SGD(net.parameters())
+image = torch.zeros(512, 3, 64, 64, device="cuda")
+for _ in range(4):
+    net(image).mean().backward()
+    optimizer.step()
+""")
+
+    def predicted(vram: int) -> dict[str, Any]:
+        options = ("--vram", f"{vram}B", "--ram", "64GiB")
+        return predict(*options, "--", "python", "conv.py", cwd=tmp_path, path=other_environment)[1]
+
+    plenty = predicted(64 << 30)
+    workspace = next(item["nbytes"] for item in plenty["items"] if item["name"] == "gpu.cudnn workspace")
+    assert workspace > 20 << 20
+    need = plenty["gpu"]["allocator"]["peak_reserved"] + 500_000_000  # with the upper end of the context
+    tight = predicted(need + (4 << 20))
+    assert tight["fits"] is True
+    assert tight["gpu"]["allocator"]["limit"] == need + (4 << 20) - 500_000_000
+    assert tight["gpu"]["band"][1] <= need + (4 << 20)
+    assert predicted(need - (16 << 20))["fits"] is False

@@ -34,6 +34,7 @@ TUNING_BYTES = 72 * MIB
 OLDEST_TORCH = (2, 3)
 GROWTH_MATTERS = 1 << 20  # bytes per second of host memory beyond known buffers that make its peak unknown
 
+WORKSPACE = "gpu.cudnn workspace"
 _WHY = {
     "weights": "parameters and buffers that the optimizer knows",
     "gradients": "one per trained parameter",
@@ -65,6 +66,8 @@ def footprint_of(rehearsal: Rehearsal, budget: Budget | None = None) -> Footprin
     """Return the bill of a rehearsal; with a budget, its notes say when that is used up."""
     card = rehearsal.card
     card_items = list(_card_items(rehearsal, card)) if card is not None else []
+    if budget is not None and budget.vram is not None:
+        card_items = _giving_way(card_items, budget.usable(budget.vram))
     allocator = None
     if card is not None:
         own = [item for item in card_items if item.name != "gpu.context" and item.known is Known.TRACED]
@@ -122,6 +125,24 @@ def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
     )  # fmt: skip
     for one in rehearsal.beside:
         yield Item(f"gpu.{one.name}", one.nbytes, Place.GPU, one.why, (phase,), known=Known.DEFAULT, error=one.error)
+
+
+def _giving_way(items: list[Item], limit: int) -> list[Item]:
+    """Return the items of a card with the workspace of convolutions that it has room for.
+
+    PyTorch asks its allocator for it, and where that fails tries algorithms that need less: the program is slower, and
+    fits (`try_all` in ATen's Conv_v7.cpp, `try_plans` in Conv_v8.cpp). So it is no part of what the program needs.
+    """
+    others = [item for item in items if item.name != WORKSPACE]
+    peak = Footprint(name="", items=tuple(others), device="cuda").gpu
+    room = max(limit - (peak.high if peak is not None else 0), 0)
+    for item in items:
+        if item.name == WORKSPACE:
+            why, nbytes = item.why, min(item.nbytes, room // 2)
+            if item.nbytes + item.error > room:
+                why = f"cuDNN would take about {format_size(item.nbytes)}; where there is less, it is slower"
+            others.append(replace(item, optional=True, nbytes=nbytes, error=min(item.error, room - nbytes), why=why))
+    return others
 
 
 def _doubt(rehearsal: Rehearsal, card: CardSeen) -> int:

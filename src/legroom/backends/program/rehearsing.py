@@ -76,8 +76,7 @@ class RehearsalPlan:
             }  # fmt: skip
         return {
             "card": card, "cards": self.cards if card else 0, "limit": self.limit, "values": self.values,
-            "small": self.small, "ram": self.ram, "real_limit": self.real_limit, "shares": CUDNN_SHARE,
-            "limit_error": CONTEXT_ERROR,
+            "small": self.small, "ram": self.ram, "real_limit": self.real_limit, "limit_error": CONTEXT_ERROR,
         }  # fmt: skip
 
 
