@@ -12,7 +12,8 @@ told too.
 Pairs are drawn by a seeded generator, apart for each part. `dev` was looked at while the search was mended. `second`
 was drawn to be held out, but its first pairs led to further mends of the search (after the 9th and the 15th pair), so
 it is not; each of its pairs stands as it came, by the search of that moment, but for one that was run again with more
-time (LONGEST_S) and a larger smallest value. `held-out` was not drawn yet (2026-11).
+time (LONGEST_S) and a larger smallest value. `held-out` was drawn once, by the search of b8f255e (2026-11-17); after it
+the workspace of convolutions was taken out of what a program needs, which its rows do not show yet.
 
 A pair whose largest value fits has no next value, and one whose smallest value does not fit has no answer: both are
 drawn again, and counted. Each pair is kept in FOLDER when it is done, so that a run that was stopped goes on where it
