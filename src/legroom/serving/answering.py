@@ -27,6 +27,7 @@ MOST_CHILDREN = 3
 SLOW = ("/api/read", "/api/fit", "/api/check", "/api/follow")
 WORKED_OUT = (
     "/api/read",
+    "/api/choose",
     "/api/fit",
     "/api/check",
     "/api/predict",

@@ -18,7 +18,7 @@ from legroom.errors import BadInput
 from legroom.machine import probe
 from legroom.rendering.page import STYLE
 from legroom.serving.answering import WORKED_OUT, Answering
-from legroom.serving.following import folders_in, news
+from legroom.serving.following import folders_in, listed, news
 from legroom.serving.guard import Refused, Scope, Send
 from legroom.serving.questions import place_asked, plain_run
 from legroom.serving.settings import Settings
@@ -69,11 +69,9 @@ class Page:
 
     async def started(self, request: Request) -> Response:
         """What also depends on how the page was started, from the same processes."""
-        folders = folders_in(self._settings.folders) if request.url.path == "/api/start" else ()
-        own = {
-            "started": {name: plain_run(each.run) for name, each in self._started.items()},
-            "folders": list(folders),
-        }
+        own: dict[str, Any] = {"started": {name: plain_run(each.run) for name, each in self._started.items()}}
+        if request.url.path == "/api/start":
+            own |= self._listed()
         return await self._asked(request, own)
 
     async def _asked(self, request: Request, own: Any = None) -> Response:
@@ -94,7 +92,15 @@ class Page:
         return JSONResponse(self._tracer.told(int(job)))
 
     async def folders(self, request: Request) -> Response:
-        return JSONResponse({"folders": list(folders_in(self._settings.folders))})
+        return JSONResponse(self._listed())
+
+    def _listed(self) -> dict[str, Any]:
+        """The trainings and watches to follow, newest first, and the names of the folders that are searched."""
+        found = folders_in(self._settings.folders)
+        return {
+            "folders": [listed(name, folder) for name, folder in found.items()],
+            "roots": [root.name for root in self._settings.folders],
+        }
 
     async def follow(self, request: Request) -> Response:
         """A stream of what happens in a folder, by the name that it was listed under."""

@@ -54,6 +54,17 @@ def folders_in(roots: tuple[Path, ...]) -> dict[str, Path]:
     return found
 
 
+def listed(name: str, folder: Path) -> dict[str, Any]:
+    """Return what the list says of a folder: what it is, whether it goes on, and when it was written last."""
+    ago = max(time.time() - _changed(folder), 0.0)
+    kind = "training" if _is_plain(folder / RUN) else "watch"
+    ended = _is_plain(folder / (OUTCOME if kind == "training" else WATCH)) and not (
+        kind == "training" and _goes_on(folder)
+    )
+    state = "ended" if ended else "silent" if ago > SILENT_AFTER_S else "running"
+    return {"name": name, "kind": kind, "state": state, "ago": f"{duration_text(ago)} ago"}
+
+
 def _entries(root: Path) -> list[Path]:
     try:
         with os.scandir(root) as entries:

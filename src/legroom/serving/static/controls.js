@@ -9,7 +9,7 @@ let serial = 0;
 export function drawControls(form, entry, changed) {
   const open = new Set([...form.querySelectorAll("details[open]")].map((box) => box.dataset.name));
   const first = !form.children.length;
-  const boxes = entry.controls.map((group, at) => make("details", { "data-name": group.name, open: first ? at < 2 : open.has(group.name) },
+  const boxes = entry.controls.map((group, at) => make("details", { "data-name": group.name, open: first ? at < 3 : open.has(group.name) },
     make("summary", {}, group.name), ...group.controls.map((control) => knob(control, entry, changed))));
   form.replaceChildren(...boxes);
 }
