@@ -59,7 +59,7 @@ class Page:
         if answer is None:
             if any(known == path for _, known in self._answers) or path in self._files:
                 raise Refused(405, f"{method} {path} is not served")
-            raise Refused(404, "there is nothing of that name")
+            raise Refused(404, "not found")
         response = await answer(Request(scope, receive))
         await response(scope, receive, send)
 
@@ -109,7 +109,7 @@ class Page:
         if folder is None:
             raise Refused(404, "there is no such training or watch in the folders that legroom ui was given")
         if self._followers >= MOST_FOLLOWERS:
-            raise Refused(503, f"{MOST_FOLLOWERS} pages follow already (close one)")
+            raise Refused(503, f"{MOST_FOLLOWERS} pages are following already (close one)")
         return StreamingResponse(self._counted(news(name, folder, self._tell)), media_type="text/event-stream")
 
     async def _tell(self, name: str, folder: Path) -> dict[str, str]:

@@ -189,7 +189,7 @@ def _training_words(
     step = progress[-1].timesteps if progress else 0
     of = f" of {total:,}" if isinstance(total, int) else ""
     if _is_silent(folder):
-        return f"{name} has said nothing for a while: it stopped at step {step:,}{of}, or waits.", ""
+        return f"{name} has written nothing for a while: it has stopped or is waiting, at step {step:,}{of}.", ""
     now = f" Host {format_size(samples[-1].host)} now" if samples else ""
     expected = f", {format_size(host.nbytes)} predicted." if host is not None and samples else "." if samples else ""
     over = host is not None and bool(samples) and max(sample.host for sample in samples) > host.high
@@ -247,7 +247,7 @@ def _said(said: list[tuple[float, str]]) -> str:
     if not said:
         return ""
     lines = [f"{time.strftime('%H:%M:%S', time.localtime(t))}  {escape(text)}" for t, text in said[-MOST_SAID:]]
-    return '<h2>What it said</h2><p class="log">' + "\n".join(lines) + "</p>"
+    return '<h2>Messages</h2><p class="log">' + "\n".join(lines) + "</p>"
 
 
 def _watch(name: str, folder: Path, samples: list[LiveSample], said: list[tuple[float, str]]) -> dict[str, str]:

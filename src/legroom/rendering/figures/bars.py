@@ -116,17 +116,15 @@ def stacked_bars(
 
 
 def strip(bar: Bar, limit: Limit | None, *, name: str) -> str:
-    """Return the bar alone, thin, with its size in words: what stays in sight on a narrow screen."""
-    most = max(bar.nbytes, bar.high or 0, 1)
-    shown = limit if limit is not None and limit.nbytes <= 3 * most else None
-    end = 1.02 * max(most, shown.nbytes if shown else 0)
+    """Return the bar alone, thin, along its limit, with its size in words: what stays in sight on a narrow screen."""
+    end = 1.02 * max(bar.nbytes, bar.high or 0, 1, limit.nbytes if limit is not None else 0)
     pieces, reached = [], 0
     for segment in _ordered(bar):
         place = f'x="{100 * reached / end:.2f}%" width="{100 * segment.nbytes / end:.2f}%"'
         pieces.append(f'<rect {place} height="100%" fill="{kind_colour(segment.kind)}"/>')
         reached += segment.nbytes
-    if shown is not None:
-        x = f"{100 * shown.nbytes / end:.2f}%"
+    if limit is not None:
+        x = f"{100 * limit.nbytes / end:.2f}%"
         pieces.append(f'<line class="cap" x1="{x}" x2="{x}" y1="0" y2="100%"/>')
     of = f" of {format_size(limit.nbytes)}" if limit is not None else ""
     said = f"{name} {format_size(bar.nbytes)}{of}"

@@ -86,7 +86,7 @@ function showFindings({ findings, fine }) {
   const rows = findings.map((found) => make("li", { class: found.severity }, make("span", {}, found.message),
     make("small", {}, [found.hint, found.code && `${found.code} ${found.name}`].filter(Boolean).join(" · "))));
   const good = fine.slice(0, 3).map((each) => make("li", {}, make("span", {}, `✓ ${each.what}`), make("small", {}, each.why)));
-  byId("findings").replaceChildren(...(rows.length + good.length ? [...rows, ...good] : [make("li", {}, "Nothing stands out.")]));
+  byId("findings").replaceChildren(...(rows.length + good.length ? [...rows, ...good] : [make("li", {}, "No findings.")]));
 }
 
 function showRuns() {

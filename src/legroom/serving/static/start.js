@@ -2,6 +2,7 @@
 import { ask, byId, make } from "./dom.js";
 
 const MOST_LETTERS = 200_000;  // a request may have 256 KiB, and JSON escapes some letters
+const LONG = 10_000;
 const HEAD = 20_000;  // of a long log the beginning says what was started, the end what happened
 
 /** Set it up. `taken(answer, name)` gets what the server made of a text, `named(name)` the name of an example. */
@@ -17,6 +18,12 @@ export function setUpStart({ choices, cards, machine }, state, taken, named) {
   byId("read").addEventListener("click", () => attempt(() => read("", byId("paste").value, taken)));
   byId("paste").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("read").click();
+  });
+  byId("paste").addEventListener("paste", (event) => {
+    const text = event.clipboardData.getData("text/plain");
+    if (text.length < LONG) return;
+    event.preventDefault();  // as typed, thousands of lines take Chromium many seconds
+    byId("paste").value = text;
   });
   byId("file").addEventListener("change", async (event) => {
     if (!event.target.files.length) return;
