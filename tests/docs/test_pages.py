@@ -18,6 +18,7 @@ from docs.terminal_svg import readme_picture
 
 from legroom import __all__ as names
 from legroom.backends.base import all_knobs
+from legroom.backends.sb3.base_figures import SHIPPED_CPU, SHIPPED_CUDA
 from legroom.checking.rule_table import RULES
 from legroom.cli.main import COMMANDS
 from legroom.named_runs import workloads
@@ -198,3 +199,16 @@ def test_built_pages_fetch_nothing_from_other_hosts(tmp_path: Path) -> None:
                 assert (page.parent / path).exists(), f"{page.name}: {url}"
     for sheet in built.rglob("*.css"):
         assert not re.search(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", sheet.read_text()), sheet.name
+
+
+def test_a_worker_costs_the_same_wherever_it_is_said() -> None:
+    """Bench, shipped figures, rules, advice and pages: one number each for SB3's workers and for light ones."""
+    facts = (DOCS / "glossary.md").read_text().partition("## Numbers that many pages use")[2]
+    with_cuda, light = (f"{nbytes / 1e6:.0f} MB" for nbytes in (SHIPPED_CUDA["worker"], SHIPPED_CPU["light_worker"]))
+    assert with_cuda in facts and light in facts
+    advice = (ROOT / "src/legroom/explaining/advice.py").read_text()
+    assert f"{light} instead of {with_cuda} each" in advice
+    (rule,) = (rule for rule in RULES if rule.name == "worker-imports-torch")
+    assert with_cuda in rule.why and light in rule.why
+    for page in ("howto/many_envs.md", "commands/train.md"):
+        assert with_cuda in (DOCS / page).read_text() and "4.8" in (DOCS / page).read_text()
