@@ -1,4 +1,4 @@
-"""The planner page in Chromium: how soon it can be used, how quickly a slider answers, and what it never does.
+"""The page in Chromium: how soon the start view can be used, how quickly a slider answers, and what it never does.
 
     python -m bench.ui [--quick] [--pictures]
 
@@ -22,15 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
-from bench.ui_browser import chromium, is_there, opened
+from bench.ui_browser import Seen, chromium, is_there, opened
+from bench.ui_pictures import take_pictures
 from bench.ui_requests import GOOD, malformed
 from bench.ui_server import Server, serving
 
 COMMAND = "python -m bench.ui"
-MOST_READY_MS, MOST_TURN_MS, MOST_RSS, REQUESTS = 1500.0, 150.0, 70_000_000, 1000
+MOST_READY_MS, MOST_TURN_MS, MOST_RSS, REQUESTS = 1000.0, 100.0, 70_000_000, 1000
 KEYS = ("env.n_envs", "hyperparams.n_steps", "hyperparams.batch_size")
-SCREENS = [(width, scheme) for width in (360, 1440) for scheme in ("light", "dark")]
-PICTURES = Path(__file__).parents[1] / "docs" / "images"
+SCREENS = [(width, scheme) for width in (360, 768, 1440) for scheme in ("light", "dark")]
+FILES = Path(__file__).parents[1] / "docs" / "files"
 COLUMNS = ["figure", "required", "measured", "detail", "verdict"]
 
 
@@ -43,10 +44,12 @@ def main(arguments: Sequence[str]) -> int:
         print("no /usr/bin/chromium: make test-ui installs it")
         return 1
     with tempfile.TemporaryDirectory(prefix="legroom-bench-ui-") as folder:
-        with serving("gameboy:default") as server, chromium() as browser:
-            rows = [*_browser_rows(browser, server, 3 if options.quick else 9)]
-            if options.pictures:
-                _take_pictures(browser, server)
+        with serving() as bare, serving("gameboy:default") as server, chromium() as browser:
+            times = 3 if options.quick else 9
+            rows = [*_start_rows(browser, bare, times), *_browser_rows(browser, server, times)]
+            rows += [*_screen_rows(browser, bare, server)]
+        if options.pictures:
+            take_pictures(Path(folder))
         with serving("gameboy:default") as server:
             rows += _server_rows(server, 200 if options.quick else REQUESTS)
         target = {"path": Path(folder) / "RESULTS.md"} if options.quick else {}
@@ -54,25 +57,50 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if all(row[-1] == "ok" for row in rows) else 1
 
 
+def _start_rows(browser: Any, bare: Server, times: int) -> Iterator[list[str]]:
+    ready = []
+    for _ in range(times):
+        with opened(browser, bare.address) as seen:
+            ready.append(_ready_ms(seen))
+    yield _timed("start view can be used, cold", MOST_READY_MS, ready)
+
+
+def _ready_ms(seen: Seen) -> float:
+    marks = seen.page.evaluate("performance.getEntriesByName('interactive').map((mark) => mark.startTime)")
+    return float(marks[0])
+
+
 def _browser_rows(browser: Any, server: Server, times: int) -> Iterator[list[str]]:
     ready, turns, console, hosts = [], [], [], set()
     for _ in range(times):
         with opened(browser, server.address) as seen:
-            marks = seen.page.evaluate("performance.getEntriesByName('interactive').map((mark) => mark.startTime)")
-            ready.append(float(marks[0]))
+            ready.append(_ready_ms(seen))
             seen.page.select_option("#card", "GeForce RTX 4070")
             seen.drawn(1)
             for key in KEYS:
                 turns += seen.turn(key, 10)
             console += seen.console
             hosts |= seen.hosts
-    yield _timed("page can be used, cold", MOST_READY_MS, ready)
+    yield _timed("planner with a run can be used, cold", MOST_READY_MS, ready)
     yield _timed("slider to new drawing, host and GPU", MOST_TURN_MS, turns)
     others = hosts - {f"127.0.0.1:{server.port}"}
     yield _none("requests to other hosts", others, f"{times} visits")
     yield _none("console errors", console, f"{times} visits")
-    wide, unusable = [], []
+
+
+def _screen_rows(browser: Any, bare: Server, server: Server) -> Iterator[list[str]]:
+    wide: list[str] = []
+    unusable: list[str] = []
     for width, scheme in SCREENS:
+        with opened(browser, bare.address, width=width, scheme=scheme) as seen:
+            _look(seen, wide, unusable)
+            seen.page.click("#tab-follow")
+            _look(seen, wide, unusable)
+            seen.page.click("#tab-start")
+            seen.page.fill("#paste", (FILES / "cuda.txt").read_text())
+            seen.page.click("#read")
+            seen.page.wait_for_selector("#result-body table")
+            _look(seen, wide, unusable)
         with opened(browser, server.address, width=width, scheme=scheme) as seen:
             seen.page.select_option("#card", "GeForce RTX 4070")
             seen.page.click("text=+ compare")
@@ -80,10 +108,15 @@ def _browser_rows(browser: Any, server: Server, times: int) -> Iterator[list[str
             seen.page.click("#fit")
             seen.page.wait_for_selector("#fitted .plan")
             seen.page.wait_for_timeout(600)
-            wide += seen.overflowing()
-            unusable += seen.violations()
-    yield _none("elements wider than the screen", wide, "360 and 1440 px, everything open")
-    yield _none("violations found by axe-core", unusable, "names, roles, contrast and the rest; light and dark")
+            _look(seen, wide, unusable)
+    yield _none("elements wider than the screen", wide, "360, 768 and 1440 px; four views, everything open")
+    detail = "names, roles, contrast and the rest; four views, three widths, light and dark"
+    yield _none("violations found by axe-core", unusable, detail)
+
+
+def _look(seen: Seen, wide: list[str], unusable: list[str]) -> None:
+    wide += seen.overflowing()
+    unusable += seen.violations()
 
 
 def _server_rows(server: Server, count: int) -> Iterator[list[str]]:
@@ -134,21 +167,6 @@ def _none(name: str, found: Sequence[str] | set[str], detail: str) -> list[str]:
 
 def _verdict(good: bool) -> str:
     return "ok" if good else "MISSED"
-
-
-def _take_pictures(browser: Any, server: Server) -> None:
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    for width, height, scheme, name in ((1280, 900, "light", "ui.png"), (360, 780, "dark", "ui-phone.png")):
-        with opened(browser, server.address, width=width, scheme=scheme) as seen:
-            seen.page.set_viewport_size({"width": width, "height": height})
-            seen.page.select_option("#card", "GeForce RTX 4070")
-            seen.page.fill("#ram", "16GiB")
-            seen.page.click("text=+ compare")
-            seen.page.select_option('[data-key="env.workers"] select', "light")
-            seen.page.fill('[data-key="hyperparams.n_steps"] input[type=number]', "4096")
-            seen.page.wait_for_timeout(1200)
-            seen.page.evaluate("scrollTo(0, 0)")
-            seen.page.screenshot(path=str(PICTURES / name))
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def chromium() -> Iterator[Any]:
 def opened(
     browser: Any, address: str, *, width: int = 1440, height: int = 900, scheme: str = "light"
 ) -> Iterator[Seen]:
-    """Open the page in a fresh context, whose cache is empty, and wait until it has drawn."""
+    """Open the page in a fresh context, whose cache is empty, and wait until it can be used."""
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True
     )
@@ -105,7 +105,9 @@ def opened(
         seen.page.on("pageerror", lambda error: seen.console.append(f"error: {error}"))
         seen.page.on("request", lambda request: seen.hosts.add(urlsplit(request.url).netloc))
         seen.page.goto(address)
-        seen.drawn()
+        seen.page.wait_for_selector("body[data-ready]", timeout=20_000)
+        if seen.page.is_visible("#plan"):
+            seen.drawn()
         yield seen
     finally:
         context.close()

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
 
-POSTS = ("/api/predict", "/api/plan", "/api/fit", "/api/check", "/api/file", "/api/read", "/api/trace")
+POSTS = (
+    "/api/predict", "/api/plan", "/api/fit", "/api/check", "/api/file", "/api/read", "/api/choose", "/api/trace",
+)  # fmt: skip
 GETS = ("/", "/api/start", "/api/run?name=mine:small", "/api/folders", "/api/follow?folder=x", "/api/trace?job=1")
 GOOD: dict[str, Any] = {
     "algo": "PPO",

@@ -2,7 +2,7 @@
 
 Sphinx calls it before it reads the pages (`conf.py`); by hand: python docs/generate.py
 
-python docs/generate.py --images writes docs/images/predicted.svg, the one chart of the README.
+python docs/generate.py --images writes the README's picture and table of figures, and docs/images/predicted.svg.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent), str(Path(__file__).resolve().parent.parent / "src")]
 
-from docs.generators import api, commands, knobs, results, rules, run_file, workloads  # noqa: E402
+from docs.generators import api, commands, knobs, readme_figures, results, rules, run_file, workloads  # noqa: E402
+from docs.generators.readme_figures import with_figures  # noqa: E402
+from docs.terminal_svg import readme_picture  # noqa: E402
 
 DOCS = Path(__file__).resolve().parent
 GENERATED = DOCS / "generated"
-PARTS = (commands, rules, knobs, run_file, results, workloads, api)
+PARTS = (commands, rules, knobs, run_file, results, readme_figures, workloads, api)
 
 
 def generate(folder: Path = GENERATED) -> None:
@@ -38,6 +40,8 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--images"]:
-        write(DOCS / "images", {"predicted.svg": results.readme_chart()})
+        readme = DOCS.parent / "README.md"
+        readme.write_text(with_figures(readme.read_text()))
+        write(DOCS / "images", {"predicted.svg": results.chart(), "terminal.svg": readme_picture(readme)})
     else:
         generate()

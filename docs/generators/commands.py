@@ -19,7 +19,7 @@ def pages() -> Mapping[str, str]:
     texts = {f"help/{name}.txt": help_of(name, parser) for name, parser in parsers.items()}
     for name, parser in command_parsers(WITH_PROGRAM).items():
         texts[f"help/{name}.txt"] += f"\n{help_of(name, parser)}"
-    rows = [(f"[`legroom {name}`](commands/{name}.md)", _first_sentence(parsers[name])) for name in parsers]
+    rows = [(f"[`legroom {name}`]({name}.md)", _first_sentence(parsers[name])) for name in parsers]
     return {**texts, "commands.md": table(["command", "what it says or does"], rows)}
 
 

@@ -128,8 +128,8 @@ def host_points(sections: Mapping[str, Section]) -> list[Point]:
     return [Point(name, *(number(cell) for cell in cells)) for name, *cells in rows]
 
 
-def readme_chart() -> str:
-    """Return the chart of the README: every prediction that was compared with a measurement, host and GPU."""
+def chart() -> str:
+    """Return one chart of every prediction that was compared with a measurement, host and GPU."""
     sections = read_sections(RESULTS.read_text())
     gpu, host = gpu_points(sections), host_points(sections)
     series = {f"GPU: {len(gpu)} recorded runs": gpu, f"host: {len(host)} trainings, with bands": host}

@@ -13,14 +13,18 @@ import pytest
 from docs.blocks import DOCS, ROOT, pages
 from docs.generate import generate
 from docs.generators import knobs, results
+from docs.generators.readme_figures import with_figures
+from docs.terminal_svg import readme_picture
 
 from legroom import __all__ as names
 from legroom.backends.base import all_knobs
+from legroom.backends.sb3.base_figures import SHIPPED_CPU, SHIPPED_CUDA
 from legroom.checking.rule_table import RULES
 from legroom.cli.main import COMMANDS
 from legroom.named_runs import workloads
 
 MOST_PICTURE, MOST_PICTURES = 160_000, 1_000_000
+MOST_README_LINES = 150
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -69,9 +73,47 @@ def test_every_section_of_the_results_is_on_one_page(generated: Path) -> None:
     assert sorted(shown) == sorted(sections)
 
 
-def test_the_chart_of_the_readme_is_what_the_results_say() -> None:
-    """python docs/generate.py --images makes it anew."""
-    assert (DOCS / "images/predicted.svg").read_text() == results.readme_chart()
+def test_figures_and_pictures_are_what_the_results_and_the_commands_say() -> None:
+    """python docs/generate.py --images makes them anew."""
+    readme = ROOT / "README.md"
+    assert (DOCS / "images/predicted.svg").read_text() == results.chart()
+    assert readme.read_text() == with_figures(readme.read_text())
+    assert (DOCS / "images/terminal.svg").read_text() == readme_picture(readme)
+
+
+def test_the_readme_is_short_and_begins_with_what_counts() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= MOST_README_LINES
+    assert text.count("<!-- run") == 3 and "images/terminal.svg" in text and text.count("    pip install ") == 1
+    first = (DOCS / "index.md").read_text()
+    assert "images/terminal.svg" in first and "    pip install " in first and "right_for_me.md" in first
+
+
+def test_every_word_of_the_glossary_is_there_once() -> None:
+    words = [
+        line.split("|")[1].strip()
+        for line in (DOCS / "glossary.md").read_text().partition("\n## ")[0].splitlines()
+        if line.startswith("| ")
+    ]
+    assert len(words) == len(set(words))
+    wanted = {"host memory", "GPU memory", "peak", "band", "worker", "environment", "rollout buffer", "replay buffer"}
+    assert wanted <= set(words)
+
+
+def test_the_facts_of_the_glossary_are_those_of_the_benches() -> None:
+    sections = results.read_sections(results.RESULTS.read_text())
+    facts = (DOCS / "glossary.md").read_text().partition("## Numbers that many pages use")[2]
+    memory = {row[:2]: row[2] for row in sections["Workers: memory"].rows}
+    forked = {row[:2]: row[2] for row in sections["Parallel: fresh and forked workers"].rows}
+    storage = {row[:2]: row[4] for row in sections["Lossless storage: figures"].rows}
+    rounded = [float(memory["1 KB", library].split()[0]) for library in ("SubprocVecEnv", "LeanVecEnv")]
+    assert [f"{number:.0f} MB" in facts for number in (rounded[0] + 0.5, rounded[1])] == [True, True]
+    assert forked["100", "forked"] in facts
+    times = (("noise-rollout", "add ÷ SB3's"), ("noise-replay", "add ÷ SB3's"),
+             ("scrolling", "a later epoch ÷ SB3's, which has flattened"))  # fmt: skip
+    for key in times:
+        number = float(storage[key].rstrip("×"))
+        assert f"{number:.1f} times" in facts or f"{number + 0.05:.1f} times" in facts, key
 
 
 def test_links_and_images_of_pages_are_there(generated: Path) -> None:
@@ -91,8 +133,8 @@ def test_links_and_images_of_pages_are_there(generated: Path) -> None:
 def there(page: Path, target: str, generated: Path) -> bool:
     """Whether a link leads somewhere; generated pages are where the test has them."""
     path, _, anchor = target.partition("#")
-    # the table of commands is written for the page that includes it
-    home = DOCS if page.name in ("commands.md", "runs.md") and generated in page.parents else page.parent
+    included = {"commands.md": DOCS / "commands", "runs.md": DOCS}  # written for the page that includes them
+    home = included.get(page.name, page.parent) if generated in page.parents else page.parent
     if generated in page.parents and path.startswith("../files"):
         home = DOCS / "generated"
     found = (home / path).resolve() if path else page
@@ -100,12 +142,21 @@ def there(page: Path, target: str, generated: Path) -> bool:
         found = generated / found.relative_to(DOCS / "generated")
     if not found.exists():
         return False
-    return not anchor or anchor in {slug(line) for line in found.read_text().splitlines() if line.startswith("#")}
+    return not anchor or anchor in {
+        made
+        for line in found.read_text().splitlines()
+        if line.startswith("#")
+        for made in (slug(line), on_github(line))
+    }
 
 
 def slug(heading: str) -> str:
     text = heading.lstrip("#").strip().lower().replace("`", "")
     return re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", text.replace(".", "-")))
+
+
+def on_github(heading: str) -> str:
+    return re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", heading.lstrip("#").strip().lower()))
 
 
 def test_pictures_are_small() -> None:
@@ -148,3 +199,16 @@ def test_built_pages_fetch_nothing_from_other_hosts(tmp_path: Path) -> None:
                 assert (page.parent / path).exists(), f"{page.name}: {url}"
     for sheet in built.rglob("*.css"):
         assert not re.search(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", sheet.read_text()), sheet.name
+
+
+def test_a_worker_costs_the_same_wherever_it_is_said() -> None:
+    """Bench, shipped figures, rules, advice and pages: one number each for SB3's workers and for light ones."""
+    facts = (DOCS / "glossary.md").read_text().partition("## Numbers that many pages use")[2]
+    with_cuda, light = (f"{nbytes / 1e6:.0f} MB" for nbytes in (SHIPPED_CUDA["worker"], SHIPPED_CPU["light_worker"]))
+    assert with_cuda in facts and light in facts
+    advice = (ROOT / "src/legroom/explaining/advice.py").read_text()
+    assert f"{light} instead of {with_cuda} each" in advice
+    (rule,) = (rule for rule in RULES if rule.name == "worker-imports-torch")
+    assert with_cuda in rule.why and light in rule.why
+    for page in ("howto/many_envs.md", "commands/train.md"):
+        assert with_cuda in (DOCS / page).read_text() and "4.8" in (DOCS / page).read_text()

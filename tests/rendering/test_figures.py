@@ -66,6 +66,26 @@ def test_a_limit_is_drawn_where_it_is_near_and_named_in_any_case() -> None:
     assert far.count('class="cap"') == 0 and "RAM: 1000.0 GiB" in far
 
 
+def test_other_limits_are_named_only_where_they_are_on_the_scale() -> None:
+    bar = Bar("run", (Segment("rollout", GIB),))
+    html = stacked_bars([bar], [Limit(2 * GIB, "mine"), Limit(1000 * GIB, "a card"), Limit(GIB, "another")])
+    assert "mine: 2.0 GiB" in html and "another: 1.0 GiB" in html and "a card" not in html
+    assert "mine: 1000.0 GiB, beyond this scale" in stacked_bars([bar], [Limit(1000 * GIB, "mine")])
+
+
+def test_the_scale_is_made_for_the_own_bar_and_a_far_longer_one_is_broken() -> None:
+    own, near, far = (Bar(str(n), (Segment("rollout", n * GIB),)) for n in (1, 3, 102))
+    widths = [
+        float(rect.get("width", "").rstrip("%"))
+        for rect in parsed(stacked_bars([own, near, far], own=0)).iter("rect")
+        if rect.get("y")  # not of the legend
+    ]
+    assert widths == [pytest.approx(100 / 3.06, abs=0.01), pytest.approx(300 / 3.06, abs=0.01), pytest.approx(98.039)]
+    html = stacked_bars([own, near, far], own=0)
+    assert html.count('class="gap"') == 2 and "broken bar, 33 times this scale" in html  # 102 of 3.06
+    assert 'class="gap"' not in stacked_bars([own, near, far])
+
+
 def test_the_band_is_a_whisker_at_its_ends() -> None:
     html = stacked_bars([Bar("run", (Segment("rollout", 100),), 50, 196)])  # the scale ends at 1.02 x 196 = 199.92
     ends = {line.get("x1") for line in parsed(html).iter("line") if line.get("class") == "whisker"}

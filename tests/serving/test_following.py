@@ -87,7 +87,9 @@ def test_half_written_and_foreign_files_are_a_line(tmp_path):
 def test_news_arrive_while_it_runs(tmp_path):
     folder = _training(tmp_path / "runs/cart")
     with serving("--folder", str(tmp_path / "runs")) as server:
-        assert server.ask("GET", "/api/folders").json() == {"folders": ["runs/cart"]}
+        told = server.ask("GET", "/api/folders").json()
+        assert told["roots"] == ["runs"]
+        assert [(each["name"], each["kind"]) for each in told["folders"]] == [("runs/cart", "training")]
         for name in ("runs", "runs/..", "/etc", "runs/cart/../.."):
             assert server.ask("GET", f"/api/follow?folder={name}").status == 404
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)

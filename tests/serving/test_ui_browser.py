@@ -1,4 +1,4 @@
-"""The planner page in a real browser: turned by mouse and keyboard, at two widths, in light and dark."""
+"""The planner page in a real browser: turned by mouse and keyboard, at three widths, in light and dark."""
 
 import json
 import os
@@ -122,7 +122,7 @@ def test_a_link_restores_what_was_turned(seen, server, browser):
 def test_fit_is_taken_over_and_downloaded(seen, tmp_path):
     page = seen.page
     page.fill("#ram", "4GiB")
-    page.wait_for_timeout(600)
+    page.wait_for_selector("#verdict.bad")
     assert seen.text("#verdict").startswith("Does not fit")
     page.click("#fit")
     page.wait_for_selector("#fitted .plan li")
@@ -151,34 +151,195 @@ def test_a_file_is_opened_as_data_and_never_as_markup(seen, tmp_path):
     seen.page.wait_for_timeout(300)
     file.write_text("algo: PPO\nenv: [")
     seen.page.set_input_files("#file", str(file))
-    seen.page.wait_for_selector("#verdict.error")
-    assert seen.text("#verdict").startswith("run.yaml:3: not valid YAML")
+    seen.page.wait_for_selector("#start-told:visible")
+    assert seen.text("#start-told").startswith("run.yaml:3: not valid YAML")
     _forgive_refusals(seen)
 
 
 @pytest.mark.parametrize("width", [360, 1440])
-def test_the_result_of_a_rehearsal_is_opened(server, browser, tmp_path, width):
+def test_the_result_of_a_rehearsal_is_opened_and_shared(server, browser, tmp_path, width):
     lines = (SourceLine("train.py", 2, 300 * MIB, module="Net.fc", role="activations", source="<i>net(x)</i>"),)
     card = CardSeen(0, 1, 300 * MIB, 320 * MIB, (("activations", 300 * MIB),), lines, lines[0], "backward", 1)
     points = ((0.0, 100 * MIB, 200 * MIB), (1.0, 300 * MIB, 320 * MIB))
     host = HostSeen(100 * MIB, 100 * MIB, 0, 1)
     known = Rehearsal(("python", "train.py"), 0, "finished", 9, 0, 2.0, host, card, True, torch="2.6", points=points)
-    file = tmp_path / "rehearsal.json"
-    file.write_text(program_json(predicted(known, Budget(8 << 30, 8 << 30))))
+    document = program_json(predicted(known, Budget(8 << 30, 8 << 30)))
     with opened(browser, server.address, width=width) as seen:
-        assert not seen.page.is_visible("#rehearsal")
-        seen.page.set_input_files("#file", str(file))
-        seen.page.wait_for_selector("#rehearsal-body svg")
-        assert "9 optimizer steps in 2 s, the program ended" in seen.text("#rehearsal-body")
-        assert "<i>net(x)</i>" in seen.text("#rehearsal-body")
-        assert seen.page.locator("#rehearsal-body i").count() == 0
-        assert seen.page.evaluate("document.activeElement.id") == "rehearsal-name"
-        seen.page.evaluate("document.querySelectorAll('details').forEach((box) => { box.open = true; })")
+        page = seen.page
+        assert not page.is_visible("#tab-result")
+        page.click("#tab-start")
+        page.fill("#paste", document)
+        page.click("#read")
+        page.wait_for_selector("#result-body .treemap")
+        assert page.is_visible("#result-body .chart") and "The card over time" in seen.text("#result-body")
+        assert "9 optimizer steps in 2 s, the program ended" in seen.text("#result-body")
+        assert "<i>net(x)</i>" in seen.text("#result-body")
+        assert page.locator("#result-body i").count() == 0
+        assert page.evaluate("document.activeElement.id") == "result-head"
+        page.evaluate("document.querySelectorAll('details').forEach((box) => { box.open = true; })")
         assert seen.overflowing() == []
         assert seen.violations() == []
-        seen.page.click("#rehearsal-close")
-        assert not seen.page.is_visible("#rehearsal")
-        assert seen.console == []
+        assert _picture(page, "#result-picture", tmp_path)[0] > 300
+        page.click("#result-link")
+        page.wait_for_selector("#result-told:not(:empty)")
+        link = page.evaluate("location.href")
+        assert "#r=" in link and seen.console == []
+    with opened(browser, link, width=width) as other:
+        other.page.wait_for_selector("#result-body .treemap")
+        assert "9 optimizer steps in 2 s" in other.text("#result-body")
+
+
+def _picture(page, button, folder):
+    """Return width and height of the PNG that a button offers."""
+    with page.expect_download() as download:
+        page.click(button)
+    file = folder / "picture.png"
+    download.value.save_as(file)
+    data = file.read_bytes()
+    assert data.startswith(b"\x89PNG") and len(data) > 10_000
+    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+
+
+# -- the start view ------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bare(browser):
+    """A server that was started with nothing."""
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def start(bare, browser):
+    with opened(browser, bare.address) as found:
+        assert found.page.is_visible("#start") and not found.page.is_visible("#tab-plan")
+        yield found
+        assert found.console == []
+        assert found.hosts == {f"127.0.0.1:{bare.port}"}
+
+
+def test_a_pasted_script_is_predicted_and_what_it_does_not_say_is_asked_for(start):
+    page = start.page
+    page.fill(
+        "#paste",
+        "from stable_baselines3 import PPO\nfrom mine import Env\n"
+        "PPO('CnnPolicy', Env(), n_steps=1024).learn(100_000)\n",
+    )
+    page.keyboard.press("Control+Enter")
+    start.drawn()
+    assumed = "Assuming observations of 84×84×3 uint8 and defaults for env.n_envs: Fits with"
+    assert start.text("#verdict").startswith(assumed)
+    assert "does not say what the environment observes" in start.text("#assumed")
+    page.fill('[data-key="env.spaces.observation.shape"] input', "3, 240, 256")
+    page.fill(_field(N_ENVS), "2")
+    page.fill(_field(N_ENVS), "1")
+    page.wait_for_selector("#assumed", state="hidden")
+    page.wait_for_timeout(500)
+    assert start.text("#verdict").startswith("Fits with")
+    # 1,024 steps x 1 env x 3 x 240 x 256 B are 180 MiB, and SB3 copies them once
+    assert "rollout.observations: 180.0 MiB" in page.inner_html("#host")
+
+
+def test_a_pasted_error_is_explained(start):
+    start.page.fill("#paste", "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 105. GiB for an array "
+                              "with shape (2048, 4, 17, 49, 71, 58) and data type float32")  # fmt: skip
+    start.page.click("#read")
+    start.page.wait_for_selector("#result-body table")
+    assert "the system refused one array of 105.0 GiB" in start.text("#result-body")
+    assert start.page.evaluate("document.activeElement.id") == "result-head"
+    assert start.violations() == []
+
+
+def test_a_run_is_chosen_from_lists(start):
+    page = start.page
+    page.select_option("#algorithm", "DQN")
+    page.select_option("#environment", "BreakoutNoFrameskip-v4")
+    page.select_option("#start-card", "GeForce RTX 4070")
+    page.click("#choose button")
+    start.drawn()
+    # SB3's DQN keeps 1,000,000 transitions of 84 x 84 x 4 bytes, each with its successor: 52.6 GiB
+    assert "GiB of RAM" in start.text("#verdict") and start.text("#verdict").startswith("Does not fit")
+    assert page.input_value("#card") == "GeForce RTX 4070" and page.is_visible("#gpu .bar")
+
+
+def test_what_does_not_go_together_or_is_nothing_is_said(start):
+    page = start.page
+    page.select_option("#algorithm", "SAC")
+    page.click("#choose button")
+    page.wait_for_selector("#start-told:visible")
+    assert start.text("#start-told").startswith("SAC takes box actions, the environment has discrete")
+    page.fill("#paste", "hello")
+    page.click("#read")
+    page.wait_for_selector("text=no script, run file, rehearsal or out-of-memory error recognised")
+    _forgive_refusals(start)
+
+
+def test_an_example_opens_in_the_planner(start):
+    start.page.click("#examples button >> nth=0")
+    start.drawn()
+    assert start.text("#verdict").startswith("Does not fit") and "mine:full" in start.text("#result-name")
+
+
+def test_following_explains_itself_where_there_is_nothing(start):
+    start.page.click("#tab-follow")
+    start.page.wait_for_selector("text=Nothing to follow yet")
+    assert "started without --folder" in start.text("#follow-list") and "legroom ui --folder runs" in start.text(
+        "#follow"
+    )
+    assert start.violations() == []
+
+
+# -- the planner ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (768, 1024), (360, 780)])
+def test_verdict_and_bars_stay_in_view_while_knobs_are_turned(server, browser, width, height):
+    with opened(browser, server.address, width=width, height=height) as seen:
+        seen.page.evaluate("document.querySelectorAll('.knobs details').forEach((box) => { box.open = true; })")
+        last = seen.page.locator(".knob").last
+        last.scroll_into_view_if_needed()
+        seen.page.wait_for_timeout(100)
+        for part in ("#verdict", "#host .bar svg" if width == 1440 else "#strips .strip svg"):
+            box = seen.page.locator(part).first.bounding_box()
+            assert box["y"] >= 0 and box["y"] + box["height"] <= height, part
+        assert last.bounding_box()["y"] < height
+
+
+def test_a_plan_of_another_budget_is_marked_and_made_again(seen):
+    page = seen.page
+    page.fill("#ram", "4GiB")
+    page.wait_for_selector("#verdict.bad")
+    page.click("#fit")
+    page.wait_for_selector("#fitted .plan li")
+    page.evaluate(
+        "const box = document.getElementById('fitted'); window.seen = [];"
+        "new MutationObserver(() => window.seen.push(box.className)).observe(box, {attributes: true})"
+    )
+    page.fill("#ram", "60GiB")
+    page.wait_for_selector("text=No changes needed.")
+    assert page.evaluate("window.seen") == ["stale", ""]
+    assert not page.is_visible("#fitted .outdated")
+
+
+def test_a_comparison_does_not_squash_the_own_run(seen):
+    page = seen.page
+    page.click("text=+ compare")
+    page.fill(_field(N_STEPS), "65536")
+    page.wait_for_timeout(600)
+    page.click(".chip button >> nth=0")
+    page.wait_for_timeout(600)
+    own, other = (page.locator(f"#host .bar >> nth={at}") for at in (0, 1))
+    widths = own.locator("rect").evaluate_all(
+        "all => all.reduce((sum, each) => sum + each.getBoundingClientRect().width, 0)"
+    )
+    assert widths > 0.3 * own.bounding_box()["width"]
+    assert "broken bar" in other.inner_text() and other.locator(".gap").count() == 2
+
+
+def test_the_picture_of_a_result_is_saved(seen, tmp_path):
+    width, height = _picture(seen.page, "#picture", tmp_path)
+    assert width > 800 and height > 600
 
 
 def test_a_wrong_value_is_said_and_the_page_goes_on(seen):
@@ -194,6 +355,7 @@ def test_a_training_is_followed_live(seen, folder):
     LiveLog(folder).memory(120 * MIB, None, phase="collect")  # it is alive
     seen.page.click("#tab-follow")
     seen.page.wait_for_selector("#follow-body svg")
+    assert "runs" in seen.text("#follow-list") and "training, running" in seen.text("#follow-list")
     assert seen.text("#follow-verdict").startswith("cart trains: step 200 of 1,000. Host 120.0 MiB now")
     with (folder / "progress.csv").open("a") as file:
         file.write("300,3.5\n")
@@ -203,10 +365,14 @@ def test_a_training_is_followed_live(seen, folder):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1440])
-def test_it_fits_the_screen_and_everybody_can_use_it(server, browser, width, scheme):
+@pytest.mark.parametrize("width", [360, 768, 1440])
+def test_it_fits_the_screen_and_can_be_used_by_everybody(server, browser, width, scheme):
     with opened(browser, server.address, width=width, scheme=scheme) as seen:
         page = seen.page
+        page.click("#tab-start")
+        assert seen.overflowing() == []
+        assert seen.violations() == []
+        page.click("#tab-plan")
         page.select_option("#card", "GeForce RTX 4070")
         page.click("text=+ compare")
         page.evaluate("document.querySelectorAll('details').forEach((box) => { box.open = true; })")

@@ -140,7 +140,7 @@ def _shm(case: _Case) -> Iterator[Advice]:
 
 
 def _workers(case: _Case) -> Iterator[Advice]:
-    yield case.turn("env.workers", "light", "workers without torch: about 18 instead of 284 MB each")
+    yield case.turn("env.workers", "light", "light workers, without torch: 23 MB instead of 284 MB each")
     yield case.turn("env.envs_per_worker", "4", "several environments share a worker process")
 
 

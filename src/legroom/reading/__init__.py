@@ -24,11 +24,12 @@ from legroom.reading.user_files import is_directory, is_file, read_text
 from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import Lines
 
-__all__ = ["override_names", "read", "read_all", "read_given", "run_from_dict"]
+__all__ = ["override_names", "read", "read_all", "read_given", "run_from_dict", "script_given"]
 
 Overrides = Sequence[tuple[str, str]]
 
 _FILE_SUFFIXES = (".yaml", ".yml", ".py", ".json")
+NO_FOLDER = "/dev/null"  # nothing can be below it: of a script without a folder no neighbours are read
 
 
 def read(target: str, *, overrides: Overrides = (), like: str | None = None) -> Run:
@@ -74,7 +75,7 @@ def read_all(target: str, *, overrides: Overrides = (), like: str | None = None)
 
 
 def read_given(text: str, name: str) -> list[Run]:
-    """Return every run in a YAML or JSON text that somebody handed over; there is no file, and none is looked at.
+    """Return every run in a YAML or JSON text that was handed over; there is no file, and none is looked at.
 
     Args:
         name: of the file it was, which may say the algorithm (`ppo.yml`).
@@ -83,7 +84,7 @@ def read_given(text: str, name: str) -> list[Run]:
         BadInput: it is no run file, or no run in it can be.
     """
     if not name.lower().endswith((".yaml", ".yml", ".json")):
-        raise BadInput("is not YAML or JSON by its name", path=name, hint="name scripts when starting: legroom ui FILE")
+        raise BadInput("is not YAML or JSON by its name", path=name, hint="name it run.yaml")
     with bounded_reading(name):
         return _read_given(text, name)
 
@@ -105,6 +106,32 @@ def _read_given(text: str, name: str) -> list[Run]:
     if first is not None and not runs:
         raise first
     return runs
+
+
+def script_given(text: str, name: str) -> list[tuple[Run, list[str]]]:
+    """Return the runs of a script that was handed over, each with the settings that it does not tell.
+
+    Those have their defaults in the run, and so has what is wrong. There is no folder: modules that the script imports
+    are not known.
+
+    Raises:
+        BadInput: it is not Python, makes no run, or something in it cannot be.
+    """
+    from legroom.reading.validating import is_harmless, lenient_run
+
+    with bounded_reading(name):
+        try:
+            found = [lenient_run(draft) for draft in _from_python(text, f"{NO_FOLDER}/{name}", None, None)]
+            if wrong := next((problem for each in found if each.run is None for problem in each.problems), None):
+                raise wrong
+        except BadInput as error:
+            path = None if error.path is None else str(error.path).removeprefix(f"{NO_FOLDER}/")
+            raise BadInput(error.message, hint=error.hint, path=path, line=error.line) from None
+    return [
+        (each.run, sorted(".".join(map(str, key)) for key in each.unknown if not is_harmless(key)))
+        for each in found
+        if each.run is not None and each.algo_known
+    ]
 
 
 def run_from_dict(data: Any, *, path: str | None = None, lines: Lines | None = None, overrides: Overrides = ()) -> Run:

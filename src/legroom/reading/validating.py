@@ -51,6 +51,11 @@ HARMLESS = frozenset({
 HARMLESS_PARTS = frozenset({("env", "kwargs"), ("env", "id"), ("hyperparams", "replay_buffer_kwargs")})
 
 
+def is_harmless(key: Key) -> bool:
+    """Return whether memory does not depend on the setting."""
+    return key[-1] in HARMLESS or key[:2] in HARMLESS_PARTS
+
+
 def run_from_dict(
     data: Any, *, path: str | None = None, lines: Lines | None = None, overrides: Sequence[tuple[str, str]] = ()
 ) -> Run:
@@ -266,7 +271,7 @@ class _Check:
     def refuse_unknown(self) -> None:
         for key, (line, text) in self.draft.unknown.items():
             settled = any(key[: len(at)] == at or at[: len(key)] == key for at in self.given)
-            if settled or key[-1] in HARMLESS or key[:2] in HARMLESS_PARTS:
+            if settled or is_harmless(key):
                 continue
             raise BadInput(
                 f"{_dotted(key)} is {text}, which only running the script could tell",

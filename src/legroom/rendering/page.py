@@ -108,6 +108,10 @@ border:1px solid var(--soft);border-radius:.4rem;padding:.3rem .6rem;font-size:.
 & .bars .whisker{stroke:var(--ink);stroke-width:1.5}
 & .bars .cap{stroke-width:2}
 & .bars .halo{stroke:var(--paper);stroke-width:4}
+& .bars .gap{stroke:var(--paper);stroke-width:5}
+& .strip{font-size:.85rem;font-weight:400;line-height:1.3}
+& .strip svg{display:block;width:100%;height:8px;max-width:none;overflow:visible}
+& .strip .cap{stroke-width:2}
 & .zoom input{position:absolute;opacity:0}
 & .zoom label{display:inline-block;padding:.1rem .6rem;margin:0 .3rem .3rem 0;border:1px solid var(--line);
 border-radius:.4rem;cursor:pointer}

@@ -27,6 +27,7 @@ MOST_CHILDREN = 3
 SLOW = ("/api/read", "/api/fit", "/api/check", "/api/follow")
 WORKED_OUT = (
     "/api/read",
+    "/api/choose",
     "/api/fit",
     "/api/check",
     "/api/predict",
@@ -48,7 +49,7 @@ def response_to(path: str, told: Mapping[str, Any]) -> Response:
         raise BadInput(told["text"])
     if told["status"] == 500:
         sys.stderr.write(f"legroom ui: {path}: {told['text']}\n")
-        raise Refused(500, f"this could not be worked out ({told['text'].partition(':')[0]})")
+        raise Refused(500, f"this could not be computed ({told['text'].partition(':')[0]})")
     if told["status"] != 200:
         raise Refused(told["status"], told["text"])
     return Response(told["text"].encode("utf-8", "replace"), media_type=told["kind"])  # JSON may name half a character

@@ -1,6 +1,6 @@
-"""The answers that are worked out from what somebody sent: each a function of a body and a query, in no hurry.
+"""The answers that are worked out from what was sent: each a function of a body and a query, in no hurry.
 
-They run in a process of their own (`answering_child`), where they may take long, or die, without anybody else noticing.
+They run in a process of their own (`answering_child`), where they may take long, or die, and other requests go on.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from legroom.errors import BadInput
 from legroom.machine.gpu_table import GPUS
 from legroom.model.run import Run
 from legroom.named_runs import run_names, workloads
-from legroom.reading import read, read_given
-from legroom.reading.user_files import decode
+from legroom.reading import read
+from legroom.rendering.pages.explanation_page import explanation_body
 from legroom.rendering.pages.program_page import program_body
-from legroom.rendering.program_document import is_rehearsal, prediction_from
 from legroom.rendering.run_file import run_file
 from legroom.serving import planning
+from legroom.serving.choices import choices, chosen_run, with_spaces
 from legroom.serving.controls import controls_of
 from legroom.serving.following import told_of
 from legroom.serving.guard import Refused
 from legroom.serving.plain_json import parse_json
 from legroom.serving.questions import Here, Place, place_asked, plain_run, run_asked
+from legroom.serving.recognising import recognise
 from legroom.serving.turned import place_options, turned_settings
 from legroom.units import format_size
 
@@ -34,15 +35,21 @@ PLACE = ("ram", "vram", "gpu", "device", "reserve")
 JSON, YAML = "application/json", "application/yaml"
 Query = Mapping[str, str]
 Answer = Callable[[bytes, Query, Here], tuple[str, str]]
-Own = Mapping[str, Any]  # what the page adds: runs that it was `started` with, by name, its `folders`; a `folder`
+Own = Mapping[str, Any]  # what the page adds: runs that it was `started` with, by name, `folders`, `roots`; a `folder`
 OwnAnswer = Callable[[bytes, Query, Here, Own], tuple[str, str]]
 
 
-def shown(run: Run) -> dict[str, Any]:
-    """Return a run as the page keeps it, with its controls."""
+def shown(run: Run, unknown: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a run as the page keeps it, with its controls.
+
+    `assumed` is what its observations are taken for where nothing tells them, `unknown` settings whose defaults are
+    taken since its script does not tell them.
+    """
+    run, assumed = with_spaces(run)
     return {
         "name": run.name, "description": run.description, "recommended_for": run.recommended_for, "algo": run.algo,
-        "backend": run.backend, "run": plain_run(run), "controls": controls_of(run),
+        "backend": run.backend, "run": plain_run(run), "controls": controls_of(run), "assumed": assumed,
+        "unknown": [key for key in unknown if not key.startswith("env.spaces")],
     }  # fmt: skip
 
 
@@ -63,18 +70,25 @@ def mapping(body: bytes) -> dict[str, Any]:
 
 
 def _read(body: bytes, query: Query, here: Here) -> tuple[str, str]:
-    """The runs in a file that was opened or dropped: `{"name": "ppo.yml", "text": …}`; of a rehearsal its drawing."""
+    """What was opened, dropped or pasted: `{"name": "ppo.yml", "text": …}`, without a name where it was pasted."""
     asked = mapping(body)
     if "run" in asked:  # one that a link has brought back
         return JSON, _text({"runs": [shown(run_asked(asked["run"]))]})
-    name, text = asked.get("name"), asked.get("text")
-    if not isinstance(name, str) or not isinstance(text, str) or not 0 < len(name) <= LONGEST_NAME:
+    name, text = asked.get("name", ""), asked.get("text")
+    if not isinstance(name, str) or not isinstance(text, str) or len(name) > LONGEST_NAME:
         raise BadInput("a file has a name and a text", hint='{"name": "run.yaml", "text": "algo: PPO …"}')
-    plain = name.replace("\\", "/").rpartition("/")[2] or "run.yaml"
-    if plain.lower().endswith(".json") and is_rehearsal(data := parse_json(text.encode("utf-8", "replace"))):
-        return JSON, _text({"rehearsal": program_body(prediction_from(data))})
-    found = read_given(decode(text.encode("utf-8", "replace"), plain), plain)
-    return JSON, _text({"runs": [shown(run) for run in found]})
+    found = recognise(text, name.replace("\\", "/").rpartition("/")[2])
+    if found.rehearsal is not None:
+        return JSON, _text({"rehearsal": program_body(found.rehearsal), "title": found.rehearsal.footprint.name})
+    if found.explanation is not None:
+        return JSON, _text({"explanation": explanation_body(found.explanation)})
+    return JSON, _text({"runs": [shown(run, unknown) for run, unknown in found.runs]})
+
+
+def _choose(body: bytes, query: Query, here: Here) -> tuple[str, str]:
+    """The run of an algorithm and an environment from the lists: `{"algo": "PPO", "env": "CartPole-v1"}`."""
+    asked = mapping(body)
+    return JSON, _text({"runs": [shown(chosen_run(asked.get("algo"), asked.get("env")))]})
 
 
 def _predict(body: bytes, query: Query, here: Here) -> tuple[str, str]:
@@ -114,7 +128,6 @@ def _start(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
     """What the page begins with: this machine, the known cards, the named runs and those it was started with."""
     machine = here.machine()
     started = [run_asked(each) for each in list(own["started"].values())[: planning.MOST_RUNS]]
-    runs = started or [read(_first_shown())]
     return JSON, _text({
         "version": __version__,
         "machine": {
@@ -127,16 +140,12 @@ def _start(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
             for each in workloads()
         ],
         "started": list(own["started"]),
-        "shown": [shown(run) for run in runs],
-        "plan": _plan_or_none(runs, place_asked({}, machine)),  # drawn without asking again
+        "shown": [shown(run) for run in started],
+        "plan": _plan_or_none(started, place_asked({}, machine)) if started else None,  # drawn without asking again
+        "choices": choices(),
         "folders": own["folders"],
+        "roots": own["roots"],
     })  # fmt: skip
-
-
-def _first_shown() -> str:
-    """Return the run to open the page with where none was named."""
-    declared = (f"{each.name}:{each.first_shown}" for each in workloads() if each.first_shown is not None)
-    return next(declared, None) or run_names()[0]
 
 
 def _plan_or_none(runs: Sequence[Run], where: Place) -> dict[str, Any] | None:
@@ -177,6 +186,7 @@ def _follow(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
 
 ANSWERS: Mapping[str, Answer] = {
     "/api/read": _read,
+    "/api/choose": _choose,
     "/api/predict": _predict,
     "/api/plan": _plan,
     "/api/fit": _fit,

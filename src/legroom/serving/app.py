@@ -18,7 +18,7 @@ from legroom.errors import BadInput
 from legroom.machine import probe
 from legroom.rendering.page import STYLE
 from legroom.serving.answering import WORKED_OUT, Answering
-from legroom.serving.following import folders_in, news
+from legroom.serving.following import folders_in, listed, news
 from legroom.serving.guard import Refused, Scope, Send
 from legroom.serving.questions import place_asked, plain_run
 from legroom.serving.settings import Settings
@@ -59,7 +59,7 @@ class Page:
         if answer is None:
             if any(known == path for _, known in self._answers) or path in self._files:
                 raise Refused(405, f"{method} {path} is not served")
-            raise Refused(404, "there is nothing of that name")
+            raise Refused(404, "not found")
         response = await answer(Request(scope, receive))
         await response(scope, receive, send)
 
@@ -69,11 +69,9 @@ class Page:
 
     async def started(self, request: Request) -> Response:
         """What also depends on how the page was started, from the same processes."""
-        folders = folders_in(self._settings.folders) if request.url.path == "/api/start" else ()
-        own = {
-            "started": {name: plain_run(each.run) for name, each in self._started.items()},
-            "folders": list(folders),
-        }
+        own: dict[str, Any] = {"started": {name: plain_run(each.run) for name, each in self._started.items()}}
+        if request.url.path == "/api/start":
+            own |= self._listed()
         return await self._asked(request, own)
 
     async def _asked(self, request: Request, own: Any = None) -> Response:
@@ -94,7 +92,15 @@ class Page:
         return JSONResponse(self._tracer.told(int(job)))
 
     async def folders(self, request: Request) -> Response:
-        return JSONResponse({"folders": list(folders_in(self._settings.folders))})
+        return JSONResponse(self._listed())
+
+    def _listed(self) -> dict[str, Any]:
+        """The trainings and watches to follow, newest first, and the names of the folders that are searched."""
+        found = folders_in(self._settings.folders)
+        return {
+            "folders": [listed(name, folder) for name, folder in found.items()],
+            "roots": [root.name for root in self._settings.folders],
+        }
 
     async def follow(self, request: Request) -> Response:
         """A stream of what happens in a folder, by the name that it was listed under."""
@@ -103,7 +109,7 @@ class Page:
         if folder is None:
             raise Refused(404, "there is no such training or watch in the folders that legroom ui was given")
         if self._followers >= MOST_FOLLOWERS:
-            raise Refused(503, f"{MOST_FOLLOWERS} pages follow already (close one)")
+            raise Refused(503, f"{MOST_FOLLOWERS} pages are following already (close one)")
         return StreamingResponse(self._counted(news(name, folder, self._tell)), media_type="text/event-stream")
 
     async def _tell(self, name: str, folder: Path) -> dict[str, str]:

@@ -14,6 +14,9 @@ from typing import Any, Literal, get_args, get_type_hints
 from legroom.backends.base import Backend, algorithm_of, backend_of, knob_named
 from legroom.model.algorithms import Algorithm
 from legroom.model.run import EnvSpec, EvalSpec, MemorySpec, Run
+from legroom.model.spaces import BoxSpace
+from legroom.named_runs import workload_of
+from legroom.reading.known_spaces import find_spaces
 
 Control = dict[str, Any]
 # the last stop of a slider; a field beside it takes any number
@@ -44,6 +47,7 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
     backend = backend_of(run)
     offered = backend.settings(run)
     groups = {
+        "Observations": [*_observations(run)],
         "Environments": [*_environments(backend, offered)],
         "Collecting and updating": about_memory,
         "Network": [
@@ -64,6 +68,17 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
 def control_by_key(run: Run) -> dict[str, Control]:
     """Return the controls of a run by the key they turn."""
     return {control["key"]: control for group in controls_of(run) for control in group["controls"]}
+
+
+def _observations(run: Run) -> Iterator[Control]:
+    """Yield what an environment of the user's own observes, where the run itself says it."""
+    declared = run.env.spaces
+    if declared is None or not isinstance(declared.observation, BoxSpace):
+        return
+    if find_spaces(run.env.id or "") is None and workload_of(run) is None:
+        shape, dtype = "env.spaces.observation.shape", "env.spaces.observation.dtype"
+        yield {"key": shape, "label": "shape of an observation", "kind": "widths", "default": None}
+        yield _choice(dtype, "type of its numbers", ["float32", "uint8", "float64", "int64"], "float32")
 
 
 def _environments(backend: Backend, offered: Container[str]) -> Iterator[Control]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from legroom.machine.gpu_table import KnownGpu, find_gpu
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import Prediction
-from legroom.rendering.figures.bars import Bar, Limit, Segment, bar_of, stacked_bars
+from legroom.rendering.figures.bars import Bar, Limit, Segment, bar_of, stacked_bars, strip
 from legroom.rendering.figures.tables import item_table
 from legroom.rendering.item_text import why_text
 from legroom.serving.questions import Place as Where
@@ -23,16 +23,26 @@ WELL_KNOWN = ("RTX 4060", "RTX 4070", "RTX 4080", "RTX 4090", "RTX 5090", "RTX A
 def drawings(
     predictions: Sequence[Prediction], active: int, where: Where, *, by_phase: bool, with_bill: bool
 ) -> dict[str, Any]:
-    """Return the drawings of host and GPU (None where no run uses one), and the active run's bill if it is wanted."""
+    """Return the drawings of host and GPU (None where no run uses one), and the active run's bill if it is wanted.
+
+    The scale is made for the active run. `strips` are its bars alone, thin, for narrow screens.
+    """
     shown = predictions[active].footprint
-    found: dict[str, Any] = {"bill": item_table(shown) if with_bill else None}
+    found: dict[str, Any] = {"bill": item_table(shown) if with_bill else None, "strips": ""}
     places: tuple[Literal["host", "gpu"], ...] = ("host", "gpu")
     for place in places:
-        every = [bar for p in predictions if (bar := bar_of(p.footprint, place)) is not None]
-        bars = list(_phases(shown, place)) if by_phase else every
-        limits = host_limits(where) if place == "host" else card_limits(every, where)
+        bar = bar_of(shown, place)
+        others = [one for p in predictions if p.footprint is not shown and (one := bar_of(p.footprint, place))]
+        bars = [each for each in (bar, *others) if each is not None]  # one's own first
+        limits = host_limits(where) if place == "host" else card_limits(bar, where)
         title = "Host memory" if place == "host" else "GPU memory"
-        found[place] = stacked_bars(bars, limits, title=title) if bars else None
+        if by_phase:
+            found[place] = stacked_bars(phases, limits, title=title) if (phases := [*_phases(shown, place)]) else None
+        else:
+            own = None if bar is None else 0
+            found[place] = stacked_bars(bars, limits, title=title, own=own) if bars else None
+        if bar is not None:
+            found["strips"] += strip(bar, limits[0] if limits else None, name="Host" if place == "host" else "GPU")
     return found
 
 
@@ -63,15 +73,15 @@ def _well_known() -> list[tuple[str, KnownGpu]]:
     return [(name, find_gpu(name)) for name in WELL_KNOWN]
 
 
-def card_limits(bars: Sequence[Bar], where: Where) -> list[Limit]:
-    """Return the lines for GPUs: the chosen one, and known ones of about the size that is needed."""
+def card_limits(bar: Bar | None, where: Where) -> list[Limit]:
+    """Return the lines for GPUs: the chosen one first, then known ones of about the size that is needed."""
     limits = []
     if where.budget.vram is not None:
         chosen = (where.card or "").removeprefix("GeForce ") if where.budget.vram_origin != "given" else "given"
         limits.append(Limit(where.budget.usable(where.budget.vram), chosen))
-    largest = max((bar.high or bar.nbytes for bar in bars), default=0)
+    largest = 0 if bar is None else bar.high or bar.nbytes
     for name, card in _well_known():
         near = NEAR[0] * largest <= card.total <= NEAR[1] * largest
         if near and not any(abs(limit.nbytes - card.total) < GIB for limit in limits):
             limits.append(Limit(card.total, name))
-    return sorted(limits[: MOST_CARDS + 1], key=lambda limit: limit.nbytes)
+    return limits[: MOST_CARDS + 1]

@@ -54,6 +54,17 @@ def folders_in(roots: tuple[Path, ...]) -> dict[str, Path]:
     return found
 
 
+def listed(name: str, folder: Path) -> dict[str, Any]:
+    """Return what the list says of a folder: what it is, whether it goes on, and when it was written last."""
+    ago = max(time.time() - _changed(folder), 0.0)
+    kind = "training" if _is_plain(folder / RUN) else "watch"
+    ended = _is_plain(folder / (OUTCOME if kind == "training" else WATCH)) and not (
+        kind == "training" and _goes_on(folder)
+    )
+    state = "ended" if ended else "silent" if ago > SILENT_AFTER_S else "running"
+    return {"name": name, "kind": kind, "state": state, "ago": f"{duration_text(ago)} ago"}
+
+
 def _entries(root: Path) -> list[Path]:
     try:
         with os.scandir(root) as entries:
@@ -178,7 +189,7 @@ def _training_words(
     step = progress[-1].timesteps if progress else 0
     of = f" of {total:,}" if isinstance(total, int) else ""
     if _is_silent(folder):
-        return f"{name} has said nothing for a while: it stopped at step {step:,}{of}, or waits.", ""
+        return f"{name} has written nothing for a while: it has stopped or is waiting, at step {step:,}{of}.", ""
     now = f" Host {format_size(samples[-1].host)} now" if samples else ""
     expected = f", {format_size(host.nbytes)} predicted." if host is not None and samples else "." if samples else ""
     over = host is not None and bool(samples) and max(sample.host for sample in samples) > host.high
@@ -236,7 +247,7 @@ def _said(said: list[tuple[float, str]]) -> str:
     if not said:
         return ""
     lines = [f"{time.strftime('%H:%M:%S', time.localtime(t))}  {escape(text)}" for t, text in said[-MOST_SAID:]]
-    return '<h2>What it said</h2><p class="log">' + "\n".join(lines) + "</p>"
+    return '<h2>Messages</h2><p class="log">' + "\n".join(lines) + "</p>"
 
 
 def _watch(name: str, folder: Path, samples: list[LiveSample], said: list[tuple[float, str]]) -> dict[str, str]:

@@ -80,7 +80,7 @@ class Guard:
             raise
         except Exception as error:  # nobody who asks shall see a traceback, and the page goes on
             sys.stderr.write(f"legroom ui: {scope['path'][:80]!r}: {type(error).__name__}: {str(error)[:200]!r}\n")
-            await answer.fail(500, f"this could not be worked out ({type(error).__name__})")
+            await answer.fail(500, f"this could not be computed ({type(error).__name__})")
 
     def _admit(self, scope: Scope) -> str | None:
         """Refuse who may not come in; return the cookie that somebody with a token in the address gets."""

@@ -98,7 +98,7 @@ def _answered(out: bytes, err: bytes, code: int | None, seconds: float, where: W
         "" if host is None else "<h3>Host, traced</h3>" + stacked_bars([host], host_limits(where), title="Host, traced")
     )
     if gpu is not None:
-        drawn += "<h3>GPU, traced</h3>" + stacked_bars([gpu], card_limits([gpu], where), title="GPU, traced")
+        drawn += "<h3>GPU, traced</h3>" + stacked_bars([gpu], card_limits(gpu, where), title="GPU, traced")
     return {"state": "done", "text": f"Traced in {seconds:.0f} s: {'; '.join(peaks)}.", "drawn": drawn}
 
 

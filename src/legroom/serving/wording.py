@@ -41,7 +41,7 @@ def savings(prediction: Prediction) -> list[dict[str, Any]]:
     if free < (1 - WORTH_SAYING) * now:
         found.append(_saving("free", "with every free saving (light workers, and lean storage where free)", free, now))
     if lean is not None and lean.price != "free" and lean.footprint.host.nbytes < min(free, now):
-        what = "with lean storage as well: the same bits; its speed is not probed here"
+        what = "with lean storage as well (same results; its speed is not measured here)"
         found.append(_saving("slower", what, lean.footprint.host.nbytes, now))
     return found
 
@@ -103,7 +103,7 @@ def _sentence(fits: bool | None, *places: Told) -> str:
         short = [_missing(left, where, what) for left, where, what in known if left["spare"] < 0]
         return f"Does not fit: {'; '.join(short)}."
     spare = [f"{format_size(left['spare'])}{what} to spare {where}" for left, where, what in known]
-    text = f"Fits with {', and '.join(spare)}." if spare else "Nothing is known to hold it against."
+    text = f"Fits with {', and '.join(spare)}." if spare else "No limit is known to compare with."
     return text if fits else f"{text} Choose a card to judge the GPU."
 
 

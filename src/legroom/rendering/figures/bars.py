@@ -24,6 +24,7 @@ THICK, WHISKER, OVER = 30, 6, 4  # pixels: a bar, the ends of its band, how far 
 LETTER = 7.0  # pixels of one letter of a label, generously
 NARROW, ROOMY = 300, 760  # widths at which a label is shown if it fits: on a phone, on a screen
 LABELS = 5  # along the scale, at most
+SQUASHED = 4.0  # times as long as one's own: the scale takes no notice of such a bar
 
 
 @dataclass(frozen=True)
@@ -83,43 +84,79 @@ def bar_of_items(name: str, items: Iterable[tuple[str, int]], peak: Peak | None 
     return Bar(name, segments, peak.low if peak else None, peak.high if peak else None, note)
 
 
-def stacked_bars(bars: Sequence[Bar], limits: Sequence[Limit] = (), *, title: str = "Memory") -> str:
+def stacked_bars(
+    bars: Sequence[Bar], limits: Sequence[Limit] = (), *, title: str = "Memory", own: int | None = None
+) -> str:
     """Return the bars under one scale, with a legend of the kinds that occur.
 
     Args:
-        limits: drawn where the bars come anywhere near them; named in any case.
+        limits: drawn where they are on the scale; the first is named in any case, since it is what has to be kept.
         title: for those who cannot see it.
+        own: which bar the scale is made for; one that is many times as long is drawn broken, so that this one is not
+            squashed. None: the longest.
     """
-    longest = max((max(bar.nbytes, bar.high or 0) for bar in bars), default=0) or 1
+    sizes = [max(bar.nbytes, bar.high or 0) for bar in bars]
+    longest = max(sizes, default=0) or 1
+    if own is not None and sizes[own]:
+        longest = max(size for size in sizes if size <= SQUASHED * sizes[own])
     near = [limit.nbytes for limit in limits if limit.nbytes <= 3 * longest]
     end = 1.02 * max(longest, *near) if near else 1.02 * longest
     present = [kind for kind in KINDS if any(segment.kind == kind for bar in bars for segment in bar.segments)]
     return (
         f'<div class="bars" role="group" aria-label="{escape(title)}">'
         + legend({kind_name(kind): kind_colour(kind) for kind in present})
-        + _limits(limits)
-        + "".join(_bar(bar, limits, end) for bar in bars)
+        + _limits(limits, end)
+        + "".join(
+            _bar(bar, limits, end) if size <= end else _bar(bar, (), 1.02 * size, beyond=size / end)
+            for bar, size in zip(bars, sizes, strict=True)
+        )
         + _scale(end)
         + "</div>"
     )
 
 
-def _limits(limits: Sequence[Limit]) -> str:
-    items = "".join(f"<li>┆ {escape(limit.label)}: {format_size(limit.nbytes)}</li>" for limit in limits)
+def strip(bar: Bar, limit: Limit | None, *, name: str) -> str:
+    """Return the bar alone, thin, along its limit, with its size in words: what stays in sight on a narrow screen."""
+    end = 1.02 * max(bar.nbytes, bar.high or 0, 1, limit.nbytes if limit is not None else 0)
+    pieces, reached = [], 0
+    for segment in _ordered(bar):
+        place = f'x="{100 * reached / end:.2f}%" width="{100 * segment.nbytes / end:.2f}%"'
+        pieces.append(f'<rect {place} height="100%" fill="{kind_colour(segment.kind)}"/>')
+        reached += segment.nbytes
+    if limit is not None:
+        x = f"{100 * limit.nbytes / end:.2f}%"
+        pieces.append(f'<line class="cap" x1="{x}" x2="{x}" y1="0" y2="100%"/>')
+    of = f" of {format_size(limit.nbytes)}" if limit is not None else ""
+    said = f"{name} {format_size(bar.nbytes)}{of}"
+    return f'<div class="strip"><span>{escape(said)}</span><svg aria-hidden="true">{"".join(pieces)}</svg></div>'
+
+
+def _limits(limits: Sequence[Limit], end: float) -> str:
+    shown = [(limit, limit.nbytes <= end) for at, limit in enumerate(limits) if limit.nbytes <= end or not at]
+    items = "".join(
+        f"<li>{'┆ ' if on else ''}{escape(limit.label)}: {format_size(limit.nbytes)}"
+        f"{'' if on else ', beyond this scale'}</li>"
+        for limit, on in shown
+    )
     return f'<ul class="limits">{items}</ul>' if items else ""
 
 
-def _bar(bar: Bar, limits: Sequence[Limit], end: float) -> str:
+def _ordered(bar: Bar) -> list[Segment]:
+    order = list(KINDS)
+    there = (segment for segment in bar.segments if segment.nbytes > 0)
+    return sorted(there, key=lambda one: (order.index(one.kind), -one.nbytes))
+
+
+def _bar(bar: Bar, limits: Sequence[Limit], end: float, *, beyond: float = 0.0) -> str:
     band = ""
     if bar.low is not None and bar.high is not None and bar.high > bar.low:
         band = f" between {format_size(bar.low)} and {format_size(bar.high)}"
-    note = " ".join(filter(None, (bar.note, band.strip() and f"({band.strip()})")))
+    broken = f"; broken bar, {beyond:,.0f} times this scale" if beyond else ""
+    note = " ".join(filter(None, (bar.note, band.strip() and f"({band.strip()})"))) + broken
     pieces, reached = [], 0
-    order = list(KINDS)
-    for segment in sorted(bar.segments, key=lambda one: (order.index(one.kind), -one.nbytes)):
-        if segment.nbytes > 0:
-            pieces.append(_segment(segment, reached, end))
-            reached += segment.nbytes
+    for segment in _ordered(bar):
+        pieces.append(_segment(segment, reached, end))
+        reached += segment.nbytes
     lines = "".join(_limit_line(limit, end) for limit in limits if limit.nbytes <= end)
     whisker = _whisker(bar.low, bar.high, end) if band and bar.low is not None and bar.high is not None else ""
     label = f"{bar.name}: {format_size(bar.nbytes)} {note}".strip()
@@ -127,8 +164,16 @@ def _bar(bar: Bar, limits: Sequence[Limit], end: float) -> str:
         f'<div class="bar"><div class="of"><span>{escape(bar.name)}</span> <b>{format_size(bar.nbytes)}</b> '
         f"<small>{escape(note)}</small></div>"
         f'<svg role="group" aria-label="{escape(label)}" data-nbytes="{bar.nbytes}">'
-        f"{''.join(pieces)}{whisker}{lines}</svg></div>"
+        f"{''.join(pieces)}{whisker}{lines}{_break() if beyond else ''}</svg></div>"
     )
+
+
+def _break() -> str:
+    """Return two slanted gaps across a bar that is not to scale."""
+    gaps = (
+        f'<line class="gap" x1="{x + 0.8:g}%" x2="{x:g}%" y1="{OVER - 2}" y2="{OVER + THICK + 2}"/>' for x in (88, 91)
+    )
+    return "".join(gaps)
 
 
 def _segment(segment: Segment, begin: int, end: float) -> str:

@@ -9,7 +9,7 @@ let serial = 0;
 export function drawControls(form, entry, changed) {
   const open = new Set([...form.querySelectorAll("details[open]")].map((box) => box.dataset.name));
   const first = !form.children.length;
-  const boxes = entry.controls.map((group, at) => make("details", { "data-name": group.name, open: first ? at < 2 : open.has(group.name) },
+  const boxes = entry.controls.map((group, at) => make("details", { "data-name": group.name, open: first ? at < 3 : open.has(group.name) },
     make("summary", {}, group.name), ...group.controls.map((control) => knob(control, entry, changed))));
   form.replaceChildren(...boxes);
 }
@@ -19,7 +19,7 @@ function knob(control, entry, changed) {
   const given = valueAt(entry.run, control.key);
   const turn = (value) => { mark(value); changed(control.key, value); };
   const box = make("div", { class: "knob", "data-key": control.key });
-  const back = make("button", { type: "button", class: "back", "aria-label": `${control.label}: back to how it was`, hidden: true }, "back");
+  const back = make("button", { type: "button", class: "back", "aria-label": `${control.label}: reset`, hidden: true }, "back");
   const label = make("label", { for: id }, control.label);
   const about = control.say ? make("p", { class: "say", id: `${id}-say` }, control.say) : null;
   const price = control.price ? make("span", { class: `price ${control.price}` }, control.price.replace("-", " ")) : null;

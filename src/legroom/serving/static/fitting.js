@@ -1,24 +1,61 @@
 // "Make it fit": the plan knob by knob, and the run that comes out of it.
-import { ask, byId, make, offer } from "./dom.js";
+// A plan belongs to a run, a budget and prices. Once one of them is another, it is marked as stale and made again.
+import { ask, byId, make, offer, settled } from "./dom.js";
 
 const PRICES = { free: "free", slower: "slower", "changes-learning": "changes learning" };
+let of = null;  // what the plan that is shown was made for; null where none is shown
+let asked = 0;
+let question = () => null;
+let taken = () => {};
 
-export async function showFit(entry, place, take) {
-  const box = byId("fitted");
-  const button = byId("fit");
-  const allow = [...document.querySelectorAll("input[name=price]:checked")].map((each) => each.value);
-  button.disabled = true;
-  try {
-    const plan = await ask("api/fit", { run: entry.run, allow, ...place });
-    box.replaceChildren(drawn(plan, entry, take));
-  } catch (error) {
-    box.replaceChildren(make("p", { class: "plan" }, error.message));
-  } finally {
-    button.disabled = false;
-  }
+export function setUpFitting(active, place, take) {
+  question = () => ({ entry: active(), run: active().run, allow: [...document.querySelectorAll("input[name=price]:checked")].map((each) => each.value), ...place() });
+  taken = take;
+  byId("fit").addEventListener("click", fit);
+  for (const price of document.querySelectorAll("input[name=price]")) price.addEventListener("change", refreshFit);
 }
 
-function drawn(plan, entry, take) {
+export function clearFit() {
+  asked++;
+  of = null;
+  byId("fitted").replaceChildren();
+}
+
+const again = settled(() => { if (of !== null) fit(); }, 300);
+
+/** Something was turned: what is shown may be of another run or another budget. */
+export function refreshFit() {
+  if (of === null || of === key(question())) return;
+  byId("fitted").classList.add("stale");
+  byId("fitted").querySelectorAll("button").forEach((each) => { each.disabled = true; });
+  if (!byId("fitted").querySelector(".outdated")) byId("fitted").prepend(make("p", { class: "outdated" }, "Out of date: the run or the budget has changed. Computing again…"));
+  again();
+}
+
+function key({ entry, ...rest }) {
+  return JSON.stringify(rest);
+}
+
+async function fit() {
+  const box = byId("fitted");
+  const number = ++asked;
+  const { entry, ...sent } = question();
+  of = key({ entry, ...sent });
+  byId("fit").disabled = true;
+  let drawing;
+  try {
+    drawing = drawn(await ask("api/fit", sent), entry);
+  } catch (error) {
+    drawing = make("p", { class: "plan" }, error.message);
+  } finally {
+    byId("fit").disabled = false;
+  }
+  if (number !== asked) return;
+  box.classList.remove("stale");
+  box.replaceChildren(drawing);
+}
+
+function drawn(plan, entry) {
   const turns = plan.knobs.map((turn) => make("li", {},
     make("div", { class: "turn" },
       make("span", { class: `price ${turn.price}` }, PRICES[turn.price]),
@@ -28,10 +65,10 @@ function drawn(plan, entry, take) {
     make("div", {}, `then: host ${turn.texts.host}${turn.texts.gpu ? `, GPU ${turn.texts.gpu}` : ""}`)));
   const before = make("p", {}, `As it is: ${plan.texts.before}.`);
   const after = make("p", {}, make("b", { class: plan.fits ? "ok" : "bad" }, plan.verdict.words));
-  if (!plan.knobs.length) return make("div", { class: "plan" }, before, after, plan.fits ? make("p", {}, "Nothing has to be turned.") : null);
+  if (!plan.knobs.length) return make("div", { class: "plan" }, before, after, plan.fits ? make("p", {}, "No changes needed.") : null);
   const buttons = make("div", { class: "actions" },
-    make("button", { type: "button", onclick: () => take(structuredClone(plan.run)) }, "Apply"),
+    make("button", { type: "button", onclick: () => taken(structuredClone(plan.run)) }, "Apply"),
     make("button", { type: "button", onclick: () => offer(`${entry.name.replace(/[^\w.-]+/g, "-")}-fitted.yaml`, plan.file) }, "Download YAML"));
-  const nearest = plan.fits ? null : make("p", {}, "This is as near as these prices come.");
+  const nearest = plan.fits ? null : make("p", {}, "No closer plan with the allowed changes.");
   return make("div", { class: "plan" }, before, make("ol", {}, ...turns), after, nearest, buttons);
 }

@@ -1,9 +1,9 @@
 // The state of the page in the part of its address that never leaves the browser.
-// A named run is its name and what was turned; a run from a file is written out, since nobody else knows it.
+// A named run is its name and what was turned; a run from a file is written out, since only this page knows it.
 import { turnedOf } from "./controls.js";
 
 export function encode(state) {
-  const runs = state.runs.map((entry) => (entry.named ? { n: entry.named, t: differs(entry) } : { d: entry.run }));
+  const runs = state.runs.map((entry) => (entry.named ? { n: entry.named, t: differs(entry) } : { d: entry.run, s: entry.assumed, u: entry.unknown }));
   return `#s=${pack({ r: runs, a: state.active, p: state.place, v: state.view })}`;
 }
 
@@ -41,12 +41,26 @@ export function decode(fragment) {
   }
 }
 
-function pack(data) {
-  const bytes = new TextEncoder().encode(JSON.stringify(data));
-  return btoa(String.fromCharCode(...bytes)).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+const pack = (data) => letters(new TextEncoder().encode(JSON.stringify(data)));
+const unpack = (text) => JSON.parse(new TextDecoder().decode(bytesOf(text)));
+
+function letters(bytes) {
+  let text = "";
+  for (const byte of bytes) text += String.fromCharCode(byte);
+  return btoa(text).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
 }
 
-function unpack(text) {
-  const bytes = Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (letter) => letter.charCodeAt(0));
-  return JSON.parse(new TextDecoder().decode(bytes));
+function bytesOf(text) {
+  return Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (letter) => letter.charCodeAt(0));
+}
+
+/** A text that was opened, compressed for an address; `opened` gives it back. */
+export async function squeezed(told) {
+  const stream = new Blob([JSON.stringify(told)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
+  return letters(new Uint8Array(await new Response(stream).arrayBuffer()));
+}
+
+export async function opened(text) {
+  const stream = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return JSON.parse(await new Response(stream).text());
 }

@@ -2,9 +2,13 @@
 import { ask, byId, latest, make, offer, putAt, settled } from "./dom.js";
 import { drawControls, turnAll } from "./controls.js";
 import { decode, encode } from "./link.js";
-import { showFit } from "./fitting.js";
-import { setUpFollowing } from "./following.js";
+import { clearFit, refreshFit, setUpFitting } from "./fitting.js";
+import { leaveFollowing, listFolders, lookForFolders } from "./following.js";
 import { setUpTracing, showTrace } from "./tracing.js";
+import { cardOptions, setUpStart } from "./start.js";
+import { setUpViews, showView } from "./views.js";
+import { openResultLink, setUpResult, showResult } from "./result.js";
+import { offerPicture } from "./picture.js";
 
 const MOST_RUNS = 6;
 const state = { runs: [], active: 0, place: { gpu: "", ram: "", reserve: "0" }, view: "peaks", start: null };
@@ -47,6 +51,7 @@ function refresh() {
   plan();
   check();
   keep();
+  refreshFit();
 }
 
 // ---- what is shown ---------------------------------------------------------------------------------------------------
@@ -59,7 +64,9 @@ function say(element, text, kind) {
 function show(told) {
   const own = told.runs[state.active];
   document.body.classList.remove("waits");
-  say(byId("verdict"), own.verdict.words, { true: "good", false: "bad" }[own.verdict.fits] || "");
+  const guessed = guesses(active()).join(" and ");
+  say(byId("verdict"), `${guessed ? `Assuming ${guessed}: ` : ""}${own.verdict.words}`, { true: "good", false: "bad" }[own.verdict.fits] || "");
+  byId("strips").innerHTML = told.strips;
   // drawn by the server with the same functions as its reports, from escaped text
   byId("host").innerHTML = told.host;
   byId("gpu").innerHTML = told.gpu || "";
@@ -70,18 +77,16 @@ function show(told) {
   drawn();
 }
 
-/** For whoever measures: how often something was drawn, and when the page could first be used. */
+/** For measurements: how often something was drawn. */
 function drawn() {
-  const times = Number(document.body.dataset.drawn || 0) + 1;
-  if (times === 1) performance.mark("interactive");
-  document.body.dataset.drawn = times;
+  document.body.dataset.drawn = Number(document.body.dataset.drawn || 0) + 1;
 }
 
 function showFindings({ findings, fine }) {
   const rows = findings.map((found) => make("li", { class: found.severity }, make("span", {}, found.message),
     make("small", {}, [found.hint, found.code && `${found.code} ${found.name}`].filter(Boolean).join(" · "))));
   const good = fine.slice(0, 3).map((each) => make("li", {}, make("span", {}, `✓ ${each.what}`), make("small", {}, each.why)));
-  byId("findings").replaceChildren(...(rows.length + good.length ? [...rows, ...good] : [make("li", {}, "Nothing stands out.")]));
+  byId("findings").replaceChildren(...(rows.length + good.length ? [...rows, ...good] : [make("li", {}, "No findings.")]));
 }
 
 function showRuns() {
@@ -90,7 +95,6 @@ function showRuns() {
     state.runs.length > 1 ? make("button", { type: "button", "aria-label": `Remove ${entry.name}`, onclick: () => remove(at) }, "×") : null));
   const more = make("button", { type: "button", class: "plain", onclick: duplicate, disabled: state.runs.length >= MOST_RUNS }, "+ compare");
   byId("chosen").replaceChildren(...chips, more);
-  byId("views").hidden = false;
 }
 
 function showActive() {
@@ -98,13 +102,31 @@ function showActive() {
   byId("result-name").textContent = `${entry.name}: ${entry.algo}`;
   byId("about").textContent = entry.description || "";
   byId("run").value = entry.named || "";
-  byId("fitted").replaceChildren();
+  showAssumed(entry);
+  clearFit();
   drawControls(byId("controls"), entry, (key, value) => {
     putAt(entry.run, key, value);
+    if (key.startsWith("env.spaces.")) delete entry.assumed;
+    entry.unknown = (entry.unknown || []).filter((each) => each !== key);
+    showAssumed(entry);
     refresh();
   });
   showTrace(state, active);
   showRuns();
+}
+
+/** What had to be assumed about a run, since its file does not say it. */
+function guesses(entry) {
+  const rest = (entry.unknown || []).length;
+  return [...(entry.assumed ? [`observations of ${entry.assumed}`] : []), ...(rest ? [`defaults for ${entry.unknown.slice(0, 2).join(", ")}${rest > 2 ? " …" : ""}`] : [])];
+}
+
+function showAssumed(entry) {
+  const told = [];
+  if (entry.assumed) told.push(`This file does not say what ${entry.run.env.id || "the environment"} observes. Set the shape and type under “Observations”.`);
+  if ((entry.unknown || []).length) told.push(`This file alone does not tell ${entry.unknown.join(", ")}. Set the values if they are not the defaults.`);
+  byId("assumed").hidden = !told.length;
+  byId("assumed").textContent = told.join(" ");
 }
 
 // ---- which runs ------------------------------------------------------------------------------------------------------
@@ -122,6 +144,7 @@ function activate(at) {
   state.active = at;
   showActive();
   refresh();
+  showView("plan");
 }
 
 /** Show the runs that the page begins with; what the server says about them came along. */
@@ -129,6 +152,7 @@ function beginWith(plan) {
   showActive();
   show(plan);
   check();
+  showView("plan");
 }
 
 function remove(at) {
@@ -153,24 +177,27 @@ async function choose(name) {
   });
 }
 
-async function open(file) {
-  await attempt(async () => {
-    if (file.size > 200_000) throw new Error(`${file.name} is too large for a run file`);
-    const { runs, rehearsal } = await ask("api/read", { name: file.name, text: await file.text() });
-    if (rehearsal) return showRehearsal(rehearsal);
-    const shown = runs.slice(0, MOST_RUNS).map((each) => entryOf(each, null));
-    state.runs.splice(state.active, 1, ...shown);
-    state.runs.length = Math.min(state.runs.length, MOST_RUNS);
-    activate(state.active);
-    if (runs.length > shown.length) byId("told").textContent = `${file.name} holds ${runs.length} runs; the first ${shown.length} are shown`;
-  });
+/** Show what the server made of a text: runs in the planner, anything else as a result of its own. */
+async function take(found, name, text) {
+  if (!found.runs) {
+    showResult(found, name, text);
+    showView("result");
+    byId("result-head").focus();
+    return;
+  }
+  const shown = found.runs.slice(0, MOST_RUNS).map((each) => entryOf(each, null));
+  state.runs.splice(state.active, 1, ...shown);
+  state.runs.length = Math.min(state.runs.length, MOST_RUNS);
+  showPlace();
+  activate(state.active);
+  byId("verdict").focus();
+  byId("told").textContent = found.runs.length > shown.length ? `${name} holds ${found.runs.length} runs; the first ${shown.length} are shown` : "";
 }
 
-/** Show what came of `legroom predict --json -- COMMAND`. */
-function showRehearsal(drawn) {
-  byId("rehearsal-body").innerHTML = drawn;  // drawn by the server, from escaped text
-  byId("rehearsal").hidden = false;
-  byId("rehearsal-name").focus();
+async function takeNamed(name) {
+  state.runs[state.active] = await named(name);
+  activate(state.active);
+  byId("verdict").focus();
 }
 
 async function attempt(work) {
@@ -183,12 +210,15 @@ function fillChoices({ workloads, started, cards, machine }) {
   const option = (name) => make("option", { value: name }, name);
   const groups = workloads.map((each) => make("optgroup", { label: each.name }, ...each.runs.map(option)));
   if (started.length) groups.unshift(make("optgroup", { label: "started with" }, ...started.map(option)));
-  byId("run").append(make("option", { value: "" }, "choose a run…"), ...groups);
-  const own = machine.gpus.map((gpu) => `${gpu.name}, ${gpu.free} free`).join("; ");
-  const sizes = [...new Set(cards.map((card) => card.gb))].sort((a, b) => a - b);
-  byId("card").append(make("option", { value: "" }, own ? `this machine's: ${own}` : "this machine: none"), make("option", { value: "cpu" }, "none, on the CPU"),
-    ...sizes.map((gb) => make("optgroup", { label: `${gb} GB` }, ...cards.filter((card) => card.gb === gb).map((card) => option(card.name)))));
+  byId("run").append(make("option", { value: "" }, "your own, or choose…"), ...groups);
+  byId("card").append(...cardOptions(cards, machine));
   byId("ram").placeholder = machine.available;
+}
+
+function showPlace() {
+  byId("card").value = byId("start-card").value = state.place.gpu;
+  byId("ram").value = state.place.ram;
+  byId("reserve").value = state.place.reserve;
 }
 
 async function restore(told) {
@@ -199,7 +229,12 @@ async function restore(told) {
       else turnAll(entry, each.t || {});
       if (entry.run.name !== entry.name && typeof entry.run.name === "string") entry.name = entry.run.name;
       state.runs.push(entry);
-    } else state.runs.push(entryOf((await ask("api/read", { run: each.d })).runs[0], null));
+    } else {
+      const entry = entryOf((await ask("api/read", { run: each.d })).runs[0], null);
+      if (typeof each.s === "string") entry.assumed = each.s;
+      if (Array.isArray(each.u)) entry.unknown = each.u.map(String);
+      state.runs.push(entry);
+    }
   }
   Object.assign(state.place, told.p || {});
   state.active = Math.min(Number(told.a) || 0, state.runs.length - 1);
@@ -212,61 +247,48 @@ async function begin() {
   const start = await ask("api/start");
   state.start = start;
   fillChoices(start);
+  setUpStart(start, state, take, takeNamed);
+  setUpResult();
+  setUpViews((name) => { if (name === "follow") lookForFolders(); else leaveFollowing(); });
+  setUpFitting(active, place, (run) => { active().run = run; showActive(); refresh(); });
+  listFolders(start);
+  listen();
   byId("version").textContent = `legroom ${start.version}`;
   const told = decode(location.hash);
   if (told) await attempt(() => restore(told));
   const fresh = !state.runs.length;
-  if (fresh) {
-    state.runs = start.shown.map((each) => entryOf(each, each.name));
-  }
-  byId("card").value = state.place.gpu;
-  byId("ram").value = state.place.ram;
-  byId("reserve").value = state.place.reserve;
+  if (fresh) state.runs = start.shown.map((each) => entryOf(each, each.name));
+  showPlace();
   document.querySelector(`input[name=view][value=${state.view}]`).checked = true;
-  listen();
   if (fresh && start.plan) beginWith(start.plan);
-  else activate(state.active);
-  setUpFollowing(start.folders);
+  else if (state.runs.length) activate(state.active);
+  if (location.hash.startsWith("#follow")) showView("follow");
+  if (location.hash.startsWith("#r=")) await openResultLink(location.hash, take);
+  performance.mark("interactive");
+  document.body.dataset.ready = "yes";
 }
 
 function listen() {
   byId("run").addEventListener("change", (event) => event.target.value && choose(event.target.value));
-  byId("file").addEventListener("change", async (event) => {
-    if (!event.target.files.length) return;
-    await open(event.target.files[0]);
-    event.target.value = "";  // so that the same file, edited, can be opened again
-  });
-  byId("rehearsal-close").addEventListener("click", () => {
-    byId("rehearsal").hidden = true;
-    byId("rehearsal-body").replaceChildren();
-    byId("file").focus();
-  });
   byId("card").addEventListener("change", (event) => { state.place.gpu = event.target.value; refresh(); });
   byId("ram").addEventListener("input", settled(() => { state.place.ram = byId("ram").value; refresh(); }, 150));
   byId("reserve").addEventListener("change", (event) => { state.place.reserve = event.target.value; refresh(); });
   for (const radio of document.querySelectorAll("input[name=view]")) radio.addEventListener("change", () => { state.view = radio.value; refresh(); });
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
-  byId("fit").addEventListener("click", () => showFit(active(), place(), (run) => { active().run = run; showActive(); refresh(); }));
   byId("bill-box").addEventListener("toggle", plan);
+  byId("picture").addEventListener("click", () => offerPicture(byId("shown"), active().name).then(
+    () => { byId("told").textContent = "The picture is saved."; }, (error) => { byId("told").textContent = error.message; }));
   byId("download").addEventListener("click", () => attempt(async () => {
     const entry = active();
     offer(`${entry.name.replace(/[^\w.-]+/g, "-")}.yaml`, await ask("api/file", { run: entry.run }));
   }));
   byId("link").addEventListener("click", async () => {
     history.replaceState(null, "", encode(state));
-    try { await navigator.clipboard.writeText(location.href); byId("told").textContent = "The link is copied."; }
+    try { await navigator.clipboard.writeText(location.href); byId("told").textContent = "The link is copied. It opens in any legroom ui."; }
     catch { byId("told").textContent = "The address of this page is the link."; }
   });
-  window.addEventListener("hashchange", () => { if (decode(location.hash)) location.reload(); });  // a link was pasted
-  const drop = byId("drop");
-  document.addEventListener("dragover", (event) => { event.preventDefault(); drop.hidden = false; });
-  document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) drop.hidden = true; });
-  document.addEventListener("drop", (event) => {
-    event.preventDefault();
-    drop.hidden = true;
-    if (event.dataTransfer.files.length) open(event.dataTransfer.files[0]);
-  });
+  window.addEventListener("hashchange", () => { if (decode(location.hash) || location.hash.startsWith("#r=")) location.reload(); });  // a link was pasted
   setUpTracing(state, active, place);
 }
 
-begin().catch((error) => say(byId("verdict"), error.message, "error"));
+begin().catch((error) => { byId("start-told").textContent = error.message; byId("start-told").hidden = false; });

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from legroom.backends.sb3.base_figures import SHIPPED_CPU, SHIPPED_CUDA
 from legroom.backends.sb3.script_envs import env_facts, library_class, process_vec_envs, worker_classes
 from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Found, Rule
@@ -12,7 +13,8 @@ from legroom.reading.interpreter.scopes import is_main_guard
 from legroom.reading.interpreter.script import Script
 
 _HEAVY = ("torch", "torchvision", "stable_baselines3", "sb3_contrib")
-_COST = "284 MB of its own per worker with torch's CUDA build, 18 MB without torch"
+_WITH, _WITHOUT = (f"{nbytes / 1e6:.0f} MB" for nbytes in (SHIPPED_CUDA["worker"], SHIPPED_CPU["light_worker"]))
+_COST = f"{_WITH} of its own per worker with torch's CUDA build, {_WITHOUT} without torch"
 
 
 def look(script: Script) -> Iterable[Found]:
@@ -92,8 +94,8 @@ RULE = Rule(
     severity="warning",
     what="An environment that runs in worker processes sits in a module that imports torch.",
     why=(
-        "Every spawn or forkserver worker imports the environment's module. torch costs it 284 MB of private memory "
-        "with the CUDA build (500 MB as shares of the whole count), where numpy and gymnasium alone cost 18 MB."
+        "Every spawn or forkserver worker imports the environment's module. With the CUDA build of torch it has "
+        f"{_WITH} of private memory, without torch {_WITHOUT}."
     ),
     example="# envs.py\nimport torch\nclass Arm(gym.Env): ...\n# train.py\nSubprocVecEnv([Arm] * 16)\n",
     remedy="Keep environments in a module of their own that imports no torch; import it inside functions if need be.",

@@ -1,0 +1,100 @@
+"""What a text that was pasted or dropped is: a rehearsal's result, a script, a run file, or the log of a failure.
+
+A file is taken by its name; a pasted text has none, so its content decides. Nothing of it is executed or imported, and
+no file that it names is read.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+from legroom.errors import BadInput
+from legroom.explaining.explain import explain
+from legroom.model.explanation import Explanation
+from legroom.model.rehearsal import ProgramPrediction
+from legroom.model.run import Run
+from legroom.reading import read_given, script_given
+from legroom.reading.user_files import decode
+from legroom.rendering.program_document import is_rehearsal, prediction_from
+from legroom.serving.plain_json import parse_json
+
+CONFIGS = (".yaml", ".yml", ".json")
+PASTED = {"python": "train.py", "config": "run.yaml"}
+REHEARSE = "any PyTorch program: legroom predict --json -- python train.py > rehearsal.json, then drop that file here"
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """One of these; of a run also the settings that its script does not tell."""
+
+    runs: tuple[tuple[Run, list[str]], ...] = ()
+    rehearsal: ProgramPrediction | None = None
+    explanation: Explanation | None = None
+
+
+def recognise(text: str, name: str = "") -> Recognised:
+    """Return what the text is.
+
+    Args:
+        name: of the file that it was; empty where it was pasted.
+
+    Raises:
+        BadInput: it is nothing of the sort, or something in it cannot be.
+    """
+    text = decode(text.encode("utf-8", "replace"), name or "the text")
+    suffix = name.lower()[name.rfind(".") :] if "." in name else ""
+    if (suffix == ".json" or text.lstrip().startswith("{")) and is_rehearsal(data := _json(text, suffix)):
+        return Recognised(rehearsal=prediction_from(data))
+    if suffix == ".py" or (suffix not in CONFIGS and _is_script(text)):
+        return Recognised(runs=_script(text, name or PASTED["python"]))
+    if suffix in CONFIGS:
+        return Recognised(runs=_config(text, name))
+    explained = explain(text)
+    if explained.recognised:
+        return Recognised(explanation=explained)
+    if _is_mapping(text):
+        return Recognised(runs=_config(text, PASTED["config"]))
+    raise BadInput(
+        "no script, run file, rehearsal or out-of-memory error recognised",
+        hint="paste the whole file, or the whole error with its traceback",
+    )
+
+
+def _json(text: str, suffix: str) -> Any:
+    try:
+        return parse_json(text.encode("utf-8", "replace"))
+    except BadInput:
+        if suffix == ".json":
+            raise
+        return None  # YAML may begin with a brace too
+
+
+def _is_script(text: str) -> bool:
+    """Return whether a text is Python: it parses, and imports or calls something. Plain YAML often parses as well."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef) for node in tree.body)
+
+
+def _config(text: str, name: str) -> tuple[tuple[Run, list[str]], ...]:
+    return tuple((run, []) for run in read_given(text, name))
+
+
+def _script(text: str, name: str) -> tuple[tuple[Run, list[str]], ...]:
+    try:
+        found = tuple(script_given(text, name))
+    except BadInput as error:
+        hint = "; ".join(filter(None, (error.hint, REHEARSE)))
+        raise BadInput(error.message, path=error.path, line=error.line, hint=hint) from None
+    if not found:
+        raise BadInput("no algorithm found in this file", path=name, hint=REHEARSE)
+    return found
+
+
+def _is_mapping(text: str) -> bool:
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return bool(lines) and (lines[0].lstrip().startswith("{") or ":" in lines[0])
