@@ -7,8 +7,8 @@ and an environment to run them in, at the places that the file names. One half w
 rehearsed and is reported apart; so are short scripts of our own that drive a library which has no program to run, and
 a program whose sizes depend on values, which are zeros on that device.
 
-`heldout2`, `heldout3` and `oom-heldout2` are programs of other repositories, chosen when the ones before were known; of
-those that would not end in a while the truth is that of the first `steps_recorded` optimizer steps.
+`heldout2` to `heldout4` and `oom-heldout2` are programs of other repositories, chosen when the ones before were known;
+of those that would not end in a while the truth is that of the first `steps_recorded` optimizer steps.
 
     python -m bench.programs FOLDER [PART]... [--only NAME] [--again]
 
@@ -34,7 +34,7 @@ DATA = Path(__file__).parent / "data" / "programs.json"
 COLUMNS = ("program", "true reserved MiB", "reserved", "allocated", "stopped", "s", "processor s", "in band")
 PARTS = {
     "dev": ", looked at", "heldout": ", held out", "heldout2": ", held out, second set",
-    "heldout3": ", held out, third set", "oom": "", "oom-heldout": ", held out",
+    "heldout3": ", held out, third set", "heldout4": ", held out, fourth set", "oom": "", "oom-heldout": ", held out",
     "oom-heldout2": ", held out, second set",
 }  # fmt: skip
 PLENTY = 1 << 36
