@@ -12,6 +12,7 @@ import typer
 from legroom.checking.check import check, chosen_rules, find_rule
 from legroom.checking.fixing import fix_file
 from legroom.cli import options
+from legroom.cli.help import OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.machine import probe
@@ -26,7 +27,7 @@ FixedFile = tuple[str, list[Fix], str]  # path, fixes made, the change as a diff
 
 def run(
     paths: Annotated[
-        list[str] | None, typer.Argument(metavar="PATH...", help="run.yaml, ppo.yml, train.py, a folder, mine:full")
+        list[str] | None, typer.Argument(metavar="PATH...", help="train.py, run.yaml, ppo.yml, a folder, mine:full")
     ] = None,
     cpu_only: options.CpuOnly = False,
     ram: options.Ram = None,
@@ -34,30 +35,39 @@ def run(
     gpu: options.GpuName = None,
     reserve: options.Reserve = "0%",
     select: Annotated[
-        list[str] | None, typer.Option(metavar="RULES", help="Only these rules, by code or name: LR002,no-effect.")
+        list[str] | None, typer.Option(metavar="RULES", help="Only these rules, e.g. LR002,no-effect.")
     ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(metavar="RULES", help="All but these rules.")] = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Make the changes that are mechanical, in the files.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --fix: show the changes, make none.")] = False,
+    ignore: Annotated[list[str] | None, typer.Option(metavar="RULES", help="All rules but these.")] = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", rich_help_panel=OUTPUT, help="Apply mechanical fixes to the files.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", rich_help_panel=OUTPUT, help="With --fix: only show the changes.")
+    ] = False,
     like: options.Like = None,
     settings: options.Settings = None,
     explain_rule: Annotated[
-        str | None, typer.Option("--explain-rule", "--rule", metavar="RULE", help="What a rule finds, and why.")
+        str | None,
+        typer.Option(
+            "--explain-rule", "--rule", metavar="RULE", rich_help_panel=rarely(WHAT), help="What a rule finds, and why."
+        ),
     ] = None,
-    list_rules: Annotated[bool, typer.Option("--list", help="List the rules.")] = False,
+    list_rules: Annotated[bool, typer.Option("--list", rich_help_panel=OUTPUT, help="List the rules.")] = False,
     json: options.Json = False,
 ) -> int:
-    """What is wrong with a configuration or training script, by priority, and what is fine.
+    """What is wrong with a configuration or training script, the worst first. Nothing is executed.
 
-    Nothing is executed: run files, zoo and brax YAML are parsed, Python is read by its syntax tree. Exit code 1: there
-    are errors or warnings. A comment `# legroom: ignore[LR012]` leaves a finding out.
+    Run files, zoo and brax YAML are parsed; Python is read by its syntax tree. Exit code 1: there are errors or
+    warnings. The comment `# legroom: ignore[LR012]` suppresses a finding.
 
     \b
     legroom check train.py --ram 32GiB --vram 16GiB
+    legroom check --explain-rule LR012
+
+    \b
     legroom check constants.py --like gameboy:default
     legroom check configs/ --select minibatch-does-not-divide
     legroom check brax.yaml --fix --dry-run
-    legroom check --explain-rule LR012
     """
     if explain_rule is not None or list_rules:
         say(rule_text(find_rule(explain_rule)) if explain_rule is not None else rules_text(chosen_rules()))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from legroom.cli.help import CLUSTER, WHAT, rarely
 from legroom.errors import BadInput
 from legroom.extras import needs
 from legroom.model.cluster import Cluster, Node
@@ -14,18 +15,44 @@ from legroom.model.machine import Gpu
 from legroom.units import format_size, parse_size
 
 Nodes = Annotated[
-    int | None, typer.Option("--nodes", metavar="N", help="Predict per node of a cluster of N, with --node-ram.")
+    int | None,
+    typer.Option(
+        "--nodes", rich_help_panel=CLUSTER, metavar="N", help="Nodes of a cluster, each with --node-ram SIZE."
+    ),
 ]
-NodeRam = Annotated[str | None, typer.Option("--node-ram", metavar="SIZE", help="RAM of each node, e.g. 64GiB.")]
-NodeCpus = Annotated[float | None, typer.Option("--node-cpus", metavar="N", help="CPUs of each node.")]
-NodeGpu = Annotated[str | None, typer.Option("--node-gpu", metavar="NAME", help="Card of each node, e.g. A10.")]
+NodeRam = Annotated[
+    str | None,
+    typer.Option("--node-ram", rich_help_panel=rarely(CLUSTER), metavar="SIZE", help="RAM of each node, e.g. 64GiB."),
+]
+NodeCpus = Annotated[
+    float | None, typer.Option("--node-cpus", rich_help_panel=rarely(CLUSTER), metavar="N", help="CPUs of each node.")
+]
+NodeGpu = Annotated[
+    str | None,
+    typer.Option("--node-gpu", rich_help_panel=rarely(CLUSTER), metavar="NAME", help="Card of each node, e.g. A10."),
+]
 NodeKinds = Annotated[
-    list[str] | None, typer.Option("--node", metavar="NxSIZE", help="Nodes that differ: --node 2x64GiB --node 6x32GiB.")
+    list[str] | None,
+    typer.Option(
+        "--node",
+        rich_help_panel=rarely(CLUSTER),
+        metavar="NxSIZE",
+        help="Nodes that differ: --node 2x64GiB --node 6x32GiB.",
+    ),
 ]
 RayCluster = Annotated[
-    str | None, typer.Option("--cluster", metavar="auto|ADDRESS", help="The nodes of a Ray cluster that runs.")
+    str | None,
+    typer.Option(
+        "--cluster",
+        rich_help_panel=rarely(CLUSTER),
+        metavar="auto|ADDRESS",
+        help="The nodes of a Ray cluster that runs.",
+    ),
 ]
-Backend = Annotated[str | None, typer.Option(metavar="NAME", help="Predict as if the run used this backend.")]
+Backend = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", rich_help_panel=rarely(WHAT), help="Predict as if the run used this backend."),
+]
 
 _KIND = re.compile(r"(?:(\d+)\s*[x×*]\s*)?(.+)")
 MOST_NODES = 100_000

@@ -16,12 +16,10 @@ from legroom.rendering.explanation_text import explanation_json, explanation_tex
 
 
 def run(
-    file: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="A log or traceback; - or nothing: standard input.")
-    ] = "-",
+    file: Annotated[str, typer.Argument(metavar="[FILE|-]", help="A log or traceback; default: standard input.")] = "-",
     json: options.Json = False,
 ) -> int:
-    """What a log or traceback says ran out, how much, what most likely allocated it, and what helps.
+    """Why a program ran out of memory, from its log or traceback: what ran out, what took it, and what helps.
 
     Exit code 1: no out-of-memory error recognised in it.
 

@@ -13,6 +13,7 @@ import typer
 from legroom.backends.base import backend_of, require_packages, spreading_backend
 from legroom.cli import cluster_options, options
 from legroom.cli.answering import Answer, Look
+from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.trusting import Trust
 from legroom.cli.writing import Html, check_writable
@@ -39,19 +40,35 @@ from legroom.rendering.run_file import plan_file
 from legroom.rendering.tier_table import recommendation_json, recommendation_text, tiers_json, tiers_text
 
 Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the fitted run, commented, to FILE.")
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", rich_help_panel=OUTPUT, help="Write the fitted run to FILE."),
 ]
-Grow = Annotated[bool, typer.Option("--grow", help="Use what is free: more envs, a larger buffer, up to the budget.")]
-Tiers = Annotated[str | None, typer.Option(metavar="GB,GB,...", help="A table by GPU memory: 8,12,16,24,48,80.")]
+Grow = Annotated[
+    bool,
+    typer.Option("--grow", rich_help_panel=rarely(BUDGET), help="Use free memory: more environments, a larger buffer."),
+]
+Tiers = Annotated[
+    str | None,
+    typer.Option(metavar="GB,GB,...", rich_help_panel=BUDGET, help="A table by GPU memory, e.g. 8,12,16,24."),
+]
 MostSteps = Annotated[
     int | None,
-    typer.Option("--max-steps-per-update", min=1, metavar="N", help="Env steps an update may have in a table."),
+    typer.Option(
+        "--max-steps-per-update",
+        min=1,
+        metavar="N",
+        rich_help_panel=rarely(BUDGET),
+        help="With --tiers: the most environment steps per update.",
+    ),
 ]
-Mode = Annotated[options.Mode, typer.Option(help="auto traces the networks and steps the env where it can.")]
+Mode = Annotated[
+    options.Mode,
+    typer.Option(rich_help_panel=rarely(WHAT), help="auto traces the networks and steps the environment where it can."),
+]
 
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="RUN", help="mine:full, run.yaml, train.py; or a workload: mine")],
+    target: Annotated[str, typer.Argument(metavar="RUN", help="train.py, run.yaml, mine:full, or a workload: mine")],
     ram: options.Ram = None,
     vram: options.Vram = None,
     gpu: options.GpuName = None,
@@ -76,18 +93,20 @@ def run(
     html: Html = None,
     json: options.Json = False,
 ) -> int:
-    """Make a run fit into a budget: free savings first, then slower ones, then what changes the learning.
+    """Make a run fit a budget, changed as little as possible. A command after -- is EXECUTED for seconds on a
+    simulated GPU (legroom fit --help --).
 
-    A program of any kind is fitted by its command: `legroom fit --vram 8GiB -- python train.py`. That program is
-    EXECUTED, for seconds, on a card that is not there (`legroom fit --help --` lists the options).
+    Free savings come first, then slower ones, then those that change results. The fitted run is predicted again: its
+    whole band lies within the budget. Code that RUN names (`module:attr`) is imported only with --trust. Exit code 1:
+    nothing fits (it says what would be needed), or it is unknown without --trust.
 
-    Knobs are turned in order of price and as little as needed; what comes out is proven by predicting it, its whole
-    band inside the budget. Code that RUN names (`module:attr`) is imported only with --trust. Exit code 1: nothing fits
-    (and it says what would be needed), or it is unknown without --trust.
+    \b
+    legroom fit train.py --gpu "RTX 4070"
+    legroom fit mine:full --ram 8GiB -o fitted.yaml
+    legroom fit --vram 8GiB -- python train.py
 
     \b
     legroom fit mine:full --ram 8GiB
-    legroom fit mine:full --ram 8GiB -o fitted.yaml
     legroom fit fire:original --gpu "RTX 3050" --ram 16GiB
     legroom fit train.py --vram 6GiB --reserve 10%
     legroom fit run.yaml --ram 32GiB --grow

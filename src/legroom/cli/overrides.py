@@ -89,14 +89,17 @@ def with_backend(
     return [*overrides, ("backend", backend)]
 
 
-def shown_options(words: Sequence[str]) -> list[TyperOption]:
-    """Return the options of the workloads that a command line names, or of all where it names none.
+def shown_options(words: Sequence[str], *, everything: bool) -> list[TyperOption]:
+    """Return the options of the workloads that a command line names; where it names none, none, or all of them.
 
     For help and completion alone: `rewrite_overrides` has taken them from a line before the option parser sees it.
     """
     about: dict[str, list[str]] = {}
     metavars: dict[str, str] = {}
-    for workload, option in declared_options([word.partition(":")[0] for word in words]):
+    named = {word.partition(":")[0] for word in words}
+    for workload, option in declared_options(list(named)):
+        if not everything and workload not in named:
+            continue
         about.setdefault(option.name, []).append(f"{workload or 'others'}: {option.help}")
         metavars.setdefault(option.name, option.metavar)
     return [
