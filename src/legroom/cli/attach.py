@@ -49,7 +49,7 @@ Out = Annotated[
 ]
 Json = Annotated[
     bool,
-    typer.Option("--json", rich_help_panel=OUTPUT, help="Print JSON; the program's own output goes to standard error."),
+    typer.Option("--json", rich_help_panel=OUTPUT, help="Print the result as JSON, after the program's own output."),
 ]
 
 

@@ -52,6 +52,9 @@ def run(
             "--explain-rule", "--rule", metavar="RULE", rich_help_panel=rarely(WHAT), help="What a rule finds, and why."
         ),
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", rich_help_panel=OUTPUT, help="Also list what is fine, and why.")
+    ] = False,
     list_rules: Annotated[bool, typer.Option("--list", rich_help_panel=OUTPUT, help="List the rules.")] = False,
     json: options.Json = False,
 ) -> int:
@@ -89,7 +92,7 @@ def run(
     if json:
         say(document(check_json(checked) | _made_json(made, dry_run)))
     else:
-        say([*fixes_text(made, dry_run=dry_run), *check_text(checked, budget)])
+        say([*fixes_text(made, dry_run=dry_run), *check_text(checked, budget, everything=everything)])
     return EXIT_FINDINGS if any(each.bad for each in checked) else EXIT_GOOD
 
 

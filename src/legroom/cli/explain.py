@@ -9,14 +9,16 @@ from typing import Annotated
 import typer
 
 from legroom.cli import options
+from legroom.cli.help import OUTPUT
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.explaining import explain_file, explain_stream
 from legroom.rendering.console import say
-from legroom.rendering.explanation_text import explanation_json, explanation_text
+from legroom.rendering.explanation_text import MOST_ADVICE, explanation_json, explanation_text
 
 
 def run(
     file: Annotated[str, typer.Argument(metavar="[FILE|-]", help="A log or traceback; default: standard input.")] = "-",
+    everything: Annotated[bool, typer.Option("--all", rich_help_panel=OUTPUT, help="List all advice.")] = False,
     json: options.Json = False,
 ) -> int:
     """Why a program ran out of memory, from its log or traceback: what ran out, what took it, and what helps.
@@ -33,5 +35,5 @@ def run(
     if file != "-" and Path(file).is_dir():
         raise BadInput("is a folder", path=file, hint="give the log in it")
     found = explain_stream(sys.stdin.buffer) if file == "-" else explain_file(Path(file))
-    say(explanation_json(found) if json else explanation_text(found))
+    say(explanation_json(found) if json else explanation_text(found, None if everything else MOST_ADVICE))
     return EXIT_GOOD if found.recognised else EXIT_FINDINGS

@@ -58,6 +58,9 @@ def run(
         typer.Option(metavar="N", rich_help_panel=rarely(WHAT), help="Seed of the environment and the random actions."),
     ] = SEED,
     settings: options.Settings = None,
+    everything: Annotated[
+        bool, typer.Option("--all", rich_help_panel=OUTPUT, help="List every line that leaks and every key.")
+    ] = False,
     json: options.Json = False,
 ) -> int:
     """Whether an environment leaks and where, and what it costs: steps, observations, copies side by side. ENV is
@@ -92,7 +95,7 @@ def run(
             write_cprofile(env, cprofile, frames, **how)
     comparison = None if before is None else compare(found, before, str(baseline))
     _write_files(found, comparison, save=save, report=report, html=html)
-    say(profile_json(found, comparison) if json else profile_text(found, comparison))
+    say(profile_json(found, comparison) if json else profile_text(found, comparison, everything=everything))
     if not json:
         for file in filter(None, (save, report, html)):
             say(f"written: {file}")

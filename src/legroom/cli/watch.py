@@ -75,7 +75,9 @@ def run(
     display, shown = displays(out)
     with Signals() as signals:  # held until the result is written
         if command:
-            found = watch(command, interval_s=interval, limit=nbytes, display=shown, signals=signals)
+            found = watch(
+                command, interval_s=interval, limit=nbytes, display=shown, signals=signals, output_to_stderr=json
+            )
         else:
             found = attach(pid or 0, interval_s=interval, limit=nbytes, display=shown, signals=signals)
         report(found, display, watched_text(found), watched_json(found), out=out, html=html, json=json)

@@ -12,7 +12,7 @@ from typing import Any
 from legroom import __version__
 from legroom.model.profile import Change, Comparison, KeyCost, Leak, ObservationCost, Profile
 from legroom.rendering.console import document
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.units import format_size
 
 SHOWN_LINES = 6
@@ -61,16 +61,16 @@ def _observation_data(cost: ObservationCost) -> dict[str, Any]:
     }
 
 
-def profile_text(profile: Profile, comparison: Comparison | None = None) -> Iterator[Part]:
-    """Yield the report."""
+def profile_text(profile: Profile, comparison: Comparison | None = None, *, everything: bool = False) -> Iterator[Part]:
+    """Yield the report; all lines and keys of it where everything is asked for."""
+    yield verdict(leak_text(profile.leak), VERDICT_STYLES[profile.leak.verdict])
     yield Styled(headline(profile), "bold")
-    yield Styled(leak_text(profile.leak), VERDICT_STYLES[profile.leak.verdict])
     if profile.leak.lines:
         yield ""
-        yield line_table(profile.leak, SHOWN_LINES)
+        yield line_table(profile.leak, None if everything else SHOWN_LINES)
     if profile.observation is not None:
         yield ""
-        yield from observation_parts(profile.observation, SHOWN_KEYS)
+        yield from observation_parts(profile.observation, None if everything else SHOWN_KEYS)
     if profile.parallel or profile.scaling.why:
         yield ""
         yield from parallel_parts(profile)
@@ -98,7 +98,7 @@ def leak_text(leak: Leak) -> str:
         return f"leak: {rate}{left}{trouble}"
     if leak.verdict == "growing":
         return f"growing: {rate}; {leak.why}"
-    return f"ok: {leak.why}" if leak.why and leak.why != "steady" else "ok: memory does not grow"
+    return f"no leak: {leak.why}" if leak.why and leak.why != "steady" else "no leak: memory does not grow"
 
 
 def rate_text(nbytes: float) -> str:

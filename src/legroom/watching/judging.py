@@ -36,15 +36,15 @@ FARTHEST = 10.0  # times as long as the growth was watched: what lies beyond is 
 NEVER_S = 10 * 365 * 86400.0
 
 
-def phases(samples: Sequence[Sample]) -> tuple[GrowthPhase, ...]:
-    """Return start, fill and steady, those that there are."""
+def phases(samples: Sequence[Sample], *, settled: bool = True) -> tuple[GrowthPhase, ...]:
+    """Return start, fill and steady, those that there are; what is judged not to have settled has no steady time."""
     if not samples:
         return ()
     end, peak = samples[-1].t, max(sample.host for sample in samples)
     started = start_end(samples)
     filled = next(sample.t for sample in samples if sample.host >= (1 - STEADY_WITHIN) * peak)
     filled = max(filled, started)
-    if end - filled < LEAST_STEADY_SHARE * end:  # the last samples of what grew to its end
+    if not settled or end - filled < LEAST_STEADY_SHARE * end:  # the last samples of what grew to its end
         filled = end
     marks = [("start", 0.0, started), ("fill", started, filled), ("steady", filled, end)]
     found = []
