@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli.in_process import legroom
 
+from legroom.installing import install_command
+
 HEAVY = ("torch", "gymnasium", "stable_baselines3", "jax", "ray", "numpy", "scipy", "matplotlib")
 GIB = 1 << 30
 CARTPOLE = """
@@ -197,7 +199,7 @@ def test_a_package_of_the_workload_that_is_missing_is_told_before_anything_is_do
     done = legroom(command, "mine:ultra_light", *more, "--timesteps", "64", "--out", str(tmp_path / "run"))
     assert done.returncode == 3
     assert done.stderr.splitlines()[-1] == (
-        "legroom: training mine:ultra_light needs scipy, which is not installed (pip install 'legroom[mine]')"
+        f"legroom: training mine:ultra_light needs scipy, which is not installed ({install_command('mine', 'scipy')})"
     )
     assert command == "sweep" or not (tmp_path / "run").exists()
 

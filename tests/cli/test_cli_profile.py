@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from legroom.installing import install_command
+
 LEGROOM = str(Path(sys.executable).parent / "legroom")
 LEAKY = """
 import gymnasium
@@ -152,4 +154,4 @@ def test_a_missing_gymnasium_is_exit_code_3(folder: Path) -> None:
     )
     done = legroom("CartPole-v1", PYTHONPATH=str(folder))
     assert done.returncode == 3
-    assert "needs gymnasium, which is not installed (pip install 'legroom[profile]')" in done.stderr
+    assert f"needs gymnasium, which is not installed ({install_command('profile', 'gymnasium')})" in done.stderr

@@ -20,7 +20,7 @@ from legroom.cli.writing import Html, check_writable
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, MissingExtra, Unseen
 from legroom.fitting.grow import grown
-from legroom.fitting.predictor import Predictor
+from legroom.fitting.predictor import Predictor, is_hopeless
 from legroom.fitting.search import fit
 from legroom.fitting.tiers import recommend
 from legroom.fitting.tiers import tiers as plan_tiers
@@ -35,7 +35,7 @@ from legroom.reading import read, read_all
 from legroom.rendering.cluster_plan import cluster_plan_file, cluster_plan_json, cluster_plan_text
 from legroom.rendering.console import say
 from legroom.rendering.pages.plan_page import plan_page, recommendation_page, tiers_page
-from legroom.rendering.plan_text import plan_json, plan_text
+from legroom.rendering.plan_text import plan_json, plan_text, verdict_text
 from legroom.rendering.run_file import plan_file
 from legroom.rendering.tier_table import recommendation_json, recommendation_text, tiers_json, tiers_text
 
@@ -148,18 +148,27 @@ def _backend_for_nodes(backend: str | None, *, one_machine: bool) -> str | None:
     return spreading.name if backend is None and spreading is not None else backend
 
 
-def _predictor(run: Run, look: Look) -> Predictor:
+def _predictor(run: Run, look: Look, *, grow: bool = False) -> Predictor:
+    """Return what predicts variants of the run; meanwhile a terminal shows what arithmetic says at once."""
     if backend_of(run).spreads:
         what = f"{run.name} is of backend {run.backend}, which is fitted to nodes"
         raise BadInput(what, hint="--nodes 1 --node-ram 32GiB")
-    return look.at(run)
+    quick = look.at_once(run)
+    if quick is None:
+        return look.at(run)
+    if is_hopeless(quick.footprint(quick.run), look.budget):
+        return quick  # nothing that takes seconds would change the answer
+    first = ""
+    if look.shows and not grow:
+        first = f"{verdict_text(fit(quick.run, look.budget, quick))}, by arithmetic; measuring"
+    return look.at(run, first)
 
 
 def _fit_one(
     target: str, run: Run, look: Look, answer: Answer, *, grow: bool, given: Iterable[tuple[str, str | None]]
 ) -> int:
     """Fit one run to one budget; `given` are the options that gave it, to be repeated."""
-    predictor = _predictor(run, look)
+    predictor = _predictor(run, look, grow=grow)
     with look.showing(f"fitting {run.name}"):
         plan = fit(predictor.run, look.budget, predictor)
         plan = grown(plan, predictor) if grow else plan
@@ -179,7 +188,7 @@ def _fit_tiers(
     run: Run, sizes: Sequence[float], look: Look, answer: Answer, *, grow: bool, most_steps: int | None
 ) -> int:
     """Fit one run to cards of several sizes."""
-    predictor = _predictor(run, look)
+    predictor = _predictor(run, look, grow=True)
     with look.showing(f"fitting {run.name} to {len(sizes)} sizes of GPU"):
         rows = list(plan_tiers(sizes, look.budget, predictor, grow=grow, most_steps=most_steps))
     page = partial(tiers_page, run.name, rows)
