@@ -132,7 +132,8 @@ def make_bare(folder: Path) -> None:
     """Install the wheel of this checkout without any extra into an environment of its own."""
     _, wheel = build_wheel(folder)
     subprocess.run([sys.executable, "-m", "venv", folder / "bare"], check=True)
-    subprocess.run([folder / "bare/bin/pip", "install", "-q", wheel], check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([folder / "bare/bin/pip", "install", "-q", wheel], check=True, env=environment)
 
 
 def judged(mistake: Mistake, done: subprocess.CompletedProcess[str]) -> str:

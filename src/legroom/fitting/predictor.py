@@ -68,7 +68,7 @@ class Predictor:
 
     def footprint(self, run: Run) -> Footprint:
         """Return what this variant needs."""
-        key = repr(run)
+        key = run.key
         if key not in self._footprints:
             self._footprints[key] = add_up(run, self.evidence(run))
         return self._footprints[key]

@@ -22,6 +22,13 @@ def lean(algorithm: type[BaseAlgorithm], *args: Any, **kwargs: Any) -> BaseAlgor
 
     Raises:
         BadInput: the algorithm keeps something that lean storage does not hold.
+
+    Example:
+        >>> import legroom
+        >>> from stable_baselines3 import PPO
+        >>> model = legroom.lean(PPO, "MlpPolicy", "CartPole-v1", n_steps=64)
+        >>> type(model.rollout_buffer).__name__
+        'LeanRolloutBuffer'
     """
     for_buffer: dict[str, Any] = {
         name: kwargs.pop(name) for name in ("max_bytes", "spill_dir", "codec") if name in kwargs
