@@ -135,7 +135,7 @@ def test_before_and_after(folder: Path) -> None:
         (["CartPole-v1", "--snapshot-interval", "-1"], "snapshot_interval: -1 must be a whole number"),
         (["CartPole-v1", "--envs", "1,two"], "--envs '1,two' is no list of numbers"),
         (["CartPole-v1", "--seed", "-1"], "--seed -1 is out of range"),
-        (["CartPole-v1", "--baseline", "mine_own.py"], "mine_own.py: is no JSON"),
+        (["CartPole-v1", "--baseline", "mine_own.py"], "mine_own.py: is not JSON"),
         (["CartPole-v1", "--baseline", "missing.json"], "missing.json: No such file"),
         (["CartPole-v1", "--html", "nowhere/page.html"], "there is no directory nowhere"),
         (["CartPole-v1", "--save", "."], "is a directory"),

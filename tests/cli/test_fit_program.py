@@ -68,7 +68,7 @@ def test_a_program_that_takes_none_of_the_values_is_quoted_in_one_line(tmp_path:
     assert done.returncode == 2 and not done.stdout
     assert done.stderr.splitlines()[2:] == [  # after a line for each rehearsal
         "legroom: the program refuses all 2 values tried, n=7 first: error: 7 is not a multiple of 2 "
-        "(give values that it takes)"
+        "(give values that the program accepts)"
     ]
 
 

@@ -54,7 +54,7 @@ def test_the_verdict_is_first_and_the_bill_adds_up() -> None:
     assert text.startswith(
         "Fits: needs up to 1.0 GiB of RAM, 16.0 GiB given; up to 988.9 MiB of GPU memory, 8.0 GiB given.\n"
     )
-    assert "train.py: 9 optimizer steps in 12 s, 3 repeats, stopped since nothing new happened" in text
+    assert "train.py: 9 optimizer steps in 12 s, 3 repeats, stopped because nothing new happened" in text
     assert "at /x/train.py:12, backward of step 2" in text
     assert re.search(r"/x/net.py:8 +300.0 MiB +60%", text)
     assert "not seen: what comes later" in text

@@ -229,7 +229,7 @@ def test_a_port_in_use_is_one_line(server):
     [
         (["--host", "0.0.0.0"], "legroom: --host 0.0.0.0 lets other machines in (give --token SECRET as well"),
         (["--token", "short"], "legroom: --token needs 8 plain characters or more"),
-        (["--folder", "/no/such/folder"], "legroom: /no/such/folder: is no folder"),
+        (["--folder", "/no/such/folder"], "legroom: /no/such/folder: is not a folder"),
         (["no:such"], "legroom: no file and no named run 'no:such'"),
         (["--port", "70000"], "legroom: --port 70000 is out of range"),
     ],

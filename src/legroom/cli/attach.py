@@ -120,7 +120,7 @@ def _to_fit(command: Sequence[str], ram: str | None, vram: str | None, *, has_gp
     from legroom.backends.program.launching import check_command
     from legroom.backends.program.savings import EXAMPLE
 
-    check_command(command, EXAMPLE, "have anything attached")
+    check_command(command, EXAMPLE, "use attached savings")
     if vram is not None and not has_gpu:
         raise BadInput("--fit --vram: this machine has no GPU", hint="legroom fit --vram SIZE -- COMMAND plans for one")
     rehearsed = rehearser(

@@ -115,8 +115,8 @@ def _split(texts: list[str] | None) -> list[str]:
 def _refuse_named_runs(paths: list[str]) -> None:
     for path in paths:
         if not is_file(path) and not is_directory(path) and not is_file(path.rpartition(":")[0]):
-            hint = f"legroom fit {path} -o run.yaml writes one that is mended"
-            raise BadInput(f"{path} is a run of legroom's own, which --fix does not change", hint=hint)
+            hint = f"legroom fit {path} -o run.yaml writes a fixed copy"
+            raise BadInput(f"{path} is a named run of legroom, which --fix does not change", hint=hint)
 
 
 def _made_json(made: list[FixedFile], dry_run: bool) -> dict[str, Any]:

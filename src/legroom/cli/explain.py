@@ -31,7 +31,7 @@ def run(
     legroom explain slurm-1234.out --json
     """
     if file == "-" and sys.stdin.isatty():
-        raise BadInput("there is no text to explain", hint="legroom explain FILE, or COMMAND 2>&1 | legroom explain")
+        raise BadInput("no text to explain", hint="legroom explain FILE, or COMMAND 2>&1 | legroom explain")
     if file != "-" and Path(file).is_dir():
         raise BadInput("is a folder", path=file, hint="give the log in it")
     found = explain_stream(sys.stdin.buffer) if file == "-" else explain_file(Path(file))

@@ -41,8 +41,8 @@ def run(
     try:
         exported = backend.export(directory, archive, force=force, trust=trust)
     except NOT_OF_OURS as error:
-        what = f"its checkpoint does not hold what a training keeps: {type(error).__name__}: {error}"
-        raise BadInput(what, path=directory, hint="give one that legroom train or import has written") from error
+        what = f"its checkpoint was not written by a training: {type(error).__name__}: {error}"
+        raise BadInput(what, path=directory, hint="give a folder that legroom train or import wrote") from error
     if json:
         facts = {"archive": str(exported.path), "algo": exported.algorithm, "timesteps": exported.step}
         say(document({**facts, "nbytes": exported.nbytes, "notes": exported.notes}))

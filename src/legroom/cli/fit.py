@@ -151,7 +151,7 @@ def _backend_for_nodes(backend: str | None, *, one_machine: bool) -> str | None:
 def _predictor(run: Run, look: Look, *, grow: bool = False) -> Predictor:
     """Return what predicts variants of the run; meanwhile a terminal shows what arithmetic says at once."""
     if backend_of(run).spreads:
-        what = f"{run.name} is of backend {run.backend}, which is fitted to nodes"
+        what = f"{run.name} uses backend {run.backend}, which is fitted to nodes"
         raise BadInput(what, hint="--nodes 1 --node-ram 32GiB")
     quick = look.at_once(run)
     if quick is None:
@@ -206,7 +206,7 @@ def _fit_cluster(run: Run, cluster: Cluster, look: Look, answer: Answer) -> int:
     if not backend.spreads:
         able = spreading_backend()
         what = f"a cluster is fitted with {able.title}, " if able is not None else ""
-        raise BadInput(f"{what}{run.name} is of backend {run.backend}", path=run.source)
+        raise BadInput(f"{what}{run.name} uses backend {run.backend}", path=run.source)
     with look.showing(f"fitting {run.name} to {len(cluster.nodes):,} nodes"):
         seen, evidence = gather(run, look.machine, mode=look.mode, device=look.device, trust=look.trust)
         if evidence.unseen:
@@ -215,7 +215,7 @@ def _fit_cluster(run: Run, cluster: Cluster, look: Look, answer: Answer) -> int:
     answer.write_run(plan.fits, partial(cluster_plan_file, plan))
     say(cluster_plan_json(plan) if answer.json else cluster_plan_text(plan))
     if plan.fits and not answer.json:
-        what, train = "keep it with -o FILE, and train that", ""
+        what, train = "save it with -o FILE, then train that file", ""
         if answer.output is not None:
             what = f"written to {answer.output}"
             train = f"; on the cluster: legroom train {shlex.quote(str(answer.output))} --cluster auto"
@@ -239,14 +239,14 @@ def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[st
         written = "" if output is None else f"written to {output}, which names no environment; "
         program = f"python {shlex.quote(target)}" if target.endswith(".py") else "python train.py"
         way = _program_form(program, budget)
-        return f"{written}the program makes its environment itself, so fit it as it is:\n  {way}"
+        return f"{written}the program creates its environment itself; fit the program instead:\n  {way}"
     if output is not None:
         return f"written to {output}; train it with: legroom train {shlex.quote(str(output))}"
     if not plan.turns:
         return f"train it with: legroom train {shlex.quote(target)}"
     if budget is None:
-        return "keep it with -o FILE, and train that"
-    return f"train it so, or keep it with -o FILE:\n  {shlex.join(['legroom', 'train', target, '--fit', *budget])}"
+        return "save it with -o FILE, then train that file"
+    return f"train it, or save it with -o FILE:\n  {shlex.join(['legroom', 'train', target, '--fit', *budget])}"
 
 
 def _program_form(program: str, budget: Sequence[str] | None) -> str:
@@ -264,5 +264,5 @@ def _sizes(text: str) -> list[float]:
     except ValueError:
         sizes = [-1.0]
     if not all(0 < size < 1e6 for size in sizes):
-        raise BadInput(f"--tiers {text!r} are no sizes in GB", hint="--tiers 8,12,16,24,48,80")
+        raise BadInput(f"--tiers {text!r} is not a list of sizes in GB", hint="--tiers 8,12,16,24,48,80")
     return sizes

@@ -78,7 +78,7 @@ def run(
         raise BadInput("there is no command after --", hint=f"legroom fit {EXAMPLE}")
     params = read_params(param, command) if param else []
     if patch and params:
-        raise BadInput("--patch contradicts --param", hint="values are arguments of your command already")
+        raise BadInput("--patch contradicts --param", hint="--param values are already arguments of your command")
     if html is not None and not params:
         raise BadInput("--html draws memory against a parameter", hint="give --param too, or leave --html out")
     if write and not patch:
@@ -93,7 +93,7 @@ def run(
         return _attach(command, rehearsed, has_gpu=not cpu_only, json=json, patch=patch, write=write)
     found = _search(params, command, rehearsed, quiet=json)
     if found.refused:
-        raise BadInput(refusal_text(found), hint="give values that it takes")
+        raise BadInput(refusal_text(found), hint="give values that the program accepts")
     if html is not None:
         from legroom.rendering.pages.param_page import param_page
 

@@ -46,4 +46,4 @@ def run(
         say(document(facts))
         return
     say(f"{imported.path}: {imported.algorithm} after {imported.step:,} steps")
-    say(f"go on with: legroom train RUN --resume --out {imported.path}")
+    say(f"continue with: legroom train RUN --resume --out {imported.path}")

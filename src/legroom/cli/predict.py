@@ -149,7 +149,7 @@ def _by_running(runs: Sequence[Run], predictions: Sequence[Prediction], options:
     known = {(p.run.name, p.run.source) for p in predictions if p.fits is not None or not p.bad}
     partly = dict.fromkeys(str(run.source) for run in runs if (run.name, run.source) not in known)
     ways = [rehearsal_command(script, options) for script in partly if is_script(script)]
-    return f"to know all of it, run it on a card that is not there: {', '.join(ways)}" if ways else ""
+    return f"to know the rest, run it on a simulated GPU: {', '.join(ways)}" if ways else ""
 
 
 def _first_answer(runs: Sequence[Run], machine: Machine, budget: Budget, how: Mapping[str, Any]) -> str:
@@ -185,7 +185,7 @@ def pointing_to_running(targets: Sequence[str], options: Mapping[str, str | None
         )
         if not script:
             raise
-        way = f"or run it on a card that is not there: {rehearsal_command(script, options)}"
+        way = f"or run it on a simulated GPU: {rehearsal_command(script, options)}"
         hint = f"{error.hint}; {way}" if error.hint else way
         raise BadInput(error.message, hint=hint, path=error.path, line=error.line) from None
 

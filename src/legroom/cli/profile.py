@@ -115,7 +115,7 @@ def _counts(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and len(part) < 9 and 1 <= int(part) <= MOST_ENVS for part in parts):
         raise BadInput(
-            f"--envs {text!r} is no list of numbers from 1 to {MOST_ENVS}", hint="such as 1,2,4,8; 0 for none"
+            f"--envs {text!r} is not a list of numbers from 1 to {MOST_ENVS}", hint="such as 1,2,4,8; 0 for none"
         )
     return tuple(sorted({int(part) for part in parts}))
 

@@ -135,7 +135,7 @@ def _tell(data: dict[str, Any], out: Path, line: SweepLine, *, resume: bool, jso
         return
     say(dumps(data, indent=2))
     if again:
-        line.say(f"go on with: {again}")
+        line.say(f"continue with: {again}")
 
 
 def _draw(data: dict[str, Any], folder: SweepFolder) -> None:

@@ -181,5 +181,5 @@ def _already(folder: RunFolder, json: bool) -> int:
     if json:
         say(dumps(outcome.to_json(), indent=2))
     else:
-        say(f"{folder.path} is finished ({outcome.timesteps:,} steps); a larger --timesteps goes on")
+        say(f"{folder.path} is finished ({outcome.timesteps:,} steps); a larger --timesteps continues it")
     return EXIT_GOOD

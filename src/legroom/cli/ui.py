@@ -63,5 +63,5 @@ def _read(target: str) -> list[Started]:
 
 def _followed(folder: Path) -> Path:
     if not folder.is_dir():
-        raise BadInput("is no folder", path=folder, hint="--folder names where a training or a watch writes")
+        raise BadInput("is not a folder", path=folder, hint="--folder names where a training or a watch writes")
     return folder.resolve()

@@ -75,7 +75,7 @@ def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Pa
     elif best is not None:
         yield f"run it with: {train_command(best, command)}"
         if best is not plan.plain:
-            yield "or change your source: the same with --patch prints the edit, tried"
+            yield "or change your source: --patch prints a tested patch"
     else:
         yield f"its own arguments may help: legroom fit --param NAME=A..B -- {shlex.join(command)}"
 

@@ -109,7 +109,7 @@ def _outcome(trial: Trial) -> str:
         return f"refused: {first_line(trial.refused)}"
     failed = next((oom for oom in trial.prediction.rehearsal.out_of_memory if not oom.caught), None)
     if failed is not None:
-        return f"out of GPU memory, {format_size(failed.requested)} asked for at {_short(failed.file)}:{failed.line}"
+        return f"out of GPU memory, {format_size(failed.requested)} requested at {_short(failed.file)}:{failed.line}"
     verdict = {True: "fits", False: "does not fit", None: "unknown"}[trial.fits]
     return f"{verdict}, {needs_text(trial.prediction)}"
 

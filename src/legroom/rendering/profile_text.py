@@ -182,17 +182,17 @@ def observation_findings(cost: ObservationCost) -> Iterator[tuple[str, str]]:
     if saved:
         names = ", ".join(f"{key.key} as {key.smaller.dtype}" for key in cost.keys if key.smaller)
         share = saved / cost.nbytes
-        yield "info", f"{names} would lose nothing and save {share:.0%} (as seen in {cost.checked:,} observations)"
+        yield "info", f"{names} would be lossless and save {share:.0%} (as seen in {cost.checked:,} observations)"
 
 
 def _alias_text(key: KeyCost, cost: ObservationCost) -> str:
     whose = f" ({key.buffer})" if key.buffer else ""
     if key.changes_after is None:
-        return f"{key.key} is the same memory in every observation{whose}; it was not seen to change, but can"
+        return f"{key.key} is the same memory in every observation{whose}; no change was seen, but it can change"
     after = "the next step" if key.changes_after == 1 else f"{key.changes_after} steps"
     steps = f"{key.key} is a view of the environment's memory{whose} and has changed after {after}"
     if cost.changes_at_reset:
-        return f"{steps}; SB3's terminal_observation will be the next episode's first: return a copy"
+        return f"{steps}; SB3's terminal_observation will be the first of the next episode: return a copy"
     return f"{steps}: its content changes later; return a copy"
 
 

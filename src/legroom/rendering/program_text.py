@@ -180,7 +180,7 @@ def progress_line(seen: Rehearsal) -> str:
     """Return how far the rehearsal came, and why it ended."""
     steps = f"{seen.updates:,} optimizer step{'s' if seen.updates != 1 else ''}"
     why = {
-        "repeats": f"{seen.repeats:,} repeats, stopped since nothing new happened",
+        "repeats": f"{seen.repeats:,} repeats, stopped because nothing new happened",
         "finished": "the program ended",
         "updates": "stopped at --updates",
         "seconds": "stopped at --seconds",
@@ -245,7 +245,7 @@ def moment_text(seen: Rehearsal) -> str:
 
 def role_table(prediction: ProgramPrediction) -> Table:
     """Return the card's items at the peak."""
-    table = Table(["on the card at the peak", "size", "±", "why"], "lrrw")
+    table = Table(["on the GPU at the peak", "size", "±", "why"], "lrrw")
     items = [item for item in prediction.footprint.items if item.place is Place.GPU]
     for item in sorted(items, key=lambda item: -item.total):
         table.add(item.name.removeprefix("gpu."), format_size(item.total), error_text(item), why_text(item))

@@ -94,7 +94,7 @@ def _about_bounds(tiers: Sequence[Tier]) -> Iterator[Part]:
         cap = max(most.cap for most in found)
         yield (
             f"steps/update: an update learns from at most {cap:,} env steps (--max-steps-per-update), since "
-            "batch_size × num_minibatches grows with num_envs, and a training of a few giant updates learns little"
+            "batch_size × num_minibatches grows with num_envs, and few giant updates learn little"
         )
 
 

@@ -157,9 +157,9 @@ def watched_text(watched: Watched, command: str = WATCH) -> Iterator[Part]:
         pids = " ".join(map(str, watched.left_behind))
         yield Styled(f"still running: {len(watched.left_behind)} of its processes (kill {pids})", "yellow")
     if watched.trouble:
-        yield Styled(f"the watching stopped early: {watched.trouble}", "yellow")
+        yield Styled(f"watching stopped early: {watched.trouble}", "yellow")
     if not watched.exact:
-        yield "memory of some processes as RSS: their exact share may not be read"
+        yield "memory of some processes is RSS, because their exact share cannot be read"
     if watched.explanation is not None:
         told = explanation_text(watched.explanation)
         if watched.of_memory:
@@ -240,7 +240,7 @@ def forecast_text(watched: Watched) -> str | None:
     if not trace.forecasts or watched.limit is None or trace.verdict == "ok":
         return None
     coming = trace.forecasts[-1]
-    unless = "" if coming.certain or trace.verdict == "leak" else ", though it may settle before"
+    unless = "" if coming.certain or trace.verdict == "leak" else ", unless it settles before"
     low, high = duration_text(coming.earliest), duration_text(coming.latest or 0)
     band = f" ({low} to {high})" if coming.certain and low != high else ""
     when = f"{duration_text(coming.reaches)} after the start"

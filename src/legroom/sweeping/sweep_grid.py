@@ -134,7 +134,7 @@ def _resumed(task: SweepTask, folder: SweepFolder) -> list[Trial] | None:
             raise BadInput(
                 f"holds another sweep: its {part} is {held.get(part)}, not {value}",
                 path=folder.path,
-                hint="resume with the command it was begun with, or start anew in another --out",
+                hint="resume with the command it was started with, or start over in another --out",
             )
     trials, steps = folder.trials(), task.timesteps
     check_trust((trial.run for trial in trials), trust=task.trust)

@@ -80,11 +80,11 @@ def judge(samples: Sequence[Sample]) -> tuple[LeakVerdict, str, float]:
     begin = _begin(samples)
     found = _verdict(samples, begin)
     if found.verdict == "ok":
-        return "ok", "no growth seen, though too short to tell much" if found.too_few else "steady at the end", 0.0
+        return "ok", "no growth seen, but too short to be sure" if found.too_few else "steady at the end", 0.0
     if found.too_few or samples[-1].t - begin < LEAKS_FROM_S:
-        return "growing", "still growing at the end, too short to tell more", 0.0
+        return "growing", "still growing at the end, too short to be sure", 0.0
     if found.verdict == "growing":
-        return "growing", "still growing at the end, perhaps about to settle", max(found.lately, 0.0)
+        return "growing", "still growing at the end, may be about to settle", max(found.lately, 0.0)
     rate = f"{format_size(found.rate * 60)} a minute"
     if _fills(samples, begin):
         return "growing", f"fills memory that it had reserved, {rate}", found.rate

@@ -124,7 +124,7 @@ def attach(
     _demand_linux()
     about = status(pid)
     if about is None or about.zombie:
-        raise BadInput(f"there is no process {pid}", hint="legroom watch --pid PID, of a process that runs")
+        raise BadInput(f"there is no process {pid}", hint="legroom watch --pid PID of a running process")
     with nullcontext(signals) if signals is not None else Signals() as held:
         watching = _Watching(pid, interval_s, limit, display or Display())
         began = time.time()
