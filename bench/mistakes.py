@@ -34,7 +34,6 @@ FILES = {
     "algo.yaml": "algo: PP0\nenv: {id: CartPole-v1}\n",
     "key.yaml": "algo: PPO\nenv: {id: CartPole-v1}\nhyperparams: {n_stpes: 512}\n",
     "env.yaml": "algo: PPO\nenv: {id: CartPool-v1}\n",
-    "atari.yaml": "algo: PPO\nenv: {id: ALE/Pong-v5}\ntotal_timesteps: 4096\n",
     "spaces.yaml": "algo: PPO\nenv: {spaces: {observation: {type: box, shape: [4]}, action: {type: discrete, n: 2}}}\n"
     "total_timesteps: 4096\n",
     "endless.yaml": "algo: PPO\nenv: {id: CartPole-v1}\n",
@@ -100,7 +99,7 @@ MISTAKES = (
     _of("ui --port 70000", 2, "--port"),
     _of("train run.yaml --out out", 3, "[sb3]", bare=True),
     _of("train mine:ultra_light --out out", 3, "[sb3]", bare=True),
-    _of("predict atari.yaml", 3, "[sb3]", bare=True),
+    _of("predict env.yaml", 3, "[sb3]", bare=True),
     _of("predict run.yaml --mode trace", 3, "[sb3]", bare=True),
     _of("profile CartPole-v1", 3, "[profile]", bare=True),
     _of("sweep run.yaml --param seed=1,2 --out out", 3, "[ray]", bare=True),

@@ -34,7 +34,6 @@ from legroom.predicting.predict import gather
 from legroom.reading import read, read_all
 from legroom.rendering.cluster_plan import cluster_plan_file, cluster_plan_json, cluster_plan_text
 from legroom.rendering.console import say
-from legroom.rendering.pages.plan_page import plan_page, recommendation_page, tiers_page
 from legroom.rendering.plan_text import plan_json, plan_text, verdict_text
 from legroom.rendering.run_file import plan_file
 from legroom.rendering.tier_table import recommendation_json, recommendation_text, tiers_json, tiers_text
@@ -140,6 +139,12 @@ def run(
     return _fit_one(target, wanted, look, answer, grow=grow, given=given)
 
 
+def _pages() -> Any:
+    from legroom.rendering.pages import plan_page  # only for --html
+
+    return plan_page
+
+
 def _backend_for_nodes(backend: str | None, *, one_machine: bool) -> str | None:
     if one_machine:
         hint = "--node-ram says what nodes have"
@@ -173,7 +178,7 @@ def _fit_one(
         plan = fit(predictor.run, look.budget, predictor)
         plan = grown(plan, predictor) if grow else plan
     answer.write_run(plan.fits, partial(plan_file, plan))
-    answer.say(partial(plan_json, plan), partial(plan_text, plan), partial(plan_page, plan))
+    answer.say(partial(plan_json, plan), partial(plan_text, plan), lambda: _pages().plan_page(plan))
     if not answer.json and plan.fits:
         repeated = [part for name, text in given if text for part in (name, text)]
         say(_next_step(target, plan, answer.output, None if grow else repeated))
@@ -191,8 +196,8 @@ def _fit_tiers(
     predictor = _predictor(run, look, grow=True)
     with look.showing(f"fitting {run.name} to {len(sizes)} sizes of GPU"):
         rows = list(plan_tiers(sizes, look.budget, predictor, grow=grow, most_steps=most_steps))
-    page = partial(tiers_page, run.name, rows)
-    answer.say(partial(tiers_json, rows), partial(tiers_text, run.name, rows), page)
+    text = partial(tiers_text, run.name, rows)
+    answer.say(partial(tiers_json, rows), text, lambda: _pages().tiers_page(run.name, rows))
     return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
 
 
@@ -229,8 +234,8 @@ def _recommend(workload: str, runs: Sequence[Run], default: str, look: Look, ans
     with look.showing(f"fitting {default}"):
         found = recommend(predictors, default, look.budget)
     answer.write_run(found.shown.fits, partial(plan_file, found.shown))
-    page = partial(recommendation_page, workload, found)
-    answer.say(partial(recommendation_json, found), partial(recommendation_text, workload, found), page)
+    text = partial(recommendation_text, workload, found)
+    answer.say(partial(recommendation_json, found), text, lambda: _pages().recommendation_page(workload, found))
     return EXIT_GOOD if found.shown.fits else EXIT_FINDINGS
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -182,6 +183,8 @@ def rehearser(
     printed: Printed = "kept" if quiet else "stderr" if output_to_stderr else "as it is"
 
     def rehearsed(command: Sequence[str], environment: Mapping[str, str] | None = None) -> ProgramPrediction:
+        if printed == "as it is" and sys.stderr.isatty():
+            complain(f"running {shlex.join(command)} on a simulated GPU; Ctrl-C stops it and answers")
         return predicted(rehearse(command, plan, output=printed, environment=environment), budget)
 
     return rehearsed

@@ -125,8 +125,15 @@ def run(
     legroom train robot:quick --num-envs 64 --batch-size 64 --num-minibatches 8
     legroom train mine:small --backend rllib --num-env-runners 4 --cluster auto
     """
-    from legroom.cli.train_steps import Asked, carry_out
+    try:
+        from legroom.cli.train_steps import Asked, carry_out
+    except ModuleNotFoundError:  # numpy, to begin with: what this run needs is better named as a whole
+        from legroom.backends.base import require_packages
+        from legroom.cli.overrides import split_settings, with_backend
+        from legroom.reading import read
 
+        require_packages(read(target, overrides=with_backend(split_settings(settings or []), backend, None), like=like))
+        raise
     asked = Asked(
         target, timesteps, device, seed, out, pictures=visualization, resume=resume, plain=plain,
         checkpoint_every=checkpoint_every, fit=fit, retries=retries, allow_changes=allow_changes, backend=backend,

@@ -85,7 +85,8 @@ def sweep_grid(
         MissingExtra: without Ray, or without what the run's backend needs.
         TooLarge: a trial fits no node.
     """
-    with needs("ray", what="a sweep"):  # said before anything is predicted, as is a missing cluster
+    # said before anything is predicted, as is a missing cluster
+    with working("loading Ray"), needs("ray", what="a sweep"):
         from legroom.cluster.session import find_cluster
         from legroom.sweeping.ray_sweep import run_sweep
     if task.cluster != "local":
