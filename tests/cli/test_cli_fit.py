@@ -82,7 +82,7 @@ def test_grow_uses_what_is_free() -> None:
     ("arguments", "says"),
     [
         (("mine:full", "--ram", "lots"), "not a size"),
-        (("mine:full", "--tiers", "8,big"), "no sizes"),
+        (("mine:full", "--tiers", "8,big"), "not a list of sizes"),
         (("nine:full",), "did you mean"),
         (("mine:full", "--device", "cuda", "--mode", "arithmetic"), "--vram"),
         (("mine:full", "-o", "/nowhere/at/all.yaml", "--ram", "900GiB", "--mode", "arithmetic"), "cannot be written"),
