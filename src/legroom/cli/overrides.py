@@ -83,7 +83,7 @@ def with_backend(
     known = find_backend(backend)
     if known is None:
         *others, last = backend_names()
-        raise BadInput(f"--backend {backend!r} is none", hint=f"{', '.join(others)} or {last}")
+        raise BadInput(f"--backend {backend!r} is not known", hint=f"{', '.join(others)} or {last}")
     if cluster is not None and not known.spreads:
         raise no_cluster(f"backend {backend} trains on this machine")
     return [*overrides, ("backend", backend)]

@@ -76,7 +76,7 @@ class Asked:
         if run.total_timesteps is None:
             raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
         if self.device not in ("", "cpu", "cuda", "auto"):
-            raise BadInput(f"--device {self.device!r} is none", hint="cpu, cuda or auto")
+            raise BadInput(f"--device {self.device!r} is not known", hint="cpu, cuda or auto")
         if self.device:
             run = run.replace(device=self.device)
         return run if self.seed is None else run.replace(seed=self.seed)

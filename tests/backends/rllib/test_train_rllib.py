@@ -181,7 +181,7 @@ def test_another_backend_cannot_go_on_with_it(stopped, folder):
         ),
         (("--cluster", "auto"), "--cluster is for RLlib"),
         (("--backend", "sb3", "--cluster", "auto"), "--cluster is for RLlib"),
-        (("--backend", "ray"), "--backend 'ray' is none"),
+        (("--backend", "ray"), "--backend 'ray' is not known"),
         (("--backend", "rllib", "--num-env-runners", "none"), "num_env_runners must be a whole number"),
         (("--backend", "rllib", "--algo", "A2C"), "A2C cannot be trained with backend rllib"),
         (("--backend", "rllib", "--visualization"), "--visualization"),
