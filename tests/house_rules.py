@@ -23,7 +23,8 @@ SRC = ROOT / "src"
 
 # From the ground up: a room may import those before it. Backends are above the core rooms whose nouns they fill in.
 ROOMS = (
-    "hollow", "errors", "units", "orphan", "extras", "backends.default", "model", "named_runs", "backends.base",
+    "hollow", "installing", "errors", "units", "orphan", "extras", "backends.default", "model", "named_runs",
+    "backends.base",
     "machine", "sharing", "device", "storing", "cluster", "environments",
     "reading", "growth", "predicting", "fitting", "checking", "explaining", "training",
     "watching", "profiling", "testing", "sweeping",

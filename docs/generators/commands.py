@@ -1,4 +1,4 @@
-"""What `legroom COMMAND --help` prints, for the end of each command's page, and the table of commands."""
+"""What `legroom COMMAND --help-all` prints, for the end of each command's page, and the table of commands."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from docs.generators.markdown import table
 
+from legroom.cli.help import command_help
 from legroom.cli.main import COMMANDS, WITH_PROGRAM
 
 WIDTH = 100
@@ -34,9 +35,8 @@ def command_parsers(modules: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def help_of(name: str, parser: Any) -> str:
-    """Return what `legroom NAME --help` prints on a terminal of a hundred columns."""
-    context = parser.context_class(parser, info_name=f"legroom {name}", max_content_width=WIDTH, terminal_width=WIDTH)
-    return str(parser.get_help(context)).rstrip() + "\n"
+    """Return what `legroom NAME --help-all` prints on a terminal of a hundred columns, workloads' options apart."""
+    return command_help(name, parser, parser.params, everything=True, width=WIDTH).rstrip() + "\n"
 
 
 def _first_sentence(parser: Any) -> str:

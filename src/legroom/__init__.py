@@ -1,8 +1,8 @@
 """legroom makes reinforcement-learning training fit the machine you have.
 
+    legroom.predict("train.py")                             what a script, a run file or a named run would need
     legroom.predict(PPO, "CnnPolicy", env, n_steps=2048)    what that constructor call would need; builds nothing
-    legroom.predict(run)                                    the same for a Run
-    legroom.predict_model(model)                            the same for a live SB3 model
+    legroom.predict(model), predict(run)                    the same for a live SB3 model, for a Run
     legroom.read("mine:full")                               a Run from a file or a name
     legroom.MemoryCallback()                                predicted and measured memory in SB3's logger
     legroom.lean(PPO, "CnnPolicy", env, n_steps=2048)       the algorithm with lossless storage in little memory
@@ -13,7 +13,7 @@
     legroom.profile(env)                                    whether an environment leaks, and where; what it costs
     legroom.attach("lean")                                  the savings of `legroom train --with`, from a line of yours
     with legroom.guard(model): model.learn(...)             an update that runs out of memory is redone in pieces
-    with legroom.rehearse(gpu="RTX 4070") as rehearsal:     torch code on a card that is not there
+    with legroom.rehearse(gpu="RTX 4070") as rehearsal:     torch code on a simulated GPU
     @legroom.survive(micro_batch=256)                       the same for the loss of a loop of one's own
 
 Importing legroom imports none of the heavy libraries; the names above are resolved on first use.
@@ -62,6 +62,10 @@ EXPORTS = BACKENDS_EXPORTS | {
 }
 __all__ = sorted(EXPORTS)
 __getattr__ = lazy_exports(__name__, EXPORTS, extra=EXTRA)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 @draw_with

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,7 @@ from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.predicting.predict import DeviceName, Mode
 from legroom.predicting.predict import predict as predict_run
+from legroom.reading import read
 
 
 def predict(
@@ -26,12 +28,12 @@ def predict(
     trust: bool = False,
     **arguments: Any,
 ) -> Footprint:
-    """Return what a run will need, before anything of it is allocated.
-
-    Either `predict(run)` with a Run, or `predict(PPO, "CnnPolicy", env, n_steps=..., batch_size=...)` with what the
-    algorithm's constructor would get: for the script that dies while it *builds* its model.
+    """Return what a training will need, before anything of it is allocated.
 
     Args:
+        what: a script, a run file or a named run, which is read and not executed; a Run; a live SB3 model; or an
+            algorithm's class, followed by what its constructor would get: for the script that dies while it *builds*
+            its model.
         probe_env: build the run's environment in a child process and step it for a second, also where its spaces are
             declared: tells what lean storage would take, and how fast it would be.
         trust: import the code that a Run names by `module:attr`; classes that a call is given are the caller's own.
@@ -39,18 +41,43 @@ def predict(
     Raises:
         Unseen: the environment of a Run, which alone tells its spaces, is such code, and not trusted.
         BadInput: an argument cannot be understood.
+
+    Example:
+        >>> import legroom
+        >>> legroom.predict("mine:full", mode="arithmetic")
+        Footprint(mine:full on cpu: host 211.3 GiB at the peak)
+        >>> import gymnasium
+        >>> from stable_baselines3 import PPO
+        >>> env = gymnasium.make("CartPole-v1")
+        >>> needed = legroom.predict(PPO, "MlpPolicy", env, n_steps=512, mode="arithmetic")
+        >>> needed.host.nbytes < 1 << 30
+        True
+        >>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=512)
+        >>> legroom.predict(model, mode="arithmetic").gpu is None
+        True
     """
-    if isinstance(what, Run):
-        if policy is not None or env is not None or arguments:
+    called = policy is not None or env is not None or bool(arguments)
+    if isinstance(what, Run | str | os.PathLike):
+        if called:
             raise TypeError("predict(run) takes no constructor arguments; change the run instead")
-        run = what
+        run = what if isinstance(what, Run) else read(os.fspath(what))
+    elif not isinstance(what, type) and not called and hasattr(what, "device"):
+        run, trust = _first(backend.run_of_model(what) for backend in backends()), True
+        device = str(what.device) if device is None else device
     else:
         run, trust = _first(backend.run_of_call(what, policy, env, arguments) for backend in backends()), True
     return predict_run(run, machine, mode=mode, device=_device(device), probe_env=probe_env, trust=trust)
 
 
 def predict_model(model: Any, *, machine: Machine | None = None, mode: Mode = "auto") -> Footprint:
-    """Return what training a live SB3 model will need; its networks and buffers are only looked at."""
+    """Return what training a live SB3 model will need; its networks and buffers are only looked at.
+
+    Example:
+        >>> import legroom
+        >>> from stable_baselines3 import PPO
+        >>> legroom.predict_model(PPO("MlpPolicy", "CartPole-v1"), mode="arithmetic").device
+        'cpu'
+    """
     run = _first(backend.run_of_model(model) for backend in backends())
     return predict_run(run, machine, mode=mode, device=_device(str(model.device)), trust=True)
 

@@ -76,9 +76,11 @@ class MissingExtra(LegroomError):
     exit_code = EXIT_MISSING_EXTRA
 
     def __init__(self, extra: str, package: str, *, what: str) -> None:
-        install = f"'legroom[{extra}]'" if extra else package
-        super().__init__(f"{what} needs {package}, which is not installed (pip install {install})")
+        from legroom.installing import install_command  # only here: it reads what installers have left
+
         self.extra, self.package = extra, package
+        self.message, self.hint = f"{what} needs {package}, which is not installed", install_command(extra, package)
+        super().__init__(f"{self.message} ({self.hint})")
 
 
 class Untraceable(LegroomError):

@@ -310,10 +310,11 @@ def test_info_alone_is_exit_code_0(tmp_path):
 
 
 def test_the_page_fits_80_columns_and_names_line_hint_and_fix(tmp_path):
-    done = legroom(CONFIGS / "gameboy_constants.py", "--like", "gameboy:default", "--ram", "32GiB", "--vram", "16GiB")
+    done = legroom(CONFIGS / "gameboy_constants.py", "--like", "gameboy:default", "--ram", "32GiB", "--vram", "16GiB",
+                   "--all")  # fmt: skip
     assert done.returncode == 1
     assert max(map(len, done.stdout.splitlines())) <= 80
-    for text in ("line 10, LR009 no-effect", "→ leave it out", "--fix: save_replay_buffer -> False", "What is fine"):
+    for text in ("line 10, LR009 no-effect", "→ remove it", "--fix: save_replay_buffer -> False", "What is fine"):
         assert text in done.stdout
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from legroom.installing import install_command
+
 LEGROOM = str(Path(sys.executable).parent / "legroom")
 LEAKY = """
 import gymnasium
@@ -95,9 +97,9 @@ def test_the_report_says_it_on_one_screen(folder: Path) -> None:
     done = legroom("mine_own:Leaky", "--frames", "2000", "--envs", "2,3", *files, cwd=folder)
     assert done.returncode == 0, done.stderr
     text = done.stdout
-    assert "leak: 2" in text and "out of memory in about" in text and "mine_own.py:" in text
+    assert "Leak: 2" in text and "out of memory in about" in text and "mine_own.py:" in text
     assert "screen is a view of the environment's memory (self.screen of Leaky)" in text
-    assert "screen as uint8 would lose nothing" in text and "uint8: 64 B" in text
+    assert "screen as uint8 would be lossless" in text and "uint8: 64 B" in text
     assert "one more env takes" in text and text.count("\n") < 35
     told, report = (" ".join(each.split()) for each in (text, (folder / "report.txt").read_text()))
     assert report in told  # which says besides what was written; lines may be broken elsewhere
@@ -110,7 +112,7 @@ def test_the_report_says_it_on_one_screen(folder: Path) -> None:
 @pytest.mark.slow
 def test_before_and_after(folder: Path) -> None:
     first = legroom("mine_own:Good", "--envs", "0", "--save", "before.json", cwd=folder)
-    assert first.returncode == 0 and "ok: memory does not grow" in first.stdout, first.stderr
+    assert first.returncode == 0 and "No leak: memory does not grow" in first.stdout, first.stderr
     again = legroom("mine_own:Good", "--envs", "0", "--baseline", "before.json", cwd=folder)
     assert again.returncode == 0 and "growth per step" in again.stdout
     assert "worse" not in again.stdout.partition("steps per second")[0] and "note:" not in again.stdout
@@ -131,9 +133,9 @@ def test_before_and_after(folder: Path) -> None:
         (["CartPol-v1"], "CartPole"),
         (["CartPole-v1", "--frames", "0"], "frames: 0 must be a whole number"),
         (["CartPole-v1", "--snapshot-interval", "-1"], "snapshot_interval: -1 must be a whole number"),
-        (["CartPole-v1", "--envs", "1,two"], "--envs '1,two' is no list of numbers"),
+        (["CartPole-v1", "--envs", "1,two"], "--envs '1,two' is not a list of numbers"),
         (["CartPole-v1", "--seed", "-1"], "--seed -1 is out of range"),
-        (["CartPole-v1", "--baseline", "mine_own.py"], "mine_own.py: is no JSON"),
+        (["CartPole-v1", "--baseline", "mine_own.py"], "mine_own.py: is not JSON"),
         (["CartPole-v1", "--baseline", "missing.json"], "missing.json: No such file"),
         (["CartPole-v1", "--html", "nowhere/page.html"], "there is no directory nowhere"),
         (["CartPole-v1", "--save", "."], "is a directory"),
@@ -152,4 +154,4 @@ def test_a_missing_gymnasium_is_exit_code_3(folder: Path) -> None:
     )
     done = legroom("CartPole-v1", PYTHONPATH=str(folder))
     assert done.returncode == 3
-    assert "needs gymnasium, which is not installed (pip install 'legroom[profile]')" in done.stderr
+    assert f"needs gymnasium, which is not installed ({install_command('profile', 'gymnasium')})" in done.stderr

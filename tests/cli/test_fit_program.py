@@ -45,7 +45,7 @@ def test_the_largest_value_that_fits_is_found_and_the_command_is_printed(tmp_pat
                "--", sys.executable, "program.py", "{n}", "1")  # fmt: skip
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
-    assert text.startswith("fits: n=520 (GPU up to 996.9 MiB of 1000.0 MiB") and "; n=524 does not" in text
+    assert text.startswith("Fits: n=520 (GPU up to 996.9 MiB of 1000.0 MiB") and "; n=524 does not" in text
     assert f"run it with: {sys.executable} program.py 520 1" in text
     assert "output of the program" not in done.stdout
     assert "n=16: fits" in done.stderr  # each rehearsal is told
@@ -68,7 +68,7 @@ def test_a_program_that_takes_none_of_the_values_is_quoted_in_one_line(tmp_path:
     assert done.returncode == 2 and not done.stdout
     assert done.stderr.splitlines()[2:] == [  # after a line for each rehearsal
         "legroom: the program refuses all 2 values tried, n=7 first: error: 7 is not a multiple of 2 "
-        "(give values that it takes)"
+        "(give values that the program accepts)"
     ]
 
 
@@ -99,7 +99,7 @@ def test_control_c_ends_the_rehearsal_too_and_says_so(tmp_path: Path) -> None:
 def test_nothing_fits(tmp_path: Path) -> None:
     done = fit(tmp_path, "--vram", "600MiB", "--param", "n=200..900", "--", sys.executable, "program.py", "{n}", "1")
     assert done.returncode == 1
-    assert done.stdout.startswith("does not fit: n=200")
+    assert done.stdout.startswith("Does not fit: n=200 needs GPU up to")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def test_a_script_that_cannot_be_read(tmp_path: Path) -> None:
     done = predict("train.py", "--gpu", "RTX 4070", cwd=tmp_path)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.endswith("or run it on a card that is not there: legroom predict --gpu 'RTX 4070' -- python train.py)")
+    assert line.endswith("or run it on a simulated GPU: legroom predict --gpu 'RTX 4070' -- python train.py)")
 
 
 def test_a_script_whose_environment_is_not_known(tmp_path: Path) -> None:
@@ -37,8 +37,8 @@ model = PPO("MlpPolicy", "CartPole-v1", policy_kwargs=dict(features_extractor_cl
     done = predict("train.py", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1] == (
-        "legroom: if you trust it: legroom predict train.py --trust; to know all of it, run it on a card that is not "
-        "there: legroom predict -- python train.py"
+        "legroom: if you trust it: legroom predict train.py --trust; to know the rest, run it on a simulated GPU: "
+        "legroom predict -- python train.py"
     )
 
 

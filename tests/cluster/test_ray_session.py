@@ -90,7 +90,7 @@ def test_no_cluster_at_an_address_is_one_line_within_seconds() -> None:
 
 @pytest.mark.parametrize("address", ["", "host:", "host:port", "http://host:1", "host:70000"])
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(BadInput, match="no address of a Ray cluster"):
+    with pytest.raises(BadInput, match="not an address of a Ray cluster"):
         refuse_unreachable(address)
 
 

@@ -182,7 +182,7 @@ def test_what_training_has_loaded_anyway_is_not_the_environments():
             {"env_id": "my_envs:Grid", "kwargs": {"sise": 4}},
             "TypeError: Grid.__init__() got an unexpected keyword argument 'sise'",
         ),
-        ({"env_id": "my_envs:Grid", "kwargs": {"size": object()}}, "env.kwargs of 'my_envs:Grid' are no plain data"),
+        ({"env_id": "my_envs:Grid", "kwargs": {"size": object()}}, "env.kwargs of 'my_envs:Grid' are not plain data"),
         ({"env_id": "my_envs:Grid", "wrappers": ("my_envs:Haf",)}, "env.wrappers: 'my_envs:Haf': my_envs has no 'Haf'"),
         (
             {"env_id": "my_envs:Grid", "wrappers": ("my_envs:NoWrapper",)},

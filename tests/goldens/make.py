@@ -207,12 +207,12 @@ def expanded(schema: Any, named: dict[str, Any], inside: tuple[str, ...] = ()) -
 
 def options() -> dict[str, list[str]]:
     """Return the options of every command, as its help shows them."""
-    commands = re.findall(r"^  (\w+)  ", legroom("--help")[1].partition("Commands:")[2], re.M)
+    commands = re.findall(r"^  (\w+)  ", legroom("--help")[1].partition("Commands:")[2].partition("Options:")[0], re.M)
     return {command: _options(command) for command in ["", *commands]}
 
 
 def _options(command: str) -> list[str]:
-    shown = re.findall(r"^  (-.*?)(?:  |$)", legroom(*command.split(), "--help")[1], re.M)
+    shown = re.findall(r"^  (-.*?)(?:  |$)", legroom(*command.split(), "--help-all")[1], re.M)
     return sorted({option for line in shown for option in re.findall(r"(?<!\S)--?\w[\w-]*", line)})
 
 

@@ -243,7 +243,7 @@ def test_folders_of_run_files_come_last_and_only_with_trust(tmp_path: Path, monk
 def test_a_trusted_function_that_returns_no_environment_is_refused(folder: Folder) -> None:
     (folder.path / "evil.py").write_text("def make(**kwargs): return 7\n")
     code, _, err = folder.legroom("predict", folder.write(UNSEEN_ENVS["function beside"]), "--trust")
-    assert code == 2 and "made an object of type int, which is no gymnasium environment" in err
+    assert code == 2 and "made an object of type int, which is not a gymnasium environment" in err
 
 
 @pytest.mark.parametrize("command", ["predict", "check", "explain", "fit", "import"])

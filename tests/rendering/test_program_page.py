@@ -51,8 +51,10 @@ def shown(prediction: ProgramPrediction) -> str:
 def test_the_verdict_is_first_and_the_bill_adds_up() -> None:
     prediction = predicted(rehearsed(), Budget(16 * GIB, 8 * GIB, 0.0, "given", "given"))
     text = shown(prediction)
-    assert text.startswith("fits: RAM: 16.0 GiB given; GPU: 8.0 GiB given\n")
-    assert "train.py: 9 optimizer steps in 12 s, 3 repeats, stopped since nothing new happened" in text
+    assert text.startswith(
+        "Fits: needs up to 1.0 GiB of RAM, 16.0 GiB given; up to 988.9 MiB of GPU memory, 8.0 GiB given.\n"
+    )
+    assert "train.py: 9 optimizer steps in 12 s, 3 repeats, stopped because nothing new happened" in text
     assert "at /x/train.py:12, backward of step 2" in text
     assert re.search(r"/x/net.py:8 +300.0 MiB +60%", text)
     assert "not seen: what comes later" in text
@@ -70,7 +72,7 @@ def test_what_does_not_fit_says_where_and_what_to_try() -> None:
     prediction = predicted(seen, Budget(16 * GIB, 2 * GIB))
     assert (prediction.fits, prediction.exit_code) == (False, 1)
     text = shown(prediction)
-    assert text.startswith("does not fit: out of GPU memory at /x/train.py:12: CUDA out of memory. Tried to allocate")
+    assert text.startswith("Does not fit: out of GPU memory at /x/train.py:12: CUDA out of memory. Tried to allocate")
     assert "legroom predict -- python train.py --batch-size 256" in " ".join(text.split())
 
 

@@ -64,7 +64,7 @@ def test_what_did_not_finish_says_why_and_how_to_go_on():
     assert "at step 8,192: ValueError: no such block" in text
     assert "approximately" in text
     assert "  legroom train run.yaml --timesteps 9000 --out 'my runs/a' --resume\n" in text
-    assert "no checkpoint to go on from" in report(replace(failed, resume=None))
+    assert "no checkpoint to continue from" in report(replace(failed, resume=None))
 
 
 def test_every_attempt_has_its_line():

@@ -11,6 +11,8 @@ import pytest
 from bench.ui_requests import GOOD, malformed
 from bench.ui_server import LEGROOM, Server, serving, start
 
+from legroom.installing import install_command
+
 MOST_RSS = 70_000_000
 SPY = "import pathlib, os; pathlib.Path(os.environ['SPY_FILE']).write_text('imported')\n"
 
@@ -227,7 +229,7 @@ def test_a_port_in_use_is_one_line(server):
     [
         (["--host", "0.0.0.0"], "legroom: --host 0.0.0.0 lets other machines in (give --token SECRET as well"),
         (["--token", "short"], "legroom: --token needs 8 plain characters or more"),
-        (["--folder", "/no/such/folder"], "legroom: /no/such/folder: is no folder"),
+        (["--folder", "/no/such/folder"], "legroom: /no/such/folder: is not a folder"),
         (["no:such"], "legroom: no file and no named run 'no:such'"),
         (["--port", "70000"], "legroom: --port 70000 is out of range"),
     ],
@@ -240,4 +242,4 @@ def test_what_cannot_be_is_one_line(arguments, said):
 def test_without_the_extra_it_says_what_to_install():
     without = "import sys; sys.modules['uvicorn'] = None; from legroom.cli.main import main; main()"
     code, err = _refused("--port", "0", program=[sys.executable, "-c", without])
-    assert code == 3 and "pip install 'legroom[ui]'" in err and err.count("\n") == 1
+    assert code == 3 and install_command("ui", "uvicorn") in err and err.count("\n") == 1

@@ -70,7 +70,7 @@ def test_a_row_that_a_crash_cut_off_is_left_out(tmp_path, torn):
 def test_something_else_in_its_place_is_one_line(tmp_path, content):
     path = tmp_path / "progress.csv"
     path.write_text(content)
-    with pytest.raises(BadInput, match="is no log of a training"):
+    with pytest.raises(BadInput, match="is not a log of a training"):
         ProgressLog(path, resumed_from=10)
     assert path.read_text() == content
 

@@ -156,7 +156,7 @@ def with_env(**changes: object) -> Run:
     ],
 )
 def test_what_changes_learning_is_refused_unless_allowed(folder: RunFolder, asked: Run, words: str) -> None:
-    with pytest.raises(BadInput, match="was begun with") as refused:
+    with pytest.raises(BadInput, match="was started with") as refused:
         request(folder, asked).resumed_run(RUN)
     assert words in str(refused.value)
     if asked.seed == RUN.seed:

@@ -133,7 +133,7 @@ def test_what_is_there_is_not_overwritten(trained):
 def test_a_resume_with_another_network_is_refused(trained):
     run, out, _ = trained
     done = legroom("train", run, "--out", out, "--resume", "--timesteps", 700, "--set", "policy.kwargs.net_arch=[8]")
-    assert done.returncode == 2 and "was begun with another policy" in done.stderr
+    assert done.returncode == 2 and "was started with another policy" in done.stderr
 
 
 def test_killed_stopped_in_a_long_iteration_and_resumed_it_ends_with_the_same_parameters(trained, tmp_path):

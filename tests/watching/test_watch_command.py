@@ -134,11 +134,15 @@ def test_bad_input_is_one_line_and_exit_code_2(options: list[str]) -> None:
     assert ran.returncode == 2 and len(ran.stderr.splitlines()) == 1 and ran.stdout == ""
 
 
-def test_json_comes_after_the_commands_own_output() -> None:
-    ran = subprocess.run([*LEGROOM, "watch", "--json", "--", "echo", "mine"], capture_output=True, text=True,
-                         env=ENVIRONMENT, check=True)  # fmt: skip
-    first, rest = ran.stdout.split("\n", 1)
-    assert first == "mine" and json.loads(rest)["legroom"] == 1
+@pytest.mark.parametrize("into", ["pipe", "file"])
+def test_with_json_standard_output_is_the_document_alone(into: str, tmp_path: Path) -> None:
+    with (tmp_path / "err").open("wb") as file:
+        where = file if into == "file" else subprocess.PIPE
+        ran = subprocess.run([*LEGROOM, "watch", "--json", "--", "echo", "mine"], stdout=subprocess.PIPE, stderr=where,
+                             env=ENVIRONMENT, check=True)  # fmt: skip
+    err = (tmp_path / "err").read_bytes() if into == "file" else ran.stderr
+    assert json.loads(ran.stdout)["legroom"] == 1
+    assert err.startswith(b"mine\n")
 
 
 @pytest.mark.parametrize("interrupt", [False, True])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from legroom.cli.writing import write_text
 from legroom.errors import BadInput, Unseen
-from legroom.fitting.predictor import Predictor
+from legroom.fitting.predictor import Predictor, predictor_at_once
 from legroom.model.files import write_whole
 from legroom.model.machine import Machine
 from legroom.model.run import Run
@@ -32,21 +32,36 @@ class Look:
     quiet: bool
     trust: bool = False
 
-    def at(self, run: Run) -> Predictor:
+    def at_once(self, run: Run) -> Predictor | None:
+        """Return what predicts variants by arithmetic, where that takes less time and can tell."""
+        if self.mode == "arithmetic":
+            return None
+        return predictor_at_once(run, self.machine, device=self.device, trust=self.trust)
+
+    def at(self, run: Run, first: str = "") -> Predictor:
         """Return what predicts variants of the run.
+
+        Args:
+            first: what is known already, shown meanwhile.
 
         Raises:
             Unseen: code that decides whether it fits was not imported, because --trust was not given.
         """
         probing = self.mode != "arithmetic" and run.env.id is not None
-        with self.showing(f"predicting {run.name}") as shown:
+        with self.showing(first or f"predicting {run.name}") as shown:
+            tell = told(shown)
             predictor = Predictor(
                 run, self.machine, mode=self.mode, device=self.device, probe_env=probing, trust=self.trust,
-                progress=told(shown),
+                progress=(lambda text: tell(f"{first}; {text}")) if first else tell,
             )  # fmt: skip
         if predictor.unseen:
             raise Unseen(run.name, predictor.unseen, path=run.source)
         return predictor
+
+    @property
+    def shows(self) -> bool:
+        """Whether somebody at a terminal sees what is worked on."""
+        return not self.quiet and self.mode != "arithmetic" and sys.stderr.isatty()
 
     def showing(self, text: str) -> AbstractContextManager[Callable[[str], None]]:
         """Show that something is being worked on, where it takes long."""

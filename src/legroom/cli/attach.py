@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from legroom.cli.fit_program import find_attached
+from legroom.cli.help import BUDGET, OUTPUT
 from legroom.cli.rehearse import rehearser
 from legroom.cli.watch import displays, report
 from legroom.cli.writing import Html, check_writable
@@ -24,21 +25,32 @@ from legroom.rendering.watch_text import watched_json
 from legroom.units import parse_size
 from legroom.watching import Signals, watch
 
-Command = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Your command, as typed.")]
+Command = Annotated[
+    list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Your command, as you would type it.")
+]
 With = Annotated[
     str | None,
-    typer.Option(
-        "--with", metavar="NAMES", help="Attach these too: lean, micro_batch=N; workers, redo, allocator are free."
-    ),
+    typer.Option("--with", metavar="NAMES", help="Also attach lean or micro_batch=N; free ones are attached anyway."),
 ]
 Fit = Annotated[
-    bool, typer.Option("--fit", help="Rehearse it first, and attach the cheapest savings with which it fits.")
+    bool, typer.Option("--fit", rich_help_panel=BUDGET, help="Attach the cheapest savings with which it fits.")
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="Attach nothing, only watch.")]
-Ram = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory to judge against; nothing is killed.")]
-Vram = Annotated[str | None, typer.Option(metavar="SIZE", help="GPU memory to judge against; nothing is killed.")]
-Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Write watch.json and watch.html there.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, after the program's own output.")]
+Ram = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", rich_help_panel=BUDGET, help="Host memory to judge against; nothing is killed."),
+]
+Vram = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", rich_help_panel=BUDGET, help="GPU memory to judge against; nothing is killed."),
+]
+Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Write watch.json and watch.html there.")
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", rich_help_panel=OUTPUT, help="Print the result as JSON, after the program's own output."),
+]
 
 
 def run(
@@ -52,17 +64,20 @@ def run(
     html: Html = None,
     json: Json = False,
 ) -> int:
-    """Run your program for real, unedited, with memory savings attached from outside.
+    """Run your program for real, unedited, with memory savings attached from outside. Its results stay the same, and
+    its output, input, signals and exit code pass through.
 
-    Your program is EXECUTED in its own interpreter. For Stable-Baselines3 in it, what costs nothing is attached:
-    workers without torch in place of SubprocVecEnv's, updates that run out of memory are redone, allocator settings.
-    --with lean also stores rollouts and replay losslessly in less memory. Parameters after training are the same, to
-    the bit; with micro_batch=N up to rounding. Models it saves load without legroom. Output, input, signals and exit
-    code pass through; what was attached and the memory it took are told on standard error.
+    Your program is EXECUTED in its own interpreter. Free savings for Stable-Baselines3 are attached: workers without
+    torch in place of SubprocVecEnv's (workers), updates that run out of memory are redone in pieces (redo), allocator
+    settings (allocator). --with lean also stores rollouts and replay losslessly in less memory. Parameters after
+    training are bit-equal; with micro_batch=N equal up to rounding. Models that it saves load without legroom. What
+    was attached and the memory that it took are printed on standard error.
 
     \b
     legroom train -- python train.py
     legroom train --with lean -- python train.py --seed 1
+
+    \b
     legroom train --with lean,micro_batch=16 --ram 8GiB -- python -m package.train
     legroom train --fit --ram 8GiB -- python train.py
     legroom train --plain --html memory.html -- uv run train.py
@@ -105,7 +120,7 @@ def _to_fit(command: Sequence[str], ram: str | None, vram: str | None, *, has_gp
     from legroom.backends.program.launching import check_command
     from legroom.backends.program.savings import EXAMPLE
 
-    check_command(command, EXAMPLE, "have anything attached")
+    check_command(command, EXAMPLE, "use attached savings")
     if vram is not None and not has_gpu:
         raise BadInput("--fit --vram: this machine has no GPU", hint="legroom fit --vram SIZE -- COMMAND plans for one")
     rehearsed = rehearser(

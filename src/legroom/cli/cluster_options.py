@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from legroom.cli.help import CLUSTER, WHAT, rarely
 from legroom.errors import BadInput
 from legroom.extras import needs
 from legroom.model.cluster import Cluster, Node
@@ -14,18 +15,44 @@ from legroom.model.machine import Gpu
 from legroom.units import format_size, parse_size
 
 Nodes = Annotated[
-    int | None, typer.Option("--nodes", metavar="N", help="Predict per node of a cluster of N, with --node-ram.")
+    int | None,
+    typer.Option(
+        "--nodes", rich_help_panel=CLUSTER, metavar="N", help="Nodes of a cluster, each with --node-ram SIZE."
+    ),
 ]
-NodeRam = Annotated[str | None, typer.Option("--node-ram", metavar="SIZE", help="RAM of each node, e.g. 64GiB.")]
-NodeCpus = Annotated[float | None, typer.Option("--node-cpus", metavar="N", help="CPUs of each node.")]
-NodeGpu = Annotated[str | None, typer.Option("--node-gpu", metavar="NAME", help="Card of each node, e.g. A10.")]
+NodeRam = Annotated[
+    str | None,
+    typer.Option("--node-ram", rich_help_panel=rarely(CLUSTER), metavar="SIZE", help="RAM of each node, e.g. 64GiB."),
+]
+NodeCpus = Annotated[
+    float | None, typer.Option("--node-cpus", rich_help_panel=rarely(CLUSTER), metavar="N", help="CPUs of each node.")
+]
+NodeGpu = Annotated[
+    str | None,
+    typer.Option("--node-gpu", rich_help_panel=rarely(CLUSTER), metavar="NAME", help="GPU of each node, e.g. A10."),
+]
 NodeKinds = Annotated[
-    list[str] | None, typer.Option("--node", metavar="NxSIZE", help="Nodes that differ: --node 2x64GiB --node 6x32GiB.")
+    list[str] | None,
+    typer.Option(
+        "--node",
+        rich_help_panel=rarely(CLUSTER),
+        metavar="NxSIZE",
+        help="Nodes that differ: --node 2x64GiB --node 6x32GiB.",
+    ),
 ]
 RayCluster = Annotated[
-    str | None, typer.Option("--cluster", metavar="auto|ADDRESS", help="The nodes of a Ray cluster that runs.")
+    str | None,
+    typer.Option(
+        "--cluster",
+        rich_help_panel=rarely(CLUSTER),
+        metavar="auto|ADDRESS",
+        help="Use the nodes of a running Ray cluster.",
+    ),
 ]
-Backend = Annotated[str | None, typer.Option(metavar="NAME", help="Predict as if the run used this backend.")]
+Backend = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", rich_help_panel=rarely(WHAT), help="Predict as if the run used this backend."),
+]
 
 _KIND = re.compile(r"(?:(\d+)\s*[x×*]\s*)?(.+)")
 MOST_NODES = 100_000
@@ -47,21 +74,21 @@ def chosen_cluster(
     """
     if address is not None:
         if nodes or kinds or node_ram:
-            raise BadInput("--cluster asks the nodes themselves", hint="leave --nodes, --node and --node-ram out")
+            raise BadInput("--cluster reads the nodes from the cluster", hint="drop --nodes, --node and --node-ram")
         with needs("ray", what="reading a cluster"):
             from legroom.cluster.nodes import read_cluster
         return read_cluster(address)
     if not nodes and not kinds:
         if nodes is not None:
-            raise BadInput(f"--nodes {nodes} are none", hint="--nodes 8 --node-ram 64GiB")
+            raise BadInput(f"--nodes {nodes} is not a number of nodes", hint="--nodes 8 --node-ram 64GiB")
         of_nodes = {"--node-ram": node_ram, "--node-cpus": node_cpus, "--node-gpu": node_gpu}
         if alone := next((option for option, value in of_nodes.items() if value), None):
-            raise BadInput(f"{alone} describes nodes, and there are none", hint="--nodes 8 says how many")
+            raise BadInput(f"{alone} needs --nodes", hint="--nodes 8 says how many")
         return None
     if nodes and kinds:
         raise BadInput("--nodes is for equal nodes, --node for different ones", hint="give one of them")
     if node_cpus is not None and not 0 < node_cpus < 1e6:
-        raise BadInput(f"--node-cpus {node_cpus:g} are none", hint="--node-cpus 16")
+        raise BadInput(f"--node-cpus {node_cpus:g} is out of range", hint="--node-cpus 16")
     card = _card(node_gpu) if node_gpu else None
     sizes = enumerate(_sizes(nodes, node_ram, kinds), 1)
     return Cluster(tuple(Node(f"node {n}", ram, node_cpus, gpu=card) for n, ram in sizes), "given")
@@ -71,10 +98,10 @@ def _sizes(nodes: int | None, node_ram: str | None, kinds: list[str] | None) -> 
     """Return the RAM of each node."""
     if not kinds:
         if node_ram is None:
-            raise BadInput(f"--nodes {nodes} says nothing about their memory", hint="--node-ram 64GiB")
+            raise BadInput(f"--nodes {nodes} needs the memory of each node", hint="--node-ram 64GiB")
         return [_ram(node_ram, "--node-ram")] * _count(nodes or 0, "--nodes")
     if node_ram is not None:
-        raise BadInput("--node says the RAM of its nodes itself", hint="leave --node-ram out")
+        raise BadInput("--node already gives the RAM of its nodes", hint="drop --node-ram")
     sizes = [one for text in kinds for one in _kind(text)]
     _count(len(sizes), "--node")
     return sizes

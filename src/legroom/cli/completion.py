@@ -24,6 +24,7 @@ TAKE_RUNS = ("predict", "fit", "train", "sweep", "profile", "ui", "check")
 RUN_SUFFIXES = (".yaml", ".yml", ".py", ".json")
 OWN_OPTIONS = {
     "--help": "Show the help.",
+    "--help-all": "Show the help, with every option.",
     "--version": "Show the version.",
     "--install-completion": "Complete commands, options and runs in this shell from now on.",
     "--show-completion": "Show the script that does so.",
@@ -111,7 +112,7 @@ def _all(before: Sequence[str], word: str, summaries: Mapping[str, str], params:
         yield from _values(asked, word)
     elif word.startswith("-"):
         yield from ((name, (one.help or "").partition(". ")[0]) for name, one in options.items() if name[:2] == "--")
-        yield "--help", OWN_OPTIONS["--help"]
+        yield from ((name, OWN_OPTIONS[name]) for name in ("--help", "--help-all"))
     else:  # after a flag
         yield from _runs(word) if before[0] in TAKE_RUNS else ()
 

@@ -9,19 +9,19 @@ from typing import Annotated
 import typer
 
 from legroom.cli import options
+from legroom.cli.help import OUTPUT
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.explaining import explain_file, explain_stream
 from legroom.rendering.console import say
-from legroom.rendering.explanation_text import explanation_json, explanation_text
+from legroom.rendering.explanation_text import MOST_ADVICE, explanation_json, explanation_text
 
 
 def run(
-    file: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="A log or traceback; - or nothing: standard input.")
-    ] = "-",
+    file: Annotated[str, typer.Argument(metavar="[FILE|-]", help="A log or traceback; default: standard input.")] = "-",
+    everything: Annotated[bool, typer.Option("--all", rich_help_panel=OUTPUT, help="List all advice.")] = False,
     json: options.Json = False,
 ) -> int:
-    """What a log or traceback says ran out, how much, what most likely allocated it, and what helps.
+    """Why a program ran out of memory, from its log or traceback: what ran out, what took it, and what helps.
 
     Exit code 1: no out-of-memory error recognised in it.
 
@@ -31,9 +31,9 @@ def run(
     legroom explain slurm-1234.out --json
     """
     if file == "-" and sys.stdin.isatty():
-        raise BadInput("there is no text to explain", hint="legroom explain FILE, or COMMAND 2>&1 | legroom explain")
+        raise BadInput("no text to explain", hint="legroom explain FILE, or COMMAND 2>&1 | legroom explain")
     if file != "-" and Path(file).is_dir():
         raise BadInput("is a folder", path=file, hint="give the log in it")
     found = explain_stream(sys.stdin.buffer) if file == "-" else explain_file(Path(file))
-    say(explanation_json(found) if json else explanation_text(found))
+    say(explanation_json(found) if json else explanation_text(found, None if everything else MOST_ADVICE))
     return EXIT_GOOD if found.recognised else EXIT_FINDINGS

@@ -17,7 +17,7 @@ from legroom.units import format_size
 
 # What a backend raises over a checkpoint that is whole, but that no training has written.
 NOT_OF_OURS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError)
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 
 def run(
@@ -27,7 +27,7 @@ def run(
     trust: Trust = False,
     json: options.Json = False,
 ) -> None:
-    """The last good checkpoint of a run as Stable-Baselines3's archive; of a brax run, as safetensors.
+    """Write the last good checkpoint of a run as an archive of Stable-Baselines3; of a brax run, as safetensors.
 
     Checkpoints are data. Code that the run's policy names (`module:attr`) is imported only with --trust.
 
@@ -41,8 +41,8 @@ def run(
     try:
         exported = backend.export(directory, archive, force=force, trust=trust)
     except NOT_OF_OURS as error:
-        what = f"its checkpoint does not hold what a training keeps: {type(error).__name__}: {error}"
-        raise BadInput(what, path=directory, hint="give one that legroom train or import has written") from error
+        what = f"its checkpoint was not written by a training: {type(error).__name__}: {error}"
+        raise BadInput(what, path=directory, hint="give a folder that legroom train or import wrote") from error
     if json:
         facts = {"archive": str(exported.path), "algo": exported.algorithm, "timesteps": exported.step}
         say(document({**facts, "nbytes": exported.nbytes, "notes": exported.notes}))

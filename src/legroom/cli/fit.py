@@ -13,13 +13,14 @@ import typer
 from legroom.backends.base import backend_of, require_packages, spreading_backend
 from legroom.cli import cluster_options, options
 from legroom.cli.answering import Answer, Look
+from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.trusting import Trust
 from legroom.cli.writing import Html, check_writable
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, MissingExtra, Unseen
 from legroom.fitting.grow import grown
-from legroom.fitting.predictor import Predictor
+from legroom.fitting.predictor import Predictor, is_hopeless
 from legroom.fitting.search import fit
 from legroom.fitting.tiers import recommend
 from legroom.fitting.tiers import tiers as plan_tiers
@@ -33,25 +34,40 @@ from legroom.predicting.predict import gather
 from legroom.reading import read, read_all
 from legroom.rendering.cluster_plan import cluster_plan_file, cluster_plan_json, cluster_plan_text
 from legroom.rendering.console import say
-from legroom.rendering.pages.plan_page import plan_page, recommendation_page, tiers_page
-from legroom.rendering.plan_text import plan_json, plan_text
+from legroom.rendering.plan_text import plan_json, plan_text, verdict_text
 from legroom.rendering.run_file import plan_file
 from legroom.rendering.tier_table import recommendation_json, recommendation_text, tiers_json, tiers_text
 
 Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the fitted run, commented, to FILE.")
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", rich_help_panel=OUTPUT, help="Write the fitted run to FILE."),
 ]
-Grow = Annotated[bool, typer.Option("--grow", help="Use what is free: more envs, a larger buffer, up to the budget.")]
-Tiers = Annotated[str | None, typer.Option(metavar="GB,GB,...", help="A table by GPU memory: 8,12,16,24,48,80.")]
+Grow = Annotated[
+    bool,
+    typer.Option("--grow", rich_help_panel=rarely(BUDGET), help="Use free memory: more environments, a larger buffer."),
+]
+Tiers = Annotated[
+    str | None,
+    typer.Option(metavar="GB,GB,...", rich_help_panel=BUDGET, help="A table by GPU memory, e.g. 8,12,16,24."),
+]
 MostSteps = Annotated[
     int | None,
-    typer.Option("--max-steps-per-update", min=1, metavar="N", help="Env steps an update may have in a table."),
+    typer.Option(
+        "--max-steps-per-update",
+        min=1,
+        metavar="N",
+        rich_help_panel=rarely(BUDGET),
+        help="With --tiers: the most environment steps per update.",
+    ),
 ]
-Mode = Annotated[options.Mode, typer.Option(help="auto traces the networks and steps the env where it can.")]
+Mode = Annotated[
+    options.Mode,
+    typer.Option(rich_help_panel=rarely(WHAT), help="auto traces the networks and steps the environment where it can."),
+]
 
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="RUN", help="mine:full, run.yaml, train.py; or a workload: mine")],
+    target: Annotated[str, typer.Argument(metavar="RUN", help="train.py, run.yaml, mine:full, or a workload: mine")],
     ram: options.Ram = None,
     vram: options.Vram = None,
     gpu: options.GpuName = None,
@@ -76,18 +92,20 @@ def run(
     html: Html = None,
     json: options.Json = False,
 ) -> int:
-    """Make a run fit into a budget: free savings first, then slower ones, then what changes the learning.
+    """Make a run fit a budget, changed as little as possible. A command after -- is EXECUTED for seconds on a
+    simulated GPU (legroom fit --help --).
 
-    A program of any kind is fitted by its command: `legroom fit --vram 8GiB -- python train.py`. That program is
-    EXECUTED, for seconds, on a card that is not there (`legroom fit --help --` lists the options).
+    Free savings come first, then slower ones, then those that change results. The fitted run is predicted again: its
+    whole band lies within the budget. Code that RUN names (`module:attr`) is imported only with --trust. Exit code 1:
+    nothing fits (it says what would be needed), or it is unknown without --trust.
 
-    Knobs are turned in order of price and as little as needed; what comes out is proven by predicting it, its whole
-    band inside the budget. Code that RUN names (`module:attr`) is imported only with --trust. Exit code 1: nothing fits
-    (and it says what would be needed), or it is unknown without --trust.
+    \b
+    legroom fit train.py --gpu "RTX 4070"
+    legroom fit mine:full --ram 8GiB -o fitted.yaml
+    legroom fit --vram 8GiB -- python train.py
 
     \b
     legroom fit mine:full --ram 8GiB
-    legroom fit mine:full --ram 8GiB -o fitted.yaml
     legroom fit fire:original --gpu "RTX 3050" --ram 16GiB
     legroom fit train.py --vram 6GiB --reserve 10%
     legroom fit run.yaml --ram 32GiB --grow
@@ -121,6 +139,12 @@ def run(
     return _fit_one(target, wanted, look, answer, grow=grow, given=given)
 
 
+def _pages() -> Any:
+    from legroom.rendering.pages import plan_page  # only for --html
+
+    return plan_page
+
+
 def _backend_for_nodes(backend: str | None, *, one_machine: bool) -> str | None:
     if one_machine:
         hint = "--node-ram says what nodes have"
@@ -129,23 +153,32 @@ def _backend_for_nodes(backend: str | None, *, one_machine: bool) -> str | None:
     return spreading.name if backend is None and spreading is not None else backend
 
 
-def _predictor(run: Run, look: Look) -> Predictor:
+def _predictor(run: Run, look: Look, *, grow: bool = False) -> Predictor:
+    """Return what predicts variants of the run; meanwhile a terminal shows what arithmetic says at once."""
     if backend_of(run).spreads:
-        what = f"{run.name} is of backend {run.backend}, which is fitted to nodes"
+        what = f"{run.name} uses backend {run.backend}, which is fitted to nodes"
         raise BadInput(what, hint="--nodes 1 --node-ram 32GiB")
-    return look.at(run)
+    quick = look.at_once(run)
+    if quick is None:
+        return look.at(run)
+    if is_hopeless(quick.footprint(quick.run), look.budget):
+        return quick  # nothing that takes seconds would change the answer
+    first = ""
+    if look.shows and not grow:
+        first = f"{verdict_text(fit(quick.run, look.budget, quick))}, by arithmetic; measuring"
+    return look.at(run, first)
 
 
 def _fit_one(
     target: str, run: Run, look: Look, answer: Answer, *, grow: bool, given: Iterable[tuple[str, str | None]]
 ) -> int:
     """Fit one run to one budget; `given` are the options that gave it, to be repeated."""
-    predictor = _predictor(run, look)
+    predictor = _predictor(run, look, grow=grow)
     with look.showing(f"fitting {run.name}"):
         plan = fit(predictor.run, look.budget, predictor)
         plan = grown(plan, predictor) if grow else plan
     answer.write_run(plan.fits, partial(plan_file, plan))
-    answer.say(partial(plan_json, plan), partial(plan_text, plan), partial(plan_page, plan))
+    answer.say(partial(plan_json, plan), partial(plan_text, plan), lambda: _pages().plan_page(plan))
     if not answer.json and plan.fits:
         repeated = [part for name, text in given if text for part in (name, text)]
         say(_next_step(target, plan, answer.output, None if grow else repeated))
@@ -160,11 +193,11 @@ def _fit_tiers(
     run: Run, sizes: Sequence[float], look: Look, answer: Answer, *, grow: bool, most_steps: int | None
 ) -> int:
     """Fit one run to cards of several sizes."""
-    predictor = _predictor(run, look)
+    predictor = _predictor(run, look, grow=True)
     with look.showing(f"fitting {run.name} to {len(sizes)} sizes of GPU"):
         rows = list(plan_tiers(sizes, look.budget, predictor, grow=grow, most_steps=most_steps))
-    page = partial(tiers_page, run.name, rows)
-    answer.say(partial(tiers_json, rows), partial(tiers_text, run.name, rows), page)
+    text = partial(tiers_text, run.name, rows)
+    answer.say(partial(tiers_json, rows), text, lambda: _pages().tiers_page(run.name, rows))
     return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
 
 
@@ -178,7 +211,7 @@ def _fit_cluster(run: Run, cluster: Cluster, look: Look, answer: Answer) -> int:
     if not backend.spreads:
         able = spreading_backend()
         what = f"a cluster is fitted with {able.title}, " if able is not None else ""
-        raise BadInput(f"{what}{run.name} is of backend {run.backend}", path=run.source)
+        raise BadInput(f"{what}{run.name} uses backend {run.backend}", path=run.source)
     with look.showing(f"fitting {run.name} to {len(cluster.nodes):,} nodes"):
         seen, evidence = gather(run, look.machine, mode=look.mode, device=look.device, trust=look.trust)
         if evidence.unseen:
@@ -187,7 +220,7 @@ def _fit_cluster(run: Run, cluster: Cluster, look: Look, answer: Answer) -> int:
     answer.write_run(plan.fits, partial(cluster_plan_file, plan))
     say(cluster_plan_json(plan) if answer.json else cluster_plan_text(plan))
     if plan.fits and not answer.json:
-        what, train = "keep it with -o FILE, and train that", ""
+        what, train = "save it with -o FILE, then train that file", ""
         if answer.output is not None:
             what = f"written to {answer.output}"
             train = f"; on the cluster: legroom train {shlex.quote(str(answer.output))} --cluster auto"
@@ -201,8 +234,8 @@ def _recommend(workload: str, runs: Sequence[Run], default: str, look: Look, ans
     with look.showing(f"fitting {default}"):
         found = recommend(predictors, default, look.budget)
     answer.write_run(found.shown.fits, partial(plan_file, found.shown))
-    page = partial(recommendation_page, workload, found)
-    answer.say(partial(recommendation_json, found), partial(recommendation_text, workload, found), page)
+    text = partial(recommendation_text, workload, found)
+    answer.say(partial(recommendation_json, found), text, lambda: _pages().recommendation_page(workload, found))
     return EXIT_GOOD if found.shown.fits else EXIT_FINDINGS
 
 
@@ -211,14 +244,14 @@ def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[st
         written = "" if output is None else f"written to {output}, which names no environment; "
         program = f"python {shlex.quote(target)}" if target.endswith(".py") else "python train.py"
         way = _program_form(program, budget)
-        return f"{written}the program makes its environment itself, so fit it as it is:\n  {way}"
+        return f"{written}the program creates its environment itself; fit the program instead:\n  {way}"
     if output is not None:
         return f"written to {output}; train it with: legroom train {shlex.quote(str(output))}"
     if not plan.turns:
         return f"train it with: legroom train {shlex.quote(target)}"
     if budget is None:
-        return "keep it with -o FILE, and train that"
-    return f"train it so, or keep it with -o FILE:\n  {shlex.join(['legroom', 'train', target, '--fit', *budget])}"
+        return "save it with -o FILE, then train that file"
+    return f"train it, or save it with -o FILE:\n  {shlex.join(['legroom', 'train', target, '--fit', *budget])}"
 
 
 def _program_form(program: str, budget: Sequence[str] | None) -> str:
@@ -236,5 +269,5 @@ def _sizes(text: str) -> list[float]:
     except ValueError:
         sizes = [-1.0]
     if not all(0 < size < 1e6 for size in sizes):
-        raise BadInput(f"--tiers {text!r} are no sizes in GB", hint="--tiers 8,12,16,24,48,80")
+        raise BadInput(f"--tiers {text!r} is not a list of sizes in GB", hint="--tiers 8,12,16,24,48,80")
     return sizes

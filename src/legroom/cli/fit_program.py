@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from legroom.cli import options, rehearse
+from legroom.cli.help import OUTPUT, rarely
 from legroom.cli.params import EXAMPLE, filled_in, places_in, read_params
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
@@ -27,10 +28,14 @@ if TYPE_CHECKING:
 
 Params = Annotated[
     list[str] | None,
-    typer.Option("--param", metavar="NAME=A..B", help="Find the largest value for {NAME} in the command that fits."),
+    typer.Option("--param", metavar="NAME=A..B", help="Find the largest {NAME} that fits."),
 ]
-Patched = Annotated[bool, typer.Option("--patch", help="Print the savings as a patch of your source, tried.")]
-Write = Annotated[bool, typer.Option("--write", help="With --patch: also write it into your source.")]
+Patched = Annotated[
+    bool, typer.Option("--patch", rich_help_panel=OUTPUT, help="Print the savings as a patch of your source.")
+]
+Write = Annotated[
+    bool, typer.Option("--write", rich_help_panel=rarely(OUTPUT), help="With --patch: also write it into your source.")
+]
 
 
 def run(
@@ -49,17 +54,21 @@ def run(
     write: Write = False,
     json: options.Json = False,
 ) -> int:
-    """Make your program fit: with savings attached from outside, or with other values of its own arguments.
+    """Make your program fit, by savings attached from outside or by its own arguments. Your program is EXECUTED several
+    times, for seconds each, on a simulated GPU (see legroom predict --help --).
 
-    Your program is EXECUTED, several times, for seconds each, on a card that is not there (see `legroom predict --help
-    --`). Without --param: the cheapest savings that `legroom train -- COMMAND` can attach and that make it fit. With
+    Without --param: the cheapest savings with which it fits, of those that `legroom train -- COMMAND` can attach. With
     --param: the largest value for {NAME} in the command that fits; the next one does not. Values that the program
     refuses are skipped; two --param give the frontier. Exit code 1: nothing fits, or unknown.
 
     \b
     legroom fit --vram 8GiB -- python train.py
     legroom fit --vram 8GiB --patch -- python train.py | git apply
-    legroom fit --gpu "RTX 4070" --param batch_size=64..8192 -- python train.py --batch-size {batch_size}
+    legroom fit --gpu T4 --param n=64..8192 -- python train.py --batch-size {n}
+
+    \b
+    legroom fit --gpu "RTX 4070" --param batch=64..8192 -- \\
+      python train.py --batch-size {batch}
     legroom fit --vram 8GiB --param n=16,32,64,128 -- python train.py --num-envs {n}
     legroom fit --vram 8GiB --param envs=64..4096:64 --param steps=16..128:16 -- \\
       python train.py --num-envs {envs} --num-steps {steps}
@@ -69,7 +78,7 @@ def run(
         raise BadInput("there is no command after --", hint=f"legroom fit {EXAMPLE}")
     params = read_params(param, command) if param else []
     if patch and params:
-        raise BadInput("--patch contradicts --param", hint="values are arguments of your command already")
+        raise BadInput("--patch contradicts --param", hint="--param values are already arguments of your command")
     if html is not None and not params:
         raise BadInput("--html draws memory against a parameter", hint="give --param too, or leave --html out")
     if write and not patch:
@@ -84,7 +93,7 @@ def run(
         return _attach(command, rehearsed, has_gpu=not cpu_only, json=json, patch=patch, write=write)
     found = _search(params, command, rehearsed, quiet=json)
     if found.refused:
-        raise BadInput(refusal_text(found), hint="give values that it takes")
+        raise BadInput(refusal_text(found), hint="give values that the program accepts")
     if html is not None:
         from legroom.rendering.pages.param_page import param_page
 

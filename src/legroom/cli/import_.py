@@ -17,16 +17,19 @@ from legroom.training.archives import check_import
 
 
 def run(
-    archive: Annotated[Path, typer.Argument(metavar="MODEL.ZIP", help="What model.save() of SB3 wrote.")],
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The run's folder to make.")],
+    archive: Annotated[Path, typer.Argument(metavar="MODEL.ZIP", help="A file that SB3's model.save() wrote.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The run folder to create.")],
     trust: Trust = False,
-    algo: Annotated[str | None, typer.Option(metavar="NAME", help="Where the archive does not make it clear.")] = None,
+    algo: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Algorithm, where the archive does not say it.")
+    ] = None,
     force: Force = False,
     json: options.Json = False,
 ) -> None:
-    """A run's folder, with one checkpoint, made of Stable-Baselines3's archive.
+    """Make a run folder, with one checkpoint, from an archive of Stable-Baselines3. Archives can execute code, so
+    --trust is required.
 
-    Archives can execute code, hence --trust. Going on from one is approximate: it holds no environments.
+    Continuing from an archive is approximate: it holds no environments.
 
     \b
     legroom import model.zip runs/old --trust
@@ -43,4 +46,4 @@ def run(
         say(document(facts))
         return
     say(f"{imported.path}: {imported.algorithm} after {imported.step:,} steps")
-    say(f"go on with: legroom train RUN --resume --out {imported.path}")
+    say(f"continue with: legroom train RUN --resume --out {imported.path}")

@@ -8,7 +8,7 @@ from legroom.cli import options
 from legroom.machine import probe
 from legroom.model.machine import Machine
 from legroom.rendering.console import document, say
-from legroom.rendering.layout import Part, Table
+from legroom.rendering.layout import Part, Table, verdict
 from legroom.units import format_size
 
 
@@ -26,6 +26,8 @@ def run(json: options.Json = False) -> None:
 
 
 def _text(machine: Machine) -> Iterator[Part]:
+    cards = ", ".join(gpu.name for gpu in machine.gpus) or "no GPU"
+    yield verdict(f"{format_size(machine.available)} of RAM available, {machine.cores} cores, {cards}", "bold")
     memory = Table(["", "", ""], "lrw")
     memory.add("RAM", format_size(machine.ram))
     limit = "none" if machine.limit is None else format_size(machine.limit)

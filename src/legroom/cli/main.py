@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Any
 
 import typer
@@ -22,19 +23,19 @@ from legroom.rendering.printable import printable
 # Each module defines `run`, the command's function. Only the module of the command that is called is imported: the
 # summaries are here so that neither `legroom --help` nor a press of TAB needs the others.
 COMMANDS = {
-    "predict": ("legroom.cli.predict", "What a run will need, item by item, and whether it fits."),
-    "fit": ("legroom.cli.fit", "Make a run fit a budget, as little changed as needed."),
-    "train": ("legroom.cli.train", "Train a run, with every saving that costs nothing."),
-    "sweep": ("legroom.cli.sweep", "A grid of trainings, as many at once as memory allows."),
+    "predict": ("legroom.cli.predict", "Whether a run or program fits, and what it needs, item by item."),
+    "fit": ("legroom.cli.fit", "Make a run or program fit, changed as little as possible."),
+    "train": ("legroom.cli.train", "Train with every saving that is free."),
+    "sweep": ("legroom.cli.sweep", "Train a grid of settings, as many at once as memory allows."),
     "check": ("legroom.cli.check", "What is wrong with a configuration or a script."),
-    "explain": ("legroom.cli.explain", "What a log or a traceback says ran out, and what helps."),
+    "explain": ("legroom.cli.explain", "Why a log or traceback ran out of memory, and what helps."),
     "watch": ("legroom.cli.watch", "Watch the memory of any command over time."),
-    "profile": ("legroom.cli.profile", "What an environment costs, and whether it leaks."),
-    "ui": ("legroom.cli.ui", "The planner page: turn knobs, see at once what fits."),
-    "export": ("legroom.cli.export", "The last checkpoint of a run, for use elsewhere."),
-    "import": ("legroom.cli.import_", "A run's folder made of a model that was trained elsewhere."),
-    "machine": ("legroom.cli.machine", "What this machine has to run on."),
-    "workloads": ("legroom.cli.workloads", "The reference workloads and their named runs."),
+    "profile": ("legroom.cli.profile", "Whether an environment leaks, and what it costs."),
+    "ui": ("legroom.cli.ui", "The planner page: change settings, see at once what fits."),
+    "export": ("legroom.cli.export", "Write the last checkpoint of a run for use elsewhere."),
+    "import": ("legroom.cli.import_", "Make a run folder from a model trained elsewhere."),
+    "machine": ("legroom.cli.machine", "What this machine has: memory, GPUs, versions."),
+    "workloads": ("legroom.cli.workloads", "List the reference workloads and their named runs."),
     "schema": ("legroom.cli.schema", "The JSON schema of a run file."),
 }
 # What a command is with a command line of the user's after `--`.
@@ -123,16 +124,21 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in ("--complete-words", "--show-completion", "--install-completion"):
         return _complete(arguments[0], arguments[1:])
     called = [name for name in COMMANDS if name == arguments[0]] if arguments else []
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    asked_help = {"--help", "--help-all"} & set(own)
+    if not arguments or (asked_help and not called):
+        return _show_help(own, asked_help)
     command: Any = typer.main.get_command(_build(called[0] if called else None, with_program="--" in arguments))
     if called:
         import_module("legroom.reading.reading_budget").end_by_timer()
         params = command.commands[called[0]].params
+        if asked_help:
+            return _show_help(own, asked_help, command.commands[called[0]])
         if _takes_runs(params):  # only then: it brings the readers along
             rewrite = import_module("legroom.cli.overrides").rewrite_overrides
             arguments = [called[0], *rewrite(arguments[1:], params)]
-            params += _of_workloads(arguments[1:]) if "--help" in arguments else []
     try:
-        outcome = command(arguments or ["--help"], standalone_mode=False, prog_name="legroom")
+        outcome = command(arguments, standalone_mode=False, prog_name="legroom")
     except typer.Exit as stop:
         return stop.exit_code
     except typer.Abort:
@@ -144,6 +150,20 @@ def _run(arguments: list[str]) -> int:
         _fail(arguments, f"{told} ({way})", told, way)
         return EXIT_BAD_INPUT
     return outcome if isinstance(outcome, int) else EXIT_GOOD
+
+
+def _show_help(words: list[str], asked: set[str], command: Any = None) -> int:
+    """Print the help of a command, or of all of them; without any words, what people come for."""
+    shown, everything = import_module("legroom.cli.help"), "--help-all" in asked
+    if command is None:
+        summaries = {name: summary for name, (_, summary) in COMMANDS.items()}
+        sys.stdout.write(shown.commands_help(summaries, everything=everything) if words else shown.START)
+        return EXIT_GOOD
+    params, width = command.params, min(get_terminal_size().columns, shown.WIDTH)
+    if _takes_runs(params):
+        params = params + _of_workloads(words[1:], everything=everything)
+    sys.stdout.write(shown.command_help(words[0], command, params, everything=everything, width=width))
+    return EXIT_GOOD
 
 
 def _complete(what: str, words: list[str]) -> int:
@@ -169,15 +189,15 @@ def _params(name: str, app: typer.Typer) -> list[Any]:
 def _all_params(name: str, words: list[str]) -> list[Any]:
     """Return the parameters of a command, and the options of the workloads whose runs it takes."""
     params = _params(name, _build(name))
-    return params + _of_workloads(words[1:]) if _takes_runs(params) else params
+    return params + _of_workloads(words[1:], everything=True) if _takes_runs(params) else params
 
 
 def _takes_runs(params: list[Any]) -> bool:
     return any("--set" in parameter.opts for parameter in params)
 
 
-def _of_workloads(words: list[str]) -> list[Any]:
-    shown: list[Any] = import_module("legroom.cli.overrides").shown_options(words)
+def _of_workloads(words: list[str], *, everything: bool) -> list[Any]:
+    shown: list[Any] = import_module("legroom.cli.overrides").shown_options(words, everything=everything)
     return shown
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.verdict import Budget
@@ -27,16 +28,31 @@ class Mode(StrEnum):
 
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the run; --n-envs 2 is short for --set n_envs=2."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. n_envs=2; or --n-envs 2."),
 ]
-Like = Annotated[str | None, typer.Option(metavar="RUN", help="Take what the file does not say from this run.")]
-DeviceOption = Annotated[Device | None, typer.Option(help="Where it trains; default: cuda if there is one.")]
-CpuOnly = Annotated[bool, typer.Option("--cpu-only", help="The same as --device cpu.")]
-Ram = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory to fit into, e.g. 16GiB.")]
-Vram = Annotated[str | None, typer.Option(metavar="SIZE", help="GPU memory to fit into, e.g. 8GiB.")]
-GpuName = Annotated[str | None, typer.Option("--gpu", metavar="NAME", help='A known card, e.g. "RTX 4070".')]
-Reserve = Annotated[str, typer.Option(metavar="SHARE", help="Share of the budget to keep free, e.g. 10%.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Like = Annotated[
+    str | None,
+    typer.Option(metavar="RUN", rich_help_panel=rarely(WHAT), help="Take what the file does not say from this run."),
+]
+DeviceOption = Annotated[
+    Device | None,
+    typer.Option(rich_help_panel=rarely(BUDGET), help="Device to train on; default: cuda if there is one."),
+]
+CpuOnly = Annotated[bool, typer.Option("--cpu-only", rich_help_panel=rarely(BUDGET), help="The same as --device cpu.")]
+Ram = Annotated[
+    str | None, typer.Option(metavar="SIZE", rich_help_panel=BUDGET, help="Host memory to fit into, e.g. 16GiB.")
+]
+Vram = Annotated[
+    str | None, typer.Option(metavar="SIZE", rich_help_panel=BUDGET, help="GPU memory to fit into, e.g. 8GiB.")
+]
+GpuName = Annotated[
+    str | None, typer.Option("--gpu", metavar="NAME", rich_help_panel=BUDGET, help='GPU to fit, e.g. "RTX 4070".')
+]
+Reserve = Annotated[
+    str,
+    typer.Option(metavar="SHARE", rich_help_panel=rarely(BUDGET), help="Share of the budget to keep free, e.g. 10%."),
+]
+Json = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print JSON and nothing else.")]
 
 
 def chosen_device(device: Device | None, cpu_only: bool, wants_gpu: bool) -> str | None:

@@ -83,20 +83,23 @@ def with_backend(
     known = find_backend(backend)
     if known is None:
         *others, last = backend_names()
-        raise BadInput(f"--backend {backend!r} is none", hint=f"{', '.join(others)} or {last}")
+        raise BadInput(f"--backend {backend!r} is not known", hint=f"{', '.join(others)} or {last}")
     if cluster is not None and not known.spreads:
         raise no_cluster(f"backend {backend} trains on this machine")
     return [*overrides, ("backend", backend)]
 
 
-def shown_options(words: Sequence[str]) -> list[TyperOption]:
-    """Return the options of the workloads that a command line names, or of all where it names none.
+def shown_options(words: Sequence[str], *, everything: bool) -> list[TyperOption]:
+    """Return the options of the workloads that a command line names; where it names none, none, or all of them.
 
     For help and completion alone: `rewrite_overrides` has taken them from a line before the option parser sees it.
     """
     about: dict[str, list[str]] = {}
     metavars: dict[str, str] = {}
-    for workload, option in declared_options([word.partition(":")[0] for word in words]):
+    named = {word.partition(":")[0] for word in words}
+    for workload, option in declared_options(list(named)):
+        if not everything and workload not in named:
+            continue
         about.setdefault(option.name, []).append(f"{workload or 'others'}: {option.help}")
         metavars.setdefault(option.name, option.metavar)
     return [

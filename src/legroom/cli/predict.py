@@ -14,6 +14,7 @@ import typer
 
 from legroom.backends.base import spreading_backend
 from legroom.cli import cluster_options, options
+from legroom.cli.help import OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.trusting import Trust, unseen_line, unseen_run
 from legroom.cli.writing import Html, check_writable, write_text
@@ -29,13 +30,19 @@ from legroom.reading import read_all
 from legroom.rendering.console import complain, say, status, told
 from legroom.rendering.prediction_text import comparison_text, estimate_text, prediction_json, prediction_text
 
-Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="mine:full, run.yaml, ppo.yml:atari, train.py")]
+Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="train.py, run.yaml, ppo.yml:atari, mine:full")]
 ModeOption = Annotated[
     options.Mode,
-    typer.Option(help="auto traces the networks where torch is installed; brax: asks XLA's compiler once."),
+    typer.Option(
+        rich_help_panel=rarely(WHAT),
+        help="trace follows the networks and needs torch, or XLA for brax; auto traces where it can.",
+    ),
 ]
 Probe = Annotated[
-    bool, typer.Option("--probe", help="Step the env for a second: what lean storage would take, and how fast.")
+    bool,
+    typer.Option(
+        "--probe", rich_help_panel=rarely(WHAT), help="Step the environment for a second to measure lean storage."
+    ),
 ]
 
 
@@ -50,11 +57,12 @@ class Values(StrEnum):
 ValuesOption = Annotated[
     Values,
     typer.Option(
-        help="A network that reads a value (.item()): unknown, an assumed answer that is listed, or one that the CPU"
-        " computes from observations of zeros."
+        rich_help_panel=rarely(WHAT),
+        help="Where a network reads a tensor's value (.item()): answer unknown, assume a value and list it, or compute"
+        " it on the CPU from observations of zeros.",
     ),
 ]
-Everything = Annotated[bool, typer.Option("--all", help="List the small items too.")]
+Everything = Annotated[bool, typer.Option("--all", rich_help_panel=OUTPUT, help="List everything, small items too.")]
 
 
 def run(
@@ -82,18 +90,20 @@ def run(
     html: Html = None,
     json: options.Json = False,
 ) -> int:
-    """What a run will need on host and GPU, item by item, and whether it fits.
+    """Whether a run fits, and what it needs, item by item. RUN is only read; a command after -- is EXECUTED for seconds
+    on a simulated GPU (legroom predict --help --).
 
-    A program of any kind is predicted by its command: `legroom predict -- python train.py`. That program is EXECUTED,
-    for seconds, on a card that is not there (`legroom predict --help --` lists the options).
-
-    One run gives its bill; several give a comparison. A RUN is read, not executed; its environment is built where an
-    installed package has it. Code that RUN itself names (`module:attr`) is imported only with --trust, and what depends
-    on it is unknown without. Exit code 1: it does not fit, breaks a rule of its library, or is unknown.
+    One run gives its bill; several give a comparison. The environment of a run is built where an installed package has
+    it. Code that RUN itself names (`module:attr`) is imported only with --trust; without it, what depends on that code
+    is unknown. Exit code 1: it does not fit, breaks a rule of its library, or is unknown.
 
     \b
-    legroom predict mine:full
-    legroom predict mine:full mine:small --n-envs 2
+    legroom predict train.py --gpu "RTX 4070"
+    legroom predict mine:full --ram 16GiB --n-envs 2
+    legroom predict -- python train.py --batch-size 512
+
+    \b
+    legroom predict mine:full mine:small
     legroom predict mine:full --data deposit.csv
     legroom predict gameboy:default --gpu "RTX 4070"
     legroom predict ppo.yml:atari --mode arithmetic --json
@@ -139,7 +149,7 @@ def _by_running(runs: Sequence[Run], predictions: Sequence[Prediction], options:
     known = {(p.run.name, p.run.source) for p in predictions if p.fits is not None or not p.bad}
     partly = dict.fromkeys(str(run.source) for run in runs if (run.name, run.source) not in known)
     ways = [rehearsal_command(script, options) for script in partly if is_script(script)]
-    return f"to know all of it, run it on a card that is not there: {', '.join(ways)}" if ways else ""
+    return f"to know the rest, run it on a simulated GPU: {', '.join(ways)}" if ways else ""
 
 
 def _first_answer(runs: Sequence[Run], machine: Machine, budget: Budget, how: Mapping[str, Any]) -> str:
@@ -175,7 +185,7 @@ def pointing_to_running(targets: Sequence[str], options: Mapping[str, str | None
         )
         if not script:
             raise
-        way = f"or run it on a card that is not there: {rehearsal_command(script, options)}"
+        way = f"or run it on a simulated GPU: {rehearsal_command(script, options)}"
         hint = f"{error.hint}; {way}" if error.hint else way
         raise BadInput(error.message, hint=hint, path=error.path, line=error.line) from None
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from legroom.cli import options
+from legroom.cli.help import OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
@@ -23,34 +24,56 @@ File = Path | None
 
 
 def run(
-    env: Annotated[str, typer.Argument(metavar="ENV", help="gymnasium id, module:attr, a workload (ninja:parallel)")],
-    frames: Annotated[int, typer.Option(metavar="N", help="Steps to take; more where they do not decide.")] = FRAMES,
+    env: Annotated[str, typer.Argument(metavar="ENV", help="CartPole-v1, module:attr, or a workload: ninja:parallel")],
+    frames: Annotated[
+        int, typer.Option(metavar="N", help="Steps to take; more where the verdict needs them.")
+    ] = FRAMES,
     snapshot_interval: Annotated[
-        int, typer.Option(metavar="N", help="The most steps between two samples, where they are cheap.")
+        int, typer.Option(metavar="N", rich_help_panel=rarely(WHAT), help="Most steps between two samples.")
     ] = SNAPSHOT_INTERVAL,
     envs: Annotated[
-        str | None, typer.Option(metavar="N,N", help="Environments side by side, default 1,2,4,8; 0: none.")
+        str | None, typer.Option(metavar="N,N", help="Copies side by side; default 1,2,4,8; 0: none.")
     ] = None,
-    baseline: Annotated[File, typer.Option(metavar="FILE", help="Say what changed since that was saved.")] = None,
-    save: Annotated[File, typer.Option(metavar="FILE", help="Write the JSON, for --baseline.")] = None,
-    fail_on_leak: Annotated[bool, typer.Option("--fail-on-leak", help="Exit code 1 where it leaks.")] = False,
-    report: Annotated[File, typer.Option(metavar="FILE", help="Write the text as well.")] = None,
+    baseline: Annotated[
+        File, typer.Option(metavar="FILE", rich_help_panel=OUTPUT, help="Compare with a saved profile.")
+    ] = None,
+    save: Annotated[
+        File, typer.Option(metavar="FILE", rich_help_panel=OUTPUT, help="Save the profile, for --baseline.")
+    ] = None,
+    fail_on_leak: Annotated[
+        bool, typer.Option("--fail-on-leak", rich_help_panel=OUTPUT, help="Exit code 1 if it leaks.")
+    ] = False,
+    report: Annotated[
+        File, typer.Option(metavar="FILE", rich_help_panel=rarely(OUTPUT), help="Also write the text to FILE.")
+    ] = None,
     html: Html = None,
     cprofile: Annotated[
-        File, typer.Option(metavar="FILE", help="Write cProfile's statistics, of a pass of its own.")
+        File,
+        typer.Option(
+            metavar="FILE", rich_help_panel=rarely(OUTPUT), help="Write cProfile's statistics, from a separate pass."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the environment and the random actions.")] = SEED,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", rich_help_panel=rarely(WHAT), help="Seed of the environment and the random actions."),
+    ] = SEED,
     settings: options.Settings = None,
+    everything: Annotated[
+        bool, typer.Option("--all", rich_help_panel=OUTPUT, help="List every line that leaks and every key.")
+    ] = False,
     json: options.Json = False,
 ) -> int:
-    """What an environment costs: does it leak and where, its observations, copies of it side by side.
+    """Whether an environment leaks and where, and what it costs: steps, observations, copies side by side. ENV is
+    imported and EXECUTED, with random actions.
 
-    It is stepped with random actions, in processes of its own. Verdicts: leak (grows steadily; with the lines that do
-    it), growing (not settled yet), ok. Exit code 1: it leaks, with --fail-on-leak.
+    It runs in processes of its own. Verdicts: leak (grows steadily; the lines that allocate are listed), growing (not
+    settled yet), ok. Exit code 1: it leaks, with --fail-on-leak.
 
     \b
     legroom profile CartPole-v1
     legroom profile my_envs:MyEnv --frames 5000 --fail-on-leak
+
+    \b
     legroom profile ninja:parallel --envs 1,2,4,8 --html ninja.html
     legroom profile mine:small --data deposit.csv
     legroom profile my_envs:MyEnv --save before.json
@@ -72,7 +95,7 @@ def run(
             write_cprofile(env, cprofile, frames, **how)
     comparison = None if before is None else compare(found, before, str(baseline))
     _write_files(found, comparison, save=save, report=report, html=html)
-    say(profile_json(found, comparison) if json else profile_text(found, comparison))
+    say(profile_json(found, comparison) if json else profile_text(found, comparison, everything=everything))
     if not json:
         for file in filter(None, (save, report, html)):
             say(f"written: {file}")
@@ -92,7 +115,7 @@ def _counts(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and len(part) < 9 and 1 <= int(part) <= MOST_ENVS for part in parts):
         raise BadInput(
-            f"--envs {text!r} is no list of numbers from 1 to {MOST_ENVS}", hint="such as 1,2,4,8; 0 for none"
+            f"--envs {text!r} is not a list of numbers from 1 to {MOST_ENVS}", hint="such as 1,2,4,8; 0 for none"
         )
     return tuple(sorted({int(part) for part in parts}))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -13,6 +14,7 @@ from typing import Annotated, Protocol
 import typer
 
 from legroom.cli import options
+from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import BadInput
 from legroom.machine import probe
@@ -35,23 +37,42 @@ class Values(StrEnum):
     REAL = "real"
 
 
-Command = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Your command, as typed.")]
+Command = Annotated[
+    list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Your command, as you would type it.")
+]
 GpuName = Annotated[
-    str | None, typer.Option("--gpu", metavar="NAME", help='A known card, "RTX 4070" or "2x RTX 3090".')
+    str | None,
+    typer.Option("--gpu", metavar="NAME", rich_help_panel=BUDGET, help='GPU to fit: "RTX 4070", "2x RTX 3090".'),
 ]
-Seconds = Annotated[float, typer.Option(metavar="N", help="Stop after so many seconds.")]
-Updates = Annotated[int | None, typer.Option(metavar="N", help="Stop after so many optimizer steps.")]
+Seconds = Annotated[float, typer.Option(metavar="N", rich_help_panel=rarely(WHAT), help="Stop after N seconds.")]
+Updates = Annotated[
+    int | None, typer.Option(metavar="N", rich_help_panel=rarely(WHAT), help="Stop after N optimizer steps.")
+]
 ValuesOption = Annotated[
-    Values, typer.Option(help="Values read from the card: assumed and listed, or computed on the CPU.")
+    Values,
+    typer.Option(
+        rich_help_panel=rarely(WHAT), help="Values read from the GPU: assumed and listed, or computed on the CPU."
+    ),
 ]
-Small = Annotated[str, typer.Option(metavar="SIZE", help="Tensors of the card up to this size carry values.")]
+Small = Annotated[
+    str,
+    typer.Option(metavar="SIZE", rich_help_panel=rarely(WHAT), help="GPU tensors up to this size keep their values."),
+]
 RealLimit = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Stop it at this real host memory; default: half of what is free.")
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        rich_help_panel=rarely(WHAT),
+        help="Stop it when it really takes this much host memory; default: half of what is free.",
+    ),
 ]
 Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the run file that would be the same (SB3).")
+    Path | None,
+    typer.Option(
+        "-o", "--output", metavar="FILE", rich_help_panel=rarely(OUTPUT), help="Write the equivalent run file (SB3)."
+    ),
 ]
-Everything = Annotated[bool, typer.Option("--all", help="List every line.")]
+Everything = Annotated[bool, typer.Option("--all", rich_help_panel=OUTPUT, help="List every line of your source.")]
 
 
 def run(
@@ -71,18 +92,19 @@ def run(
     html: Html = None,
     json: options.Json = False,
 ) -> int:
-    """What your program will need, line by line, and whether it fits: it is run on a card that is not there.
+    """Whether your program fits, and what it needs, line by line. Your program is EXECUTED, unedited, for seconds, on
+    a simulated GPU: its tensors there take no memory. Files that it writes and requests that it sends are real.
 
-    Your program is EXECUTED, unedited, in its own interpreter: the files it writes, its network use and its side
-    effects are its own. Its tensors on the card have no bytes, so no GPU is needed and seconds are enough. It is ended
-    once nothing new happens; with --gpu or --vram, a request that does not fit raises torch.OutOfMemoryError at its
-    line. Trackers are put offline (WANDB_MODE), LEGROOM_REHEARSAL=1 tells the program. Exit code 1: it does not fit,
-    leaks, or that is unknown; 2: the program failed.
+    It runs in its own interpreter and is stopped once nothing new happens. With --gpu or --vram, a request that does
+    not fit raises torch.OutOfMemoryError at its line. Experiment trackers are set offline (WANDB_MODE); the program
+    can see LEGROOM_REHEARSAL=1. Exit code 1: it does not fit, leaks, or that is unknown; 2: the program failed.
 
     \b
     legroom predict -- python train.py --batch-size 512
     legroom predict --gpu "RTX 4070" -- python train.py
     legroom predict --vram 8GiB --ram 16GiB -- python -m package.train
+
+    \b
     legroom predict --seconds 30 --html memory.html -- uv run train.py
     """
     check_writable("--html", html)
@@ -161,6 +183,8 @@ def rehearser(
     printed: Printed = "kept" if quiet else "stderr" if output_to_stderr else "as it is"
 
     def rehearsed(command: Sequence[str], environment: Mapping[str, str] | None = None) -> ProgramPrediction:
+        if printed == "as it is" and sys.stderr.isatty():
+            complain(f"running {shlex.join(command)} on a simulated GPU; Ctrl-C stops it and answers")
         return predicted(rehearse(command, plan, output=printed, environment=environment), budget)
 
     return rehearsed

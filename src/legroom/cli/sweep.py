@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from legroom.cli import options
+from legroom.cli.help import BUDGET, CLUSTER, OUTPUT, rarely
 from legroom.cli.overrides import split_settings
 from legroom.cli.trusting import Trust
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
@@ -26,24 +27,35 @@ from legroom.training.progress_log import read_progress
 from legroom.training.run_folder import RunFolder
 from legroom.units import format_size, parse_size
 
-Target = Annotated[str, typer.Argument(metavar="RUN", help="mine:ultra_light, run.yaml, ppo.yml:CartPole-v1")]
+Target = Annotated[str, typer.Argument(metavar="RUN", help="run.yaml, train.py, ppo.yml:ID, mine:ultra_light")]
 Parameters = Annotated[
     list[str] | None,
-    typer.Option("--param", metavar="KEY=V1,V2|KEY=A..B", help="What to vary; keys as for --set. Repeatable."),
+    typer.Option("--param", metavar="KEY=V1,V2", help="Setting to vary; also seed=0..9. Repeatable."),
 ]
-Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Where the trials go; all nodes must see it.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Folder of the trials; all nodes must see it."),
+]
 Cluster = Annotated[
-    str, typer.Option(metavar="local|auto|ADDRESS", help="Ray on this machine, or a cluster that runs already.")
+    str, typer.Option(metavar="WHERE", rich_help_panel=CLUSTER, help="Ray cluster: local, auto or its address.")
 ]
-Metric = Annotated[str, typer.Option(metavar="NAME", help="A figure of the score, or seconds, or peak.")]
-ModeName = Annotated[str, typer.Option(metavar="max|min", help="Default: max; min for seconds and peak.")]
+Metric = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", rich_help_panel=rarely(OUTPUT), help="Metric to rank by: one of the score, or seconds, or peak."
+    ),
+]
+ModeName = Annotated[
+    str, typer.Option(metavar="max|min", rich_help_panel=rarely(OUTPUT), help="Default: max; min for seconds and peak.")
+]
 Concurrent = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Trials at once, at most; default: as many as fit.")
+    int | None,
+    typer.Option(min=1, metavar="N", rich_help_panel=BUDGET, help="Trials at once; default: as many as fit."),
 ]
-Timesteps = Annotated[int | None, typer.Option(min=1, help="Environment steps of each trial.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the sweep in --out.")]
+Timesteps = Annotated[int | None, typer.Option(min=1, metavar="N", help="Environment steps of each trial.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the sweep in --out.")]
 SweepRam = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Memory for all trials together; default: what is available.")
+    str | None, typer.Option(metavar="SIZE", rich_help_panel=BUDGET, help="Host memory for all trials together.")
 ]
 
 
@@ -63,16 +75,18 @@ def run(
     settings: options.Settings = None,
     json: options.Json = False,
 ) -> int:
-    """Train a grid of settings on Ray Tune, as many trials at once as there is memory for by prediction.
+    """Train a grid of settings on Ray Tune, as many trials at once as memory allows.
 
-    Each trial is a training of its own in DIR/trials/NNN, with checkpoints. One that takes more than was predicted is
-    run again with what was measured; one that fails does not end the sweep. Ctrl-C: trials write checkpoints, --resume
-    goes on. Code that RUN names (`module:attr`) is imported only with --trust. Exit code 1: a trial fits no node, or
-    needs --trust. 4: no trial finished. 130: stopped.
+    Each trial is a training of its own in DIR/trials/NNN, with checkpoints. A trial that takes more memory than
+    predicted is run again with what was measured; one that fails does not end the sweep. After Ctrl-C, trials write
+    checkpoints and --resume continues. Code that RUN names (`module:attr`) is imported only with --trust. Exit code
+    1: a trial fits no node, or needs --trust. 4: no trial finished. 130: stopped.
 
     \b
     legroom sweep run.yaml --param learning_rate=1e-4,3e-4 --out sweeps/lr
     legroom sweep run.yaml --param seed=0..9 --out sweeps/ten_seeds
+
+    \b
     legroom sweep robot:quick --param seed=1,2 --ram 8GiB --out sweeps/robot
     legroom sweep ppo.yml:CartPole-v1 --param n_steps=128,256 --out sweeps/steps
     legroom sweep run.yaml --param seed=0..3 --metric seconds --out sweeps/speed
@@ -121,7 +135,7 @@ def _tell(data: dict[str, Any], out: Path, line: SweepLine, *, resume: bool, jso
         return
     say(dumps(data, indent=2))
     if again:
-        line.say(f"go on with: {again}")
+        line.say(f"continue with: {again}")
 
 
 def _draw(data: dict[str, Any], folder: SweepFolder) -> None:

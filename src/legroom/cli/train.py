@@ -11,34 +11,71 @@ from typing import Annotated
 import typer
 
 from legroom.cli import options
+from legroom.cli.help import BUDGET, CLUSTER, OUTPUT, WHAT, rarely
 from legroom.cli.writing import Html
 from legroom.training import RETRIES
 
-Target = Annotated[str, typer.Argument(metavar="RUN", help="mine:ultra_light, run.yaml, ppo.yml:CartPole-v1")]
-Timesteps = Annotated[int | None, typer.Option(min=1, help="Environment steps in total, also with --resume.")]
-DeviceName = Annotated[str, typer.Option(metavar="cpu|cuda|auto", help="Where the networks are.")]
-Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Default: the run's, or a random one.")]
-Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/NAME-TIMESTAMP.")]
-Visualization = Annotated[
-    bool, typer.Option("--visualization/--headless", help="Pictures of the workload every 10 iterations.")
+Target = Annotated[str, typer.Argument(metavar="RUN", help="run.yaml, train.py, ppo.yml:ID, mine:ultra_light")]
+Timesteps = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Environment steps in total, also with --resume.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last good checkpoint in --out.")]
-Plain = Annotated[bool, typer.Option("--plain", help="As the library does it: no savings of legroom's.")]
+DeviceName = Annotated[
+    str, typer.Option(metavar="cpu|cuda|auto", rich_help_panel=rarely(BUDGET), help="Device to train on.")
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=2**32 - 1, metavar="N", rich_help_panel=rarely(WHAT), help="Default: the run's, or a random one."
+    ),
+]
+Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Run folder; default: runs/NAME-TIMESTAMP.")
+]
+Visualization = Annotated[
+    bool,
+    typer.Option(
+        "--visualization/--headless",
+        rich_help_panel=rarely(OUTPUT),
+        help="Pictures of the workload every 10 iterations.",
+    ),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue from the last good checkpoint in --out.")]
+Plain = Annotated[
+    bool, typer.Option("--plain", rich_help_panel=rarely(WHAT), help="Train as the library does, without savings.")
+]
 CheckpointEvery = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Steps between checkpoints; default: by time.")
+    int | None,
+    typer.Option(
+        min=1, metavar="N", rich_help_panel=rarely(OUTPUT), help="Steps between checkpoints; default: by time."
+    ),
 ]
 Fit = Annotated[
-    bool, typer.Option("--fit", help="Make it fit first, as legroom fit does; of a workload, the largest run.")
+    bool, typer.Option("--fit", rich_help_panel=BUDGET, help="Make it fit first; of a workload, the largest run.")
 ]
 Retries = Annotated[
-    int, typer.Option(min=0, metavar="N", help="How often to go on after memory ran out or the child was killed.")
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        rich_help_panel=rarely(WHAT),
+        help="How often to continue after memory ran out or the training was killed.",
+    ),
 ]
 AllowChanges = Annotated[
-    bool, typer.Option("--allow-changes", help="Going on, or a resume, may change what is learned.")
+    bool,
+    typer.Option(
+        "--allow-changes", rich_help_panel=rarely(BUDGET), help="Continuing after an error may change results."
+    ),
 ]
-Backend = Annotated[str | None, typer.Option(metavar="NAME", help="Train with this backend, not the run's own.")]
+Backend = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", rich_help_panel=rarely(WHAT), help="Train with this backend instead of the run's."),
+]
 Where = Annotated[
-    str | None, typer.Option(metavar="local|auto|ADDRESS", help="Where Ray is, for rllib; default: local.")
+    str | None,
+    typer.Option(
+        metavar="local|auto|ADDRESS", rich_help_panel=rarely(CLUSTER), help="Ray cluster, for rllib; default: local."
+    ),
 ]
 
 
@@ -65,18 +102,20 @@ def run(
     html: Html = None,
     json: options.Json = False,
 ) -> int:
-    """Train a run, with every saving that costs nothing; checkpoints, logs and charts go to --out.
+    """Train a run with every saving that is free. A command after -- is run as it is, with savings attached (legroom
+    train --help --).
 
-    A program of any kind is run by its command, unedited, with savings attached: `legroom train -- python train.py`
-    (`legroom train --help --` lists the options).
+    Checkpoints, logs and charts go to --out. Where memory runs out, or the training is killed, it continues from its
+    last checkpoint, with less memory where that was the reason. Exit code 1: it does not fit (see --fit). 4: the
+    training failed. 130: stopped, checkpoint written.
 
-    Where memory runs out, or something kills it, it goes on from its last checkpoint, with less memory where that was
-    the reason. Exit code 1: it does not fit (--fit makes it). 4: the training failed. 130: stopped, checkpoint written.
+    \b
+    legroom train run.yaml --out runs/first
+    legroom train mine:full --fit --ram 3GiB
+    legroom train -- python train.py
 
     \b
     legroom train mine:ultra_light
-    legroom train -- python train.py
-    legroom train mine:full --fit --ram 3GiB
     legroom train fire --fit --rasters tiles/
     legroom train mine:full --timesteps 8192 --set memory.micro_batch=8
     legroom train run.yaml --out runs/first --seed 1 --html first.html
@@ -86,8 +125,15 @@ def run(
     legroom train robot:quick --num-envs 64 --batch-size 64 --num-minibatches 8
     legroom train mine:small --backend rllib --num-env-runners 4 --cluster auto
     """
-    from legroom.cli.train_steps import Asked, carry_out
+    try:
+        from legroom.cli.train_steps import Asked, carry_out
+    except ModuleNotFoundError:  # numpy, to begin with: what this run needs is better named as a whole
+        from legroom.backends.base import require_packages
+        from legroom.cli.overrides import split_settings, with_backend
+        from legroom.reading import read
 
+        require_packages(read(target, overrides=with_backend(split_settings(settings or []), backend, None), like=like))
+        raise
     asked = Asked(
         target, timesteps, device, seed, out, pictures=visualization, resume=resume, plain=plain,
         checkpoint_every=checkpoint_every, fit=fit, retries=retries, allow_changes=allow_changes, backend=backend,

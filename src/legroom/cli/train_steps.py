@@ -18,7 +18,8 @@ from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.train_report import report, tell
 from legroom.cli.writing import check_writable
 from legroom.environments.script_classes import named_by_file
-from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, LegroomError
+from legroom.fitting.predictor import is_hopeless, predictor_at_once
 from legroom.machine import probe
 from legroom.machine.child_process import run_file
 from legroom.machine.gpus import with_gpus_by_torch
@@ -35,6 +36,7 @@ from legroom.training.choosing import in_order, words
 from legroom.training.prepare import Request, knob_after_failure, prepare
 from legroom.training.run_folder import RunFolder
 from legroom.training.train import Ended, NextKnob, Training, is_finished, train, turned_knobs
+from legroom.units import format_size, parse_size
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Asked:
         if run.total_timesteps is None:
             raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
         if self.device not in ("", "cpu", "cuda", "auto"):
-            raise BadInput(f"--device {self.device!r} is none", hint="cpu, cuda or auto")
+            raise BadInput(f"--device {self.device!r} is not known", hint="cpu, cuda or auto")
         if self.device:
             run = run.replace(device=self.device)
         return run if self.seed is None else run.replace(seed=self.seed)
@@ -97,6 +99,7 @@ def carry_out(given: Asked) -> int:
     if given.resume and is_finished(folder, request.asked.total_timesteps):
         return _already(folder, given.json)
     machine, budget = _machine_and_budget(asked, given.ram, given.vram, given.reserve)
+    _check_possible(asked, machine, budget, given.ram)
     training = prepare(request, machine, budget, Terminal(quiet=given.json))
     if training is None:
         return EXIT_FINDINGS
@@ -142,6 +145,19 @@ def _machine_and_budget(run: Run, ram: str | None, vram: str | None, reserve: st
     return machine, budget
 
 
+def _check_possible(run: Run, machine: Machine, budget: Budget, ram: str | None) -> None:
+    """Refuse at once what no saving makes fit.
+
+    Raises:
+        LegroomError: the budget is below what the libraries take.
+    """
+    quick = predictor_at_once(run, machine, trust=True)
+    if ram is not None and quick is not None and is_hopeless(quick.footprint(quick.run), budget):
+        need = format_size(quick.footprint(quick.run).host.nbytes)
+        given = format_size(parse_size(ram, what="--ram"))
+        raise LegroomError(f"does not fit: {run.name} needs about {need} of RAM, --ram gives {given}")
+
+
 def _train(training: Training, machine: Machine, next_knob: NextKnob | None, retries: int) -> Ended:
     run, predicted, folder = training.run, training.predicted, training.folder
     display = display_for(
@@ -165,5 +181,5 @@ def _already(folder: RunFolder, json: bool) -> int:
     if json:
         say(dumps(outcome.to_json(), indent=2))
     else:
-        say(f"{folder.path} is finished ({outcome.timesteps:,} steps); a larger --timesteps goes on")
+        say(f"{folder.path} is finished ({outcome.timesteps:,} steps); a larger --timesteps continues it")
     return EXIT_GOOD

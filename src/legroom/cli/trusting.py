@@ -12,9 +12,7 @@ import typer
 
 from legroom.errors import Unknown, Unseen
 
-Trust = Annotated[
-    bool, typer.Option("--trust", help="Import and run code that the file names. Only for files you trust.")
-]
+Trust = Annotated[bool, typer.Option("--trust", help="Import code it names; only for files you trust.")]
 
 
 def command_with_trust() -> str:

@@ -17,13 +17,11 @@ from legroom.serving.settings import DEFAULT_HOST, DEFAULT_PORT, Settings, Start
 
 def run(
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN...", help="mine:full, run.yaml, ppo.yml:atari, train.py")
+        list[str] | None, typer.Argument(metavar="RUN...", help="train.py, run.yaml, ppo.yml:atari, mine:full")
     ] = None,
-    port: Annotated[
-        int, typer.Option(metavar="PORT", help="Where it listens; 0 takes any that is free.")
-    ] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(metavar="PORT", help="Port to listen on; 0: any free one.")] = DEFAULT_PORT,
     host: Annotated[
-        str, typer.Option(metavar="HOST", help="The address it listens on; any but this machine's own needs --token.")
+        str, typer.Option(metavar="HOST", help="Address to listen on; one that others reach needs --token.")
     ] = DEFAULT_HOST,
     token: Annotated[
         str | None,
@@ -31,13 +29,13 @@ def run(
     ] = None,
     folder: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="A training's or watch's folder to follow, or one that holds several."),
+        typer.Option(metavar="DIR", help="Folder of a training or watch to follow, or of several."),
     ] = None,
 ) -> None:
-    """The planner page: turn the knobs of a run and see at once what it needs; follow trainings live.
+    """The planner page: change a run's settings and see at once what it needs; follow trainings live.
 
-    It is served on this machine only, and sends nothing anywhere else. Named runs can be picked on the page and run
-    files dropped on it; a run named here can also be traced there, which builds its networks. Ctrl-C ends it.
+    It is served on this machine only and sends nothing elsewhere. Named runs can be picked and run files dropped on the
+    page; a run named here can also be traced there, which builds its networks. Ctrl-C ends it.
 
     \b
     legroom ui
@@ -65,5 +63,5 @@ def _read(target: str) -> list[Started]:
 
 def _followed(folder: Path) -> Path:
     if not folder.is_dir():
-        raise BadInput("is no folder", path=folder, hint="--folder names where a training or a watch writes")
+        raise BadInput("is not a folder", path=folder, hint="--folder names where a training or a watch writes")
     return folder.resolve()

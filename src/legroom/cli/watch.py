@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from legroom.cli.help import BUDGET, OUTPUT, rarely
 from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_GOOD, BadInput
 from legroom.model.files import write_whole
@@ -27,23 +28,36 @@ JSON_FILE, PAGE_FILE = "watch.json", "watch.html"
 
 
 def run(
-    command: Annotated[list[str] | None, typer.Argument(metavar="-- CMD...", help="The command, after --.")] = None,
-    pid: Annotated[int | None, typer.Option(metavar="PID", help="Watch a process that runs already, instead.")] = None,
-    interval: Annotated[float, typer.Option(metavar="SECONDS", help="Time between samples.")] = 0.25,
-    limit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory to judge and forecast against; nothing is killed for it.")
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="Your command, as you would type it.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write watch.json and watch.html there.")] = None,
+    pid: Annotated[int | None, typer.Option(metavar="PID", help="Watch a running process instead.")] = None,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", rich_help_panel=rarely(OUTPUT), help="Time between samples.")
+    ] = 0.25,
+    limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", rich_help_panel=BUDGET, help="Host memory to forecast against; nothing is killed."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Write watch.json and watch.html there.")
+    ] = None,
     html: Html = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON, after the command's own output.")
+        bool,
+        typer.Option(
+            "--json", rich_help_panel=OUTPUT, help="Print JSON; the command's own output goes to standard error."
+        ),
     ] = False,
 ) -> int:
     """Watch the memory of any command: by role, over time, with a verdict, a forecast and, if it dies, the reason.
+    Its output, signals and exit code pass through.
 
-    Its output, signals and exit code pass through (128 + signal where one ended it); what watch has to say goes to
-    standard error. Verdicts: leak (still growing steadily), growing (not settled yet), ok. Roles: trainer (who has
-    loaded torch or jax, else the largest Python), env workers (children of multiprocessing, Ray, joblib), others.
+    The exit code is 128 + signal where a signal ended it; what watch prints goes to standard error. Verdicts: leak
+    (still growing steadily), growing (not settled yet), ok. Roles: trainer (the process that has loaded torch or jax,
+    else the largest Python), env workers (children of multiprocessing, Ray, joblib), others.
 
     \b
     legroom watch -- python train.py
@@ -61,7 +75,9 @@ def run(
     display, shown = displays(out)
     with Signals() as signals:  # held until the result is written
         if command:
-            found = watch(command, interval_s=interval, limit=nbytes, display=shown, signals=signals)
+            found = watch(
+                command, interval_s=interval, limit=nbytes, display=shown, signals=signals, output_to_stderr=json
+            )
         else:
             found = attach(pid or 0, interval_s=interval, limit=nbytes, display=shown, signals=signals)
         report(found, display, watched_text(found), watched_json(found), out=out, html=html, json=json)
@@ -103,7 +119,8 @@ def report(
 
 
 def _may_draw() -> bool:
-    """Say whether a line at the bottom of the terminal disturbs nobody: what else is written there has to go by us."""
+    """Say whether a line at the bottom of the terminal disturbs nobody: what else is written there has to go by
+    us."""
     if not os.isatty(2) or os.environ.get("TERM") == "dumb":
         return False
     return not os.isatty(1) or os.path.samestat(os.fstat(1), os.fstat(2))

@@ -9,7 +9,7 @@ from legroom.model.run import Run
 from legroom.named_runs import workloads
 from legroom.reading import read_all
 from legroom.rendering.console import document, say
-from legroom.rendering.layout import Part, Table
+from legroom.rendering.layout import Part, Table, verdict
 
 
 def run(json: options.Json = False) -> None:
@@ -25,12 +25,11 @@ def run(json: options.Json = False) -> None:
 
 
 def _text(runs: Sequence[Run]) -> Iterator[Part]:
+    count = len({run.name.partition(":")[0] for run in runs})
+    yield verdict(f"{len(runs)} named runs of {count} workloads", "bold")
+    yield "try: legroom predict mine:full"
+    yield ""
     table = Table(["run", "what it is; what it is for"], "lw")
     for run in runs:
         table.add(run.name, f"{run.description}; for {run.recommended_for}")
     yield table
-    yield ""
-    yield "try: legroom predict mine:full"
-    yield "     legroom predict mine"
-    yield '     legroom predict gameboy:default --gpu "RTX 4070"'
-    yield "     legroom predict robot:default --num_envs 512"

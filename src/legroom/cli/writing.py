@@ -8,10 +8,14 @@ from typing import Annotated
 
 import typer
 
+from legroom.cli.help import OUTPUT
 from legroom.errors import BadInput
 from legroom.model.files import write_whole
 
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with drawings to FILE.")]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", rich_help_panel=OUTPUT, help="Write a page with charts to FILE."),
+]
 
 
 def check_writable(option: str, file: Path | None) -> None:

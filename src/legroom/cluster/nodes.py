@@ -20,7 +20,7 @@ def read_cluster(address: str) -> Cluster:
         BadInput: there is no cluster, or none of its nodes is alive.
     """
     if address == "local":
-        raise BadInput("--cluster local starts a Ray of its own, which has no nodes yet", hint="leave --cluster out")
+        raise BadInput("--cluster local starts a Ray of its own, which has no nodes yet", hint="drop --cluster")
     with ray_session(address) as session:
         alive = [node for node in cluster_of(session) if node.is_alive and node.memory_nbytes]
         here = ray.get_runtime_context().get_node_id()

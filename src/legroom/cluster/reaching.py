@@ -29,7 +29,8 @@ def parse_address(address: str) -> tuple[str, int]:
         host, port = port, str(DEFAULT_PORT[scheme])
     if not host or not port.isdigit() or not 0 < int(port) < 65536 or "/" in host:
         raise BadInput(
-            f"--cluster {address!r} is no address of a Ray cluster", hint="local, auto, HOST:6379 or ray://HOST:10001"
+            f"--cluster {address!r} is not an address of a Ray cluster",
+            hint="local, auto, HOST:6379 or ray://HOST:10001",
         )
     return host.strip("[]"), int(port)
 

@@ -166,7 +166,7 @@ def find_cluster(cluster: str) -> str:
     refuse_unreachable(address)
     if not address.startswith(CLIENT) and not services.find_node_ids():
         raise BadInput(
-            f"this machine is no node of the Ray cluster at {address}",
+            f"this machine is not a node of the Ray cluster at {address}",
             hint=f"ray start --address={address} makes it one; --cluster ray://HOST:10001 needs none",
         )
     return address

@@ -54,6 +54,16 @@ def survive(micro_batch: int | None = None) -> Callable[[Loss], SurvivingLoss]:
 
     Raises:
         BadInput: `micro_batch` is no size.
+
+    Example:
+        >>> import legroom, torch
+        >>> net = torch.nn.Linear(3, 1)
+        >>> @legroom.survive(micro_batch=2)
+        ... def loss_of(batch):
+        ...     return net(batch).square().mean()
+        >>> loss = loss_of(torch.ones(8, 3))  # gradients are in the parameters
+        >>> net.weight.grad.shape, loss_of.micro_batch
+        (torch.Size([1, 3]), 2)
     """
     if micro_batch is not None and not isinstance(micro_batch, int):
         raise BadInput(f"survive takes a number of samples, not {micro_batch!r}",

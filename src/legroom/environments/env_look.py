@@ -185,7 +185,7 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
         try:
             task_file.write_text(json.dumps(task | {"answer": str(answer_file)}))
         except (TypeError, ValueError) as wrong:
-            raise BadInput(f"env.kwargs of {run.env.id!r} are no plain data: {wrong}", path=run.source) from wrong
+            raise BadInput(f"env.kwargs of {run.env.id!r} are not plain data: {wrong}", path=run.source) from wrong
         # what it shares goes with this folder, however it ends
         shared = OFF if run.memory.shared_data is False else os.environ.get(VARIABLE, str(folder / "shared"))
         environment = {**os.environ, VARIABLE: shared}

@@ -54,7 +54,7 @@ def build(env_id: str, kwargs: dict[str, Any], wrappers: Sequence[str | dict[str
 def _checked(name: str, env: Any) -> Any:
     if all(hasattr(env, each) for each in ("observation_space", "action_space", "reset", "step")):
         return env
-    raise EnvError(f"env {name!r} made an object of type {type(env).__name__}, which is no gymnasium environment")
+    raise EnvError(f"env {name!r} made an object of type {type(env).__name__}, which is not a gymnasium environment")
 
 
 def _make(env_id: str, kwargs: dict[str, Any], trust: bool) -> Any:

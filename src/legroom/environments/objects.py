@@ -74,7 +74,9 @@ def resolve_object(text: str) -> Any:
     if text.startswith(LIVE):
         number = text.removeprefix(LIVE)
         if not number.isdecimal() or int(number) >= len(_live):
-            raise BadInput(f"{text!r} lives in another process", hint="move the class to a module that can be imported")
+            raise BadInput(
+                f"{text!r} is defined in another process", hint="move the class to a module that can be imported"
+            )
         return _live[int(number)]
     if SCRIPT in text:
         return _of_script(text)
@@ -100,7 +102,7 @@ def _of_script(text: str) -> Any:
     module = lift(path)
     found = _walk(module, qualname)
     if found is None:
-        raise BadInput(f"{qualname!r} cannot be had without running {path}: {why_missing(module, qualname)}")
+        raise BadInput(f"{qualname!r} is not available without running {path}: {why_missing(module, qualname)}")
     return found
 
 

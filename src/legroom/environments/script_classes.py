@@ -34,7 +34,7 @@ _lifted: dict[str, ModuleType] = {}
 
 def named_by_file(run: Run, file: Path | None) -> Run:
     """Return the run with classes of its script (`__main__:Net`) named by the script's file, so that all find them."""
-    if file is None or file.suffix != ".py" or MAIN not in repr(run):
+    if file is None or file.suffix != ".py" or MAIN not in run.key:
         return run
     return Run.model_validate(_renamed(run.model_dump(), f"{file.absolute()}:"))
 

@@ -153,7 +153,7 @@ def _processes(case: _Case) -> Iterator[Advice]:
 
 
 def _checkpoint(case: _Case) -> Iterator[Advice]:
-    say = "go on from the last whole one; legroom's checkpoints are whole or not there"
+    say = "continue from the last complete one; legroom's checkpoints are complete or absent"
     yield Advice("checkpoint", "free", say, f"legroom train {case.run} --out DIR --resume")
 
 

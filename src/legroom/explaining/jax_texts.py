@@ -104,7 +104,7 @@ def _tensor(log: Log, place: int) -> Reading | None:
 
 
 def _summary(requested: int | None) -> str:
-    asked = f": {format_size(requested)} was asked for" if requested else "; how much was asked is not said"
+    asked = f": {format_size(requested)} was requested" if requested else "; the amount is not given"
     return f"Device memory as XLA (JAX) manages it ran out{asked}."
 
 

@@ -18,7 +18,7 @@ def _backend(log: Log, place: int) -> Reading | None:
     if requested is None and not re.search(r"Error|\(MPS", message[:200] + log.line(place)):
         return None
     notes = (f"{format_size(others)} is held outside PyTorch's tensors",) if others else ()
-    asked = f": {format_size(requested)} more was asked for" if requested is not None else ""
+    asked = f": {format_size(requested)} more was requested" if requested is not None else ""
     limit = f", {format_size(capacity)} is allowed" if capacity else ""
     return reading(
         place, Rank.REFUSED if requested is not None else Rank.SAID, "mps", f"Apple GPU memory ran out{asked}{limit}.",

@@ -50,7 +50,7 @@ def _too_big(log: Log, place: int) -> Reading | None:
         return None
     return reading(
         place, Rank.REFUSED, "host-array",
-        "An array was asked for that is larger than any computer can address; nothing was allocated.",
+        "An array was requested that is larger than any computer can address; nothing was allocated.",
         notes=("the product of its dimensions is past 2**63 bytes: one of them is probably wrong",),
     )  # fmt: skip
 

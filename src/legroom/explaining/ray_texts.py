@@ -43,7 +43,7 @@ def _old_monitor(log: Log, place: int) -> Reading | None:
     assert used is not None and total is not None
     numbers = f" ({format_size(used)} of {format_size(total)})"
     return reading(
-        place, Rank.MANAGER, "ray", f"The node's memory was nearly full{numbers}: Ray refused to go on.",
+        place, Rank.MANAGER, "ray", f"The node's memory was nearly full{numbers}: Ray refused to continue.",
         allocated=used, capacity=total,
     )  # fmt: skip
 
@@ -78,7 +78,7 @@ def _actor_died(log: Log, place: int) -> Reading | None:
         return None  # an exception in the actor's own code, which the log shows
     return reading(
         place, Rank.WORKER, "ray",
-        "A Ray worker died without a word. Most often the kernel killed it because memory ran out; not proven here.",
+        "A Ray worker died without a message. Most often the kernel killed it because memory ran out; not proven here.",
         certain=False,
     )  # fmt: skip
 

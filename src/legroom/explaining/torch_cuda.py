@@ -98,7 +98,7 @@ def _without_numbers(log: Log, place: int, device: str) -> Reading | None:
         return None
     if not before.strip() and not re.match(rf"{_DEVICE} out of memory[.!]?\s*$", after, re.IGNORECASE):
         return None
-    return reading(place, Rank.SAID, "cuda", f"{_NO_ROOM} ({device.upper()}); how much was asked is not said.")
+    return reading(place, Rank.SAID, "cuda", f"{_NO_ROOM} ({device.upper()}); the amount is not given.")
 
 
 def _async_allocator(log: Log, place: int) -> Reading | None:
@@ -171,7 +171,7 @@ def _simulator(log: Log, place: int) -> Reading | None:
 
 
 def _summary(device: str, requested: int | None, capacity: int | None) -> str:
-    asked = f": {format_size(requested)} more was asked for" if requested else ""
+    asked = f": {format_size(requested)} more was requested" if requested else ""
     card = f" on a card of {format_size(capacity)}" if capacity else ""
     name = "" if device.upper() == "CUDA" else f" ({device.upper()})"
     return f"{_NO_ROOM}{name}{asked}{card}."

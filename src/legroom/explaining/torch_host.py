@@ -42,7 +42,7 @@ def _overflow(log: Log, place: int) -> Reading | None:
     match = re.search(r"sizes=(\[[\d,\s]{1,200}\])", log.message(place, length=300))
     return reading(
         place, Rank.REFUSED, "host-allocator",
-        "A tensor was asked for that is larger than any computer can address: one of its dimensions is probably wrong.",
+        "A tensor was requested that is larger than any computer can address: one of its dimensions is probably wrong.",
         shape=parse_shape(match[1]) if match else None,
     )  # fmt: skip
 
@@ -56,7 +56,7 @@ def _cannot_allocate(log: Log, place: int) -> Reading | None:
 
 
 def _refused(place: int, size: int | None, who: str, *, certain: bool = True) -> Reading:
-    asked = f" and asked for {format_size(size)}" if size else "; how much was asked is not said"
+    asked = f" and asked for {format_size(size)}" if size else "; the amount is not given"
     summary = f"Host memory (RAM and swap) ran out: {who} was refused{asked}."
     return reading(
         place, Rank.REFUSED if size else Rank.SAID, "host-allocator", summary, requested=size, certain=certain

@@ -39,7 +39,7 @@ def grown(plan: Plan, predictor: Predictor) -> Plan:
         notes = (*plan.notes, way.bound) if way.bound else plan.notes
         plan = replace(plan, run=best, after=after, turns=(*plan.turns, turn), notes=notes)
     if plan is first:
-        return replace(plan, notes=(*plan.notes, "nothing of this run can grow into the free memory"))
+        return replace(plan, notes=(*plan.notes, "no setting of this run can use the free memory"))
     return plan
 
 

@@ -13,11 +13,15 @@ from dataclasses import replace
 from typing import Any
 
 from legroom.backends.base import backend_of
+from legroom.errors import LegroomError
 from legroom.model.evidence import Evidence
-from legroom.model.footprint import Footprint
+from legroom.model.footprint import Footprint, Place
 from legroom.model.machine import Machine
 from legroom.model.run import Run
+from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName, Mode, add_up, gather, gather_all
+
+LEAST_SHARE = 0.5  # of what libraries take: arithmetic need not be exact to say that a budget is out of the question
 
 
 class Predictor:
@@ -64,7 +68,7 @@ class Predictor:
 
     def footprint(self, run: Run) -> Footprint:
         """Return what this variant needs."""
-        key = repr(run)
+        key = run.key
         if key not in self._footprints:
             self._footprints[key] = add_up(run, self.evidence(run))
         return self._footprints[key]
@@ -104,3 +108,21 @@ class Predictor:
                 lean=first.lean,
                 notes=notes,
             )
+
+
+def predictor_at_once(
+    run: Run, machine: Machine, *, device: DeviceName | None = None, trust: bool = False
+) -> Predictor | None:
+    """Return what predicts by arithmetic alone, which takes no time; None where arithmetic cannot tell."""
+    try:
+        return Predictor(run, machine, mode="arithmetic", device=device, probe_env=False, trust=trust)
+    except LegroomError:
+        return None
+
+
+def is_hopeless(footprint: Footprint, budget: Budget) -> bool:
+    """Return whether the host's budget is below what the libraries take before a training begins: no saving helps."""
+    least = sum(
+        item.nbytes for item in footprint.items if item.place is Place.HOST and item.name.startswith("runtime.")
+    )
+    return budget.ram is not None and budget.usable(budget.ram) < LEAST_SHARE * least

@@ -38,7 +38,7 @@ def _per_node(prediction: Prediction, evidence: Evidence, cluster: Cluster) -> P
     if not backend.spreads:
         able = spreading_backend()
         title = able.title if able else "another backend"
-        raise BadInput(f"--nodes is for {title}, {run.name} is of backend {backend.name}")
+        raise BadInput(f"--nodes is for {title}, {run.name} uses backend {backend.name}")
     bills = tuple(backend.node_bills(run, evidence, cluster, reserve=prediction.budget.reserve))
     return replace(prediction, cluster=cluster, bills=bills, fits=_all_fit(bills, footprint=prediction.footprint))
 

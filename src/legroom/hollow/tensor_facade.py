@@ -112,13 +112,18 @@ def _properties(follower: Follower) -> None:
     data = _Base.data
 
     def set_data(self: Any, value: Any) -> None:
+        self.__dict__.pop("_legroom_gradient", None)
         if is_meta(self) == is_meta(value):
             data.__set__(self, value)
             return
         with torch.no_grad():  # a card's tensor and a host's are of one kind there, and of two here
-            other = value.detach()
+            gradient, other = self.grad, value.detach()
             other.requires_grad_(self.requires_grad)
             torch._C._swap_tensor_impl(self, other)
+            data.__set__(other, other.new_empty(0))  # a graph may hold it, which there would hold the new data
+            if gradient is not None:  # it stays where it is, until it is moved in its turn
+                self.grad = value.detach()
+                self.grad._legroom_gradient = gradient
 
     tensor.data = property(data.__get__, set_data)
     compatible = torch._has_compatible_shallow_copy_type

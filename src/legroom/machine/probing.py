@@ -21,6 +21,12 @@ def probe(root: Path = Path("/")) -> Machine:
 
     `limit` is None where no container limit lies below the RAM. `available` is the smaller of what the kernel says is
     available and what the container has left. `swap` is its total, `shm` what is free in /dev/shm.
+
+    Example:
+        >>> import legroom
+        >>> machine = legroom.probe()
+        >>> 0 < machine.available <= machine.ram
+        True
     """
     memory = _read_meminfo(root / "proc/meminfo") or _ask_psutil()
     cgroup = read_cgroup(root)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from legroom.hollow.records import Assumed as Assumed
 from legroom.model.finding import Finding
 from legroom.model.shown import ShownInNotebooks
+from legroom.units import format_size
 
 
 class Place(StrEnum):
@@ -118,6 +119,12 @@ class Footprint(ShownInNotebooks):
     unknown: tuple[str, ...] = ()
     assumed: tuple[Assumed, ...] = ()
     not_built: str = ""
+
+    def __repr__(self) -> str:
+        gpu = "" if self.gpu is None else f", GPU {format_size(self.gpu.nbytes)}"
+        unknown = ", partly unknown" if self.unseen or self.unknown else ""
+        peaks = f"host {format_size(self.host.nbytes)}{gpu} at the peak"
+        return f"Footprint({self.name} on {self.device}: {peaks}{unknown})"
 
     def at(self, phase: Phase, places: Iterable[Place] = HOST_PLACES) -> int:
         """Return the bytes in `places` during `phase`."""

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from legroom.units import format_size
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -30,3 +32,8 @@ class Machine:
     gpus: tuple[Gpu, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     cores: int = 1
+
+    def __repr__(self) -> str:
+        cards = ", ".join(gpu.name for gpu in self.gpus) or "no GPU"
+        have = f"{format_size(self.available)} of {format_size(self.limit or self.ram)} available"
+        return f"Machine({have}, {self.cores} core{'s' if self.cores > 1 else ''}, {cards})"

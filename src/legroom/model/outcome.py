@@ -148,7 +148,7 @@ class Outcome(Data):
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             problem = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
-            raise BadInput(f"is no outcome of a training: {problem}", path=path, hint="train again") from error
+            raise BadInput(f"is not an outcome of a training: {problem}", path=path, hint="train again") from error
 
 
 def _plain(value: Any) -> Any:

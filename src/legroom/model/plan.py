@@ -65,6 +65,10 @@ class Plan(ShownInNotebooks):
     needed: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        turned = ", ".join(turn.name for turn in self.turns) or "no changes"
+        return f"Plan({self.asked.name}: {'fits' if self.fits else 'does not fit'}, {turned})"
+
 
 @dataclass(frozen=True)
 class MostEnvs:

@@ -8,6 +8,7 @@ from legroom.model.footprint import Footprint
 from legroom.model.plan import Price
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits_closely
+from legroom.units import format_size
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class Prediction:
     probe: LeanProbe | None = None
     cluster: Cluster | None = None
     bills: tuple[NodeBill, ...] = ()
+
+    def __repr__(self) -> str:
+        fits = {True: "fits", False: "does not fit", None: "unknown whether it fits"}[self.fits]
+        return f"Prediction({self.footprint.name}: {fits}, host {format_size(self.footprint.host.nbytes)})"
 
     @property
     def bad(self) -> bool:

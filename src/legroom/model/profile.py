@@ -7,6 +7,8 @@ of the leak alone has no `observation`, no `parallel` and no `fits_envs`.
 from dataclasses import dataclass
 from typing import Literal
 
+from legroom.units import format_size
+
 LeakVerdict = Literal["leak", "growing", "ok"]
 
 
@@ -205,6 +207,11 @@ class Profile:
     scaling: Scaling = Scaling()
     pace: Pace | None = None
     level_interval: tuple[int, int] | None = None
+
+    def __repr__(self) -> str:
+        verdict = "no leak" if self.leak.verdict == "ok" else self.leak.verdict
+        pace = f"{self.steps_per_s:,.0f} steps per second"
+        return f"Profile({self.env}: {verdict}, {pace}, {format_size(self.level)} in use)"
 
 
 @dataclass(frozen=True)

@@ -234,6 +234,9 @@ class Rehearsal:
     epochs: int = 0
     same_runs: tuple[SameRun, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Rehearsal({' '.join(self.command)}: {self.updates:,} updates in {self.seconds:.1f} s, {self.stopped})"
+
 
 @dataclass(frozen=True)
 class ProgramPrediction(ShownInNotebooks):
@@ -244,6 +247,10 @@ class ProgramPrediction(ShownInNotebooks):
     budget: Budget
     fits: bool | None
     ways: tuple[str, ...] = ()  # to make it fit
+
+    def __repr__(self) -> str:
+        fits = {True: "fits", False: "does not fit", None: "unknown whether it fits"}[self.fits]
+        return f"ProgramPrediction({self.footprint.name}: {fits}, {self.footprint!r})"
 
     @property
     def exit_code(self) -> int:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
 from legroom.backends.default import DEFAULT_BACKEND
@@ -163,6 +163,16 @@ class Run(Data):
     def __post_init__(self) -> None:
         if not isinstance(self.env, EnvSpec):  # a dict would be kept as it is and fail far from here
             raise TypeError("build a Run from plain data with Run.model_validate(data)")
+
+    def __repr__(self) -> str:
+        env = self.env.id or "an environment known by its spaces"
+        envs = f"{self.env.n_envs:,} env{'s' if self.env.n_envs > 1 else ''}"
+        return f"Run({self.name}: {self.algo} of {self.backend}, {env}, {envs})"
+
+    @property
+    def key(self) -> str:
+        """A text that is the same for equal runs alone."""
+        return repr([getattr(self, each.name) for each in fields(self)])
 
     def replace(self, **changes: Any) -> Run:
         """Return a copy with top-level parts replaced."""

@@ -39,7 +39,7 @@ def keys_without_effect(run: Run) -> Iterator[tuple[tuple[str, ...], str, str]]:
             ("checkpoint", "replay_buffer"),
             f"saving the replay buffer has no effect with {algorithm.name}, which has none: it neither costs memory "
             "nor time",
-            "leave it out",
+            "remove it",
         )
     if run.env.start_method and run.env.workers == "dummy":
         yield ("env", "start_method"), "start_method has no effect with workers: dummy, which start no process", ""

@@ -129,7 +129,7 @@ def _evidence(
     if env is not None and env.not_probed:
         notes.append(f"the env could not be probed: {env.not_probed}")
     if env is not None and env.not_built:
-        notes.append(f"the env was not built, so what it imports and holds is not in these figures: {env.not_built}")
+        notes.append(f"the environment was not built, so its own memory is not included: {env.not_built}")
     if device == "cuda" and not machine.gpus:
         notes.append("no GPU here: what the CUDA driver itself keeps in host memory is not included")
     return Evidence(

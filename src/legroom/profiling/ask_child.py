@@ -43,7 +43,7 @@ def ask_child(
         try:
             task_file.write_text(json.dumps(task))
         except (TypeError, ValueError) as wrong:
-            raise BadInput(f"the arguments of env {env['id']!r} are no plain data: {wrong}") from wrong
+            raise BadInput(f"the arguments of env {env['id']!r} are not plain data: {wrong}") from wrong
         # what it shares goes with this folder, however it ends
         shared = os.environ.get(VARIABLE, str(folder / "shared"))
         environment = {**os.environ, VARIABLE: shared, **(extra or {})}

@@ -39,11 +39,11 @@ def read_baseline(path: Path) -> dict[str, Any]:
     except OSError as missing:
         raise BadInput(missing.strerror or str(missing), path=path, hint="legroom profile ENV --save FILE") from None
     except (ValueError, RecursionError):
-        raise BadInput("is no JSON", path=path, hint="legroom profile ENV --save FILE") from None
+        raise BadInput("is not JSON", path=path, hint="legroom profile ENV --save FILE") from None
     saved: dict[str, Any] = found if isinstance(found, dict) else {}
     leak = saved.get("leak")
     if not isinstance(leak, dict) or leak.get("verdict") not in get_args(LeakVerdict):
-        raise BadInput("is no profile", path=path, hint="legroom profile ENV --save FILE")
+        raise BadInput("is not a profile", path=path, hint="legroom profile ENV --save FILE")
     if saved.get("legroom") != JSON_VERSION:
         version = saved.get("legroom")
         raise BadInput(f"is a profile of version {version!r}, not {JSON_VERSION}", path=path, hint="save it again")

@@ -186,10 +186,10 @@ class _Session:
         if verdict.verdict == "leak":
             return "grows steadily"
         if verdict.verdict == "growing":
-            too_few, enough = "grew, in too few steps to tell more", "still growing at the end, perhaps about to settle"
+            too_few, enough = "grew, in too few steps to be sure", "still growing at the end, may be about to settle"
             return too_few if verdict.too_few else enough
         would_show = SMALL_LEAK_NBYTES * (1 - DROPPED_SHARE) * self.stepper.steps >= FLOOR.nbytes
-        return "steady" if would_show and not verdict.too_few else "did not grow, in too few steps to tell much"
+        return "steady" if would_show and not verdict.too_few else "did not grow, in too few steps to be sure"
 
     def _measurement(self, verdict: Verdict, decided_at: int) -> Measurement:
         recorder, count = self.recorder, self.recorder.count

@@ -73,6 +73,12 @@ def profile(
     Raises:
         BadInput: there is no such environment, or it failed; in its own words.
         MissingExtra: gymnasium is not installed.
+
+    Example:
+        >>> import legroom
+        >>> found = legroom.profile("CartPole-v1", 300, observation=False)
+        >>> found.leak.verdict, found.steps >= 300
+        ('ok', True)
     """
     name = name_env(env)
     if name is None:

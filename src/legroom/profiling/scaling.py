@@ -54,7 +54,7 @@ def measure_scaling(
     why, refused = "", False
     for count in counts:
         if _expected(rows, count, each) > USED_SHARE * budget:
-            why = f"{count:,} and more were not started: they would need most of this machine's memory"
+            why = f"{count:,} and more were not started: they would take most of this machine's memory"
             break
         try:
             rows.append(_measure(built_from, count, seed))

@@ -41,6 +41,11 @@ def read(target: str, *, overrides: Overrides = (), like: str | None = None) -> 
 
     Raises:
         BadInput: there is no such run, the file holds several, or something in it cannot be.
+
+    Example:
+        >>> import legroom
+        >>> legroom.read("mine:full", overrides=[("n_envs", "2")])
+        Run(mine:full: MaskablePPO of sb3, legroom_workloads.mine:MineEnv, 2 envs)
     """
     with bounded_reading(target):
         return _read(target, overrides, like)

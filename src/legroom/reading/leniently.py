@@ -127,7 +127,7 @@ def _yaml(text: str, path: str, entry: str | None, algo: str | None) -> tuple[st
     if not set(data) & RUN_SIGNS:
         others = " and ".join(f"no {name} file" for name in dict.fromkeys(kind.name for kind in all_kinds()))
         hint = "a run file starts with algo: and env:"
-        raise BadInput(f"is no run file, {others}", path=path, hint=hint)
+        raise BadInput(f"is not a run file: {others}", path=path, hint=hint)
     return "run", only_entry([yamls.run_file_draft(data, lines, path)], entry, path), []
 
 

@@ -43,7 +43,7 @@ def with_options(run: Run, given: Mapping[str, str]) -> Run:
     for name in given:
         if name not in own and name != DATA.name:
             takers = ", ".join(each for each, option in declared_options() if option.name == name)
-            problem = f"is an option of {takers}, which {run.name} does not belong to" if takers else "is no option"
+            problem = f"is an option of {takers}, which {run.name} does not belong to" if takers else "is not an option"
             raise BadInput(f"{name} {problem}", hint="--set env.kwargs.KEY=VALUE for other environments")
     theirs = {name: text for name, text in given.items() if name in own}
     if theirs and workload is not None and workload.with_options is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from legroom.model.program_plan import Attached, ProgramPlan, TriedPatch
 from legroom.rendering.console import document
 from legroom.rendering.item_text import peak_data
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.rendering.prediction_text import footprint_data
 from legroom.rendering.program_text import needs_text, program_data, verdict_line
 from legroom.units import format_size
@@ -53,16 +53,16 @@ def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Pa
     """Yield the verdict, what was tried with what it takes, what could not be attached, and the command to type."""
     best, seen = plan.best, plan.plain.prediction.rehearsal
     if seen.stopped == "failed":
-        yield Styled(f"the program failed when it was rehearsed: {seen.failure or 'see its own output'}", "bold red")
+        yield verdict(f"the program failed when it was rehearsed: {seen.failure or 'see its own output'}", "bold red")
     elif best is plan.plain:
-        yield Styled(f"fits as it is: {needs_text(best.prediction)}", "green")
+        yield verdict(f"fits as it is: {needs_text(best.prediction)}", "green")
     elif best is not None:
-        yield Styled(f"fits with {', '.join(best.effective)} ({best.price}): {needs_text(best.prediction)}", "green")
+        yield verdict(f"fits with {', '.join(best.effective)} ({best.price}): {needs_text(best.prediction)}", "green")
     elif plan.fits is False:
-        yield Styled("does not fit, whatever can be attached without changing what is learned", "bold red")
+        yield verdict("does not fit with any saving that can be attached without changing results", "bold red")
         yield f"  {verdict_line(plan.tried[-1].prediction)}"
     else:
-        yield Styled(verdict_line(plan.tried[-1].prediction), "yellow")
+        yield verdict(verdict_line(plan.tried[-1].prediction), "yellow")
     yield ""
     yield _table(plan)
     yield ""
@@ -75,7 +75,7 @@ def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Pa
     elif best is not None:
         yield f"run it with: {train_command(best, command)}"
         if best is not plan.plain:
-            yield "or change your source: the same with --patch prints the edit, tried"
+            yield "or change your source: --patch prints a tested patch"
     else:
         yield f"its own arguments may help: legroom fit --param NAME=A..B -- {shlex.join(command)}"
 

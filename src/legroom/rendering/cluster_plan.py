@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from legroom.model.cluster import ClusterPlan, Node
-from legroom.rendering.cluster_text import nodes_data, nodes_text
+from legroom.rendering.cluster_text import cluster_verdict, nodes_data, nodes_table
 from legroom.rendering.console import document
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.rendering.plan_text import PRICE_STYLES
 from legroom.rendering.run_file import run_file
 from legroom.units import format_size
@@ -39,11 +39,12 @@ def cluster_plan_json(plan: ClusterPlan) -> str:
 
 
 def cluster_plan_text(plan: ClusterPlan) -> Iterator[Part]:
-    """Yield the division, what is asked of Ray, the nodes, and the verdict."""
+    """Yield the verdict, the division, what is asked of Ray, and the nodes."""
     if not plan.fits:
         yield from _refusal(plan)
         return
     envs, runners = plan.runners * plan.envs_per_runner, plan.runners
+    yield cluster_verdict(plan.cluster, plan.bills)
     yield Styled(f"{plan.asked.name}: {plan.run.algo} with RLlib, {envs:,} envs", "bold")
     many = "s" if runners != 1 else ""
     each = f"{plan.envs_per_runner:,} env{'s' if plan.envs_per_runner != 1 else ''} each"
@@ -66,9 +67,9 @@ def cluster_plan_text(plan: ClusterPlan) -> Iterator[Part]:
             smallest = min(others, key=lambda node: node.memory or 0)
             yield f"and the others with:   ray start --address=HEAD:6379 {_declared(smallest)}{alike}"
     yield ""
+    yield nodes_table(plan.cluster, plan.bills)
     for note in plan.notes:
         yield Styled(f"note: {note}", "dim")
-    yield from nodes_text(plan.cluster, plan.bills)
 
 
 def cluster_plan_file(plan: ClusterPlan, command: str) -> str:
@@ -94,7 +95,7 @@ def _refusal(plan: ClusterPlan) -> Iterator[Part]:
     if "gpu" in needed:
         parts.append(f"{format_size(needed['gpu'])} of GPU memory on the head")
     largest = format_size(max(node.ram for node in plan.cluster.nodes))
-    yield Styled(
+    yield verdict(
         f"does not fit: one runner with one env needs {' and '.join(parts)}; the head has "
         f"{format_size(plan.cluster.head.ram)}, the largest node {largest}",
         "bold red",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from legroom.model.cluster import Cluster, NodeBill
 from legroom.model.footprint import Phase, Place
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.layout import Styled, Table, verdict
 from legroom.units import format_size
 
 
@@ -31,8 +31,8 @@ def _node_data(name: str, bill: NodeBill) -> dict[str, Any]:
     }
 
 
-def nodes_text(cluster: Cluster, bills: Sequence[NodeBill]) -> Iterator[Part]:
-    """Yield a row per group of nodes that are alike, and the verdict of the whole."""
+def nodes_table(cluster: Cluster, bills: Sequence[NodeBill]) -> Table:
+    """Return a row per group of nodes that are alike."""
     cards = any(bill.footprint.gpu for bill in bills)
     title = ["GPU"] if cards else []
     table = Table(
@@ -51,12 +51,15 @@ def nodes_text(cluster: Cluster, bills: Sequence[NodeBill]) -> Iterator[Part]:
             *([format_size(gpu.high) if gpu else "–"] if cards else []),
             Styled("yes", "green") if bill.fits else Styled("no", "red"),
         )
-    yield table
-    yield Styled(verdict(cluster, bills), "green" if all(bill.fits for bill in bills) else "bold red")
+    return table
 
 
-def verdict(cluster: Cluster, bills: Sequence[NodeBill]) -> str:
+def cluster_verdict(cluster: Cluster, bills: Sequence[NodeBill]) -> Styled:
     """Return in a line whether the run fits the cluster, and where it does not."""
+    return verdict(_verdict_text(cluster, bills), "green" if all(bill.fits for bill in bills) else "bold red")
+
+
+def _verdict_text(cluster: Cluster, bills: Sequence[NodeBill]) -> str:
     short = [bill for bill in bills if not bill.fits]
     count = f"{len(cluster.nodes):,} node{'s' if len(cluster.nodes) > 1 else ''}"
     if not short:

@@ -35,7 +35,7 @@ def explanation_text(found: Explanation, most_advice: int | None = MOST_ADVICE) 
     """Yield the page: at most about twenty lines of 80 columns, unless all the advice is asked for."""
     yield Styled(found.summary, "bold" if found.certain else "yellow")
     if not found.recognised:
-        yield "If it is one, the text around the first error says more than the end: give the whole log."
+        yield "If it is one, give the whole log: the first error says more than the end."
         return
     facts = [f"{name} {format_size(size)}" for name, key in _FACTS if (size := getattr(found, key)) is not None]
     if facts and len(facts) + (found.requested is None) > 1:  # the summary has said what was asked

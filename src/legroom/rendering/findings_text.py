@@ -8,13 +8,13 @@ from typing import Any
 from legroom.model.checked import Checked, Totals
 from legroom.model.finding import Finding
 from legroom.model.verdict import Budget
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.units import format_fine_size, format_size
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _TITLES = {
-    "error": "Errors: it will not run, or not fit",
-    "warning": "Warnings: it will not do what it says",
+    "error": "Errors: it will not run, or will not fit",
+    "warning": "Warnings: it will not do what it seems to",
     "info": "Worth knowing",
 }
 MOST_ALIKE = 3  # findings of one rule in one file that are shown one by one; a zoo file has a hundred entries
@@ -29,45 +29,53 @@ def check_json(checked: Sequence[Checked]) -> dict[str, Any]:
     }
 
 
-def check_text(checked: Sequence[Checked], budget: Budget) -> Iterator[Part]:
-    """Yield the page; a file without anything to say is a line."""
+def check_text(checked: Sequence[Checked], budget: Budget, *, everything: bool = False) -> Iterator[Part]:
+    """Yield how many findings there are, then file by file; a file without findings is a line.
+
+    Args:
+        everything: also what is fine, and why.
+    """
     if not checked:
-        yield "nothing of a training found"
+        yield "No training found."
         return
+    yield _verdict(checked)
+    yield ""
     several = len(checked) > 1
     for each in checked:
         if each.kind == "skipped":
             yield Styled(f"skipped {each.note}", "dim")
         elif several and not each.findings:
-            yield Styled(f"{each.path}: nothing to say", "green")
+            yield Styled(f"{each.path}: no findings", "green")
         else:
-            yield from _file(each, budget)
+            yield from _file(each, budget, everything=everything)
             yield ""
-    yield _verdict(checked)
 
 
-def _file(checked: Checked, budget: Budget) -> Iterator[Part]:
+def _file(checked: Checked, budget: Budget, *, everything: bool) -> Iterator[Part]:
     kind = checked.kind if checked.kind in ("constants", "script") else f"{checked.kind} file"
     yield Styled(f"{checked.path} ({kind}{_runs(checked)})", "bold")
     if checked.note:
         yield Styled(f"  {checked.note}", "dim")
-    for totals in checked.totals[:MOST_TOTALS] if len(checked.totals) <= MOST_TOTALS else ():
-        yield ""
-        yield from _totals(totals, budget)
     for severity in ("error", "warning", "info"):
         findings = [finding for finding in checked.findings if finding.severity == severity]
         if findings:
             yield ""
             yield Styled(_TITLES[severity], _STYLES[severity])
             yield from _findings(findings)
-    if checked.fine:
+    for totals in checked.totals[:MOST_TOTALS] if len(checked.totals) <= MOST_TOTALS else ():
+        yield ""
+        yield from _totals(totals, budget)
+    if checked.fine and not everything:
+        yield ""
+        yield Styled(f"{_plural(len(checked.fine), 'thing')} fine; --all says why", "dim")
+    elif checked.fine:
         yield ""
         yield Styled("What is fine, and why", "green")
         for what, why in checked.fine:
             yield f"  {what}: {why}"
     if checked.ignored:
         yield ""
-        yield Styled(f"{_plural(checked.ignored, 'finding')} left out as its comments ask", "dim")
+        yield Styled(f"{_plural(checked.ignored, 'finding')} suppressed by comments", "dim")
 
 
 def _runs(checked: Checked) -> str:
@@ -129,12 +137,12 @@ def _findings(findings: Sequence[Finding]) -> Iterator[Part]:
 def _verdict(checked: Sequence[Checked]) -> Styled:
     findings = [finding for each in checked for finding in each.findings]
     counts = {kind: sum(f.severity == kind for f in findings) for kind in ("error", "warning", "info")}
-    files = f"{_plural(sum(each.kind != 'skipped' for each in checked), 'file')}: "
+    files = _plural(sum(each.kind != "skipped" for each in checked), "file")
     if not findings:
-        return Styled(f"{files}nothing to say", "green")
+        return verdict(f"no findings in {files}", "green")
     parts = [_plural(counts["error"], "error"), _plural(counts["warning"], "warning")]
-    text = f"{files}{', '.join(parts)}, {counts['info']:,} worth knowing"
-    return Styled(text, "bold red" if counts["error"] else "yellow" if counts["warning"] else "green")
+    text = f"{', '.join(parts)}, {counts['info']:,} worth knowing in {files}"
+    return verdict(text, "bold red" if counts["error"] else "yellow" if counts["warning"] else "green")
 
 
 def fixes_text(made: Sequence[tuple[str, Sequence[Any], str]], *, dry_run: bool) -> Iterator[Part]:

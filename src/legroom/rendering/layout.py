@@ -26,6 +26,11 @@ class Styled:
 Cell = str | Styled
 
 
+def verdict(text: str, style: str) -> Styled:
+    """Return the first line of an answer: a sentence that says what was asked."""
+    return Styled(text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else "."), style)
+
+
 class Table:
     """Rows under a header. `align` has a letter per column: `l`, `r`, `w` for a long text, `v` for what stays as it is.
 

@@ -202,8 +202,8 @@ def _closing_table(
             yield f"to use the policy {use}:"
             yield Styled(f"  legroom export {where} {name}", "cyan")
     elif outcome.resume is None:
-        yield Styled("there is no checkpoint to go on from", "yellow")
+        yield Styled("no checkpoint to continue from", "yellow")
     else:
-        yield f"to go on, {_RESUME[outcome.resume]}:"
+        yield f"to continue, {_RESUME[outcome.resume]}:"
         command = ("  legroom train", shlex.quote(run) if run else "RUN", reminder, "--out", where, "--resume")
         yield Styled(" ".join(filter(None, command)), "cyan")

@@ -9,7 +9,7 @@ from legroom.model.param import Number, ParamSearch, Trial
 from legroom.model.verdict import Budget
 from legroom.rendering.console import document
 from legroom.rendering.item_text import peak_data
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.rendering.prediction_text import footprint_data
 from legroom.rendering.program_text import first_line, needs_text, program_data
 from legroom.units import format_size
@@ -53,7 +53,8 @@ def _trial_data(trial: Trial) -> dict[str, Any]:
 
 def search_text(found: ParamSearch) -> Iterator[Part]:
     """Yield the answer, then a table of what was tried with its memory drawn against the budget."""
-    yield verdict_part(found)
+    answer = verdict_part(found)
+    yield verdict(answer.text, answer.style)
     if found.why:
         yield f"  {found.why}"
     if found.frontier:
@@ -74,7 +75,8 @@ def verdict_part(found: ParamSearch) -> Styled:
     if found.best is None:
         if found.fits is False:
             smallest = min(found.trials, key=by_value)
-            return Styled(f"does not fit: {params_text(smallest)} {_outcome(smallest)}", "bold red")
+            outcome = _outcome(smallest).removeprefix("does not fit, ")
+            return Styled(f"does not fit: {params_text(smallest)} needs {outcome}", "bold red")
         return Styled("unknown what fits", "yellow")
     best = found.best
     above = ""
@@ -107,7 +109,7 @@ def _outcome(trial: Trial) -> str:
         return f"refused: {first_line(trial.refused)}"
     failed = next((oom for oom in trial.prediction.rehearsal.out_of_memory if not oom.caught), None)
     if failed is not None:
-        return f"out of GPU memory, {format_size(failed.requested)} asked for at {_short(failed.file)}:{failed.line}"
+        return f"out of GPU memory, {format_size(failed.requested)} requested at {_short(failed.file)}:{failed.line}"
     verdict = {True: "fits", False: "does not fit", None: "unknown"}[trial.fits]
     return f"{verdict}, {needs_text(trial.prediction)}"
 

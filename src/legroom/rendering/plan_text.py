@@ -11,7 +11,7 @@ from legroom.model.plan import Change, Plan, Turn
 from legroom.model.verdict import Budget
 from legroom.rendering.console import document
 from legroom.rendering.item_text import peak_data
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.units import format_size
 
 PRICE_STYLES = {"free": "green", "slower": "yellow", "changes-learning": "red"}
@@ -130,20 +130,23 @@ def result_lines(plan: Plan) -> Iterator[Part]:
 
 
 def verdict_line(plan: Plan) -> Styled:
+    """Return whether it fits, in its colour."""
+    return verdict(verdict_text(plan), "green" if plan.fits else "bold red")
+
+
+def verdict_text(plan: Plan) -> str:
     """Return whether it fits, at which price."""
     if plan.fits:
         dearest = max((turn.price for turn in plan.turns), key=list(PRICE_STYLES).index, default=None)
         means = {
             None: "no changes needed",
-            "free": "the same results, bit for bit, and no slower",
-            "slower": "the same learning; it takes longer",
-            "changes-learning": "it learns something else: see the knobs in red",
+            "free": "same results, bit for bit, and no slower",
+            "slower": "same results, slower",
+            "changes-learning": "changes results (knobs marked changes-learning)",
         }[dearest]
-        return Styled(f"fits {_budget(plan)}: {means}", "green")
+        return f"fits {_budget(plan)}: {means}"
     needs = " and ".join(f"{format_size(nbytes)} of {_PLACES[place]}" for place, nbytes in plan.needed.items())
-    return Styled(
-        f"does not fit {_budget(plan)}: with every knob turned as far as it goes it still needs {needs}", "bold red"
-    )
+    return f"does not fit {_budget(plan)}: needs {needs} with every saving applied"
 
 
 _PLACES = {"host": "RAM", "gpu": "GPU memory"}

@@ -14,16 +14,17 @@ from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget, allocator_limit, fits_closely
-from legroom.rendering.cluster_text import nodes_data, nodes_text
+from legroom.rendering.cluster_text import cluster_verdict, nodes_data, nodes_table
 from legroom.rendering.console import document
 from legroom.rendering.item_text import PLACE_NAMES, error_text, peak_data, peak_text, when_text, why_text
-from legroom.rendering.layout import Part, Styled, Table, wrap
+from legroom.rendering.layout import Part, Styled, Table, verdict, wrap
 from legroom.units import format_size
 
 ITEM_KEYS = ("name", "place", "phases", "count", "nbytes", "error", "known", "why")
 SCREEN_LINES, SCREEN_WIDTH = 40, 100  # a bill shall be seen as a whole; --all shows what that leaves out
 # items below this share of their place are shown as one line: the first share that leaves a screen
 SMALL_SHARES = (0.002, 0.005, 0.01, 0.02, 0.05)
+_FITS_STYLES = {True: "green", False: "bold red", None: "yellow"}
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
@@ -103,7 +104,11 @@ def cluster_text(prediction: Prediction) -> Iterator[Part]:
     assert prediction.cluster is not None
     if prediction.footprint.unseen or prediction.footprint.unknown:
         yield verdict_line(prediction)
+    else:
+        yield cluster_verdict(prediction.cluster, prediction.bills)
     yield Styled(headline(prediction), "bold")
+    yield ""
+    yield nodes_table(prediction.cluster, prediction.bills)
     yield ""
     head, *others = prediction.bills
     for title, bill in (("the head", head), *((("one of the others", max(others, key=_high)),) if others else ())):
@@ -114,7 +119,6 @@ def cluster_text(prediction: Prediction) -> Iterator[Part]:
         yield finding_text(finding)
     for note in prediction.footprint.notes:
         yield Styled(f"note: {note}", "dim")
-    yield from nodes_text(prediction.cluster, prediction.bills)
 
 
 def _high(bill: NodeBill) -> int:
@@ -122,10 +126,21 @@ def _high(bill: NodeBill) -> int:
 
 
 def comparison_text(predictions: Sequence[Prediction]) -> Iterator[Part]:
-    """Yield one row per run, the first being what the others are compared with, and what there is to say of them."""
+    """Yield how many fit, one row per run, the first being what the others are compared with, and notes."""
+    yield _comparison_verdict(predictions)
     yield comparison_table(predictions)
     yield ""
     yield from comparison_lines(predictions)
+
+
+def _comparison_verdict(predictions: Sequence[Prediction]) -> Styled:
+    """Return how many of several runs fit, and which."""
+    fitting = [p.footprint.name for p in predictions if p.fits]
+    unknown = sum(p.fits is None for p in predictions)
+    named = ", ".join(fitting[:3]) + (f" and {len(fitting) - 3} more" if len(fitting) > 3 else "")
+    text = f"{len(fitting) or 'none'} of {len(predictions)} runs fit{'s' if len(fitting) == 1 else ''}"
+    text += (f": {named}" if named else "") + (f"; unknown for {unknown}" if unknown else "")
+    return verdict(text, "green" if fitting else "yellow" if unknown else "bold red")
 
 
 def comparison_table(predictions: Sequence[Prediction]) -> Table:
@@ -168,9 +183,10 @@ def comparison_lines(predictions: Sequence[Prediction]) -> Iterator[Part]:
 def estimate_text(predictions: Sequence[Prediction]) -> str:
     """Return in a line what arithmetic says of runs, while something better is being worked out."""
     told = []
-    for footprint in (p.footprint for p in predictions[:3]):
-        gpu = f", {format_size(footprint.gpu.nbytes)} of GPU memory" if footprint.gpu is not None else ""
-        told.append(f"{footprint.name}: about {format_size(footprint.host.nbytes)} of RAM{gpu}")
+    for p in predictions[:3]:
+        gpu = f", {format_size(p.footprint.gpu.nbytes)} of GPU memory" if p.footprint.gpu is not None else ""
+        fits = {True: "fits", False: "does not fit", None: "unknown whether it fits"}[p.fits]
+        told.append(f"{p.footprint.name}: about {format_size(p.footprint.host.nbytes)} of RAM{gpu}, {fits}")
     return f"{'; '.join(told)} by arithmetic; measuring"
 
 
@@ -231,7 +247,7 @@ def _items_from(footprint: Footprint, share: float, most_lines: int | None) -> T
 
 def verdict_line(p: Prediction) -> Styled:
     """Return whether it fits, in its colour."""
-    return Styled(verdict_text(p), {True: "green", False: "bold red", None: "yellow"}[p.fits])
+    return verdict(verdict_text(p), _FITS_STYLES[p.fits])
 
 
 def peak_lines(p: Prediction) -> Iterator[Part]:
@@ -267,7 +283,7 @@ def verdict_text(p: Prediction) -> str:
     """Return whether it fits, and where it does not."""
     short = shortfall(p.footprint, p.budget)
     if short:
-        return f"does not fit: {'; '.join(short)}"
+        return f"does not fit: {short}"
     if p.footprint.unseen:
         return f"unknown whether it fits: {unseen_text(p.footprint.unseen)}"
     if p.footprint.unknown:
@@ -278,20 +294,26 @@ def verdict_text(p: Prediction) -> str:
         return f"unknown whether it fits: {left}: {p.footprint.not_built}"
     if p.fits is None:
         return "fits the host; no GPU budget is known (give --gpu or --vram)"
-    return f"fits: {budget_line(p.footprint, p.budget)}"
+    return f"fits: {need_text(p.footprint, p.budget) or 'no limit is known'}"
 
 
-def shortfall(footprint: Footprint, budget: Budget) -> list[str]:
-    """Return where a footprint exceeds its budget, and by what."""
+def shortfall(footprint: Footprint, budget: Budget) -> str:
+    """Return where a footprint exceeds its budget, and by what; empty where it does not."""
+    return need_text(footprint, budget, only_exceeded=True)
+
+
+def need_text(footprint: Footprint, budget: Budget, *, only_exceeded: bool = False) -> str:
+    """Return what a footprint needs at most of each kind of memory that has a limit, beside that limit."""
     places = (
-        ("host", footprint.host, budget.ram, budget.ram_origin),
-        ("GPU", footprint.gpu, budget.vram, budget.vram_origin),
+        ("RAM", footprint.host, budget.ram, budget.ram_origin),
+        ("GPU memory", footprint.gpu, budget.vram, budget.vram_origin),
     )
-    return [
-        f"{name} needs up to {format_size(peak.high)}, {limit_text(budget, limit, origin)}"
+    parts = [
+        f"up to {format_size(peak.high)} of {name}, {limit_text(budget, limit, origin)}"
         for name, peak, limit, origin in places
-        if peak is not None and limit is not None and peak.high > budget.usable(limit)
+        if peak is not None and limit is not None and (peak.high > budget.usable(limit) or not only_exceeded)
     ]
+    return f"needs {'; '.join(parts)}" if parts else ""
 
 
 def limit_text(budget: Budget, limit: int, origin: str) -> str:

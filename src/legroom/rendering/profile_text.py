@@ -12,7 +12,7 @@ from typing import Any
 from legroom import __version__
 from legroom.model.profile import Change, Comparison, KeyCost, Leak, ObservationCost, Profile
 from legroom.rendering.console import document
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.units import format_size
 
 SHOWN_LINES = 6
@@ -61,16 +61,16 @@ def _observation_data(cost: ObservationCost) -> dict[str, Any]:
     }
 
 
-def profile_text(profile: Profile, comparison: Comparison | None = None) -> Iterator[Part]:
-    """Yield the report."""
+def profile_text(profile: Profile, comparison: Comparison | None = None, *, everything: bool = False) -> Iterator[Part]:
+    """Yield the report; all lines and keys of it where everything is asked for."""
+    yield verdict(leak_text(profile.leak), VERDICT_STYLES[profile.leak.verdict])
     yield Styled(headline(profile), "bold")
-    yield Styled(leak_text(profile.leak), VERDICT_STYLES[profile.leak.verdict])
     if profile.leak.lines:
         yield ""
-        yield line_table(profile.leak, SHOWN_LINES)
+        yield line_table(profile.leak, None if everything else SHOWN_LINES)
     if profile.observation is not None:
         yield ""
-        yield from observation_parts(profile.observation, SHOWN_KEYS)
+        yield from observation_parts(profile.observation, None if everything else SHOWN_KEYS)
     if profile.parallel or profile.scaling.why:
         yield ""
         yield from parallel_parts(profile)
@@ -98,7 +98,7 @@ def leak_text(leak: Leak) -> str:
         return f"leak: {rate}{left}{trouble}"
     if leak.verdict == "growing":
         return f"growing: {rate}; {leak.why}"
-    return f"ok: {leak.why}" if leak.why and leak.why != "steady" else "ok: memory does not grow"
+    return f"no leak: {leak.why}" if leak.why and leak.why != "steady" else "no leak: memory does not grow"
 
 
 def rate_text(nbytes: float) -> str:
@@ -182,17 +182,17 @@ def observation_findings(cost: ObservationCost) -> Iterator[tuple[str, str]]:
     if saved:
         names = ", ".join(f"{key.key} as {key.smaller.dtype}" for key in cost.keys if key.smaller)
         share = saved / cost.nbytes
-        yield "info", f"{names} would lose nothing and save {share:.0%} (as seen in {cost.checked:,} observations)"
+        yield "info", f"{names} would be lossless and save {share:.0%} (as seen in {cost.checked:,} observations)"
 
 
 def _alias_text(key: KeyCost, cost: ObservationCost) -> str:
     whose = f" ({key.buffer})" if key.buffer else ""
     if key.changes_after is None:
-        return f"{key.key} is the same memory in every observation{whose}; it was not seen to change, but can"
+        return f"{key.key} is the same memory in every observation{whose}; no change was seen, but it can change"
     after = "the next step" if key.changes_after == 1 else f"{key.changes_after} steps"
     steps = f"{key.key} is a view of the environment's memory{whose} and has changed after {after}"
     if cost.changes_at_reset:
-        return f"{steps}; SB3's terminal_observation will be the next episode's first: return a copy"
+        return f"{steps}; SB3's terminal_observation will be the first of the next episode: return a copy"
     return f"{steps}: its content changes later; return a copy"
 
 

@@ -12,8 +12,8 @@ from legroom.model.footprint import Place
 from legroom.model.rehearsal import ProgramPrediction, Rehearsal, SameRun, SourceLine
 from legroom.rendering.console import document
 from legroom.rendering.item_text import error_text, peak_text, why_text
-from legroom.rendering.layout import Part, Styled, Table
-from legroom.rendering.prediction_text import budget_line, finding_text, footprint_data, shortfall
+from legroom.rendering.layout import Part, Styled, Table, verdict
+from legroom.rendering.prediction_text import finding_text, footprint_data, need_text, shortfall
 from legroom.rendering.run_file import run_data
 from legroom.units import format_size
 
@@ -127,7 +127,7 @@ def by_line(seen: Rehearsal) -> list[SourceLine]:
 def program_text(prediction: ProgramPrediction, *, everything: bool = False) -> Iterator[Part]:
     """Yield the verdict, how far it came, the peaks, the bill by role and by line, and what helps."""
     seen = prediction.rehearsal
-    yield Styled(verdict_line(prediction), STYLES[prediction.fits])
+    yield verdict(verdict_line(prediction), STYLES[prediction.fits])
     for way in prediction.ways:
         yield f"  try: {way}"
     yield f"{prediction.footprint.name}: {progress_line(seen)}"
@@ -154,15 +154,15 @@ def verdict_line(prediction: ProgramPrediction) -> str:
         at = f" at {place_text(*seen.failed_at)}" if seen.failed_at else ""
         return f"does not fit: out of host memory{at}: {seen.failure}"
     if prediction.fits is False:
-        return f"does not fit: {'; '.join(shortfall(footprint, budget))}"
+        return f"does not fit: {shortfall(footprint, budget)}"
     if footprint.unknown:
         return f"unknown whether it fits: {'; '.join(footprint.unknown)}"
     if prediction.fits is None:
         short = shortfall(footprint, budget)
         if short:
-            return f"unknown whether it fits: {'; '.join(short)}, if what it asked for is ever written"
+            return f"unknown whether it fits: {short}, if what it asked for is ever written"
         return "no GPU budget is known (give --gpu or --vram)"
-    return f"fits: {budget_line(footprint, budget)}"
+    return f"fits: {need_text(footprint, budget) or 'no limit is known'}"
 
 
 def needs_text(prediction: ProgramPrediction) -> str:
@@ -180,7 +180,7 @@ def progress_line(seen: Rehearsal) -> str:
     """Return how far the rehearsal came, and why it ended."""
     steps = f"{seen.updates:,} optimizer step{'s' if seen.updates != 1 else ''}"
     why = {
-        "repeats": f"{seen.repeats:,} repeats, stopped since nothing new happened",
+        "repeats": f"{seen.repeats:,} repeats, stopped because nothing new happened",
         "finished": "the program ended",
         "updates": "stopped at --updates",
         "seconds": "stopped at --seconds",
@@ -245,7 +245,7 @@ def moment_text(seen: Rehearsal) -> str:
 
 def role_table(prediction: ProgramPrediction) -> Table:
     """Return the card's items at the peak."""
-    table = Table(["on the card at the peak", "size", "±", "why"], "lrrw")
+    table = Table(["on the GPU at the peak", "size", "±", "why"], "lrrw")
     items = [item for item in prediction.footprint.items if item.place is Place.GPU]
     for item in sorted(items, key=lambda item: -item.total):
         table.add(item.name.removeprefix("gpu."), format_size(item.total), error_text(item), why_text(item))

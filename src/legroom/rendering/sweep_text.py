@@ -88,7 +88,7 @@ def sweep_text(sweep: dict[str, Any], out: str, *, resume: str = "") -> Iterator
         yield Styled(f"no trial has a metric {sweep['metric']!r}; there are: {', '.join(known)}", "yellow")
     yield f"{out}/result.json, {out}/sweep.svg; each trial: {out}/trials/NNN"
     if resume:
-        yield f"go on with: {resume}"
+        yield f"continue with: {resume}"
 
 
 def _again(runs: int) -> str:

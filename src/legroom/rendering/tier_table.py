@@ -7,7 +7,7 @@ from typing import Any
 
 from legroom.fitting.tiers import Named, Recommendation, Tier
 from legroom.rendering.console import document
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.rendering.plan_text import PRICE_STYLES, budget_text, peaks_data, plan_data, plan_text
 from legroom.units import GIB, format_size
 
@@ -43,12 +43,23 @@ def _bounds_data(tier: Tier) -> dict[str, Any]:
 
 
 def tiers_text(name: str, tiers: Sequence[Tier]) -> Iterator[Part]:
-    """Yield the table by GPU memory, and what bounds the environments."""
+    """Yield what fits, the table by GPU memory, and what bounds the environments."""
+    yield _tiers_verdict(tiers)
     yield Styled(f"{name} by GPU memory", "bold")
     yield tiers_table(tiers)
     yield from _about_bounds(tiers)
     hosts = [tier.plan.after.host.high for tier in tiers]
     yield f"host memory: at most {format_size(max(hosts))}"
+
+
+def _tiers_verdict(tiers: Sequence[Tier]) -> Styled:
+    fitting = [tier for tier in tiers if tier.plan.fits]
+    if not fitting:
+        return verdict("fits no size of GPU given", "bold red")
+    smallest, as_it_is = fitting[0], next((tier for tier in fitting if not tier.plan.turns), None)
+    changed = "" if not smallest.plan.turns else ", changed"
+    more = f"; as it is from {as_it_is.vram / GIB:g} GiB" if as_it_is not in (None, smallest) and as_it_is else ""
+    return verdict(f"fits from {smallest.vram / GIB:g} GiB of GPU memory{changed}{more}", "green")
 
 
 def tiers_table(tiers: Sequence[Tier]) -> Table:
@@ -83,7 +94,7 @@ def _about_bounds(tiers: Sequence[Tier]) -> Iterator[Part]:
         cap = max(most.cap for most in found)
         yield (
             f"steps/update: an update learns from at most {cap:,} env steps (--max-steps-per-update), since "
-            "batch_size × num_minibatches grows with num_envs, and a training of a few giant updates learns little"
+            "batch_size × num_minibatches grows with num_envs, and few giant updates learn little"
         )
 
 
@@ -108,15 +119,15 @@ def _plain_table(tiers: Sequence[Tier]) -> Table:
 
 
 def recommendation_text(workload: str, found: Recommendation) -> Iterator[Part]:
-    """Yield the named runs beside the budget, the one to take, and what the knobs would give instead."""
+    """Yield the named run to take, all of them beside the budget, and what the knobs would give instead."""
     plan, gpu = found.plan, found.plan.after.gpu is not None
+    recommended = recommended_line(found.chosen)
+    yield verdict(recommended.text, recommended.style)
     yield Styled(f"{workload} within {budget_text(plan.budget, gpu=gpu)}", "bold")
     yield named_table(found.named, gpu=gpu)
     yield ""
-    yield recommended_line(found.chosen)
-    yield ""
     if plan.turns or found.chosen is None:
-        yield "with the knobs instead:"
+        yield "with savings instead:"
         yield from plan_text(plan)
 
 
@@ -138,7 +149,7 @@ def recommended_line(chosen: Named | None) -> Styled:
     """Return which of them to take."""
     if chosen is None:
         return Styled("none of them fits as it is", "bold red")
-    how = "as it is" if chosen.fits else "with what costs nothing, which train does by itself"
+    how = "as it is" if chosen.fits else "with free savings, which train applies by itself"
     return Styled(f"recommended: legroom train {chosen.run.name} ({how})", "green")
 
 

@@ -10,10 +10,12 @@ lower bound, and it is shown as one.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from legroom.model.progress import Progress
+from legroom.model.trace import Forecast
 
 LEAST_WINDOW_S = 60.0
 POINTS = 200  # kept of the whole time; a round may last a millisecond
@@ -134,3 +136,11 @@ def number_text(value: float | None) -> str:
     if size >= 1000:
         return f"{value:,.0f}"
     return f"{value:.1f}" if size >= 100 else f"{value:.2f}" if size >= 0.1 or value == 0 else f"{value:.2g}"
+
+
+def runs_out_text(coming: Forecast) -> str:
+    """Return the sentence of a forecast, with the hour on the clock."""
+    left = coming.reaches - coming.made
+    hour = time.strftime("%H:%M" if left >= 120 else "%H:%M:%S", time.localtime(time.time() + left))
+    day = time.strftime(" on %d %b", time.localtime(time.time() + left)) if left > 20 * 3600 else ""
+    return f"memory runs out in about {duration_text(left)} (at {hour}{day})"

@@ -1,8 +1,7 @@
-"""A watching for a person: one line while it goes on, a few at its end; and as JSON.
+"""A watching for a person: a live screen while it goes on, a few lines at its end; and as JSON.
 
-The line at the bottom of a terminal is wiped before anything of the command is passed on and drawn only where the
-command's own last line is complete, so it never stands inside a progress bar. Into a file or a pipe there is no such
-line, only what happens: memory is about to run out, a limit was passed.
+The screen (`watch_screen`) is for a terminal. Into a file or a pipe goes a line now and then, ever more rarely, and
+what happens: memory is about to run out, a limit was passed.
 """
 
 from __future__ import annotations
@@ -16,22 +15,24 @@ from contextlib import suppress
 from shutil import get_terminal_size
 from typing import Any
 
-from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Watched
+from legroom.model.trace import ROLES, Forecast, MemoryLimit, Sample, Watched
 from legroom.rendering.console import JSON_VERSION
 from legroom.rendering.explanation_text import explanation_text
-from legroom.rendering.layout import Part, Styled, Table, draw, paint
+from legroom.rendering.layout import Part, Styled, Table, draw
 from legroom.rendering.printable import printable
-from legroom.rendering.time_left import duration_text
+from legroom.rendering.time_left import duration_text, runs_out_text
+from legroom.rendering.watch_screen import LEAST_COLUMNS, LEAST_ROWS, ROLE_NAMES, WIPE, WatchScreen, drawn
 from legroom.units import format_size
 from legroom.watching.watch import Display
 
 WATCH = "watch"  # the relay knows our own lines by `legroom watch: `
 DRAW_EVERY_S = 0.5
+REDRAW_AFTER_S = 0.05  # a command that writes a thousand lines a second is not slowed down for it
 SAY_AGAIN_SHARE = 0.35  # of the time left: a forecast that moved so much is news
-WIPE = b"\r\x1b[K"
+FIRST_LINE_S, MOST_APART_S = 10.0, 600.0  # of the lines into a file or a pipe; each doubles the time before it
+FULL_SCREEN, FULL_SCREEN_ENDS = b"\x1b[?1049h", b"\x1b[?1049l"  # the command draws a screen of its own
 BAR = 16
 LONGEST_COMMAND = 36
-ROLE_NAMES: dict[Role, str] = {"trainer": "trainer", "workers": "env workers", "others": "others"}
 LIMIT_NAMES = {"container": "what the container has", "machine": "what the machine has"}
 VERDICT_STYLES = {"leak": "bold red", "growing": "yellow", "ok": "green"}
 _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE",
@@ -48,28 +49,50 @@ class WatchDisplay(Display):
         self._lock = threading.Lock()  # the relay passes on in a thread of its own
         self._drawn = False
         self._line_complete = True
-        self._next_draw = 0.0
+        self._full_screen = False
+        self._shown = b""  # what draws the screen as it is now
+        self._passed = 0.0  # when it was last drawn anew below something of the command
+        self._screen = WatchScreen()
+        self._next_draw = 0.0 if live else FIRST_LINE_S
         self._said: Forecast | None = None
 
     def pass_on(self, chunk: bytes) -> None:
         with self._lock:
-            self._wipe()
-            self._write(chunk)
-            self._line_complete = chunk.endswith(b"\n")
+            if FULL_SCREEN in chunk or FULL_SCREEN_ENDS in chunk:
+                self._full_screen = chunk.rfind(FULL_SCREEN) > chunk.rfind(FULL_SCREEN_ENDS)
+            now = time.monotonic()
+            again = bool(self._shown) and not self._full_screen and now - self._passed >= REDRAW_AFTER_S
+            self._passed = now if again else self._passed
+            # one write: what is drawn anew at once does not flicker
+            self._write((WIPE if self._drawn else b"") + chunk + (self._shown if again else b""))
+            self._drawn, self._line_complete = again, chunk.endswith(b"\n")
 
     def _put(self, data: bytes) -> None:
         with suppress(OSError):  # nobody reads any more: no reason to leave the command alone
             self._write(data)
 
     def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None:
-        if not self._live or sample.t < self._next_draw:
+        if self._live:
+            self._screen.add(sample)
+        if sample.t < self._next_draw:
+            return
+        if not self._live:
+            self._next_draw = sample.t + min(sample.t, MOST_APART_S)
+            self._say(live_line(sample, limit, coming))
             return
         self._next_draw = sample.t + DRAW_EVERY_S
         with self._lock:
-            if self._line_complete:
-                line = live_line(sample, limit, coming)[: max(get_terminal_size().columns - 1, 20)]
-                self._put(WIPE + (paint(line, "dim") if self._colour else line).encode())
+            if not self._full_screen:
+                wipe = WIPE if self._drawn else b""
+                self._shown = drawn(self._lines(sample, limit, coming), colour=self._colour)
+                self._put(wipe + self._shown)
                 self._drawn = True
+
+    def _lines(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> list[str]:
+        size = get_terminal_size()
+        if size.lines < LEAST_ROWS or size.columns < LEAST_COLUMNS:
+            return [live_line(sample, limit, coming)[: max(size.columns - 1, 20)]]
+        return self._screen.lines(f"legroom {self._command}", sample, limit, coming, size.columns - 1)
 
     def exceeded(self, sample: Sample, limit: MemoryLimit) -> None:
         roles = ", ".join(f"{ROLE_NAMES[role]} {format_size(n)}" for role, n in sample.by_role.items() if n)
@@ -83,9 +106,10 @@ class WatchDisplay(Display):
         self._say(f"{runs_out_text(coming)}; the limit is {format_size(limit.nbytes)}")
 
     def end(self, parts: Iterator[Part]) -> None:
-        """Take the line away and write the report."""
+        """Take the screen away and write the report."""
         with self._lock:
             self._wipe()
+            self._shown = b""
             width = min(max(get_terminal_size().columns, 40), 100)
             text = draw(parts, width=width, colour=self._colour)
             self._put((b"" if self._line_complete else b"\n") + text.encode())
@@ -121,32 +145,27 @@ def live_line(sample: Sample, limit: MemoryLimit | None, coming: Forecast | None
     return " · ".join(parts)
 
 
-def runs_out_text(coming: Forecast) -> str:
-    """Return the sentence of a forecast, with the hour on the clock."""
-    left = coming.reaches - coming.made
-    hour = time.strftime("%H:%M" if left >= 120 else "%H:%M:%S", time.localtime(time.time() + left))
-    day = time.strftime(" on %d %b", time.localtime(time.time() + left)) if left > 20 * 3600 else ""
-    return f"memory runs out in about {duration_text(left)} (at {hour}{day})"
-
-
 def watched_text(watched: Watched, command: str = WATCH) -> Iterator[Part]:
-    """Yield the report: how it ended, peaks, growth, forecast, and what ran out."""
+    """Yield the report: the verdict, how it ended, peaks, growth, forecast, and what ran out."""
     trace = watched.trace
-    yield Styled(f"legroom {command}: {ending_text(watched)}", "bold")
-    if not trace.samples:
-        yield "it ended before its memory could be read"
-    else:
+    style = "bold red" if watched.of_memory else VERDICT_STYLES[trace.verdict]
+    yield Styled(f"legroom {command}: {verdict_text(watched)}", style)
+    yield Styled(ending_text(watched), "bold")
+    if trace.samples:
         yield _figures(watched)
     if watched.left_behind:
         pids = " ".join(map(str, watched.left_behind))
         yield Styled(f"still running: {len(watched.left_behind)} of its processes (kill {pids})", "yellow")
     if watched.trouble:
-        yield Styled(f"the watching stopped early: {watched.trouble}", "yellow")
+        yield Styled(f"watching stopped early: {watched.trouble}", "yellow")
     if not watched.exact:
-        yield "memory of some processes as RSS: their exact share may not be read"
+        yield "memory of some processes is RSS, because their exact share cannot be read"
     if watched.explanation is not None:
+        told = explanation_text(watched.explanation)
+        if watched.of_memory:
+            next(told)  # it is the verdict
         yield ""
-        yield from explanation_text(watched.explanation)
+        yield from told
 
 
 def _figures(watched: Watched) -> Table:
@@ -155,11 +174,20 @@ def _figures(watched: Watched) -> Table:
     table = Table(["", ""], "lw")
     table.add("peak", peak_text(watched))
     table.add("growth", ", ".join(steps))
-    table.add("verdict", Styled(f"{trace.verdict}: {trace.why}", VERDICT_STYLES[trace.verdict]))
     for name, line in (("limit", limit_text(watched)), ("forecast", forecast_text(watched))):
         if line is not None:
             table.add(name, line)
     return table
+
+
+def verdict_text(watched: Watched) -> str:
+    """Return what came of it in a line: memory ran out, or it leaks, grows, or does neither."""
+    trace = watched.trace
+    if watched.of_memory:
+        return "it ran out of memory" if watched.explanation is None else watched.explanation.summary
+    if not trace.samples:
+        return "too short to tell: it ended before its memory could be read"
+    return f"{'no leak' if trace.verdict == 'ok' else trace.verdict}: {trace.why}"
 
 
 def ending_text(watched: Watched) -> str:
@@ -212,7 +240,7 @@ def forecast_text(watched: Watched) -> str | None:
     if not trace.forecasts or watched.limit is None or trace.verdict == "ok":
         return None
     coming = trace.forecasts[-1]
-    unless = "" if coming.certain else ", though it may settle before"
+    unless = "" if coming.certain or trace.verdict == "leak" else ", unless it settles before"
     low, high = duration_text(coming.earliest), duration_text(coming.latest or 0)
     band = f" ({low} to {high})" if coming.certain and low != high else ""
     when = f"{duration_text(coming.reaches)} after the start"
@@ -249,7 +277,7 @@ def watched_json(watched: Watched, **more: Any) -> str:
             {"name": one.name, "begin": round(one.begin, 3), "end": round(one.end, 3), "peak": one.peak}
             for one in trace.phases
         ],
-        "forecast": _forecast_json(trace.forecasts[-1]) if trace.forecasts else None,
+        "forecast": _forecast_json(trace.forecasts[-1]) if trace.forecasts and trace.verdict != "ok" else None,
         "forecasts": [_forecast_json(one) for one in trace.forecasts],
         "left_behind": list(watched.left_behind),
         "exact": watched.exact,

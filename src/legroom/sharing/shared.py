@@ -65,6 +65,12 @@ def share(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> Arrays:
     Raises:
         BadInput: the arrays cannot be shared, such as those of Python objects.
         Exception: what `build` raises.
+
+    Example:
+        >>> import legroom, numpy
+        >>> table = legroom.share("a table", lambda: {"squares": numpy.arange(4) ** 2})
+        >>> table["squares"].tolist(), table["squares"].flags.writeable
+        ([0, 1, 4, 9], False)
     """
     if not isinstance(key, str):
         raise BadInput(f"share({key!r}, …): the key is a {type(key).__name__}", hint="a text is needed")

@@ -104,9 +104,9 @@ class SweepFolder:
         except FileNotFoundError:
             return None
         except Damaged as damaged:
-            raise BadInput(damaged.message, path=path, hint="another --out starts anew") from None
+            raise BadInput(damaged.message, path=path, hint="another --out starts over") from None
         except (OSError, KeyError, TypeError) as error:
-            raise BadInput(f"is no plan of a sweep: {error}", path=path, hint="another --out starts anew") from None
+            raise BadInput(f"is not a plan of a sweep: {error}", path=path, hint="another --out starts over") from None
 
 
 @dataclass(frozen=True)

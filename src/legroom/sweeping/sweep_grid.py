@@ -85,7 +85,8 @@ def sweep_grid(
         MissingExtra: without Ray, or without what the run's backend needs.
         TooLarge: a trial fits no node.
     """
-    with needs("ray", what="a sweep"):  # said before anything is predicted, as is a missing cluster
+    # said before anything is predicted, as is a missing cluster
+    with working("loading Ray"), needs("ray", what="a sweep"):
         from legroom.cluster.session import find_cluster
         from legroom.sweeping.ray_sweep import run_sweep
     if task.cluster != "local":
@@ -134,7 +135,7 @@ def _resumed(task: SweepTask, folder: SweepFolder) -> list[Trial] | None:
             raise BadInput(
                 f"holds another sweep: its {part} is {held.get(part)}, not {value}",
                 path=folder.path,
-                hint="resume with the command it was begun with, or start anew in another --out",
+                hint="resume with the command it was started with, or start over in another --out",
             )
     trials, steps = folder.trials(), task.timesteps
     check_trust((trial.run for trial in trials), trust=task.trust)

@@ -101,7 +101,7 @@ def _priced(run: Run, evidence: Evidence, machine: Machine) -> tuple[Run, Eviden
 def _memory_key(run: Run) -> str:
     """Return a key that runs share which need the same memory."""
     hyperparams = {name: value for name, value in run.hyperparams.items() if name not in WITHOUT_MEMORY}
-    return repr(run.replace(seed=None, name="", description="", hyperparams=hyperparams))
+    return run.replace(seed=None, name="", description="", hyperparams=hyperparams).key
 
 
 def _value_in(run: Run, key: str, text: str) -> Any:

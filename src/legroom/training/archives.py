@@ -31,9 +31,9 @@ def check_export(directory: Path, archive: Path, *, force: bool) -> None:
     if not directory.is_dir():
         raise BadInput("no such directory", path=directory, hint="legroom train RUN --out DIR makes one")
     if archive.exists() and not force:
-        raise BadInput("is there already", path=archive, hint="--force writes over it")
+        raise BadInput("already exists", path=archive, hint="--force overwrites it")
     if archive.is_dir() or not archive.absolute().parent.is_dir():
-        raise BadInput("is no place for a file", path=archive, hint="give a file name in a directory that exists")
+        raise BadInput("cannot hold a file", path=archive, hint="give a file name in a directory that exists")
 
 
 def check_import(archive: Path, directory: Path, *, trust: bool, force: bool) -> None:
@@ -43,7 +43,7 @@ def check_import(archive: Path, directory: Path, *, trust: bool, force: bool) ->
         BadInput: says what is wrong.
     """
     if not trust:
-        raise BadInput("archives can execute code", path=archive, hint="--trust, if you know who made it")
+        raise BadInput("archives can execute code", path=archive, hint="--trust, for files you trust")
     if not directory.exists():
         return
     if not directory.is_dir():
@@ -54,4 +54,4 @@ def check_import(archive: Path, directory: Path, *, trust: bool, force: bool) ->
     if not force:
         raise BadInput("is not empty", path=directory, hint="--force replaces the run in it")
     if not entries & {RUN, IMPORTED, "checkpoints"}:
-        raise BadInput("is not the folder of a run, and is left alone", path=directory, hint="give another directory")
+        raise BadInput("is not a run folder and is left alone", path=directory, hint="give another directory")

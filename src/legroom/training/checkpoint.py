@@ -328,7 +328,7 @@ class Checkpoints:
             self._prune(step)
         except (OSError, BadInput) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            self.warning = f"warning: an old checkpoint cannot be deleted: {reason}; training goes on"
+            self.warning = f"warning: an old checkpoint cannot be deleted: {reason}; training continues"
 
     def _prune(self, step: int) -> None:
         """Delete earlier checkpoints beyond the last `keep` good ones, and set damaged ones aside."""

@@ -306,7 +306,7 @@ class TrainingLoop:
             with self._pace.writing(step):
                 path = self._write(learner)
         except BadInput as error:
-            self.say(f"warning: {error}; training goes on")
+            self.say(f"warning: {error}; training continues")
             self._pace.put_off()
             return False
         finally:
@@ -350,7 +350,7 @@ class TrainingLoop:
         while not self._checkpoint(learner):
             if self._signals or time.monotonic() > until:
                 return False
-            self.say(f"waiting for room, {max(until - time.monotonic(), 0):.0f} s at most; Ctrl-C gives it up")
+            self.say(f"waiting for room, {max(until - time.monotonic(), 0):.0f} s at most; Ctrl-C gives up")
             self._checkpoints.make_room()
             looking_at = time.monotonic() + pause_s
             while time.monotonic() < looking_at and not self._signals:

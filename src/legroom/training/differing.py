@@ -70,7 +70,7 @@ def with_changes(run: Run, changes: Differences) -> Run:
     try:
         return Run.model_validate(data)
     except ValueError as error:  # of pydantic
-        raise BadInput(f"the changes cannot be taken over: {error}", path=run.source) from None
+        raise BadInput(f"the changes cannot be applied: {error}", path=run.source) from None
 
 
 def refuse(found: Differences, folder: Path) -> None:
@@ -82,10 +82,10 @@ def refuse(found: Differences, folder: Path) -> None:
     for name, values in found.items():
         which = f"{_said(name)} " if len(name) > 1 else ""
         raise BadInput(
-            f"was begun with another {name[0]}: {which}{shown(values[0])}, not {shown(values[1])}"
+            f"was started with another {name[0]}: {which}{shown(values[0])}, not {shown(values[1])}"
             + (f", and {len(found) - 1} more" if len(found) > 1 else ""),
             path=folder,
-            hint="resume with the run it was begun with; --allow-changes takes the change; another --out starts anew",
+            hint="resume with the same run, accept the change with --allow-changes, or use another --out",
         )
 
 

@@ -33,7 +33,7 @@ COUNTED_PER_LOOK_S = 1.0
 SHOWN_FRAMES = 15
 SHOWN_PROCESSES = 8
 _VERBS = {"build": "being built", "reset": "reset", "step": "step", "call": "a method", "close": "close"}
-_STATES = {"T": "it is stopped", "t": "it is stopped by a debugger", "D": "it waits inside the kernel"}
+_STATES = {"T": "it is stopped", "t": "it is stopped by a debugger", "D": "it is waiting inside the kernel"}
 
 
 @dataclass(frozen=True)

@@ -85,13 +85,13 @@ class Request:
         if self.fit and self.plain:
             raise BadInput("--plain trains as the library does it, --fit does not", hint="give one of them")
         if self.resume and self.out is None:
-            raise BadInput("--resume goes on in a folder", hint="--out DIR says which")
+            raise BadInput("--resume needs a folder", hint="--out DIR")
         kept = self.folder(self.asked).run() if self.resume else None
         asked = next((one for one in self.sizes if kept is not None and one.name == kept.name), self.asked)
         backend = backend_of(asked)
         require_packages(asked)
         if self.cluster is not None and not backend.spreads:
-            raise no_cluster(f"{asked.name} is of backend {backend.name}", asked.source)
+            raise no_cluster(f"{asked.name} uses backend {backend.name}", asked.source)
         if asked.env.id is None:
             raise _without_env(asked)
         backend.refuse_training(asked, fit=self.fit, resume=self.resume, pictures=self.pictures)
@@ -121,8 +121,8 @@ class Request:
         if not self.allow_changes:
             refuse(changes, folder.path)
         if asked.seed is not None and asked.seed != kept.seed:
-            hint = "leave --seed out"
-            raise BadInput(f"was begun with seed {kept.seed}, not {asked.seed}", path=folder.path, hint=hint)
+            hint = "drop --seed"
+            raise BadInput(f"was started with seed {kept.seed}, not {asked.seed}", path=folder.path, hint=hint)
         run = with_changes(kept, changes) if changes else kept
         return run.replace(total_timesteps=asked.total_timesteps, checkpoint=asked.checkpoint or kept.checkpoint), found
 
@@ -195,10 +195,10 @@ def _resumed(request: Request, machine: Machine, console: Console) -> Training |
     run, found = request.resumed_run(kept)
     changes = changing_learning(found)
     if changes:
-        console.tell(f"changes what is learned from here on: {listed(changes)}")
+        console.tell(f"changes results from here on: {listed(changes)}")
     ignored = {name: values for name, values in found.items() if name not in changes}
     if ignored:
-        console.tell(f"differs from the run that was started, and stays as it was: {listed(ignored)}")
+        console.tell(f"ignored, since the run was started with other values: {listed(ignored)}")
     predicted = None if changes else folder.predicted()
     if predicted is None and not backend_of(run).spreads:
         with console.busy(f"predicting {run.name}"):
@@ -272,13 +272,13 @@ def _say_fitted(head: str, chosen: Run, plan: Plan, console: Console) -> bool:
     """Say what was done to make the run fit; return whether it does."""
     if not plan.fits:
         least = " and ".join(f"{format_size(n)} on the {place}" for place, n in plan.needed.items())
-        console.tell(f"{head}; with every knob turned it still needs {least}")
+        console.tell(f"{head}; with every saving applied it still needs {least}")
         return False
     knobs = words(turned_knobs(chosen, plan.run))
     console.tell(f"{head}; fitted with {knobs}: {format_size(plan.after.host.high)}")
     for turn in plan.turns:
         if turn.price == "changes-learning":
-            console.tell(f"changes what is learned: {turn.name} {turn.changes[0].before} -> {turn.changes[0].after}")
+            console.tell(f"changes results: {turn.name} {turn.changes[0].before} -> {turn.changes[0].after}")
     return True
 
 
@@ -289,7 +289,7 @@ def _offer(head: str, chosen: Run, plan: Plan, console: Console) -> bool:
         console.tell(f"{console.command} --fit trains what does fit, and says what changes")
         return False
     knobs = words(turned_knobs(chosen, plan.run))
-    console.tell(f"{head}; with {knobs} it needs {format_size(plan.after.host.high)}, same learning")
+    console.tell(f"{head}; with {knobs} it needs {format_size(plan.after.host.high)}, same results")
     if console.agrees("Train so?"):
         return True
     console.tell(f"{console.command} --fit")

@@ -129,10 +129,10 @@ def _read(path: Path) -> tuple[list[str], list[Row]]:
     try:
         columns, *cells = csv.reader(lines)
     except csv.Error as error:
-        raise BadInput(f"is no log of a training: {error}", path=path, hint="move it away") from error
+        raise BadInput(f"is not a log of a training: {error}", path=path, hint="move it away") from error
     if columns[:1] != [STEP] or len(set(columns)) != len(columns):
         raise BadInput(
-            f"is no log of a training: its first column is not {STEP}", path=path, line=1, hint="move it away"
+            f"is not a log of a training: its first column is not {STEP}", path=path, line=1, hint="move it away"
         )
     rows = [dict(zip(columns, row, strict=True)) for row in cells if len(row) == len(columns)]
     return columns, [row for row in rows if row[STEP].isascii() and row[STEP].isdigit()]

@@ -106,7 +106,7 @@ class RunFolder:
                 raise BadInput(
                     f"is not empty ({len(held)} entries: {', '.join(held[:3])}{', …' if len(held) > 3 else ''})",
                     path=self.path,
-                    hint="--resume goes on with what is in it; another --out starts anew",
+                    hint="--resume continues what is in it; another --out starts over",
                 )
         except OSError as error:
             raise BadInput(f"cannot be used: {error.strerror}", path=self.path, hint="--out DIR") from None
@@ -238,7 +238,7 @@ class RunFolder:
             for path in reversed(checkpoint_paths(self.path)):
                 with suppress(OSError, BadInput):
                     return unseal(read_document(path / RUN), path / RUN).data
-            raise BadInput(damaged.message, path=damaged.path, hint="start anew in another --out") from None
+            raise BadInput(damaged.message, path=damaged.path, hint="start over in another --out") from None
 
     def _write(self, name: str, data: Mapping[str, Any]) -> None:
         try:
@@ -254,7 +254,7 @@ class RunFolder:
             return None
         except OSError as error:
             raise BadInput(
-                f"cannot be read: {error.strerror or error}", path=path, hint="start anew in another --out"
+                f"cannot be read: {error.strerror or error}", path=path, hint="start over in another --out"
             ) from None
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -266,4 +266,4 @@ def _run_of(data: dict[str, Any], path: Path) -> Run:
     try:
         return Run.model_validate({key: value for key, value in data.items() if key != ASKED})
     except ValueError as error:  # of pydantic
-        raise BadInput(f"is no run: {error}", path=path, hint="start anew in another --out") from None
+        raise BadInput(f"is not a run: {error}", path=path, hint="start over in another --out") from None

@@ -170,7 +170,9 @@ def _follow(
                 ready, _, _ = select.select([reading], [], [], meter.wait_s())
                 meter.sample()
                 if record.began and record.samples and lookout.sees(record.samples[-1]):
-                    display.say(f"memory is about to run out ({lookout.why}): a checkpoint, then on with less")
+                    display.say(
+                        f"memory is about to run out ({lookout.why}): checkpoint first, then continue with less"
+                    )
                     _signal(child, signal.SIGUSR1)
                 stop.look()
                 if (hang := watch.look()) is not None:

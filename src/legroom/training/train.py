@@ -396,7 +396,7 @@ def _error(record: ChildRecord) -> str | None:
 def _death(code: int | None) -> str:
     if code is not None and code < 0:
         return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code} and without a word"
+    return f"ended with exit code {code} and no message"
 
 
 def _exit_code(record: ChildRecord) -> int:

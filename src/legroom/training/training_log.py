@@ -39,7 +39,7 @@ class TrainingLog:
         except (OSError, BadInput) as error:
             if not self._failing:
                 reason = getattr(error, "strerror", None) or error
-                self._say(f"warning: the log cannot be written: {reason}; training goes on")
+                self._say(f"warning: the log cannot be written: {reason}; training continues")
             self._failing = True
 
     def close(self) -> None:

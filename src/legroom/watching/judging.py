@@ -36,15 +36,15 @@ FARTHEST = 10.0  # times as long as the growth was watched: what lies beyond is 
 NEVER_S = 10 * 365 * 86400.0
 
 
-def phases(samples: Sequence[Sample]) -> tuple[GrowthPhase, ...]:
-    """Return start, fill and steady, those that there are."""
+def phases(samples: Sequence[Sample], *, settled: bool = True) -> tuple[GrowthPhase, ...]:
+    """Return start, fill and steady, those that there are; what is judged not to have settled has no steady time."""
     if not samples:
         return ()
     end, peak = samples[-1].t, max(sample.host for sample in samples)
     started = start_end(samples)
     filled = next(sample.t for sample in samples if sample.host >= (1 - STEADY_WITHIN) * peak)
     filled = max(filled, started)
-    if end - filled < LEAST_STEADY_SHARE * end:  # the last samples of what grew to its end
+    if not settled or end - filled < LEAST_STEADY_SHARE * end:  # the last samples of what grew to its end
         filled = end
     marks = [("start", 0.0, started), ("fill", started, filled), ("steady", filled, end)]
     found = []
@@ -80,11 +80,11 @@ def judge(samples: Sequence[Sample]) -> tuple[LeakVerdict, str, float]:
     begin = _begin(samples)
     found = _verdict(samples, begin)
     if found.verdict == "ok":
-        return "ok", "no growth seen, though too short to tell much" if found.too_few else "steady at the end", 0.0
+        return "ok", "no growth seen, but too short to be sure" if found.too_few else "steady at the end", 0.0
     if found.too_few or samples[-1].t - begin < LEAKS_FROM_S:
-        return "growing", "still growing at the end, too short to tell more", 0.0
+        return "growing", "still growing at the end, too short to be sure", 0.0
     if found.verdict == "growing":
-        return "growing", "still growing at the end, perhaps about to settle", max(found.lately, 0.0)
+        return "growing", "still growing at the end, may be about to settle", max(found.lately, 0.0)
     rate = f"{format_size(found.rate * 60)} a minute"
     if _fills(samples, begin):
         return "growing", f"fills memory that it had reserved, {rate}", found.rate

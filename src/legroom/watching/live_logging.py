@@ -23,9 +23,9 @@ class LoggedDisplay(Display):
         self._display.memory(sample, limit, coming)
 
     def exceeded(self, sample: Sample, limit: MemoryLimit) -> None:
-        self._log.say("it is above the limit that was given")
+        self._log.say("above the given limit")
         self._display.exceeded(sample, limit)
 
     def forecast(self, coming: Forecast, limit: MemoryLimit) -> None:
-        self._log.say(f"it reaches its limit {coming.reaches - coming.made:.0f} s from now, if it goes on so")
+        self._log.say(f"reaches its limit in {coming.reaches - coming.made:.0f} s at this rate")
         self._display.forecast(coming, limit)

@@ -54,7 +54,7 @@ class Tail:
 class Relay:
     """The way from the command's standard error to ours. `pass_on` writes a chunk to where it belongs."""
 
-    def __init__(self, pass_on: Callable[[bytes], None]) -> None:
+    def __init__(self, pass_on: Callable[[bytes], None], *, both: bool = False) -> None:
         self._pass_on, self._tail = pass_on, Tail()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -69,6 +69,7 @@ class Relay:
             return
         self._file_began = about.st_size if stat.S_ISREG(about.st_mode) else None
         if self._file_began is not None:
+            self._inside, self.outputs = (os.dup(2), (1,)) if both else (None, ())
             return
         self._terminal = os.isatty(2)
         if self._terminal:
@@ -77,7 +78,7 @@ class Relay:
             self.resize()
         else:
             self._source, self._inside = os.pipe()
-        self.outputs = (1, 2) if _is_same_as_stdout(about) else (2,)
+        self.outputs = (1, 2) if both or _is_same_as_stdout(about) else (2,)
 
     @property
     def inside(self) -> int | None:

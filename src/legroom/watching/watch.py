@@ -58,6 +58,7 @@ def watch(
     display: Display | None = None,
     signals: Signals | None = None,
     environment: Mapping[str, str] | None = None,
+    output_to_stderr: bool = False,
 ) -> Watched:
     """Run the command to its end and return what its tree of processes took and how it ended.
 
@@ -66,6 +67,7 @@ def watch(
             ever killed for it.
         signals: entered by the caller, who wants them held until the result is written.
         environment: the command's variables; default: ours.
+        output_to_stderr: what the command writes to standard output goes to standard error; ours is for the result.
 
     Raises:
         BadInput: there is no command, or this is not Linux.
@@ -77,7 +79,7 @@ def watch(
     display = display or Display()
     with nullcontext(signals) if signals is not None else Signals() as held:
         kills_before = oom_kills()
-        relay = Relay(display.pass_on)
+        relay = Relay(display.pass_on, both=output_to_stderr)
         began = time.time()
         try:
             pid = command_child.start(command, relay, held.before, environment)
@@ -122,7 +124,7 @@ def attach(
     _demand_linux()
     about = status(pid)
     if about is None or about.zombie:
-        raise BadInput(f"there is no process {pid}", hint="legroom watch --pid PID, of a process that runs")
+        raise BadInput(f"there is no process {pid}", hint="legroom watch --pid PID of a running process")
     with nullcontext(signals) if signals is not None else Signals() as held:
         watching = _Watching(pid, interval_s, limit, display or Display())
         began = time.time()
@@ -306,7 +308,7 @@ class _Watching:
             peak_by_role=self._peaks,
             verdict=verdict,
             why=why,
-            phases=phases(samples),
+            phases=phases(samples, settled=verdict == "ok"),
             forecasts=tuple(self._forecasts),
             growth_per_s=growth_per_s,
         )

@@ -48,8 +48,8 @@ WORKLOAD = Workload(
     apart=("learn",),
     first_shown="default",  # it has a GPU's share, and knobs of every price
     options=(
-        WorkloadOption("--rom", "FILE", "a ROM that you own (env.kwargs.rom)"),
-        WorkloadOption("--cartridge", "FILE", "where its numbers are in RAM (env.kwargs.cartridge)"),
+        WorkloadOption("--rom", "FILE", "a ROM that you own"),
+        WorkloadOption("--cartridge", "FILE", "where its numbers are in RAM"),
     ),
     with_options=with_game,
     rank=4,

@@ -73,5 +73,5 @@ def test_a_program_that_fails_is_not_said_to_be_too_large() -> None:
     footprint = Footprint("train.py", (Item("host.program", 2000, Place.HOST, ""),), "cpu")
     plain = Attached({}, "free", ProgramPrediction(rehearsal, footprint, BUDGET, fits(footprint, BUDGET)))
     told = draw(attached_plan_text(ProgramPlan((plain,)), ["python", "train.py"]), width=100, colour=False)
-    assert told.startswith("the program failed when it was rehearsed: no game\n")
+    assert told.startswith("The program failed when it was rehearsed: no game.\n")
     assert "its own output: legroom predict -- python train.py" in told and "--param" not in told

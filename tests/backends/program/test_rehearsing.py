@@ -76,7 +76,7 @@ def test_one_that_does_not_fit_says_so_and_what_to_try(tmp_path: Path) -> None:
     script = program(tmp_path, "while True: update()")
     done = legroom("--vram", "512MiB", "--", sys.executable, script, "--batch-size", "64")
     assert done.returncode == 1
-    assert done.stdout.startswith("does not fit: GPU needs up to")
+    assert done.stdout.startswith("Does not fit: needs up to ")
     assert "--batch-size" in done.stdout or "a card of" in done.stdout
 
 

@@ -175,11 +175,13 @@ def test_another_backend_cannot_go_on_with_it(stopped, folder):
     [
         (("--backend", "rllib", "--cluster", "127.0.0.1:1"), "no Ray cluster at 127.0.0.1:1"),
         pytest.param(
-            ("--backend", "rllib", "--cluster", "no/where"), "is no address of a Ray cluster", marks=pytest.mark.slow
+            ("--backend", "rllib", "--cluster", "no/where"),
+            "is not an address of a Ray cluster",
+            marks=pytest.mark.slow,
         ),
         (("--cluster", "auto"), "--cluster is for RLlib"),
         (("--backend", "sb3", "--cluster", "auto"), "--cluster is for RLlib"),
-        (("--backend", "ray"), "--backend 'ray' is none"),
+        (("--backend", "ray"), "--backend 'ray' is not known"),
         (("--backend", "rllib", "--num-env-runners", "none"), "num_env_runners must be a whole number"),
         (("--backend", "rllib", "--algo", "A2C"), "A2C cannot be trained with backend rllib"),
         (("--backend", "rllib", "--visualization"), "--visualization"),

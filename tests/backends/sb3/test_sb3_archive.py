@@ -154,7 +154,7 @@ def test_the_commands(tmp_path: Path, monkeypatch, capsys) -> None:
     model.secret = Loud()
     model.save("model.zip")
     assert legroom(capsys, "import", "model.zip", "run") == (
-        2, "", "legroom: model.zip: archives can execute code (--trust, if you know who made it)\n",
+        2, "", "legroom: model.zip: archives can execute code (--trust, for files you trust)\n",
     )  # fmt: skip
     assert not Path("pwned").exists() and not Path("run").exists()
     code, out, _ = legroom(capsys, "import", "model.zip", "run", "--trust", "--json")
@@ -163,7 +163,7 @@ def test_the_commands(tmp_path: Path, monkeypatch, capsys) -> None:
     assert (said["legroom"], said["algo"], said["timesteps"], said["resume"]) == (1, "PPO", 64, "approximate")
     code, out, _ = legroom(capsys, "export", "run", "back.zip")
     assert code == 0 and out.startswith("back.zip: PPO after 64 steps")
-    refused = "legroom: back.zip: is there already (--force writes over it)\n"
+    refused = "legroom: back.zip: already exists (--force overwrites it)\n"
     assert legroom(capsys, "export", "run", "back.zip") == (2, "", refused)
     code, out, _ = legroom(capsys, "export", "run", "back.zip", "--force", "--json")
     assert json.loads(out)["timesteps"] == 64
@@ -179,7 +179,7 @@ def test_bad_input_is_one_line_each(tmp_path: Path) -> None:
     for call, words in (
         (lambda: export_sb3(tmp_path / "gone", tmp_path / "a.zip"), "no such directory"),
         (lambda: export_sb3(tmp_path / "empty", tmp_path / "a.zip"), "no good checkpoint"),
-        (lambda: export_sb3(tmp_path, tmp_path / "no" / "such" / "a.zip"), "no place for a file"),
+        (lambda: export_sb3(tmp_path, tmp_path / "no" / "such" / "a.zip"), "cannot hold a file"),
         (lambda: import_sb3(tmp_path / "gone.zip", tmp_path / "r", True), "cannot be read: No such file"),
         (lambda: import_sb3(tmp_path / "no.zip", tmp_path / "r", True), "no archive of a Stable-Baselines3 model"),
         (lambda: import_sb3(zipped, tmp_path / "mine", True), "is not empty"),

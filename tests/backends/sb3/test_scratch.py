@@ -22,6 +22,7 @@ from legroom.backends.sb3.bill.scratch import (
 )
 from legroom.backends.sb3.stored import in_flight_nbytes
 from legroom.errors import MissingExtra
+from legroom.installing import install_command
 from legroom.machine import probe
 from legroom.model.evidence import Evidence
 from legroom.model.run import Run
@@ -173,7 +174,7 @@ def test_without_the_libraries_auto_estimates_and_trace_says_what_to_install(mon
     monkeypatch.setattr(tracing, "is_installed", lambda package: package != "torch")
     (look,) = tracing.look_closely([make()], ["cuda"], [False], strict=False)
     assert not look.net.traced
-    assert "pip install 'legroom[sb3]'" in look.notes[0]
-    with pytest.raises(MissingExtra, match=r"legroom\[sb3\]") as missing:
+    assert install_command("sb3", "torch") in look.notes[0]
+    with pytest.raises(MissingExtra, match=r"\[sb3\]") as missing:
         tracing.look_closely([make()], ["cuda"], [False], strict=True)
     assert missing.value.exit_code == 3

@@ -1,5 +1,6 @@
 """What a policy and a person see: things are where they are, vanish when they are gone, and nothing else appears."""
 
+import re
 import sys
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from legroom.errors import MissingExtra
+from legroom.installing import install_command
 from legroom_workloads.ninja import sprites, static_layer
 from legroom_workloads.ninja.frames import Frames
 from legroom_workloads.ninja.game import ACTIONS, Game
@@ -326,7 +328,9 @@ def test_animation_is_deterministic_bounded_and_starts_again_with_the_level():
 
 def test_a_window_without_pygame_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pygame", None)
-    with pytest.raises(MissingExtra, match=r"render_mode human needs pygame.*pip install 'legroom\[ninja\]'"):
+    with pytest.raises(
+        MissingExtra, match=rf"render_mode human needs pygame.*{re.escape(install_command('ninja', 'pygame'))}"
+    ):
         Window()
 
 

@@ -52,7 +52,7 @@ def ask_compiler(
         try:
             task_file.write_text(json.dumps(task))
         except (TypeError, ValueError) as wrong:
-            raise BadInput(f"the settings of {run.name} are no plain data: {wrong}", path=run.source) from wrong
+            raise BadInput(f"the settings of {run.name} are not plain data: {wrong}", path=run.source) from wrong
         # Compiled for the CPU, whatever there is: no memory of a GPU is taken, and the answer is the same everywhere.
         environment = {
             **os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "0", "TF_CPP_MIN_LOG_LEVEL": "3",

@@ -159,7 +159,7 @@ def brax_note(run: Run, device: str) -> str:
         )
     of = "of the same environment with other networks or knobs" if known.scaled else "of this training step"
     if others := made_elsewhere(known.calibration):
-        of += f", compiled with {', '.join(others)} (here are others; --mode trace compiles it here)"
+        of += f", compiled with {', '.join(others)} (other versions here; --mode trace compiles it here)"
     band = f"; a GPU's compiler decides for itself: ±{GPU_ERROR:.0%} of the temporaries" if device == "cuda" else ""
     return f"temporaries are as XLA's CPU compiler plans those {of}{band}"
 

@@ -218,5 +218,5 @@ def _misfit(checkpoint: SavedState, what: str) -> BadInput:
     return BadInput(
         f"does not fit this run: {what}",
         path=checkpoint.path,
-        hint="resume with the run it was begun with, or start anew in another --out",
+        hint="resume with the run it was started with, or start over in another --out",
     )

@@ -40,9 +40,9 @@ NAME = "this code"
 
 
 class rehearse:  # noqa: N801  used as a statement, like open()
-    """Run the torch code of a `with` block on a card that is not there; afterwards `footprint` says what it took.
+    """Run the torch code of a `with` block on a simulated GPU; afterwards `footprint` says what it took.
 
-    An OutOfMemoryError of that card ends the block quietly: it is what was asked for. Any other exception goes on.
+    An OutOfMemoryError of that GPU ends the block quietly: it is what was asked for. Any other exception goes on.
 
     Args:
         gpu: a known card; the block finds one without a limit if neither this nor `vram` is given.
@@ -52,6 +52,13 @@ class rehearse:  # noqa: N801  used as a statement, like open()
 
     Raises:
         BadInput: no such card, a size that is none, or a block inside another.
+
+    Example:
+        >>> import legroom, torch
+        >>> with legroom.rehearse(gpu="RTX 4070") as rehearsal:
+        ...     kept = torch.zeros(256, 1024, 1024, device="cuda")
+        >>> rehearsal.footprint.gpu.nbytes > 1 << 30
+        True
     """
 
     _inside = False

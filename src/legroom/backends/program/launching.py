@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,6 +71,10 @@ def check_command(command: Sequence[str], example: str = EXAMPLE, cannot: str = 
             hint = f"{example.partition('python')[0]}python {command[0]}" if command[0].endswith(".py") else "chmod +x"
             raise BadInput(f"{command[0]}: cannot be executed", hint=hint)
         raise BadInput(f"{command[0]}: there is no such command", hint=example)
+    script = _script_of(command)
+    if script is not None and not Path(script).exists():
+        near = get_close_matches(script, [path.name for path in Path().glob("*.py")], 1)
+        raise BadInput("no such file", path=script, hint=f"did you mean {near[0]}?" if near else "check the path")
     flag = _isolating_flag([*_shebang(Path(found)), *command])
     if flag is not None:
         why = _ISOLATING[flag]
@@ -77,6 +82,21 @@ def check_command(command: Sequence[str], example: str = EXAMPLE, cannot: str = 
             f"{command[0]}: Python is started with -{flag} ({why}), so it cannot {cannot}",
             hint=f"run it without -{flag}",
         )
+
+
+def _script_of(command: Sequence[str]) -> str | None:
+    """Return the script that `python [options] script.py` names, None for any other command."""
+    if not _PYTHON.fullmatch(Path(command[0]).name):
+        return None
+    rest = iter(command[1:])
+    for word in rest:
+        if not word.startswith("-"):
+            return word if word.endswith(".py") else None
+        if not word.startswith("--") and set(word) & set("cm"):
+            return None
+        if word in ("-W", "-X"):
+            next(rest, None)
+    return None
 
 
 def runs_python(command: Sequence[str]) -> bool:

@@ -132,7 +132,7 @@ def attaching(
     Raises:
         BadInput: there is no such command, or its interpreter keeps the guest out.
     """
-    check_command(command, EXAMPLE, "have anything attached")
+    check_command(command, EXAMPLE, "use attached savings")
     if not what and not lend:
         yield Attaching(dict(base), (), None)
         return

@@ -145,7 +145,7 @@ class RllibBackend(Backend):
         if fit:
             raise BadInput("--fit is for one machine; legroom fit --cluster plans per node", hint="leave --fit out")
         if pictures:
-            raise BadInput("--visualization draws what SB3 and brax train, not RLlib", hint="leave it out")
+            raise BadInput("--visualization draws what SB3 and brax train, not RLlib", hint="remove it")
 
     def with_memory_requests(self, run: Run, seen: Run, evidence: Evidence) -> Run:
         from legroom.backends.rllib.nodes import runner_request

@@ -85,7 +85,7 @@ def fit_to_cluster(run: Run, cluster: Cluster, evidence: Evidence, *, reserve: f
     notes, known = [], cluster
     if any(node.cpus is None for node in cluster.nodes):
         known = replace(cluster, nodes=tuple(_with_cpus(node) for node in cluster.nodes))
-        notes.append(f"CPUs were not said: one per {format_size(RAM_PER_CPU)} of RAM is taken (--node-cpus)")
+        notes.append(f"--node-cpus not given: assuming one per {format_size(RAM_PER_CPU)} of RAM")
     seeker = _Seeker(run, known, evidence, reserve)
     found = seeker.same_envs() or seeker.fewer_envs()
     if found is None:

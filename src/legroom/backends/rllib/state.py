@@ -64,7 +64,7 @@ def restore(algorithm: Any, checkpoint: SavedState) -> None:
         algorithm.set_state(state)
     except (KeyError, ValueError, RuntimeError, AttributeError) as error:
         raise BadInput(
-            f"is not of this algorithm: {error}", path=checkpoint.path, hint="resume with the run it was begun with"
+            f"is not of this algorithm: {error}", path=checkpoint.path, hint="resume with the run it was started with"
         ) from error
     algorithm.env_runner_group.sync_weights(
         from_worker_or_learner_group=algorithm.learner_group, policies=[DEFAULT_MODULE_ID], inference_only=True

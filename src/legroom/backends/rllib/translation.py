@@ -133,10 +133,10 @@ def rllib_plan(run: Run, *, runner_nbytes: int | None = None, learner_nbytes: in
         raise BadInput(
             "env.normalize keeps running statistics in one process, and RLlib's runners are many",
             path=run.source,
-            hint="leave it out, or put a gymnasium wrapper into env.wrappers",
+            hint="remove it, or put a gymnasium wrapper into env.wrappers",
         )
     if hyper(run, "use_sde"):
-        raise BadInput("use_sde has no counterpart on RLlib", path=run.source, hint="leave it out")
+        raise BadInput("use_sde has no counterpart on RLlib", path=run.source, hint="remove it")
     for key, default in algorithm_of(run).defaults.items():
         if isinstance(default, int | float) and run.hyperparams.get(key, default) is None:
             raise BadInput(f"hyperparams.{key} is null, and RLlib needs a value", path=run.source, hint=f"{default}")

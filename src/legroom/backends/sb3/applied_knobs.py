@@ -49,7 +49,7 @@ def turn_knobs(model: Any, memory: MemorySpec, source: str | None = None) -> Non
         raise BadInput(
             "memory.activation_checkpointing: the policy has no nn.Sequential of three or more layers to compute again",
             path=source,
-            hint="leave it out; containers with batch normalisation or dropout do not count",
+            hint="remove it; containers with batch normalisation or dropout do not count",
         )
     if memory.bf16:
         run_in_bf16(model)

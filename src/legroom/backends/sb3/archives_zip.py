@@ -49,7 +49,7 @@ from legroom.units import format_size
 LARGEST_PLAIN_BUFFER = 4 << 30  # bytes; PPO.load allocates it, whatever the model is loaded for
 LARGEST_DESCRIPTION = 32 << 20  # bytes, unpacked; classes of a user's are in it
 _BUFFER_ARGUMENTS = ("_buffer_class", "_buffer_kwargs")
-TRUST = "--trust, if you know who made it"
+TRUST = "--trust, for files you trust"
 WEIGHTS = (".pth", ".pt")
 MOST_TIMES, SMALL_ARCHIVE = 4, 64 << 20  # an archive may unpack to so many times its size, and so many bytes more
 CHUNK = 1 << 16
@@ -156,7 +156,7 @@ def run_of_folder(folder: Path) -> Run:
     except FileNotFoundError:
         raise BadInput(f"has no {RUN}", path=folder, hint="it says what was trained; legroom train writes it") from None
     except (OSError, ValueError) as error:
-        raise BadInput(f"is no run: {error}", path=path) from error
+        raise BadInput(f"is not a run: {error}", path=path) from error
 
 
 def build_model(run: Run, observation: spaces.Space[Any], action: spaces.Space[Any], n_envs: int) -> BaseAlgorithm:

@@ -143,10 +143,10 @@ def refuse_untrainable(run: Run) -> None:
         BadInput: with the way out.
     """
     if run.memory.xla_preallocate:
-        raise BadInput("memory.xla_preallocate cannot be trained with yet", path=run.source, hint="leave it out")
+        raise BadInput("memory.xla_preallocate cannot be trained with yet", path=run.source, hint="remove it")
     name = algorithm_of(run).name
     if run.memory.micro_batch is not None and name not in MICRO_BATCHED:
-        raise BadInput(f"{name} has no micro_batch: {ONLY_IN_PIECES}", path=run.source, hint="leave it out")
+        raise BadInput(f"{name} has no micro_batch: {ONLY_IN_PIECES}", path=run.source, hint="remove it")
 
 
 def unread_by_torch(run: Run) -> dict[str, tuple[str, str]]:

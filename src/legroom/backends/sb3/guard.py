@@ -106,6 +106,15 @@ def guard(model: BaseAlgorithm, micro_batch: MicroBatch | None = None) -> Guard:
 
     Raises:
         BadInput: it is no SB3 model, or (when the block is entered) `micro_batch` is given and it cannot have one.
+
+    Example:
+        >>> import legroom
+        >>> from stable_baselines3 import PPO
+        >>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, batch_size=32, n_epochs=1)
+        >>> with legroom.guard(model):
+        ...     _ = model.learn(64)
+        >>> model.num_timesteps
+        64
     """
     return Guard(model, micro_batch)
 

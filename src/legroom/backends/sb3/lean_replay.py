@@ -41,6 +41,13 @@ class LeanReplayBuffer(LeanReplay, ReplayBuffer):
         sampler: chooses what is sampled (prioritized replay): given the buffer and the batch size, returns row
             indices, or (rows, environments); None: uniformly, as SB3.
         The others are SB3's.
+
+    Example:
+        >>> import legroom
+        >>> from stable_baselines3 import DQN
+        >>> model = DQN("MlpPolicy", "CartPole-v1", replay_buffer_class=legroom.LeanReplayBuffer, buffer_size=1000)
+        >>> type(model.replay_buffer).__name__
+        'LeanReplayBuffer'
     """
 
     samples: ClassVar[dict[bool, Any]] = {False: ReplayBufferSamples, True: DictReplayBufferSamples}

@@ -35,6 +35,13 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
         codec: "lz4", or "none" to store pages and changes as they are.
         prefetch: whether the next minibatch is decoded in a thread while the current one is used.
         The others are SB3's.
+
+    Example:
+        >>> import legroom
+        >>> from stable_baselines3 import PPO
+        >>> model = PPO("MlpPolicy", "CartPole-v1", rollout_buffer_class=legroom.LeanRolloutBuffer)
+        >>> type(model.rollout_buffer).__name__
+        'LeanRolloutBuffer'
     """
 
     small_arrays: ClassVar[tuple[str, ...]] = (*FLATTENED, "rewards", "episode_starts")

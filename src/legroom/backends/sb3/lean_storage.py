@@ -22,6 +22,13 @@ def lean(algorithm: type[BaseAlgorithm], *args: Any, **kwargs: Any) -> BaseAlgor
 
     Raises:
         BadInput: the algorithm keeps something that lean storage does not hold.
+
+    Example:
+        >>> import legroom
+        >>> from stable_baselines3 import PPO
+        >>> model = legroom.lean(PPO, "MlpPolicy", "CartPole-v1", n_steps=64)
+        >>> type(model.rollout_buffer).__name__
+        'LeanRolloutBuffer'
     """
     for_buffer: dict[str, Any] = {
         name: kwargs.pop(name) for name in ("max_bytes", "spill_dir", "codec") if name in kwargs
@@ -32,7 +39,7 @@ def lean(algorithm: type[BaseAlgorithm], *args: Any, **kwargs: Any) -> BaseAlgor
         raise BadInput(f"{algorithm.__name__} has no buffer that lean storage replaces", hint="call it directly")
     given = kwargs.get("rollout_buffer_class")
     if given is not None and not issubclass(given, LeanRolloutBuffer):
-        raise BadInput(f"rollout_buffer_class={given.__name__} is given already", hint="leave it out")
+        raise BadInput(f"rollout_buffer_class={given.__name__} is given already", hint="remove it")
     kwargs["rollout_buffer_class"] = given or lean_rollout_class(algorithm)
     kwargs["rollout_buffer_kwargs"] = {**(kwargs.get("rollout_buffer_kwargs") or {}), **for_buffer}
     return algorithm(*args, **kwargs)
@@ -43,7 +50,7 @@ def _with_replay(algorithm: type, kwargs: dict[str, Any], for_buffer: dict[str, 
     if given is not None and issubclass(given, HerReplayBuffer):
         raise BadInput("hindsight replay is not done by lean storage", hint=f"call {algorithm.__name__} directly")
     if given is not None and not issubclass(given, LeanReplayBuffer):
-        raise BadInput(f"replay_buffer_class={given.__name__} is given already", hint="leave it out")
+        raise BadInput(f"replay_buffer_class={given.__name__} is given already", hint="remove it")
     parameters = inspect.signature(algorithm).parameters
     buffer_kwargs = {**(kwargs.get("replay_buffer_kwargs") or {}), **for_buffer}
     if (

@@ -59,6 +59,13 @@ class LeanVecEnv(VecEnv):
         BadInput: the arguments or spaces cannot be used.
         WorkerDied: a worker ended, here or in any method that needs one.
         Exception: an env function's own, from `EnvFailed`.
+
+    Example:
+        >>> import gymnasium, legroom
+        >>> envs = legroom.LeanVecEnv([lambda: gymnasium.make("CartPole-v1")] * 2)
+        >>> envs.reset().shape
+        (2, 4)
+        >>> envs.close()
     """
 
     note: Callable[[str], None] | None = None  # as `Crew.note`

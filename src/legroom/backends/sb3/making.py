@@ -136,4 +136,4 @@ def _noise(run: Run, value: Any, action_space: spaces.Space[Any]) -> ActionNoise
         if kind in _NOISES and isinstance(sigma, int | float):
             size = action_space.shape
             return _NOISES[kind](mean=np.zeros(size), sigma=float(sigma) * np.ones(size))
-    raise BadInput(f"action_noise {value!r} is none that can be made", path=run.source, hint="{normal: 0.1}")
+    raise BadInput(f"action_noise {value!r} cannot be created", path=run.source, hint="{normal: 0.1}")

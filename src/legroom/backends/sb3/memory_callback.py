@@ -34,6 +34,14 @@ class MemoryCallback(BaseCallback):
         every_s: seconds between two measurements; in between the last one is logged again.
         predict: makes the prediction from the model, `legroom.predict_model` if not given; None from it means none.
         verbose: as in every callback of SB3.
+
+    Example:
+        >>> import legroom
+        >>> from stable_baselines3 import PPO
+        >>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, batch_size=32, n_epochs=1)
+        >>> _ = model.learn(64, callback=legroom.MemoryCallback(predict=lambda model: None))
+        >>> model.num_timesteps
+        64
     """
 
     def __init__(

@@ -54,7 +54,7 @@ def microbatched(algorithm: type) -> type:
     names = "PPO, MaskablePPO, DQN, DoubleDQN"
     own = any(issubclass(algorithm, base) for base in _mixins())
     what = "has a train() of its own" if own else "has no micro_batch"
-    raise BadInput(f"{algorithm.__name__} {what}: only {names} compute a minibatch in pieces", hint="leave it out")
+    raise BadInput(f"{algorithm.__name__} {what}: only {names} compute a minibatch in pieces", hint="remove it")
 
 
 def with_micro_batch(algorithm: type, micro_batch: MicroBatch | None) -> type:

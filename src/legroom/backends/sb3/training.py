@@ -237,7 +237,7 @@ class _Forgiving(KVWriter):
         except (OSError, BadInput) as error:
             if not self._failing:
                 reason = getattr(error, "strerror", None) or error
-                self._say(f"warning: {self._name} cannot be written: {reason}; training goes on")
+                self._say(f"warning: {self._name} cannot be written: {reason}; training continues")
             self._failing = True
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from legroom.rendering.figures.tables import item_table, text_lines, text_table
 from legroom.rendering.layout import Part, Styled
 from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
 from legroom.rendering.pages.prediction_page import bars_by_place
-from legroom.rendering.plan_text import budget_text, peaks_text, result_lines, turn_table, verdict_line
+from legroom.rendering.plan_text import budget_text, peaks_text, result_lines, turn_table, verdict_text
 from legroom.rendering.tier_table import named_table, recommended_line, tiers_table
 from legroom.units import GIB, format_size
 
@@ -78,7 +78,7 @@ def _plan(plan: Plan, *, title: bool = True, bars: bool = True) -> Iterator[str]
         yield f"<h1>{escape(plan.asked.name)}: {escape(plan.asked.algo)} on {escape(plan.after.device)}</h1>"
     then, *told = result_lines(plan)
     short = "fits" if plan.fits else "does not fit"
-    yield verdict(short, "ok" if plan.fits else "leak", verdict_line(plan).text.removeprefix(short).strip())
+    yield verdict(short, "ok" if plan.fits else "leak", verdict_text(plan).removeprefix(short).strip())
     yield facts([("as it is", peaks_text(plan.before)), ("then", _words(then).partition(":")[2].strip())])
     yield text_lines(told)
     if plan.turns:

@@ -33,9 +33,7 @@ from legroom.rendering.program_text import (
 
 POINTS = 6_000  # of the timeline, which is looked at closely
 ZOOMS = (1, 4, 16, 64)
-_FOOTER = (
-    f"The program was run on a card that is not there; nothing was trained. Written by legroom predict {__version__}."
-)
+_FOOTER = f"The program was run on a simulated GPU; nothing was trained. Written by legroom predict {__version__}."
 
 
 def program_page(prediction: ProgramPrediction) -> str:

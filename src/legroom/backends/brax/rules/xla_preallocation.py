@@ -32,7 +32,7 @@ RULE = Rule(
     code="LR031",
     name="xla-preallocation",
     severity="warning",
-    what="JAX's preallocation on a GPU that is not its alone.",
+    what="JAX's preallocation on a shared GPU.",
     why="XLA takes 75 % of the card's memory when it starts, needed or not; the second process then fails at once.",
     example="memory: {xla_preallocate: true}\nenv: {workers: subproc}",
     remedy="xla_preallocate: false, or XLA_PYTHON_CLIENT_PREALLOCATE=false.",

@@ -54,6 +54,12 @@ class DoubleDQN(DQN):
         priority_beta: how much of the bias importance weights take back at first; rises to 1 at the end of training.
         priority_eps: added to TD errors before they become priorities.
         The others are DQN's.
+
+    Example:
+        >>> import legroom
+        >>> model = legroom.DoubleDQN("MlpPolicy", "CartPole-v1", buffer_size=1000)
+        >>> model.double
+        True
     """
 
     def __init__(

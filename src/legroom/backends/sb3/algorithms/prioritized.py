@@ -183,6 +183,6 @@ def refuse_unknown(buffer: Any) -> None:
     """
     if isinstance(buffer, HerReplayBuffer | NStepReplayBuffer) or getattr(buffer, "n_steps", 1) > 1:
         kind = "hindsight replay" if isinstance(buffer, HerReplayBuffer) else "n-step returns"
-        raise BadInput(f"priorities and {kind} do not go together", hint="priority_alpha: 0, or leave it out")
+        raise BadInput(f"priorities and {kind} do not go together", hint="priority_alpha: 0, or remove it")
     if not isinstance(buffer, ReplayBuffer):
         raise BadInput(f"priorities of a {type(buffer).__name__} are not known", hint="priority_alpha: 0")

@@ -78,7 +78,7 @@ RULE = Rule(
     what="Environment workers are started with the start method fork.",
     why=(
         "Forked workers inherit the pipes of their siblings: when the kernel kills one for memory, SB3's SubprocVecEnv "
-        "waits for ever and leaves orphans. Fork is also unsafe once torch or CUDA has started threads."
+        "waits forever and leaves orphans. Fork is also unsafe once torch or CUDA has started threads."
     ),
     example='env = SubprocVecEnv([make_env(i) for i in range(8)], start_method="fork")\n',
     remedy='Leave start_method out (forkserver), and keep the training under if __name__ == "__main__":.',

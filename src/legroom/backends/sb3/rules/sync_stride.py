@@ -101,7 +101,7 @@ RULE = Rule(
     what="A target_update_interval that the stride of steps or updates does not hit.",
     why="SB3's DQN counts steps of all environments and divides the interval by their number, rounding down; SAC "
     "counts "
-    "gradient steps and begins anew in every round. An interval beyond the end means that the target never moves.",
+    "gradient steps and starts over in every round. An interval beyond the end means that the target never moves.",
     example="algo: DQN\nenv: {n_envs: 16}\nhyperparams: {target_update_interval: 1000}   # every 992 steps",
     remedy="A multiple of n_envs, below the total.",
     look=per_run(look, needs=(N_ENVS, KEY)),

@@ -60,7 +60,7 @@ RULE = Rule(
     severity="warning",
     what="A handler for out of memory empties the CUDA cache and tries again inside its except block.",
     why=(
-        "Until the block is left, the exception's traceback holds the frames of the failed attempt and with them its "
+        "Until the block ends, the exception's traceback holds the frames of the failed attempt and with them its "
         "activations. empty_cache() returns only unused memory, so the second attempt has as little room as the first."
     ),
     example="except torch.cuda.OutOfMemoryError:\n    torch.cuda.empty_cache()\n    loss = step(batch[:half])\n",

@@ -1,0 +1,100 @@
+"""What `legroom check` does: reads and checks the files, makes the fixes, and says what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from legroom.checking.check import check, chosen_rules, find_rule
+from legroom.checking.fixing import fix_file
+from legroom.cli import options
+from legroom.cli.overrides import split_settings
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from legroom.machine import probe
+from legroom.model.checked import Checked
+from legroom.model.rule import Fix
+from legroom.reading.user_files import is_directory, is_file
+from legroom.rendering.console import document, say
+from legroom.rendering.findings_text import check_json, check_text, fixes_text, rule_text, rules_text
+
+FixedFile = tuple[str, list[Fix], str]  # path, fixes made, the change as a diff
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of the command, as they were given."""
+
+    paths: list[str] | None
+    cpu_only: bool
+    ram: str | None
+    vram: str | None
+    gpu: str | None
+    reserve: str
+    select: list[str] | None
+    ignore: list[str] | None
+    fix: bool
+    dry_run: bool
+    like: str | None
+    settings: list[str] | None
+    explain_rule: str | None
+    everything: bool
+    list_rules: bool
+    json: bool
+
+
+def carry_out(asked: Asked) -> int:
+    """Check, and return the exit code."""
+    if asked.explain_rule is not None or asked.list_rules:
+        say(rule_text(find_rule(asked.explain_rule)) if asked.explain_rule is not None else rules_text(chosen_rules()))
+        return EXIT_GOOD
+    if not asked.paths:
+        raise BadInput("no path given", hint="legroom check train.py")
+    if asked.dry_run and not asked.fix:
+        raise BadInput("--dry-run shows what --fix would change", hint="give both")
+    machine = options.with_gpu(probe(), asked.gpu)
+    where: Any = options.chosen_device(None, asked.cpu_only, wants_gpu=bool(asked.vram or asked.gpu))
+    budget = options.chosen_budget(machine, ram=asked.ram, vram=asked.vram, reserve=asked.reserve)
+    if asked.cpu_only:
+        budget = replace(budget, vram=None, vram_origin="")
+    look = partial(
+        check, asked.paths, machine=machine, budget=budget, select=_split(asked.select), ignore=_split(asked.ignore),
+        like=asked.like, overrides=split_settings(asked.settings or []), device="cpu" if where == "cpu" else None,
+    )  # fmt: skip
+    checked, made = _fixed(look, asked.paths, dry_run=asked.dry_run) if asked.fix else (look(), [])
+    if asked.json:
+        say(document(check_json(checked) | _made_json(made, asked.dry_run)))
+    else:
+        say([*fixes_text(made, dry_run=asked.dry_run), *check_text(checked, budget, everything=asked.everything)])
+    return EXIT_FINDINGS if any(each.bad for each in checked) else EXIT_GOOD
+
+
+def _fixed(
+    look: Callable[[], list[Checked]], paths: list[str], *, dry_run: bool
+) -> tuple[list[Checked], list[FixedFile]]:
+    """Make the fixes of all files; return what a check says afterwards, and what was changed in each file."""
+    _refuse_named_runs(paths)
+    checked = look()
+    made = [(each.path, *fix_file(each.path, each.fixes, dry_run=dry_run)) for each in checked if each.fixes]
+    if not dry_run and any(fixes for _, fixes, _ in made):
+        checked = look()
+    return checked, made
+
+
+def _split(texts: list[str] | None) -> list[str]:
+    return [part.strip() for text in texts or [] for part in text.split(",") if part.strip()]
+
+
+def _refuse_named_runs(paths: list[str]) -> None:
+    for path in paths:
+        if not is_file(path) and not is_directory(path) and not is_file(path.rpartition(":")[0]):
+            hint = f"legroom fit {path} -o run.yaml writes a fixed copy"
+            raise BadInput(f"{path} is a named run of legroom, which --fix does not change", hint=hint)
+
+
+def _made_json(made: list[FixedFile], dry_run: bool) -> dict[str, Any]:
+    if not made:
+        return {}
+    fixes = [{"path": path, **asdict(fix)} for path, all_made, _ in made for fix in all_made]
+    return {"would_fix" if dry_run else "fixed": fixes}

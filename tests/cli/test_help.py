@@ -1,0 +1,87 @@
+"""Help fits a screen of 24 lines by 80 columns, examples first; `--help-all` leaves nothing out."""
+
+import resource
+import subprocess
+import sys
+
+import pytest
+from docs.generators.commands import command_parsers
+from tests.cli.in_process import legroom
+
+from legroom.cli.main import COMMANDS, WITH_PROGRAM
+from legroom.named_runs import workloads
+from legroom.reading.workload_options import declared_options
+
+SCREENS = [
+    [],
+    ["--help"],
+    *([name, "--help"] for name in COMMANDS),
+    *([name, "--help", "--"] for name in WITH_PROGRAM),
+    *([name, workload.name, "--help"] for name in COMMANDS for workload in workloads()),
+]
+
+
+@pytest.mark.parametrize("words", SCREENS, ids=" ".join)
+def test_help_fits_a_screen(words: list[str]) -> None:
+    done = legroom(*words, COLUMNS="80")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and not done.stderr
+    assert len(lines) <= 24
+    assert [line for line in lines if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_come_before_options_and_begin_with_the_command(name: str) -> None:
+    lines = legroom(name, "--help", COLUMNS="80").stdout.splitlines()
+    examples = lines[lines.index("Examples:") + 1 :]
+    examples = examples[: examples.index("")]
+    assert examples and all(f"legroom {name}" in line for line in examples[:1])
+    assert lines.index("Examples:") < next(i for i, line in enumerate(lines) if line.startswith(("What  ", "Output  ")))
+
+
+def names_of(params: list) -> set[str]:
+    return {name for each in params for name in (*each.opts, *each.secondary_opts) if name.startswith("-")}
+
+
+@pytest.mark.parametrize(
+    ("name", "after", "parser"),
+    [
+        *((name, [], parser) for name, parser in command_parsers().items()),
+        *((name, ["--"], parser) for name, parser in command_parsers(WITH_PROGRAM).items()),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "".join(each) if isinstance(each, list) else "",
+)
+def test_help_all_lists_every_option(name: str, after: list[str], parser) -> None:
+    shown = legroom(name, "--help-all", *after).stdout
+    words = set(shown.replace(",", " ").split())
+    assert names_of(parser.params) <= words
+    if "--set" in names_of(parser.params):
+        assert {option.name for _, option in declared_options()} <= words
+    few = legroom(name, "--help", *after).stdout
+    assert ("--help-all" in few) == (len(few.splitlines()) < len(shown.splitlines()) and "rarely" in panels(parser))
+
+
+def panels(parser) -> str:
+    return " ".join(str(getattr(each, "rich_help_panel", "")) for each in parser.params)
+
+
+def test_options_of_a_workload_are_shown_with_it_alone() -> None:
+    assert "--rom" not in legroom("predict", "--help").stdout
+    assert "--rom" not in legroom("predict", "mine:full", "--help").stdout
+    assert "--rom" in legroom("predict", "gameboy:default", "--help").stdout
+
+
+def test_legroom_alone_shows_five_things() -> None:
+    shown = legroom().stdout
+    assert sum(line.startswith("  legroom ") for line in shown.splitlines()) == 5
+
+
+@pytest.mark.parametrize("name", ["predict", "train", "watch"])
+def test_help_takes_little_processor_time(name: str) -> None:
+    took = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "legroom.cli.main", name, "--help"], check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(took) <= 0.35  # 0.2 on a quiet machine: bench/first_output.py

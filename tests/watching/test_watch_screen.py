@@ -1,0 +1,148 @@
+"""The live screen on a terminal: the command's own output stays as it is, what is drawn is below it, and goes."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import termios
+from collections.abc import Iterator
+
+from tests.watching.watch_helpers import ENVIRONMENT, LEGROOM, PYTHON
+
+from legroom.model.trace import Forecast, MemoryLimit, Sample
+from legroom.rendering.watch_screen import WatchScreen, sparkline
+from legroom.rendering.watch_text import WatchDisplay
+
+ROWS, COLUMNS = 20, 80
+TOKEN = re.compile(rb"\x1b\[(\d*)([A-Za-z])|\x1b([78D])|([\r\n])|([^\x1b\r\n]+)")
+
+
+class Terminal:
+    """A terminal of 20 rows that knows the sequences that are used, and nothing else."""
+
+    def __init__(self) -> None:
+        self.rows = [""] * ROWS
+        self.gone: list[str] = []
+        self.row = self.column = 0
+        self.kept = (0, 0)
+
+    def feed(self, data: bytes) -> None:
+        place = 0
+        while place < len(data):
+            found = TOKEN.match(data, place)
+            assert found is not None, data[place : place + 20]
+            place = found.end()
+            if found[5]:
+                self._write(found[5].decode(errors="replace"))
+            elif found[4] == b"\r":
+                self.column = 0
+            elif found[4] == b"\n" or found[3] == b"D":
+                self._down()
+            elif found[3] == b"7":
+                self.kept = (self.row, self.column)
+            elif found[3] == b"8":
+                self.row, self.column = self.kept
+            else:
+                self._control(int(found[1] or 1), found[2])
+
+    def _control(self, count: int, what: bytes) -> None:
+        if what == b"A":
+            self.row = max(self.row - count, 0)
+        elif what == b"E":
+            self.row, self.column = min(self.row + count, ROWS - 1), 0
+        elif what == b"K":
+            self.rows[self.row] = self.rows[self.row][: self.column]
+        elif what == b"J":
+            self.rows[self.row] = self.rows[self.row][: self.column]
+            self.rows[self.row + 1 :] = [""] * (ROWS - self.row - 1)
+        else:
+            assert what == b"m", what
+
+    def _down(self) -> None:
+        if self.row == ROWS - 1:
+            self.gone.append(self.rows.pop(0))
+            self.rows.append("")
+        else:
+            self.row += 1
+
+    def _write(self, text: str) -> None:
+        line = self.rows[self.row].ljust(self.column)
+        assert self.column + len(text) <= COLUMNS, "a line that wraps"
+        self.rows[self.row] = line[: self.column] + text + line[self.column + len(text) :]
+        self.column += len(text)
+
+    def lines(self) -> list[str]:
+        return [line.rstrip() for line in (*self.gone, *self.rows)]
+
+
+def sample(t: float, **roles: int) -> Sample:
+    by_role = {"trainer": 0, "workers": 0, "others": 0} | {name: nbytes << 20 for name, nbytes in roles.items()}
+    return Sample(t, sum(by_role.values()), gpu=3 << 30, by_role=by_role)
+
+
+def test_what_is_drawn_stays_below_what_the_command_writes() -> None:
+    terminal = Terminal()
+    display = WatchDisplay(terminal.feed, live=True)
+    limit = MemoryLimit(8 << 30, "given")
+    for number in range(60):
+        display.memory(sample(number, trainer=100 + number, workers=50), limit, None)
+        display.pass_on(f"\r{number:>3}% done".encode())  # a bar that does not end its line
+        if number % 2:
+            display.pass_on(f"\r\nline {number}\r\n".encode())
+    display.memory(sample(60, trainer=160, workers=50), limit, None)
+    drawn = terminal.rows[terminal.row + 1 :]
+    assert "legroom watch" in drawn[0] and any("env workers" in line for line in drawn)
+    display.end(iter(["the end"]))
+    shown = [line for line in terminal.lines() if line]
+    expected = [text for n in range(1, 60, 2) for text in (f"{n:>3}% done", f"line {n}")]
+    assert shown == [*expected, "the end"]
+
+
+def test_the_screen_says_roles_gpu_limit_and_forecast() -> None:
+    screen = WatchScreen()
+    for number in range(30):
+        screen.add(sample(float(number), trainer=10 * (number + 1)))
+    coming = Forecast(29.0, 629.0, 600.0, 700.0, certain=True)
+    lines = screen.lines("legroom watch", sample(29.0, trainer=300), MemoryLimit(1 << 30, "given"), coming, 79)
+    names = [line.split("  ")[0] for line in lines[1:4]]
+    assert names == ["trainer", "GPU", "host in all"]
+    assert "of 1.0 GiB" in lines[3] and lines[4].startswith("forecast     memory runs out in about 10 min")
+    assert all(len(line) <= 79 for line in lines)
+
+
+def test_a_sparkline_rises_with_its_series_and_ends_at_its_highest() -> None:
+    line = sparkline([(float(t), t + 1) for t in range(100)], 50)
+    assert list(line) == sorted(line) and line[-1] == "█" and len(line) == 50
+
+
+def read_all(terminal: int) -> Iterator[bytes]:
+    while True:
+        try:
+            chunk = os.read(terminal, 1 << 16)
+        except OSError:  # the other end is closed
+            return
+        if not chunk:
+            return
+        yield chunk
+
+
+def test_on_a_terminal_the_commands_output_is_whole() -> None:
+    script = (
+        "import sys, time\nfor i in range(12):\n"
+        "    print(f'\\rbar {i}', end='', file=sys.stderr, flush=True)\n    time.sleep(0.15)\n"
+        "print('\\nout', flush=True)\ntime.sleep(0.3)\n"
+    )
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(LEGROOM[0], [*LEGROOM, "watch", "--", PYTHON, "-c", script], {**ENVIRONMENT, "TERM": "xterm"})
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    screen, seen = Terminal(), False
+    for chunk in read_all(terminal):
+        screen.feed(chunk)
+        seen = seen or any("host in all" in line for line in screen.rows)
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    lines = [line for line in screen.lines() if line]
+    assert seen and lines[:2] == ["bar 11", "out"]
+    assert lines[2].startswith("legroom watch: ") and not any("host in all" in line for line in lines)
