@@ -20,6 +20,7 @@ from legroom.environments.script_classes import named_by_file
 from legroom.errors import BadInput, MissingExtra, Unseen, unseen_text
 from legroom.machine import probe
 from legroom.machine.child_process import run_file
+from legroom.machine.history import band_scale
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import DeviceName as DeviceName
 from legroom.model.evidence import EnvLook, EnvTask, Evidence, Look
@@ -30,6 +31,7 @@ from legroom.model.machine import Machine
 from legroom.model.run import Run, Spaces
 from legroom.model.spaces import describe, leaves
 from legroom.predicting.constraints import broken_rules
+from legroom.predicting.typical_envs import typical_memory
 from legroom.units import LARGEST
 
 MODES: tuple[Mode, ...] = ("auto", "trace", "arithmetic")
@@ -132,6 +134,7 @@ def _evidence(
         notes.append(f"the env was not built, so what it imports and holds is not in these figures: {env.not_built}")
     if device == "cuda" and not machine.gpus:
         notes.append("no GPU here: what the CUDA driver itself keeps in host memory is not included")
+    way = f"{run.backend}, {look.net.known if look.net is not None else 'measured'}"
     return Evidence(
         machine=machine,
         device=device,
@@ -147,6 +150,8 @@ def _evidence(
         notes=tuple(notes),
         unseen=unseen,
         unknown=(look.unknown,) if look.unknown and not own.policy else (),
+        way=way,
+        band_scale=band_scale(way),
     )
 
 
@@ -170,6 +175,8 @@ def add_up(run: Run, evidence: Evidence) -> Footprint:
         unknown=evidence.unknown,
         assumed=evidence.net.assumed if evidence.net else (),
         not_built=evidence.env_not_built,
+        way=evidence.way,
+        band_scale=evidence.band_scale,
     )
     largest = max(footprint.items, key=lambda item: item.total)
     if largest.total > LARGEST:
@@ -217,23 +224,42 @@ def _with_spaces(
         raise Unseen(run.name, unseen, path=run.source)
     if task is None:
         return run, None
+    if mode == "arithmetic" and not probe_env:
+        return _as_known(run, task)
     if declared is not None:
         asked = probe_env and (task.storage is not None or bool(task.not_probed))
-        if not asked and (mode == "arithmetic" or run.env.id is None or not build_env):
+        if not asked and (run.env.id is None or not build_env):
             return run, None
         if unseen:
             text = unseen_text(unseen)
-            return run, EnvLook(declared, not_probed=text if asked else "", not_built="" if asked else text)
+            look = EnvLook(declared, memory=typical_memory(run, own=True))
+            return run, replace(look, not_probed=text) if asked else replace(look, not_built=text)
         if not asked and (run.env.nbytes is not None or backend_of(run).spreads):
             return run, None  # the run says it, or its processes are counted otherwise
         return run, _look_only(run, declared, task if asked else replace(task, storage=None, not_probed=""), trust)
-    if mode == "arithmetic" or run.env.id is None:
+    if run.env.id is None:
         return run, None  # facts.spaces_of says what to do when there are none
     if not is_installed("gymnasium"):
         what = f"building env {run.env.id!r} to see its spaces"
         raise MissingExtra(backend_of(run).extra, "gymnasium", what=what)
     look = _look_at_env(run, task, trust)
     return run.replace(env=run.env.model_copy(update={"spaces": look.spaces})), look
+
+
+def _as_known(run: Run, task: EnvTask) -> tuple[Run, EnvLook | None]:
+    """Return the run and what is known of its environment without building it: measured before, or of its kind."""
+    spaces = run.env.spaces
+    if run.env.id is None or backend_of(run).spreads:
+        return run, None
+    from legroom.environments.env_look import kept_look
+
+    kept = kept_look(run, task)
+    if kept is not None and (spaces is None or _sizes(kept.spaces) == _sizes(spaces)):
+        spaces = spaces or kept.spaces
+        run = run.replace(env=run.env.model_copy(update={"spaces": spaces}))
+    elif spaces is not None:
+        kept = EnvLook(spaces, memory=typical_memory(run, own=bool(own_code(run).env)))
+    return run, kept
 
 
 def _look_only(run: Run, declared: Spaces, task: EnvTask, trust: bool) -> EnvLook:

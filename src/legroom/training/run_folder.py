@@ -64,6 +64,8 @@ class Predicted:
     items: tuple[tuple[str, int], ...]
     at_host_peak: tuple[tuple[str, int], ...]
     """those of the items that make up the host's peak"""
+    way: str = ""
+    band_scale: float = 1.0
 
     @classmethod
     def of(cls, footprint: Footprint) -> Predicted:
@@ -72,7 +74,9 @@ class Predicted:
 
         peak = footprint.host.phase
         there = (item for item in footprint.items if item.place in HOST_PLACES and peak in item.phases)
-        return cls(footprint.host, footprint.gpu, listed(footprint.items), listed(there))
+        return cls(
+            footprint.host, footprint.gpu, listed(footprint.items), listed(there), footprint.way, footprint.band_scale
+        )
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,8 @@ class RunFolder:
                 return None
             peaks = {place: Peak(**data[place]) if data[place] else None for place in ("host", "gpu")}
             items = (tuple((str(name), int(each)) for name, each in data[key]) for key in ("items", "at_host_peak"))
-            return None if peaks["host"] is None else Predicted(peaks["host"], peaks["gpu"], *items)
+            how = str(data.get("way", "")), float(data.get("band_scale", 1.0))
+            return None if peaks["host"] is None else Predicted(peaks["host"], peaks["gpu"], *items, *how)
         except (BadInput, KeyError, TypeError, ValueError):
             return None
 
