@@ -224,8 +224,8 @@ def _with_spaces(
         raise Unseen(run.name, unseen, path=run.source)
     if task is None:
         return run, None
-    if mode == "arithmetic" and not probe_env:
-        return _as_known(run, task)
+    if mode == "arithmetic":
+        return _as_known(run, task) if build_env else (run, None)
     if declared is not None:
         asked = probe_env and (task.storage is not None or bool(task.not_probed))
         if not asked and (run.env.id is None or not build_env):

@@ -19,6 +19,11 @@ from legroom.machine.versions import read_versions
 from legroom.model.footprint import Known
 
 LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
+# What SB3 imports where it is installed, and what that brings: part of what a process holds, so of the figures' name.
+IMPORTED_IF_THERE = (
+    "tensorboard", "opencv-python", "opencv-python-headless", "pandas", "matplotlib", "tqdm", "rich", "protobuf",
+    "pygame", "pygame-ce", "sympy",
+)  # fmt: skip
 CHILD = Path(__file__).with_name("base_child.py")
 
 # Measured 2026-11-15, Linux x86-64, Python 3.11, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, numpy 2.4.6, by
@@ -119,7 +124,8 @@ def _stages_for(missing: set[str]) -> list[str]:
 
 def _cache_path(versions: Mapping[str, str]) -> Path:
     # The child's own text is part of the key: figures measured in another way are other figures.
-    key = digest(sorted(versions.items()), _system(), CHILD.read_bytes())
+    others = read_versions(IMPORTED_IF_THERE)
+    key = digest(sorted(versions.items()), sorted(others.items()), _system(), CHILD.read_bytes())
     return cache_folder() / f"base-{key}.json"
 
 
