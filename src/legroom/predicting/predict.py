@@ -232,7 +232,7 @@ def _with_spaces(
             return run, None
         if unseen:
             text = unseen_text(unseen)
-            look = EnvLook(declared, memory=typical_memory(run, own=True))
+            look = EnvLook(declared, memory=typical_memory(run, own=False))
             return run, replace(look, not_probed=text) if asked else replace(look, not_built=text)
         if not asked and (run.env.nbytes is not None or backend_of(run).spreads):
             return run, None  # the run says it, or its processes are counted otherwise
@@ -267,7 +267,8 @@ def _look_only(run: Run, declared: Spaces, task: EnvTask, trust: bool) -> EnvLoo
     asked = task.storage is not None or bool(task.not_probed)
 
     def failed(why: str) -> EnvLook:
-        return EnvLook(declared, not_probed=why) if asked else EnvLook(declared, not_built=why)
+        look = EnvLook(declared, memory=typical_memory(run, own=False))
+        return replace(look, not_probed=why) if asked else replace(look, not_built=why)
 
     if not is_installed("gymnasium"):
         return failed("gymnasium is not installed here")

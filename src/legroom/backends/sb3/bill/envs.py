@@ -11,6 +11,7 @@ Mirrors DummyVecEnv, SubprocVecEnv, VecFrameStack, VecTransposeImage and VecNorm
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from legroom.backends.sb3.bill.runtime import helper_items, worker_items
 from legroom.backends.sb3.stored import (
@@ -95,7 +96,10 @@ def instance_items(prefix: str, run: Run, evidence: Evidence, workers: str, envs
         nbytes, error = run.env.nbytes, run.env.nbytes // 10
         yield Item(f"{prefix}.instance", nbytes, place, "said by the run file", count=envs, error=error)
     elif evidence.env is not None:
-        yield from _instances(prefix, evidence.env, workers, envs, processes)
+        env = evidence.env
+        if prefix == "eval":
+            env = _beside(env, same_process=workers == run.env.workers == "dummy")
+        yield from _instances(prefix, env, workers, envs, processes)
     elif evidence.env_nbytes is not None:
         nbytes, why = evidence.env_nbytes, "measured by building one"
         error = nbytes // 10
@@ -103,6 +107,13 @@ def instance_items(prefix: str, run: Run, evidence: Evidence, workers: str, envs
     if evidence.env_not_built:
         why = "what it imports and holds: not known, it was not built"
         yield Item(f"{prefix}.not seen", 0, place, why, count=processes, known=Known.DEFAULT, error=NOT_SEEN_ERROR)
+
+
+def _beside(env: EnvMemory, same_process: bool) -> EnvMemory:
+    """Return what further environments take: files are mapped already, in one process modules are loaded, too."""
+    if same_process:
+        return replace(env, imports=0, mapped=0, first=env.more)
+    return replace(env, mapped=0)
 
 
 def _instances(prefix: str, env: EnvMemory, workers: str, envs: int, processes: int) -> Iterator[Item]:
