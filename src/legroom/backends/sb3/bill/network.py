@@ -39,7 +39,9 @@ from legroom.model.spaces import leaves
 # 2.13.0+cpu, glibc 2.36, one thread; `python -m bench.update_scratch`): MLPs of 64 to 2048, NatureCNN on 48x48x3 to
 # 96x96x3 and 64x64x12, LSTMs, batches of 32 to 256.
 # Of the bytes that go in and come out of the largest convolution: while they come from the heap, and beyond that.
-CONVOLUTION_SCRATCH, LARGE_CONVOLUTION_SCRATCH, CONVOLUTION_SCRATCH_ERROR = 1.3, 0.65, 0.3
+# Beyond: NatureCNN on 84x84x4 0.84, on 144x160x12 0.57, the mine's 3D network about 0.6 (2026-11-15).
+CONVOLUTION_SCRATCH, LARGE_CONVOLUTION_SCRATCH = 1.3, 0.65
+CONVOLUTION_SCRATCH_ERROR, LARGE_CONVOLUTION_SCRATCH_ERROR = 0.3, 0.2
 HEAP_CONVOLUTIONS = 60_000_000
 # Of weights, gradients and optimizer state, up to a bound where single blocks are mapped; a little of what is beyond.
 HEAP_SHARES = {"on-policy": 0.3, "off-policy": 0.5}
@@ -170,18 +172,20 @@ def _unmeasured_scratch(run: Run, evidence: Evidence) -> tuple[int, int, str]:
     resident = net.weights + net.gradients + net.optimizer
     share = TRUST_REGION_SHARE if algorithm.name == "TRPO" else HEAP_SHARES.get(algorithm.family, 0.0)
     network = min(int(share * resident), HEAP_SHARE_BOUND) + int(BEYOND_BOUND * resident)
-    why, doubt = "malloc's and BLAS' own for the networks, not measured", 0
+    why = "malloc's and BLAS' own for the networks, not measured"
     if run.memory.bf16 and convolved:
         axes = 3 if any(len(leaf.shape) > 3 for leaf in leaves(stored_observation(run)).values()) else 2
         why = "oneDNN's workspaces for convolutions; more in bfloat16 where the processor has no instructions"
         return int(BF16_SCRATCH[axes] * convolved) + network, int(BF16_SCRATCH_ERROR[axes] * convolved), why
-    inside = int(CONVOLUTION_SCRATCH * min(convolved, HEAP_CONVOLUTIONS))
-    inside += int(LARGE_CONVOLUTION_SCRATCH * max(convolved - HEAP_CONVOLUTIONS, 0))
+    mapped = max(convolved - HEAP_CONVOLUTIONS, 0)
+    inside = int(CONVOLUTION_SCRATCH * (convolved - mapped))
+    beyond, doubt = int(LARGE_CONVOLUTION_SCRATCH * mapped), int(CONVOLUTION_SCRATCH_ERROR * (convolved - mapped))
     if convolved:
-        why, doubt = "oneDNN's workspaces for convolutions, and malloc's own; not measured", convolved
+        why = "oneDNN's workspaces for convolutions, and malloc's own; not measured"
     if algorithm.recurrent:
         steps = RECURRENT_BYTES * pass_samples(run) * int(run.policy.kwargs.get("lstm_hidden_size", 256))
-        inside, why = RECURRENT_CONVOLUTIONS * inside + steps + update_nbytes(net), "padded sequences; not measured"
+        inside = RECURRENT_CONVOLUTIONS * (inside + beyond) + steps + update_nbytes(net)
+        why = "padded sequences; not measured"
         return inside + network, int(RECURRENT_ERROR * inside + SCRATCH_ERROR * network), why
     if algorithm.name == "CrossQ":
         inside += int(NORMS_KEPT * net.transient.get(Phase.UPDATE, {}).get("activations", 0))
@@ -190,7 +194,7 @@ def _unmeasured_scratch(run: Run, evidence: Evidence) -> tuple[int, int, str]:
         why = "differences of all pairs of quantiles, and malloc's own; not measured"
     one, other = sorted((inside + network, pairs))
     nbytes = other + int(LESSER_SHARE * one) if pairs else other
-    return nbytes, int(SCRATCH_ERROR * nbytes + CONVOLUTION_SCRATCH_ERROR * doubt), why
+    return nbytes + beyond, int(SCRATCH_ERROR * nbytes + doubt + LARGE_CONVOLUTION_SCRATCH_ERROR * mapped), why
 
 
 def _decoded_items(run: Run, update: int) -> Iterator[Item]:
