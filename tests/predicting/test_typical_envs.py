@@ -57,3 +57,33 @@ def test_arithmetic_knows_what_was_measured_before(tmp_path, monkeypatch):
     kept = kept_look(run, how)
     assert (kept.memory, kept.spaces) == (seen.memory, seen.spaces)
     assert kept.memory.known is Known.MEASURED
+
+
+SHORT = """
+import gymnasium as gym
+import numpy as np
+
+class Short(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (4,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.zeros(4, np.float32), 0.0, self.t >= ENDED, self.t >= 30, {}
+"""
+
+
+@pytest.mark.parametrize(("ended", "limit"), [(99, 30), (20, None)])
+def test_where_episodes_are_cut_off_is_seen(tmp_path, monkeypatch, ended, limit):
+    from legroom.environments.env_look import look_at_env
+    from legroom.model.evidence import EnvTask
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "short_env.py").write_text(SHORT.replace("ENDED", str(ended)))
+    (tmp_path / "train.py").write_text("")
+    run = Run.model_validate({"algo": "PPO", "env": {"id": "short_env:Short"}, "source": str(tmp_path / "train.py")})
+    assert look_at_env(run, EnvTask(), trust=True).memory.time_limit == limit

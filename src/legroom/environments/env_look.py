@@ -182,6 +182,7 @@ def _as_memory(answer: dict[str, Any]) -> EnvMemory | None:
         script=script["anon"],
         script_mapped=script["file"],
         growth=max(rest["anon"] // len(memory), 0),
+        time_limit=answer.get("time_limit"),
     )
 
 

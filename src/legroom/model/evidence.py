@@ -200,6 +200,7 @@ class EnvMemory:
         script: what the run's own script imports and defines; in every process that imports it.
         script_mapped: the same of mapped files.
         growth: what an instance took more in the second half of its steps than in the first.
+        time_limit: steps after which its episodes are cut off, where all were that ended.
         known: MEASURED, or DEFAULT where the figures are those of its kind.
         doubt, script_doubt: ± bytes of an instance and of the script, beyond what any such figure has.
     """
@@ -211,6 +212,7 @@ class EnvMemory:
     script: int = 0
     script_mapped: int = 0
     growth: int = 0
+    time_limit: int | None = None
     known: Known = Known.MEASURED
     doubt: int = 0
     script_doubt: int = 0

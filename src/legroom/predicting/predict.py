@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from legroom.backends.base import backend_named, backend_of
+from legroom.backends.base import algorithm_of, backend_named, backend_of
 from legroom.environments.own_code import OwnCode, own_code
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import BadInput, MissingExtra, Unseen, unseen_text
@@ -26,6 +26,7 @@ from legroom.model.evidence import DeviceName as DeviceName
 from legroom.model.evidence import EnvLook, EnvTask, Evidence, Look
 from legroom.model.evidence import Mode as Mode
 from legroom.model.evidence import Values as Values
+from legroom.model.facts import episode_limit
 from legroom.model.footprint import AllocatorPeaks, Footprint, Item
 from legroom.model.machine import Machine
 from legroom.model.run import Run, Spaces
@@ -111,6 +112,7 @@ def gather_all(
         for run, own in zip(runs, seen, strict=True)
     ]
     built = [_with_spaces(run, mode, probe_env, own.env, trust, build_env) for run, own in zip(runs, seen, strict=True)]
+    built = [(_with_limit(run, env), env) for run, env in built]
     devices = [device or choose_device(run, machine) for run in runs]
     modes: list[Mode] = ["arithmetic" if own.policy else mode for own in seen]
     looks = _looks([run for run, _ in built], devices, machine, modes, values)
@@ -244,6 +246,17 @@ def _with_spaces(
         raise MissingExtra(backend_of(run).extra, "gymnasium", what=what)
     look = _look_at_env(run, task, trust)
     return run.replace(env=run.env.model_copy(update={"spaces": look.spaces})), look
+
+
+def _with_limit(run: Run, env: EnvLook | None) -> Run:
+    """Return the run with the length of its episodes, where the environment was seen to cut all of them off there.
+
+    Recurrent updates depend on it.
+    """
+    limit = env.memory.time_limit if env is not None and env.memory is not None else None
+    if limit is None or episode_limit(run) is not None or not algorithm_of(run).recurrent:
+        return run
+    return run.replace(env=run.env.model_copy(update={"episode_steps": limit}))
 
 
 def _as_known(run: Run, task: EnvTask) -> tuple[Run, EnvLook | None]:

@@ -30,6 +30,7 @@ from legroom.backends.sb3.stored import (
     update_nbytes,
 )
 from legroom.model.evidence import Evidence, NetTrace
+from legroom.model.facts import episode_limit
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import leaves
@@ -183,7 +184,8 @@ def _unmeasured_scratch(run: Run, evidence: Evidence) -> tuple[int, int, str]:
     if convolved:
         why = "oneDNN's workspaces for convolutions, and malloc's own; not measured"
     if algorithm.recurrent:
-        steps = RECURRENT_BYTES * pass_samples(run) * int(run.policy.kwargs.get("lstm_hidden_size", 256))
+        longest = min(pass_samples(run), episode_limit(run) or pass_samples(run))
+        steps = RECURRENT_BYTES * longest * int(run.policy.kwargs.get("lstm_hidden_size", 256))
         inside = RECURRENT_CONVOLUTIONS * (inside + beyond) + steps + update_nbytes(net)
         why = "padded sequences; not measured"
         return inside + network, int(RECURRENT_ERROR * inside + SCRATCH_ERROR * network), why
