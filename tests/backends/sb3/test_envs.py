@@ -1,5 +1,7 @@
 """If these fail, workers or large observations go missing from the bill."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -128,3 +130,13 @@ def test_evaluation_in_the_same_process_imports_nothing_again():
     assert (both["eval.imports"].nbytes, both["eval.mapped files"].nbytes, both["eval.instance"].nbytes) == (0, 0, 5)
     workers = named(bill(make(n_envs=2, workers="subproc", run={"eval": {"n_envs": 1}}), env=env))
     assert (workers["eval.imports"].nbytes, workers["eval.mapped files"].nbytes) == (100, 0)
+
+
+def test_an_algorithm_without_gradients_has_no_optimizer_to_import():
+    base = replace(BASE, without_updates=200)
+    items = [
+        item for item in runtime_items(make(algo="ARS"), Evidence(MACHINE, "cpu", base)) if item.place is Place.HOST
+    ]
+    assert [item.nbytes for item in items] == [200]
+    (item,) = runtime_items(make(algo="PPO"), Evidence(MACHINE, "cpu", base))
+    assert item.nbytes == 300
