@@ -108,7 +108,7 @@ def kept_look(run: Run, how: EnvTask) -> EnvLook | None:
     for trust, asked in product((True, False), (replace(how, storage=None), how)):
         task = _task(named if trust else run, asked, trust=trust, probe_timeout_s=PROBE_TIMEOUT_S)
         path = _cache_path(run, task, how)
-        kept = read_json(path) if path is not None else None
+        kept: Any = read_json(path) if path is not None else None
         with suppress(TypeError, KeyError, ValueError):
             return EnvLook(Spaces.model_validate(kept["answer"]["spaces"]), memory=_as_memory(kept["answer"]))
     return None

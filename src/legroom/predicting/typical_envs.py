@@ -41,7 +41,7 @@ _ROBOTICS = ("Fetch", "Hand", "AdroitHand", "PointMaze", "AntMaze", "FrankaKitch
 # same day, in two environments; a package's plain import (`import scipy`) may add less than a part of it.
 PACKAGES = {
     "pandas": (28, 20), "matplotlib": (25, 6), "scipy": (39, 22), "jax": (39, 72), "pyboy": (18, 16), "pygame": (1, 5),
-    "networkx": (11, 0), "mujoco": (8, 12), "Box2D": (1, 1), "ale_py": (1, 3), "ray": (18, 17), "brax": (101, 103),
+    "networkx": (11, 0), "mujoco": (8, 12), "Box2D": (1, 1), "ale_py": (1, 3), "ray": (18, 17),
     "gymnasium_robotics": (10, 12),
 }  # fmt: skip
 TYPICAL_ERROR = 0.5  # of all these: other versions, other parts of a package
