@@ -85,7 +85,7 @@ def _kind(env_id: str) -> tuple[float, float, float, float]:
 def _imported(script: Path | None) -> tuple[float, float, int, bool]:
     """Return what the packages add that a script imports, how many are in no table, and whether it reads data."""
     if script is None or script.suffix != ".py":
-        return 0, 0, 0, script is not None
+        return 0, 0, 0, False
     names, calls_data = _packages(script, script.stat().st_mtime_ns)
     found = names - _LOADED - workload_packages()
     known = [PACKAGES[name] for name in found if name in PACKAGES]

@@ -146,11 +146,10 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     nbytes, error, why = _unmeasured_scratch(run, evidence)
     yield Item(OPERATOR_SCRATCH, nbytes, Place.HOST, why, (Phase.UPDATE,), known=Known.DEFAULT, error=error)
     if again:
-        kept = min(nbytes, MOST_KEPT)
+        kept, idle = min(nbytes, MOST_KEPT), (Phase.COLLECT, *((Phase.CHECKPOINT,) if run.checkpoint else ()))
         why = "freed blocks of an update that malloc keeps for the next; not measured"
         yield Item(
-            "collect.kept by malloc", kept, Place.HOST, why, (Phase.COLLECT, Phase.CHECKPOINT),
-            known=Known.DEFAULT, error=kept // 2,
+            "collect.kept by malloc", kept, Place.HOST, why, idle, known=Known.DEFAULT, error=kept // 2
         )  # fmt: skip
     retained, error = RETAINED, RETAINED_ERROR
     if algorithm_of(run).recurrent:
