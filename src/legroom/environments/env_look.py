@@ -104,8 +104,10 @@ def _task(run: Run, how: EnvTask, *, trust: bool, probe_timeout_s: float) -> dic
 
 def kept_look(run: Run, how: EnvTask) -> EnvLook | None:
     """Return what was found out about the run's environment on this machine before, None where nothing is kept."""
-    named = named_by_file(run, run_file(run))
-    for trust, asked in product((True, False), (replace(how, storage=None), how)):
+    if not any(cache_folder().glob("env-*.json")):  # before all files beside the run are looked at
+        return None
+    named, asked_before = named_by_file(run, run_file(run)), [replace(how, storage=None)] + [how] * bool(how.storage)
+    for trust, asked in product((True, False), asked_before):
         task = _task(named if trust else run, asked, trust=trust, probe_timeout_s=PROBE_TIMEOUT_S)
         path = _cache_path(run, task, how)
         kept: Any = read_json(path) if path is not None else None

@@ -1,6 +1,7 @@
 """predict(run) -> Footprint: gather the evidence once, then have the backend write the bill.
 
-`arithmetic` looks at the run file only: nothing is imported that a run names, nothing is measured. `trace` builds the
+`arithmetic` looks at the run file only: nothing is imported that a run names, nothing is measured; what was measured on
+this machine before is used, and else figures of the same kind of environment and update. `trace` builds the
 real networks and follows one real update on fake tensors, or asks the compiler. `auto` does so where the libraries are
 installed and falls back to arithmetic, with a note, where they are not or where a policy cannot be traced.
 
