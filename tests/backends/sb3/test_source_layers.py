@@ -68,6 +68,9 @@ def test_pooling_and_normalisation(read):
         "self.lstm = nn.LSTM(10, 20)\nself.out = nn.Linear(20, 10)",
         "self.cnn = nn.Conv2d(3, computed(), 3)",
         "self.x = 1",
+        "self.cnn = nn.Conv2d(3, 8, 3, padding=-5)",
+        "self.cnn = nn.Linear(3, 99999999999)",
+        "self.l = nn.Linear(3, " + "1 + " * 3000 + "1)",
     ],
 )
 def test_what_is_no_plain_row_is_not_known(read, body):

@@ -67,7 +67,10 @@ def _read(
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == cls:
             made = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
-            return _Row(made[0], shape, is_float, dict(arguments)).net() if len(made) == 1 else None
+            try:
+                return _Row(made[0], shape, is_float, dict(arguments)).net() if len(made) == 1 else None
+            except RecursionError:  # 1 + 1 + 1 + ...
+                return None
     return None
 
 
@@ -179,10 +182,9 @@ class _Row:
         self.kept, self.widest = self.kept + elements, max(self.widest, elements)
 
     def _argument(self, node: ast.Call, name: str, place: int, default: int | None = None) -> int | None:
-        for keyword in node.keywords:
-            if keyword.arg == name:
-                return self._number(keyword.value)
-        return self._number(node.args[place]) if len(node.args) > place else default
+        given = [keyword.value for keyword in node.keywords if keyword.arg == name] or node.args[place : place + 1]
+        found = self._number(given[0]) if given else default
+        return None if found is None or not 0 <= found <= LARGEST else found
 
     def _number(self, node: ast.expr) -> int | None:
         """Return the whole number that an expression is, None where it is none or not known."""
@@ -203,6 +205,7 @@ class _Row:
 
 
 LAYERS = frozenset({"Conv1d", "Conv2d", "Conv3d", "Linear", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d"})
+LARGEST = 1 << 24  # of a layer's sizes
 UNKNOWN = frozenset({
     "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer",
     "ConvTranspose2d", "Embedding", "ModuleDict", "ModuleList", "NatureCNN", "create_mlp",
