@@ -83,3 +83,21 @@ def test_the_scale_is_the_hosts_alone():
     assert (bill.host.low, bill.host.high) == (850, 1150)
     assert bill.gpu is not None
     assert (bill.gpu.low, bill.gpu.high) == (900, 1100)
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [({}, 1), ({"status": "stopped"}, 0), ({"resumed": True}, 0), ({"retreats": ["x"]}, 0), ({"way": ""}, 0)],
+)
+def test_a_training_is_kept_where_it_went_as_predicted(change, kept):
+    from types import SimpleNamespace as Some
+
+    from legroom.training.run_folder import Predicted
+    from legroom.training.train import _remember
+
+    peak = Peak(500, 450, 550, Phase.UPDATE)
+    said = Predicted(peak, None, (), (), way=change.get("way", "sb3, traced"), band_scale=1.2)
+    history = Some(predicted=said, run=Some(name="mine"), retreats=change.get("retreats", []))
+    outcome = Some(status=change.get("status", "finished"), peaks=Some(host=Some(measured=510)))
+    _remember(outcome, history, resumed=change.get("resumed", False))
+    assert [(run.measured, run.scale, run.seen_by) for run in past_runs()] == [(510, 1.2, "train")] * kept
