@@ -140,3 +140,10 @@ def test_an_algorithm_without_gradients_has_no_optimizer_to_import():
     assert [item.nbytes for item in items] == [200]
     (item,) = runtime_items(make(algo="PPO"), Evidence(MACHINE, "cpu", base))
     assert item.nbytes == 300
+
+
+def test_candidates_of_ars_are_on_the_bill():
+    items = named(bill(make(algo="ARS", hyperparams={"n_delta": 4})))
+    # 6 arrays of 4 directions: 4 x 64 + 64, 64 x 64 + 64, 64 x 2 + 2 parameters of 4 bytes
+    assert items["update.candidates"].nbytes == 6 * 4 * 4 * (4 * 64 + 64 + 64 * 64 + 64 + 64 * 2 + 2)
+    assert "update.candidates" not in named(bill(make()))

@@ -15,7 +15,7 @@ With micro-batches (`memory.micro_batch`) all that is of a micro-batch: it alone
 
 from collections.abc import Iterator
 
-from legroom.backends.base import algorithm_of
+from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.bill.lean import decoded_batches
 from legroom.backends.sb3.bill.net_arithmetic import convolved_nbytes, quantile_pairs
 from legroom.backends.sb3.stored import (
@@ -73,6 +73,9 @@ PIECES_KEPT, PIECES_KEPT_ERROR = 55_000_000, 75_000_000
 # 2.36). Twice as much where an update was tried and could not be made: such a run is out of the ordinary.
 NETWORK_ERROR, UNMEASURED_ERROR = 0.2, 0.4
 
+# ARS (`_do_one_update` in sb3_contrib/ars/ars.py 2.9): deltas, policy_deltas, both sums, and both joined.
+CANDIDATE_ARRAYS = 6
+
 OPERATOR_SCRATCH, KEPT_BY_MALLOC = "update.operator scratch", "runtime.kept by malloc"
 SCRATCH_ITEMS = (OPERATOR_SCRATCH, KEPT_BY_MALLOC)  # what a real update in a child process would tell better
 
@@ -106,6 +109,11 @@ def _update_items(run: Run, evidence: Evidence, net: NetTrace) -> Iterator[Item]
             why = _WHY.get(name, "") + (pieces if phase is Phase.UPDATE and name != "temporaries" else "")
             error = int(net.error * nbytes)
             yield Item(f"{phase}.{name}", nbytes, Place.HOST, why, (phase,), known=known, error=error)
+    if algorithm_of(run).family == "evolution":
+        directions = int(hyper(run, "n_delta") or 1)
+        why = f"{directions} random directions, scaled ones, and the weights plus and minus each, twice while joined"
+        nbytes = CANDIDATE_ARRAYS * directions * net.weights
+        yield Item("update.candidates", nbytes, Place.HOST, why, (Phase.COLLECT, Phase.UPDATE), error=nbytes // 4)
     if stores_leanly(run):
         yield from _decoded_items(run, update_nbytes(net))
     elif gather := gather_excess(net):
