@@ -101,8 +101,12 @@ bench-vram-held-out: $(STAMP)  ## the same for the half of our own recorded runs
 bench-speed: $(STAMP)  ## how long a prediction takes, against its imports
 	$(BIN)/python -m bench.speed
 
-bench-accuracy: $(STAMP)  ## predicted against measured host memory of real SB3 runs
+HELD_OUT ?= 70417
+bench-accuracy: $(STAMP)  ## predicted against measured host memory: the old 22 runs, the tuning set, the last held-out set
+	$(BIN)/pip install -q -e '.[sb3,bench]' -c constraints.txt
 	$(BIN)/python -m bench.accuracy
+	$(BIN)/python -m bench.accuracy_heldout --seed 11
+	$(BIN)/python -m bench.accuracy_heldout --seed $(HELD_OUT)
 
 bench-lean: $(STAMP)  ## lean storage predicted by a probe of the env, against real buffers
 	$(BIN)/python -m bench.lean_prediction

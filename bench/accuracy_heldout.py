@@ -1,13 +1,17 @@
 """Predicted against measured host memory of runs that nobody has looked at: scripts made by a generator with seeds.
 
-Each script is written as users write them, predicted first (`legroom predict SCRIPT --trust`, as it comes, and by
-arithmetic), and then run in a fresh process tree that is sampled. Kinds: Atari, MuJoCo and Box2D environments, an
-environment of the user's own with data and arguments, extractors that stand in the script, hindsight replay,
-checkpoints with the replay buffer, evaluation on the training environments and on others, recurrent policies, wide
-networks, large rollouts with VecNormalize.
+Each script is written as users write them, predicted first, and then run in a fresh process tree that is sampled. It is
+predicted by arithmetic where nothing was ever measured (an empty cache), as it comes (`legroom predict SCRIPT
+--trust`), and once more by arithmetic, which then knows what was measured. Kinds: Atari, MuJoCo and Box2D, an
+environment of the user's own with data and arguments, extractors that stand in the script or beside it, hindsight
+replay, checkpoints with the replay buffer, evaluation on the training environments and on others, recurrent policies,
+wide networks, large rollouts, Dict observations in workers, masks, ARS and TRPO, entries of zoo files and named runs
+(both trained by `legroom train`).
 
     pip install -e '.[sb3,bench]' -c constraints.txt
     python -m bench.accuracy_heldout --seed N [--each 2] [KIND...]
+
+Results are written after every run, so that nothing is lost where it is cut short. Seeds below 1000 are the tuning set.
 
 The truth is the largest sum of PSS of the tree, with libraries counted as if no other process mapped them (`alone`):
 other programs may run beside the bench. A seed whose results were looked at is no longer held out.
@@ -24,172 +28,206 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bench.accuracy_heldout_scripts import KINDS, MODULES
+from bench.accuracy_more_scripts import MODULES as MORE_MODULES
+from bench.accuracy_more_scripts import SCRIPTS, TRAINED
 from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
+from legroom.machine.tree import TreeMemory
 
 MB = 1e6
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-TIMEOUT_S = 420
-FIRST_HELD_OUT = 1000  # seeds below it are to try things out with, and leave no results
-COLUMNS = ["run (MB)", "predicted", "between", "measured", "error", "in band", "arithmetic", "seconds", "not built"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "LEGROOM_HISTORY": "off"}
+TIMEOUT_S = 300
+FIRST_HELD_OUT = 1000  # seeds below it are the tuning set
+ALL = (*KINDS, *SCRIPTS, *TRAINED)
+COLUMNS = [
+    "run (MB)", "predicted", "between", "measured", "error", "in band", "arithmetic", "between", "after measuring",
+    "seconds",
+]  # fmt: skip
+LEGROOM = [sys.executable, "-m", "legroom.cli.main"]
+
+
+@dataclass(frozen=True)
+class Said:
+    """One prediction: bytes, the ends of its band, and how long it took."""
+
+    nbytes: int
+    low: int
+    high: int
+    seconds: float
+
+    def holds(self, measured: int) -> bool:
+        return self.low <= measured <= self.high
 
 
 @dataclass(frozen=True)
 class Score:
-    """One run: what was said in two modes, and what was."""
+    """One run: what was said in three ways, and what was."""
 
     name: str
-    predicted: int
-    low: int
-    high: int
-    arithmetic: int | None
-    arithmetic_inside: bool
+    traced: Said
+    cold: Said | None
+    warm: Said | None
     measured: int
-    predict_s: float
-    not_built: bool
 
-    @property
-    def error(self) -> float:
-        return self.predicted / self.measured - 1
-
-    @property
-    def inside(self) -> bool:
-        return self.low <= self.measured <= self.high
-
-    @property
-    def arithmetic_error(self) -> float | None:
-        return None if self.arithmetic is None else self.arithmetic / self.measured - 1
+    def error(self, said: Said) -> float:
+        return said.nbytes / self.measured - 1
 
     def row(self) -> list[str]:
-        rough = "none" if self.arithmetic_error is None else f"{self.arithmetic_error:+.1%}"
-        rough += "" if self.arithmetic_inside else " (out)"
-        sizes = [
-            f"{self.predicted / MB:,.0f}",
-            f"{self.low / MB:,.0f}-{self.high / MB:,.0f}",
-            f"{self.measured / MB:,.0f}",
-        ]
-        verdict = [f"{self.error:+.1%}", "yes" if self.inside else "NO", rough, f"{self.predict_s:.0f}"]
-        return [self.name, *sizes, *verdict, "not built" if self.not_built else ""]
-
-
-def predicted(script: Path, *options: str) -> tuple[dict[str, Any] | None, float]:
-    """Return the document of a prediction, None where there is none, and its seconds."""
-    command = [sys.executable, "-m", "legroom.cli.main", "predict", str(script), "--json", "--ram", "64GiB"]
-    began = time.monotonic()
-    done = subprocess.run(
-        [*command, "--cpu-only", *options], capture_output=True, text=True, check=False, env=ENVIRONMENT,
-        cwd=script.parent,
-    )  # fmt: skip
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)["runs"][0]
-    except (ValueError, KeyError, IndexError):
-        print(f"{script.stem}: no prediction: {done.stderr.strip()[-300:]}", flush=True)
-        return None, time.monotonic() - began
-    return found, time.monotonic() - began
-
-
-def measured(script: Path) -> int | None:
-    """Return the peak of the script, run to its end; None where it failed."""
-    with (script.parent / "stderr").open("w") as errors:
-        child = subprocess.Popen(
-            [sys.executable, str(script)], env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=errors, cwd=script.parent
+        said = self.traced
+        sizes = [_mb(said.nbytes), f"{_mb(said.low)}-{_mb(said.high)}", _mb(self.measured)]
+        verdict = [f"{self.error(said):+.1%}", "yes" if said.holds(self.measured) else "NO"]
+        cold = (
+            ["none", ""]
+            if self.cold is None
+            else [self._rough(self.cold), f"{_mb(self.cold.low)}-{_mb(self.cold.high)}"]
         )
+        warm = "none" if self.warm is None else self._rough(self.warm)
+        return [self.name, *sizes, *verdict, *cold, warm, f"{said.seconds:.0f}"]
+
+    def _rough(self, said: Said) -> str:
+        return f"{self.error(said):+.1%}" + ("" if said.holds(self.measured) else " (out)")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: its files, what `predict` is asked, and the command that runs it.
+
+    Args:
+        supervised: the command is `legroom train`, whose own process is no part of the run.
+    """
+
+    files: Mapping[str, str]
+    target: list[str]
+    command: list[str]
+    supervised: bool = False
+
+
+def case_of(kind: str, seed: int) -> Case:
+    draw = random.Random(f"{kind} {seed}")
+    if kind in TRAINED:
+        text, target, options = TRAINED[kind](draw)
+        files = {target.partition(":")[0]: text} if text else {}
+        command = [*LEGROOM, "train", target, *options, "--out", "trained", "--plain", "--retries", "0", "--seed", "1"]
+        return Case(files, [target, *options], command, supervised=True)
+    script = f"{kind}_{seed}.py"
+    text = (KINDS.get(kind) or SCRIPTS[kind])(draw)
+    return Case({script: text, **MODULES, **MORE_MODULES}, [script], [sys.executable, script])
+
+
+def _mb(nbytes: int) -> str:
+    return f"{nbytes / MB:,.0f}"
+
+
+def predicted(case: Case, folder: Path, *options: str, cache: Path | None = None) -> Said | None:
+    """Return what a prediction says, None where there is none, which is said."""
+    command = [*LEGROOM, "predict", *case.target, "--json", "--ram", "64GiB", "--cpu-only", *options]
+    began = time.monotonic()
+    environment = ENVIRONMENT | ({"XDG_CACHE_HOME": str(cache)} if cache else {})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
+    try:
+        host = json.loads(done.stdout)["runs"][0]["host"]
+        return Said(host["peak"], *host["band"], time.monotonic() - began)
+    except (ValueError, KeyError, IndexError):
+        print(f"{case.target}: no prediction: {done.stderr.strip()[-300:]}", flush=True)
+        return None
+
+
+def measured(case: Case, folder: Path) -> int | None:
+    """Return the peak of the run, to its end; None where it failed, which is said."""
+    with (folder / "stderr").open("w") as errors:
+        child = subprocess.Popen(case.command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=errors, cwd=folder)
         with PeakSampler(child.pid) as sampler:
             try:
                 code = child.wait(TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                child.kill()
-                code = child.wait()
+                child.terminate()
+                code = child.wait() or 1
     if code:
-        words = (script.parent / "stderr").read_text().strip()[-300:]
-        print(f"{script.stem}: the run itself ended with {code}: {words}", flush=True)
+        words = (folder / "stderr").read_text().strip()[-300:]
+        print(f"{case.target}: the run itself ended with {code}: {words}", flush=True)
         return None
-    return alone(sampler.peak)
+    processes = {pid: each for pid, each in sampler.peak.processes.items() if pid != child.pid or not case.supervised}
+    return alone(TreeMemory(processes))
 
 
-def score(kind: str, make: Callable[[random.Random], str], seed: int) -> Score | None:
+def score(kind: str, seed: int) -> Score | None:
     """Return how one run was predicted; None where either half failed, which is said."""
-    with tempfile.TemporaryDirectory(prefix="heldout-") as folder:
-        for name, text in MODULES.items():
-            (Path(folder) / name).write_text(text)
-        script = Path(folder) / f"{kind}_{seed}.py"
-        script.write_text(make(random.Random(f"{kind} {seed}")))
-        said, seconds = predicted(script, "--trust")
-        rough, _ = predicted(script, "--mode", "arithmetic")
-        true = measured(script)
-        if said is None or true is None:
-            return None
-        low, high = said["host"]["band"]
-        bounds = rough["host"]["band"] if rough else (0, 0)
-        return Score(
-            script.stem,
-            said["host"]["peak"],
-            low,
-            high,
-            rough["host"]["peak"] if rough else None,
-            bounds[0] <= true <= bounds[1],
-            true,
-            seconds,
-            any("was not built" in note for note in said["notes"]),
-        )
+    with tempfile.TemporaryDirectory(prefix="heldout-") as name:
+        folder, case = Path(name) / "run", case_of(kind, seed)
+        folder.mkdir()
+        for file, text in case.files.items():
+            (folder / file).write_text(text)
+        cold = predicted(case, folder, "--mode", "arithmetic", cache=Path(name) / "nothing")
+        traced = predicted(case, folder, "--trust")
+        warm = predicted(case, folder, "--mode", "arithmetic")
+        true = measured(case, folder)
+        return None if traced is None or true is None else Score(f"{kind}_{seed}", traced, cold, warm, true)
 
 
-def summary(scores: list[Score], asked: int) -> list[str]:
+def summary(scores: list[Score], asked: int, failed: list[str]) -> list[str]:
     """Return the figures that the bench is for."""
-    errors = [abs(each.error) for each in scores]
-    rough = [abs(each.arithmetic_error) for each in scores if each.arithmetic_error is not None]
-    inside = sum(each.inside for each in scores)
-    above = max(each.measured / each.high - 1 for each in scores)
-    width = statistics.median((each.high - each.low) / 2 / each.predicted for each in scores)
-    lines = [
-        f"{len(scores)} of {asked} runs scored",
-        f"median error {statistics.median(errors):.1%}, worst {max(errors):.1%}",
-        f"{inside} of {len(scores)} inside their band, median half width {width:.1%}",
-        f"farthest above a band's upper end {max(above, 0.0):.1%}",
-    ]
-    if rough:
-        held = sum(each.arithmetic_inside for each in scores)
+    lines = [f"{len(scores)} of {asked} runs scored" + (f"; failed: {', '.join(failed)}" if failed else "")]
+    ways = {
+        "as it comes, --trust": [(each, each.traced) for each in scores],
+        "arithmetic, nothing measured": [(each, each.cold) for each in scores if each.cold],
+        "arithmetic, after measuring": [(each, each.warm) for each in scores if each.warm],
+    }
+    for way, found in ways.items():
+        if not found:
+            continue
+        errors = [abs(each.error(said)) for each, said in found]
+        inside = sum(said.holds(each.measured) for each, said in found)
+        width = statistics.median((said.high - said.low) / 2 / said.nbytes for _, said in found)
+        above = max(max(each.measured / said.high - 1 for each, said in found), 0.0)
         lines.append(
-            f"arithmetic: median {statistics.median(rough):.1%}, worst {max(rough):.1%}, {held} of {len(rough)} inside"
+            f"{way}: median {statistics.median(errors):.1%}, worst {max(errors):.1%}, {inside} of {len(found)} inside, "
+            f"median half width {width:.1%}, farthest above an upper end {above:.1%}"
         )
+    seconds = [each.traced.seconds for each in scores]
+    lines.append(f"seconds of a first prediction: median {statistics.median(seconds):.0f}, most {max(seconds):.0f}")
+    return lines
+
+
+def write(scores: list[Score], failed: list[str], options: argparse.Namespace, asked: int) -> list[str]:
+    lines = summary(scores, asked, failed)
+    if not options.kinds:
+        rows = [*[each.row() for each in scores], *[[line, *[""] * (len(COLUMNS) - 1)] for line in lines]]
+        name = "held out" if options.seed >= FIRST_HELD_OUT else "tuning"
+        how = f"python -m bench.accuracy_heldout --seed {options.seed} --each {options.each}"
+        write_section(f"Host memory of generated runs, {name}{options.label}", COLUMNS, rows, how)
     return lines
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="predicted against measured host memory of generated runs")
-    parser.add_argument("kinds", nargs="*", help=f"all by default: {', '.join(KINDS)}")
+    parser.add_argument("kinds", nargs="*", help=f"all by default: {', '.join(ALL)}")
     parser.add_argument("--seed", type=int, required=True, help="the first one")
     parser.add_argument("--each", type=int, default=2, help="runs per kind, with successive seeds")
     parser.add_argument("--minutes", type=float, default=600, help="begin no run after so many")
+    parser.add_argument("--label", default="", help="put behind the name of the section of results")
     options = parser.parse_args()
-    asked = [
-        (seed, kind) for seed in range(options.seed, options.seed + options.each) for kind in options.kinds or KINDS
-    ]
-    scores, began = [], time.monotonic()
+    asked = [(seed, kind) for seed in range(options.seed, options.seed + options.each) for kind in options.kinds or ALL]
+    scores: list[Score] = []
+    failed: list[str] = []
+    lines: list[str] = []
+    began = time.monotonic()
     for seed, kind in asked:
         if time.monotonic() - began > 60 * options.minutes:
             break
-        found = score(kind, KINDS[kind], seed)
-        if found is not None:
-            scores.append(found)
-            print("  ".join(found.row()), flush=True)
-    if not scores:
-        return 1
-    lines = summary(scores, len(asked))
+        found = score(kind, seed)
+        if found is None:
+            failed.append(f"{kind}_{seed}")
+            continue
+        scores.append(found)
+        print("  ".join(found.row()), flush=True)
+        lines = write(scores, failed, options, len(asked))
     print("\n".join(lines))
-    if not options.kinds and options.seed >= FIRST_HELD_OUT:
-        rows = [*[each.row() for each in scores], *[[line, *[""] * (len(COLUMNS) - 1)] for line in lines]]
-        write_section(
-            "Host memory of generated runs, held out", COLUMNS, rows,
-            f"python -m bench.accuracy_heldout --seed {options.seed} --each {options.each}",
-        )  # fmt: skip
-    return 0
+    return 0 if scores else 1
 
 
 if __name__ == "__main__":

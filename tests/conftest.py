@@ -4,6 +4,7 @@ Generated inputs are the same in every run: what fails, fails again. `make fuzz`
 """
 
 import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import settings
 
 settings.register_profile("same-every-time", derandomize=True, database=None, deadline=None)
 settings.load_profile("same-every-time")
+os.environ.setdefault("LEGROOM_HISTORY", "off")  # trainings of tests say nothing about this machine
 # The files with the longest tests, one row for each of the two processes of `make test`.
 LONG = (
     ("test_train_rllib.py", "test_real_torch.py", "test_brax_training.py", "test_train_brax.py"),

@@ -24,6 +24,7 @@ def cache(tmp_path, monkeypatch):
 FIGURES = {
     "trainer": 300_000_000, "worker": 150_000_000, "light_worker": 20_000_000, "fork_worker": 3_000_000,
     "fork_shared": 60_000_000, "helpers": 12_000_000, "light_forked": 5_000_000,
+    "without_updates": 210_000_000,
 }  # fmt: skip
 
 
@@ -64,7 +65,10 @@ def test_a_damaged_cache_is_measured_again(cache, monkeypatch, damage):
     file.write_text(damage)
     assert base.base_figures().known is Known.DEFAULT
     assert base.base_figures(needed={"trainer"}).known is Known.MEASURED
-    assert json.loads(file.read_text())["figures"] == {"trainer": 300_000_000}
+    assert json.loads(file.read_text())["figures"] == {
+        "trainer": 300_000_000,
+        "without_updates": 210_000_000,
+    }
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(cache, monkeypatch):

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
 
 from legroom.cli import options
 from legroom.machine import probe
+from legroom.machine.history import PastRun, band_scale, past_runs
 from legroom.model.machine import Machine
 from legroom.rendering.console import document, say
 from legroom.rendering.layout import Part, Table, verdict
 from legroom.units import format_size
 
 
-def run(json: options.Json = False) -> None:
+def run(
+    json: options.Json = False,
+    history: Annotated[
+        bool,
+        typer.Option("--history", help="Show past trainings here: predicted, measured, and what it does to bands."),
+    ] = False,
+) -> None:
     """What this machine has: RAM, container limit, swap, shared memory, GPUs, library versions.
 
     \b
     legroom machine
+    legroom machine --history
     legroom machine --json
     """
+    if history:
+        runs = past_runs()
+        say(_history_document(runs) if json else _history(runs))
+        return
     machine = probe()
     known = {key: getattr(machine, key) for key in ("ram", "limit", "available", "swap", "shm", "cores")}
     gpus = [{"name": g.name, "total": g.total, "free": g.free} for g in machine.gpus]
@@ -44,3 +61,31 @@ def _text(machine: Machine) -> Iterator[Part]:
     yield memory
     yield ""
     yield ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+
+
+def _history(runs: Sequence[PastRun]) -> Iterator[Part]:
+    if not runs:
+        yield "no training has been predicted and measured here yet: legroom train, MemoryCallback and watch keep it"
+        return
+    table = Table(["run", "predicted", "between", "measured", "error", "", "by", "on"], "lrrrrlll")
+    for run in runs:
+        table.add(
+            run.name, format_size(run.predicted), f"{format_size(run.low)} - {format_size(run.high)}",
+            format_size(run.measured), f"{run.error:+.1%}", "" if run.inside else "outside", run.seen_by,
+            time.strftime("%Y-%m-%d", time.localtime(run.when)),
+        )  # fmt: skip
+    yield table
+    yield ""
+    for way, mine in _by_way(runs).items():
+        inside = sum(run.inside for run in mine)
+        scale = f"bands are now {band_scale(way, runs):.2f} times as wide"
+        yield f"{way}: {inside} of {len(mine)} inside their band; {scale}"
+
+
+def _history_document(runs: Sequence[PastRun]) -> str:
+    scales = {way: band_scale(way, runs) for way in _by_way(runs)}
+    return document({"runs": [asdict(run) | {"inside": run.inside} for run in runs], "band_scales": scales})
+
+
+def _by_way(runs: Sequence[PastRun]) -> dict[str, list[PastRun]]:
+    return {way: [run for run in runs if run.way == way] for way in dict.fromkeys(run.way for run in runs)}

@@ -13,6 +13,7 @@ import typer
 from legroom.cli.help import BUDGET, OUTPUT, rarely
 from legroom.cli.writing import Html, check_writable
 from legroom.errors import EXIT_GOOD, BadInput
+from legroom.machine.history import VARIABLE
 from legroom.model.files import write_whole
 from legroom.model.trace import Watched
 from legroom.rendering.layout import Part
@@ -81,6 +82,10 @@ def run(
         else:
             found = attach(pid or 0, interval_s=interval, limit=nbytes, display=shown, signals=signals)
         report(found, display, watched_text(found), watched_json(found), out=out, html=html, json=json)
+    if os.environ.get(VARIABLE) != "off":
+        from legroom.cli.watch_history import remember_watched  # its imports would count as the watching's
+
+        remember_watched(found)
     return EXIT_GOOD if found.exit_code is None else found.exit_code
 
 

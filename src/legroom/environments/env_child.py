@@ -47,7 +47,7 @@ def main() -> None:
         timer = threading.Timer(task["timeout_s"], os._exit, (PROBE_TIMED_OUT,))
         timer.daemon = True
         timer.start()
-        answer["stepped"] = step_envs(envs)
+        answer["stepped"], answer["time_limit"] = step_envs(envs)
         write_answer(answer_file, answer)
         if task.get("probe"):
             answer["probe"] = probe_envs(task, envs)
@@ -56,22 +56,30 @@ def main() -> None:
     close_and_leave(envs)
 
 
-def step_envs(envs: list[Any]) -> list[dict[str, int]] | None:
-    """Step the environments and return what they took more, in the first half and in the second; None: they raised."""
+def step_envs(envs: list[Any]) -> tuple[list[dict[str, int]] | None, int | None]:
+    """Step the environments; return what they took more, by halves, and after how many steps episodes are cut off.
+
+    None where they raised, and where no episode was cut off or not all after as many steps.
+    """
     meter, halves = Meter(), []
+    steps_of, limits = [0] * len(envs), set[int | None]()
     for _ in range(2):
         began, steps = time.monotonic(), 0
         while steps < STEPS and time.monotonic() - began < STEPPING_S:
             steps += 1
             try:
-                for env in envs:
+                for number, env in enumerate(envs):
                     _, _, terminated, truncated, _ = env.step(random_action(env.action_space, mask_function(env)))
+                    steps_of[number] += 1
                     if terminated or truncated:
+                        limits.add(steps_of[number] if truncated and not terminated else None)
+                        steps_of[number] = 0
                         env.reset()
             except BaseException:  # the probe says it, where there is one; what it holds is known all the same
-                return None
+                return None, None
         halves.append(meter.grown())
-    return None if None in halves else halves  # type: ignore[return-value]
+    limit = limits.pop() if len(limits) == 1 else None
+    return None if None in halves else halves, limit  # type: ignore[return-value]
 
 
 def probe_envs(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:

@@ -18,11 +18,12 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
 from legroom.environments.objects import package_of
+from legroom.environments.script_classes import named_by_file
 from legroom.errors import BadInput
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.child_process import how_it_ended, import_path, run_child, run_file
@@ -59,23 +60,8 @@ def look_at_env(
     """
     if run.env.id is None:
         raise BadInput("the run names no environment", path=run.source, hint="set env.id, or declare env.spaces")
-    together = run.env.n_envs if run.env.workers == "dummy" else min(run.env.envs_per_worker, run.env.n_envs)
-    light = run.env.workers == "light"
-    script = run_file(run) if trust and not light else None  # such a worker does not import it
-    task: dict[str, Any] = {
-        "id": run.env.id,
-        "kwargs": run.env.arguments,
-        "wrappers": run.env.wrappers,
-        "trust": trust,
-        "instances": min(together, 2),
-        "preload": [],
-        "light": light,
-        "script": str(script.absolute()) if script is not None and script.suffix == ".py" else None,
-        "timeout_s": probe_timeout_s,
-        "probe": how.storage,
-    }
-    if task["script"]:
-        task["preload"] = how.loaded  # as such a script does
+    together = _together(run)
+    task = _task(run, how, trust=trust, probe_timeout_s=probe_timeout_s)
     answer, lean, probe_fate = _answer(run, task, how, timeout_s)
     if "error" in answer:
         raise BadInput(answer["error"], path=run.source, hint=answer.get("hint") or DECLARE)
@@ -88,6 +74,46 @@ def look_at_env(
     if lean is None or "error" in lean:
         return replace(look, not_probed=lean["error"] if lean else probe_fate)
     return replace(look, probe=_as_probe(lean))
+
+
+def _together(run: Run) -> int:
+    """Return how many environments one process has."""
+    return run.env.n_envs if run.env.workers == "dummy" else min(run.env.envs_per_worker, run.env.n_envs)
+
+
+def _task(run: Run, how: EnvTask, *, trust: bool, probe_timeout_s: float) -> dict[str, Any]:
+    """Return what the child is asked."""
+    light = run.env.workers == "light"
+    script = run_file(run) if trust and not light else None  # such a worker does not import it
+    task: dict[str, Any] = {
+        "id": run.env.id,
+        "kwargs": run.env.arguments,
+        "wrappers": run.env.wrappers,
+        "trust": trust,
+        "instances": min(_together(run), 2),
+        "preload": [],
+        "light": light,
+        "script": str(script.absolute()) if script is not None and script.suffix == ".py" else None,
+        "timeout_s": probe_timeout_s,
+        "probe": how.storage,
+    }
+    if task["script"]:
+        task["preload"] = how.loaded  # as such a script does
+    return task
+
+
+def kept_look(run: Run, how: EnvTask) -> EnvLook | None:
+    """Return what was found out about the run's environment on this machine before, None where nothing is kept."""
+    if not any(cache_folder().glob("env-*.json")):  # before all files beside the run are looked at
+        return None
+    named, asked_before = named_by_file(run, run_file(run)), [replace(how, storage=None)] + [how] * bool(how.storage)
+    for trust, asked in product((True, False), asked_before):
+        task = _task(named if trust else run, asked, trust=trust, probe_timeout_s=PROBE_TIMEOUT_S)
+        path = _cache_path(run, task, how)
+        kept: Any = read_json(path) if path is not None else None
+        with suppress(TypeError, KeyError, ValueError):
+            return EnvLook(Spaces.model_validate(kept["answer"]["spaces"]), memory=_as_memory(kept["answer"]))
+    return None
 
 
 def _answer(
@@ -158,6 +184,7 @@ def _as_memory(answer: dict[str, Any]) -> EnvMemory | None:
         script=script["anon"],
         script_mapped=script["file"],
         growth=max(rest["anon"] // len(memory), 0),
+        time_limit=answer.get("time_limit"),
     )
 
 

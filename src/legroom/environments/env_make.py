@@ -66,7 +66,7 @@ def _make(env_id: str, kwargs: dict[str, Any], trust: bool) -> Any:
     try:
         return _make_registered(env_id, kwargs)
     except gymnasium.error.UnregisteredEnv as unknown:
-        if not _import_providers():
+        if not _import_provider(env_id):
             raise EnvError(f"env {env_id!r}: {_short(str(unknown))}") from unknown
     try:
         return _make_registered(env_id, kwargs)
@@ -91,12 +91,14 @@ def _find_factory(env_id: str, trust: bool) -> Callable[..., Any] | None:
     return makes_env(env_id, found, None if trust else gymnasium.Env)
 
 
-def _import_providers() -> bool:
-    """Import the installed packages that register ids and return whether there were any."""
+def _import_provider(env_id: str) -> bool:
+    """Import the installed packages that register ids, until one has this; return whether there were any."""
     present = [name for name in PROVIDERS if name not in sys.modules and find_spec(name) is not None]
     for name in present:
         with suppress(Exception):  # a broken package we only tried is not the user's concern
             gymnasium.register_envs(import_module(name))
+        if env_id in gymnasium.registry:
+            break
     return bool(present)
 
 
@@ -106,7 +108,7 @@ def import_makers(env_id: str, wrappers: Sequence[str | dict[str, Any]]) -> None
     for name in names:
         with suppress(Exception):  # making it says what is wrong
             spec = gymnasium.registry.get(name)
-            if spec is None and ":" not in name and "." not in name and _import_providers():
+            if spec is None and ":" not in name and "." not in name and _import_provider(name):
                 spec = gymnasium.registry.get(name)
             entry = name if spec is None else spec.entry_point
             if isinstance(entry, str) and (":" in entry or "." in entry):

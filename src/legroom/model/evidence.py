@@ -200,6 +200,9 @@ class EnvMemory:
         script: what the run's own script imports and defines; in every process that imports it.
         script_mapped: the same of mapped files.
         growth: what an instance took more in the second half of its steps than in the first.
+        time_limit: steps after which its episodes are cut off, where all were that ended.
+        known: MEASURED, or DEFAULT where the figures are those of its kind.
+        doubt, script_doubt: ± bytes of an instance and of the script, beyond what any such figure has.
     """
 
     imports: int
@@ -209,6 +212,10 @@ class EnvMemory:
     script: int = 0
     script_mapped: int = 0
     growth: int = 0
+    time_limit: int | None = None
+    known: Known = Known.MEASURED
+    doubt: int = 0
+    script_doubt: int = 0
 
 
 @dataclass(frozen=True)
@@ -252,3 +259,5 @@ class Evidence:
     notes: tuple[str, ...] = ()  # what the user should know about how this was gathered
     unseen: tuple[str, ...] = ()  # code of the run's own that decides and that was not imported without --trust
     unknown: tuple[str, ...] = ()  # why the networks' memory is a guess, with the way to know
+    way: str = ""  # how this was gathered, for `machine.history`
+    band_scale: float = 1.0  # what past runs on this machine stretch the host's band by

@@ -107,6 +107,7 @@ class Footprint(ShownInNotebooks):
         unknown: why the memory of the networks and updates is a guess, each with the way to know.
         assumed: answers that were given to code that asked for values while it was traced.
         not_built: why the environment could not be built to be measured; its own memory is not in the figures then.
+        way: how it was predicted; `band_scale` is what past runs of that way stretch the host's band by.
     """
 
     name: str
@@ -119,6 +120,8 @@ class Footprint(ShownInNotebooks):
     unknown: tuple[str, ...] = ()
     assumed: tuple[Assumed, ...] = ()
     not_built: str = ""
+    way: str = ""
+    band_scale: float = 1.0
 
     def __repr__(self) -> str:
         gpu = "" if self.gpu is None else f", GPU {format_size(self.gpu.nbytes)}"
@@ -143,10 +146,13 @@ class Footprint(ShownInNotebooks):
 
     def band(self, phase: Phase, places: Iterable[Place] = HOST_PLACES) -> Peak:
         """Return what `places` hold during `phase`, with the band the truth is expected in."""
-        live = self._live(phase, tuple(places))
+        places = tuple(places)
+        live = self._live(phase, places)
         nbytes = sum(item.total for item in live)
         # Workers are alike, so an error repeats `count` times; different items err independently.
         error = math.isqrt(sum((item.count * item.error) ** 2 for item in live))
+        if Place.HOST in places:
+            error = int(self.band_scale * error)
         return Peak(nbytes, max(0, nbytes - error), nbytes + error, phase)
 
     def _peak(self, places: tuple[Place, ...]) -> Peak:

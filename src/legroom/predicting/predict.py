@@ -1,6 +1,7 @@
 """predict(run) -> Footprint: gather the evidence once, then have the backend write the bill.
 
-`arithmetic` looks at the run file only: nothing is imported that a run names, nothing is measured. `trace` builds the
+`arithmetic` looks at the run file only: nothing is imported that a run names, nothing is measured; what was measured on
+this machine before is used, and else figures of the same kind of environment and update. `trace` builds the
 real networks and follows one real update on fake tensors, or asks the compiler. `auto` does so where the libraries are
 installed and falls back to arithmetic, with a note, where they are not or where a policy cannot be traced.
 
@@ -14,22 +15,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from legroom.backends.base import backend_named, backend_of
+from legroom.backends.base import algorithm_of, backend_named, backend_of
 from legroom.environments.own_code import OwnCode, own_code
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import BadInput, MissingExtra, Unseen, unseen_text
 from legroom.machine import probe
 from legroom.machine.child_process import run_file
+from legroom.machine.history import band_scale
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import DeviceName as DeviceName
 from legroom.model.evidence import EnvLook, EnvTask, Evidence, Look
 from legroom.model.evidence import Mode as Mode
 from legroom.model.evidence import Values as Values
+from legroom.model.facts import episode_limit
 from legroom.model.footprint import AllocatorPeaks, Footprint, Item
 from legroom.model.machine import Machine
 from legroom.model.run import Run, Spaces
 from legroom.model.spaces import describe, leaves
 from legroom.predicting.constraints import broken_rules
+from legroom.predicting.typical_envs import typical_memory
 from legroom.units import LARGEST
 
 MODES: tuple[Mode, ...] = ("auto", "trace", "arithmetic")
@@ -109,6 +113,7 @@ def gather_all(
         for run, own in zip(runs, seen, strict=True)
     ]
     built = [_with_spaces(run, mode, probe_env, own.env, trust, build_env) for run, own in zip(runs, seen, strict=True)]
+    built = [(_with_limit(run, env), env) for run, env in built]
     devices = [device or choose_device(run, machine) for run in runs]
     modes: list[Mode] = ["arithmetic" if own.policy else mode for own in seen]
     looks = _looks([run for run, _ in built], devices, machine, modes, values)
@@ -132,6 +137,7 @@ def _evidence(
         notes.append(f"the environment was not built, so its own memory is not included: {env.not_built}")
     if device == "cuda" and not machine.gpus:
         notes.append("no GPU here: what the CUDA driver itself keeps in host memory is not included")
+    way = f"{run.backend}, {look.net.known if look.net is not None else 'measured'}"
     return Evidence(
         machine=machine,
         device=device,
@@ -147,6 +153,8 @@ def _evidence(
         notes=tuple(notes),
         unseen=unseen,
         unknown=(look.unknown,) if look.unknown and not own.policy else (),
+        way=way,
+        band_scale=band_scale(way),
     )
 
 
@@ -170,6 +178,8 @@ def add_up(run: Run, evidence: Evidence) -> Footprint:
         unknown=evidence.unknown,
         assumed=evidence.net.assumed if evidence.net else (),
         not_built=evidence.env_not_built,
+        way=evidence.way,
+        band_scale=evidence.band_scale,
     )
     largest = max(footprint.items, key=lambda item: item.total)
     if largest.total > LARGEST:
@@ -217,17 +227,20 @@ def _with_spaces(
         raise Unseen(run.name, unseen, path=run.source)
     if task is None:
         return run, None
+    if mode == "arithmetic":
+        return _as_known(run, task) if build_env else (run, None)
     if declared is not None:
         asked = probe_env and (task.storage is not None or bool(task.not_probed))
-        if not asked and (mode == "arithmetic" or run.env.id is None or not build_env):
+        if not asked and (run.env.id is None or not build_env):
             return run, None
         if unseen:
             text = unseen_text(unseen)
-            return run, EnvLook(declared, not_probed=text if asked else "", not_built="" if asked else text)
+            look = EnvLook(declared, memory=typical_memory(run, own=False))
+            return run, replace(look, not_probed=text) if asked else replace(look, not_built=text)
         if not asked and (run.env.nbytes is not None or backend_of(run).spreads):
             return run, None  # the run says it, or its processes are counted otherwise
         return run, _look_only(run, declared, task if asked else replace(task, storage=None, not_probed=""), trust)
-    if mode == "arithmetic" or run.env.id is None:
+    if run.env.id is None:
         return run, None  # facts.spaces_of says what to do when there are none
     if not is_installed("gymnasium"):
         what = f"building env {run.env.id!r} to see its spaces"
@@ -236,12 +249,40 @@ def _with_spaces(
     return run.replace(env=run.env.model_copy(update={"spaces": look.spaces})), look
 
 
+def _with_limit(run: Run, env: EnvLook | None) -> Run:
+    """Return the run with the length of its episodes, where the environment was seen to cut all of them off there.
+
+    Recurrent updates depend on it.
+    """
+    limit = env.memory.time_limit if env is not None and env.memory is not None else None
+    if limit is None or episode_limit(run) is not None or not algorithm_of(run).recurrent:
+        return run
+    return run.replace(env=run.env.model_copy(update={"episode_steps": limit}))
+
+
+def _as_known(run: Run, task: EnvTask) -> tuple[Run, EnvLook | None]:
+    """Return the run and what is known of its environment without building it: measured before, or of its kind."""
+    spaces = run.env.spaces
+    if run.env.id is None or backend_of(run).spreads:
+        return run, None
+    from legroom.environments.env_look import kept_look
+
+    kept = kept_look(run, task)
+    if kept is not None and (spaces is None or _sizes(kept.spaces) == _sizes(spaces)):
+        spaces = spaces or kept.spaces
+        run = run.replace(env=run.env.model_copy(update={"spaces": spaces}))
+    elif spaces is not None:
+        kept = EnvLook(spaces, memory=typical_memory(run, own=bool(own_code(run).env)))
+    return run, kept
+
+
 def _look_only(run: Run, declared: Spaces, task: EnvTask, trust: bool) -> EnvLook:
     """Return what the environment tells beside its spaces; these are the declared ones, whatever it has."""
     asked = task.storage is not None or bool(task.not_probed)
 
     def failed(why: str) -> EnvLook:
-        return EnvLook(declared, not_probed=why) if asked else EnvLook(declared, not_built=why)
+        look = EnvLook(declared, memory=typical_memory(run, own=False))
+        return replace(look, not_probed=why) if asked else replace(look, not_built=why)
 
     if not is_installed("gymnasium"):
         return failed("gymnasium is not installed here")

@@ -35,7 +35,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,8 @@ class Predicted:
     items: tuple[tuple[str, int], ...]
     at_host_peak: tuple[tuple[str, int], ...]
     """those of the items that make up the host's peak"""
+    way: str = field(default="", kw_only=True)
+    band_scale: float = field(default=1.0, kw_only=True)
 
     @classmethod
     def of(cls, footprint: Footprint) -> Predicted:
@@ -72,7 +74,8 @@ class Predicted:
 
         peak = footprint.host.phase
         there = (item for item in footprint.items if item.place in HOST_PLACES and peak in item.phases)
-        return cls(footprint.host, footprint.gpu, listed(footprint.items), listed(there))
+        items, way, scale = listed(footprint.items), footprint.way, footprint.band_scale
+        return cls(footprint.host, footprint.gpu, items, listed(there), way=way, band_scale=scale)
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,10 @@ class RunFolder:
                 return None
             peaks = {place: Peak(**data[place]) if data[place] else None for place in ("host", "gpu")}
             items = (tuple((str(name), int(each)) for name, each in data[key]) for key in ("items", "at_host_peak"))
-            return None if peaks["host"] is None else Predicted(peaks["host"], peaks["gpu"], *items)
+            if peaks["host"] is None:
+                return None
+            way, scale = str(data.get("way", "")), float(data.get("band_scale", 1.0))
+            return Predicted(peaks["host"], peaks["gpu"], *items, way=way, band_scale=scale)
         except (BadInput, KeyError, TypeError, ValueError):
             return None
 

@@ -22,6 +22,7 @@ from legroom.errors import (
     BadInput,
 )
 from legroom.machine.child_process import import_path
+from legroom.machine.history import remember_run
 from legroom.machine.live_log import LiveLog
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome, Retreat
 from legroom.model.progress import MemorySample, Moment, Progress
@@ -135,6 +136,7 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
             history.record.checkpoint_step = newest.step
         outcome = _outcome(training, history, before, newest)
         _write_patiently(outcome, folder, display)
+    _remember(outcome, history, resumed=before is not None or training.resume)
     return Ended(outcome, _exit_code(history.record), history.record)
 
 
@@ -334,6 +336,17 @@ def _outcome(
         micro_batch=schedule if isinstance(schedule, tuple) else None,
         versions=dict(training.versions or {}),
     )
+
+
+def _remember(outcome: Outcome, history: TrainingHistory, *, resumed: bool) -> None:
+    """Keep how far the prediction was off, where the training went from its beginning to its end as predicted."""
+    predicted = history.predicted
+    if predicted is None or not predicted.way or resumed or history.retreats or outcome.status != "finished":
+        return
+    remember_run(
+        history.run.name, predicted.way, predicted.host, outcome.peaks.host.measured,
+        scale=predicted.band_scale, seen_by="train",
+    )  # fmt: skip
 
 
 def _higher(peak: MeasuredPeak, earlier: MeasuredPeak | None) -> MeasuredPeak:

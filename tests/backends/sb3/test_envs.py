@@ -1,5 +1,7 @@
 """If these fail, workers or large observations go missing from the bill."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.bill.rollout import rollout_items
 from legroom.backends.sb3.bill.runtime import runtime_items
 from legroom.backends.sb3.stored import bounds_nbytes
-from legroom.model.evidence import Evidence
+from legroom.model.evidence import EnvMemory, Evidence
 from legroom.model.footprint import Footprint, Known, Phase, Place
 from legroom.model.machine import Machine
 from legroom.model.run import Run
@@ -119,3 +121,29 @@ def test_more_environments_never_need_less(algo, envs, more, width, workers, nor
     few, many = peak(envs), peak(min(envs + more, 8))
     assert many.nbytes >= few.nbytes
     assert few.low <= few.nbytes <= few.high
+
+
+def test_evaluation_in_the_same_process_imports_nothing_again():
+    env = EnvMemory(imports=100, first=50, more=5, mapped=70)
+    both = named(bill(make(n_envs=2, run={"eval": {"n_envs": 1}}), env=env))
+    assert (both["env.imports"].nbytes, both["env.mapped files"].nbytes) == (100, 70)
+    assert (both["eval.imports"].nbytes, both["eval.mapped files"].nbytes, both["eval.instance"].nbytes) == (0, 0, 5)
+    workers = named(bill(make(n_envs=2, workers="subproc", run={"eval": {"n_envs": 1}}), env=env))
+    assert (workers["eval.imports"].nbytes, workers["eval.mapped files"].nbytes) == (100, 0)
+
+
+def test_an_algorithm_without_gradients_has_no_optimizer_to_import():
+    base = replace(BASE, without_updates=200)
+    items = [
+        item for item in runtime_items(make(algo="ARS"), Evidence(MACHINE, "cpu", base)) if item.place is Place.HOST
+    ]
+    assert [item.nbytes for item in items] == [200]
+    (item,) = runtime_items(make(algo="PPO"), Evidence(MACHINE, "cpu", base))
+    assert item.nbytes == 300
+
+
+def test_candidates_of_ars_are_on_the_bill():
+    items = named(bill(make(algo="ARS", hyperparams={"n_delta": 4})))
+    # 6 arrays of 4 directions: 4 x 64 + 64, 64 x 64 + 64, 64 x 2 + 2 parameters of 4 bytes
+    assert items["update.candidates"].nbytes == 6 * 4 * 4 * (4 * 64 + 64 + 64 * 64 + 64 + 64 * 2 + 2)
+    assert "update.candidates" not in named(bill(make()))

@@ -85,7 +85,7 @@ def test_what_was_measured_with_smaller_batches_since_the_whole_took_too_long_is
 def test_an_update_that_takes_too_long_is_measured_with_smaller_batches(monkeypatch):
     tried = []
 
-    def update(model, batch):
+    def update(model, batch, episode=None):
         tried.append(batch)
         if batch == 64:
             raise TimeoutError

@@ -19,33 +19,38 @@ from legroom.machine.versions import read_versions
 from legroom.model.footprint import Known
 
 LIBRARIES = ("torch", "stable-baselines3", "gymnasium", "numpy")
+# What SB3 imports where it is installed, and what that brings: part of what a process holds, so of the figures' name.
+IMPORTED_IF_THERE = (
+    "tensorboard", "opencv-python", "opencv-python-headless", "pandas", "matplotlib", "tqdm", "rich", "protobuf",
+    "pygame", "pygame-ce", "sympy",
+)  # fmt: skip
 CHILD = Path(__file__).with_name("base_child.py")
 
 # Measured 2026-11-15, Linux x86-64, Python 3.11, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, numpy 2.4.6, by
 # `python src/legroom/backends/sb3/base_child.py forkserver` (and `fork`, `light`); it repeats within 1 MB.
 SHIPPED_CPU = {
     "trainer": 332_000_000, "worker": 157_000_000, "light_worker": 23_000_000, "light_forked": 4_900_000,
-    "fork_worker": 3_000_000, "fork_shared": 60_000_000, "helpers": 12_600_000,
+    "fork_worker": 3_000_000, "fork_shared": 60_000_000, "helpers": 12_600_000, "without_updates": 243_000_000,
 }  # fmt: skip
 # torch 2.14.1 with CUDA 13: a worker has 284 MB of its own; the trainer has the same 175 MB on top of a worker's as
-# above, and 120 MB more of mapped libraries.
-SHIPPED_CUDA = SHIPPED_CPU | {"trainer": 580_000_000, "worker": 284_000_000}
+# above, and 120 MB more of mapped libraries; without updates it is taken to be less by as much as above.
+SHIPPED_CUDA = SHIPPED_CPU | {"trainer": 580_000_000, "worker": 284_000_000, "without_updates": 490_000_000}
 
 # Measured on this machine: what a repetition, page-cache state and the neighbours' share of libc and libpython change.
 MEASURED_ERRORS = {
     "trainer": 15_000_000, "worker": 4_000_000, "light_worker": 4_000_000, "light_forked": 1_500_000,
-    "fork_worker": 3_000_000, "fork_shared": 10_000_000, "helpers": 4_000_000,
+    "fork_worker": 3_000_000, "fork_shared": 10_000_000, "helpers": 4_000_000, "without_updates": 15_000_000,
 }  # fmt: skip
 DEFAULT_ERRORS = {
     "trainer": 40_000_000, "worker": 15_000_000, "light_worker": 6_000_000, "light_forked": 2_000_000,
-    "fork_worker": 4_000_000, "fork_shared": 20_000_000, "helpers": 5_000_000,
+    "fork_worker": 4_000_000, "fork_shared": 20_000_000, "helpers": 5_000_000, "without_updates": 40_000_000,
 }  # fmt: skip
 
 
 # What each stage of the child tells; `forkserver` includes what `trainer` does.
 STAGES = {
-    "trainer": {"trainer"},
-    "forkserver": {"trainer", "worker", "helpers"},
+    "trainer": {"trainer", "without_updates"},
+    "forkserver": {"trainer", "without_updates", "worker", "helpers"},
     "fork": {"fork_worker", "fork_shared"},
     "light": {"light_worker", "light_forked"},
 }
@@ -63,6 +68,7 @@ class BaseFigures:
         errors: ± bytes for each of those names.
         fork_worker: the same for a forked worker, which shares the trainer's pages until it writes to them.
         fork_shared: what forked workers keep alive together: pages the trainer has replaced since it forked them.
+        without_updates: as `trainer`, of an algorithm without gradients: no optimizer imports torch's compiler.
         helpers: the processes multiprocessing itself starts beside forkserver workers, together.
     """
 
@@ -75,6 +81,7 @@ class BaseFigures:
     fork_worker: int = 0
     fork_shared: int = 0
     helpers: int = 0
+    without_updates: int = 0
     light_forked: int = 0
 
 
@@ -113,13 +120,14 @@ def figures_for(workers: Collection[str], start_method: str | None) -> set[str]:
 
 
 def _stages_for(missing: set[str]) -> list[str]:
-    stages = [stage for stage in ("forkserver", "fork", "light") if (STAGES[stage] - {"trainer"}) & missing]
-    return stages if "forkserver" in stages or "trainer" not in missing else ["trainer", *stages]
+    stages = [stage for stage in ("forkserver", "fork", "light") if (STAGES[stage] - STAGES["trainer"]) & missing]
+    return stages if "forkserver" in stages or not STAGES["trainer"] & missing else ["trainer", *stages]
 
 
 def _cache_path(versions: Mapping[str, str]) -> Path:
     # The child's own text is part of the key: figures measured in another way are other figures.
-    key = digest(sorted(versions.items()), _system(), CHILD.read_bytes())
+    others = read_versions(IMPORTED_IF_THERE)
+    key = digest(sorted(versions.items()), sorted(others.items()), _system(), CHILD.read_bytes())
     return cache_folder() / f"base-{key}.json"
 
 

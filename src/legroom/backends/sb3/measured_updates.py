@@ -27,7 +27,7 @@ from legroom.backends.sb3.building import HOST_ONLY, class_of_run, find_class, i
 from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.environments.gym_spaces import to_gymnasium
-from legroom.model.facts import spaces_of
+from legroom.model.facts import episode_limit, spaces_of
 from legroom.model.run import Run
 from legroom.sharing.heap import give_back_from
 
@@ -111,7 +111,7 @@ def _measured(run: Run, batches: list[int]) -> list[Measured]:
     for batch in batches:
         model = build(run, batch)
         with at_most(PATIENCE_S / len(batches), WALL_S / len(batches)):
-            rounds, peak, kept = update(model, batch)
+            rounds, peak, kept = update(model, batch, episode_limit(run))
         del model
         measured.append(Measured(batch, peak - before, kept - before, rounds))
         gc.collect()
@@ -178,8 +178,11 @@ def _without_log(model: Any) -> Any:
     return model
 
 
-def update(model: Any, batch: int) -> tuple[int, int, int]:
+def update(model: Any, batch: int, episode: int | None = None) -> tuple[int, int, int]:
     """Collect a few steps and update, again and again; return how often, the peak, and the most kept after one.
+
+    Args:
+        episode: the length of all episodes, where it is known; a recurrent update depends on it.
 
     Raises:
         TimeoutError: the first one was not done in time; of later ones, what was found before counts.
@@ -189,7 +192,7 @@ def update(model: Any, batch: int) -> tuple[int, int, int]:
     began = time.process_time()
     try:
         while rounds < MAX_ROUNDS:
-            now, peak = _one_round(model, callback, batch)
+            now, peak = _one_round(model, callback, batch, episode)
             rounds, kept = rounds + 1, max(kept, now)
             calm = calm + 1 if peak <= highest else 0
             highest = max(highest, peak)
@@ -202,7 +205,7 @@ def update(model: Any, batch: int) -> tuple[int, int, int]:
     return rounds, highest, kept
 
 
-def _one_round(model: Any, callback: Any, batch: int) -> tuple[int, int]:
+def _one_round(model: Any, callback: Any, batch: int, episode: int | None) -> tuple[int, int]:
     """Collect a few steps and update once; return the resident bytes after it and at its peak."""
     rollout = getattr(model, "rollout_buffer", None)
     if rollout is None:
@@ -217,7 +220,8 @@ def _one_round(model: Any, callback: Any, batch: int) -> tuple[int, int]:
         rollout.full = True
         if hasattr(rollout, "hidden_states_pi"):
             # Minibatches are cut into sequences, padded to the longest: a long and a short one make twice a batch.
-            rollout.episode_starts[1::batch] = 1
+            # Every step of the longest keeps its own buffers, so that short episodes need less than one long one.
+            rollout.episode_starts[1 :: min(batch, episode or batch)] = 1
         reset_peak()  # initialising large layers takes more than a small update, but no run's peak is there
         model.train()
     return resident()

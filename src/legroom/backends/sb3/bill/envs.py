@@ -11,6 +11,7 @@ Mirrors DummyVecEnv, SubprocVecEnv, VecFrameStack, VecTransposeImage and VecNorm
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from legroom.backends.sb3.bill.runtime import helper_items, worker_items
 from legroom.backends.sb3.stored import (
@@ -33,6 +34,7 @@ STEPPING = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
 # The environment's observation, the pickled bytes and the buffer they were written to.
 COPIES_IN_WORKER = 3
 IMPORTS_ERROR = 0.15  # of imported modules: malloc's and Python's arenas fill differently in another process
+TYPICAL_ERROR = 0.5  # of what packages import that was not measured here
 NOT_SEEN_ERROR = 60_000_000  # modules of MuJoCo, ALE or pandas with their libraries; data may be more, and no one knows
 NORMALIZE_TEMPORARIES = 3  # difference, quotient and clipped array, all float64
 
@@ -47,7 +49,7 @@ def envs_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     yield from script_items(run, evidence)
 
     bounds = bounds_nbytes(observation)
-    measured = evidence.env is not None or evidence.env_nbytes is not None
+    measured = evidence.env_nbytes is not None or (evidence.env is not None and evidence.env.known is Known.MEASURED)
     if not measured or run.env.nbytes is not None:  # else they were measured with the instance
         yield Item("env.space bounds", bounds, place, "low, high and two masks per Box, in every instance", count=envs)
     in_trainer = wrapper_bounds_nbytes(run) + (bounds if in_worker else 0)
@@ -94,40 +96,54 @@ def instance_items(prefix: str, run: Run, evidence: Evidence, workers: str, envs
         nbytes, error = run.env.nbytes, run.env.nbytes // 10
         yield Item(f"{prefix}.instance", nbytes, place, "said by the run file", count=envs, error=error)
     elif evidence.env is not None:
-        yield from _measured_items(prefix, evidence.env, workers, envs, processes)
+        env = evidence.env
+        if prefix == "eval":
+            env = _beside(env, same_process=workers == run.env.workers == "dummy")
+        yield from _instances(prefix, env, workers, envs, processes)
     elif evidence.env_nbytes is not None:
         nbytes, why = evidence.env_nbytes, "measured by building one"
         error = nbytes // 10
         yield Item(f"{prefix}.instance", nbytes, place, why, count=envs, known=Known.MEASURED, error=error)
-    elif evidence.env_not_built:
+    if evidence.env_not_built:
         why = "what it imports and holds: not known, it was not built"
         yield Item(f"{prefix}.not seen", 0, place, why, count=processes, known=Known.DEFAULT, error=NOT_SEEN_ERROR)
 
 
-def _measured_items(prefix: str, env: EnvMemory, workers: str, envs: int, processes: int) -> Iterator[Item]:
-    """Yield what was measured: modules once per process, libraries once in all, instances."""
+def _beside(env: EnvMemory, same_process: bool) -> EnvMemory:
+    """Return what further environments take: files are mapped already, in one process modules are loaded, too."""
+    if same_process:
+        return replace(env, imports=0, mapped=0, first=env.more)
+    return replace(env, mapped=0)
+
+
+def _instances(prefix: str, env: EnvMemory, workers: str, envs: int, processes: int) -> Iterator[Item]:
+    """Yield what was measured, or is typical: modules once per process, libraries once in all, instances."""
+    measured = env.known is Known.MEASURED
+    share = IMPORTS_ERROR if measured else TYPICAL_ERROR
     place = Place.HOST if workers == "dummy" else Place.WORKER
     together = -(-envs // processes)
     count, why = processes, "modules that the environment imports"
     if workers == "light" and processes > 1:
         count, why = 1, "modules that the environment imports, once in the process that workers are forked from"
-    error = int(IMPORTS_ERROR * env.imports)
-    yield Item(f"{prefix}.imports", env.imports, place, why, count=count, known=Known.MEASURED, error=error)
+    error = int(share * env.imports)
+    yield Item(f"{prefix}.imports", env.imports, place, why, count=count, known=env.known, error=error)
     why = "pages of libraries and data files that the environment maps"
-    yield Item(f"{prefix}.mapped files", env.mapped, Place.HOST, why, known=Known.MEASURED, error=env.mapped // 10)
+    error = env.mapped // 10 if measured else int(share * env.mapped)
+    yield Item(f"{prefix}.mapped files", env.mapped, Place.HOST, why, known=env.known, error=error)
     nbytes = (env.first + (together - 1) * env.more) // together
-    why, error = "measured by building and stepping it", nbytes // 10 + env.growth
-    yield Item(f"{prefix}.instance", nbytes, place, why, count=envs, known=Known.MEASURED, error=error)
+    why = "measured by building and stepping it" if measured else "typical of its kind; its data are not known"
+    error = nbytes // 10 + env.growth + env.doubt
+    yield Item(f"{prefix}.instance", nbytes, place, why, count=envs, known=env.known, error=error)
 
 
 def script_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     """Yield what the script itself imports, in every process that imports it: fresh workers import it again."""
     env = evidence.env
-    if env is None or not env.script + env.script_mapped:
+    if env is None or not env.script + env.script_mapped + env.script_doubt:
         return
-    why, error = "what the script imports beside SB3, and defines", int(IMPORTS_ERROR * env.script)
+    why, error = "what the script imports beside SB3, and defines", int(IMPORTS_ERROR * env.script) + env.script_doubt
     nbytes = env.script + env.script_mapped
-    yield Item("runtime.script", nbytes, Place.HOST, why, known=Known.MEASURED, error=error)
+    yield Item("runtime.script", nbytes, Place.HOST, why, known=env.known, error=error)
     workers = n_workers(run) if run.env.workers == "subproc" and run.env.start_method != "fork" else 0
     if run.eval is not None and run.eval.workers == "subproc" and not run.eval.on_training_envs:
         workers += run.eval.n_envs if run.env.start_method != "fork" else 0
@@ -135,7 +151,7 @@ def script_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         why = "the same in every worker, which imports the script again"
         yield Item(
             "runtime.script in a worker", env.script, Place.WORKER, why, count=workers,
-            known=Known.MEASURED, error=error,
+            known=env.known, error=error,
         )  # fmt: skip
 
 

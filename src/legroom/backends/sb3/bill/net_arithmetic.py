@@ -16,6 +16,7 @@ from typing import Any, Literal
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.bill.net_shapes import flatten, flattened, image_shape, last, lstm, nature_cnn, norms
 from legroom.backends.sb3.extractors import find_extractor, is_headless
+from legroom.backends.sb3.source_layers import source_layers
 from legroom.backends.sb3.stored import (
     FLOAT32,
     normalizes_observations,
@@ -189,6 +190,17 @@ def convolved_nbytes(run: Run) -> int:
     return FLOAT32 * step.convolved * samples
 
 
+def quantile_pairs(run: Run) -> int:
+    """Return how many pairs of quantiles a loss compares per sample; 0 where it compares none."""
+    name, kwargs = algorithm_of(run).name, run.policy.kwargs
+    if name == "QRDQN":
+        return int(kwargs.get("n_quantiles", 200)) ** 2
+    if name == "TQC":
+        each, critics = int(kwargs.get("n_quantiles", 25)), int(kwargs.get("n_critics", 2))
+        return each * critics * max(each - int(hyper(run, "top_quantiles_to_drop_per_net") or 0), 1) * critics
+    return 0
+
+
 def count_parameters(run: Run) -> int:
     """Return the scalars in the policy, target networks included."""
     networks, _ = _networks(run)
@@ -325,6 +337,13 @@ def _extractor(run: Run) -> tuple[Net, str]:
     if own == "NatureCNN":
         return nature_cnn(image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
     features = int(_extractor_kwargs(run).get("features_dim", 512))
+    read = (
+        source_layers(run, str(named), observation, _extractor_kwargs(run))
+        if isinstance(observation, BoxSpace)
+        else None
+    )
+    if read is not None:
+        return read, f"the layers of {named} are read from its source, as far as it goes (--mode trace builds them)"
     elements = flattened(observation)
     note = f"the layers of {named} are not known without importing it and are not counted (use --mode trace)"
     return Net(0, elements + features, features, features, elements), note

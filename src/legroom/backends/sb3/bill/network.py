@@ -15,10 +15,11 @@ With micro-batches (`memory.micro_batch`) all that is of a micro-batch: it alone
 
 from collections.abc import Iterator
 
-from legroom.backends.base import algorithm_of
+from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.bill.lean import decoded_batches
-from legroom.backends.sb3.bill.net_arithmetic import convolved_nbytes
+from legroom.backends.sb3.bill.net_arithmetic import convolved_nbytes, quantile_pairs
 from legroom.backends.sb3.stored import (
+    FLOAT32,
     batch_samples,
     gather_excess,
     iterations,
@@ -29,20 +30,36 @@ from legroom.backends.sb3.stored import (
     update_nbytes,
 )
 from legroom.model.evidence import Evidence, NetTrace
+from legroom.model.facts import episode_limit
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import leaves
 
-# What a CPU convolution needs inside, of the bytes that go in and come out of the largest one; used where it was not
-# measured. NatureCNN on 84x84x4 needs 0.84, on 144x160x12 0.57 (slopes of `measured_updates.py` between 32 and 512
-# samples), the mine's 3D network about 0.6 (1 and 2 samples); 2026-11-15, torch 2.13.0+cpu, one thread.
-CONVOLUTION_SCRATCH, CONVOLUTION_SCRATCH_ERROR = 0.65, 0.2
-# malloc keeps freed blocks below its mmap threshold (at most 32 MiB each) for reuse, and oneDNN keeps compiled kernels;
-# used where it was not measured. `python -m bench.accuracy --mode arithmetic` (2026-11-15, torch 2.13.0+cpu).
-RETAINED, RETAINED_ERROR = 8_000_000, 12_000_000
-KERNELS_RETAINED, KERNELS_RETAINED_ERROR = 38_000_000, 25_000_000  # with convolutions or an LSTM
-LARGE_RETAINED, LARGE_RETAINED_ERROR = 70_000_000, 45_000_000  # where convolutions work on more than 128 MB
-LARGE = 128_000_000
+# What an update needs beyond its tensors where it was not measured: oneDNN's and BLAS' own buffers, and what malloc
+# loses between blocks below its mmap threshold (32 MiB). Set on 54 updates of `measured_updates` (2026-11-17, torch
+# 2.13.0+cpu, glibc 2.36, one thread; `python -m bench.update_scratch`): MLPs of 64 to 2048, NatureCNN on 48x48x3 to
+# 96x96x3 and 64x64x12, LSTMs, batches of 32 to 256.
+# Of the bytes that go in and come out of the largest convolution: while they come from the heap, and beyond that.
+# Beyond: NatureCNN on 84x84x4 0.84, on 144x160x12 0.57, the mine's 3D network about 0.6 (2026-11-15).
+CONVOLUTION_SCRATCH, LARGE_CONVOLUTION_SCRATCH = 1.3, 0.65
+CONVOLUTION_SCRATCH_ERROR, LARGE_CONVOLUTION_SCRATCH_ERROR = 0.3, 0.2
+HEAP_CONVOLUTIONS = 60_000_000
+# Of weights, gradients and optimizer state, up to a bound where single blocks are mapped; a little of what is beyond.
+HEAP_SHARES = {"on-policy": 0.3, "off-policy": 0.5}
+HEAP_SHARE_BOUND, BEYOND_BOUND = 45_000_000, 0.04
+TRUST_REGION_SHARE = 1.5  # TRPO's conjugate gradients: some vectors of all parameters more
+# Quantile losses (QR-DQN, TQC) compare every pair of quantiles: so many arrays of [batch, quantiles, quantiles].
+PAIRWISE_ARRAYS = 16
+LESSER_SHARE = 0.3  # of the smaller of two kinds of scratch, which reuses most of the other's blocks
+NORMS_KEPT = 2.0  # of CrossQ's activations, which its batch normalisations copy
+# Of an LSTM: sequences are padded, and each time step keeps its own buffers: per sample and unit, and convolutions.
+RECURRENT_BYTES, RECURRENT_CONVOLUTIONS, RECURRENT_ERROR = 976, 4, 0.6
+SCRATCH_ERROR = 0.35  # of all of it
+# malloc keeps freed blocks for reuse, and oneDNN keeps compiled kernels, which comes to this with any update.
+RETAINED, RETAINED_ERROR = 6_000_000, 12_000_000
+KERNELS_RETAINED, KERNELS_RETAINED_ERROR = 16_000_000, 12_000_000  # with convolutions
+LSTM_RETAINED, LSTM_RETAINED_ERROR = 50_000_000, 30_000_000
+MOST_KEPT = 70_000_000  # between updates, of an update's scratch: 50 to 70 MB in the largest of the same
 # The same in bfloat16, by the axes of the convolution: a processor without instructions for it converts and unfolds
 # what it convolves. Seen 1.6 and 7 of the in- and outputs with a 2D and a 3D network (2026-11-16, torch 2.13.0+cpu, an
 # EPYC without avx512_bf16; `python -m bench.knobs host`); one with such instructions needs less.
@@ -55,6 +72,9 @@ PIECES_KEPT, PIECES_KEPT_ERROR = 55_000_000, 75_000_000
 # measured. 0.24 with TQC and layers of 2048, 0.10 with PPO and layers of 4096 (2026-11-17, torch 2.13.0+cpu, glibc
 # 2.36). Twice as much where an update was tried and could not be made: such a run is out of the ordinary.
 NETWORK_ERROR, UNMEASURED_ERROR = 0.2, 0.4
+
+# ARS (`_do_one_update` in sb3_contrib/ars/ars.py 2.9): deltas, policy_deltas, both sums, and both joined.
+CANDIDATE_ARRAYS = 6
 
 OPERATOR_SCRATCH, KEPT_BY_MALLOC = "update.operator scratch", "runtime.kept by malloc"
 SCRATCH_ITEMS = (OPERATOR_SCRATCH, KEPT_BY_MALLOC)  # what a real update in a child process would tell better
@@ -89,6 +109,11 @@ def _update_items(run: Run, evidence: Evidence, net: NetTrace) -> Iterator[Item]
             why = _WHY.get(name, "") + (pieces if phase is Phase.UPDATE and name != "temporaries" else "")
             error = int(net.error * nbytes)
             yield Item(f"{phase}.{name}", nbytes, Place.HOST, why, (phase,), known=known, error=error)
+    if algorithm_of(run).family == "evolution":
+        directions = int(hyper(run, "n_delta") or 1)
+        why = f"{directions} random directions, scaled ones, and the weights plus and minus each, twice while joined"
+        nbytes = CANDIDATE_ARRAYS * directions * net.weights
+        yield Item("update.candidates", nbytes, Place.HOST, why, (Phase.COLLECT, Phase.UPDATE), error=nbytes // 4)
     if stores_leanly(run):
         yield from _decoded_items(run, update_nbytes(net))
     elif gather := gather_excess(net):
@@ -126,29 +151,59 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
                 known=Known.MEASURED, error=error,
             )  # fmt: skip
         return
-    convolved = convolved_nbytes(run)
-    if convolved:
-        share, doubt = CONVOLUTION_SCRATCH, CONVOLUTION_SCRATCH_ERROR
-        why = "oneDNN's workspaces for convolutions; not measured, about half of their in- and outputs"
-        if run.memory.bf16:
-            axes = 3 if any(len(leaf.shape) > 3 for leaf in leaves(stored_observation(run)).values()) else 2
-            share, doubt = BF16_SCRATCH[axes], BF16_SCRATCH_ERROR[axes]
-            why = "oneDNN's workspaces for convolutions; more in bfloat16 where the processor has no instructions"
+    nbytes, error, why = _unmeasured_scratch(run, evidence)
+    yield Item(OPERATOR_SCRATCH, nbytes, Place.HOST, why, (Phase.UPDATE,), known=Known.DEFAULT, error=error)
+    if again:
+        kept, idle = min(nbytes, MOST_KEPT), (Phase.COLLECT, *((Phase.CHECKPOINT,) if run.checkpoint else ()))
+        why = "freed blocks of an update that malloc keeps for the next; not measured"
         yield Item(
-            OPERATOR_SCRATCH, int(share * convolved), Place.HOST, why, (Phase.UPDATE,),
-            known=Known.DEFAULT, error=int(doubt * convolved),
+            "collect.kept by malloc", kept, Place.HOST, why, idle, known=Known.DEFAULT, error=kept // 2
         )  # fmt: skip
-    kernels = convolved or algorithm_of(run).recurrent
-    retained, error = (KERNELS_RETAINED, KERNELS_RETAINED_ERROR) if kernels else (RETAINED, RETAINED_ERROR)
-    if convolved > LARGE:
-        retained, error = LARGE_RETAINED, LARGE_RETAINED_ERROR
+    retained, error = RETAINED, RETAINED_ERROR
+    if algorithm_of(run).recurrent:
+        retained, error = LSTM_RETAINED, LSTM_RETAINED_ERROR
+    elif convolved_nbytes(run):
+        retained, error = KERNELS_RETAINED, KERNELS_RETAINED_ERROR
     net = evidence.net
     if evidence.unmeasured and net is not None:
         error += int(UNMEASURED_ERROR * (net.weights + net.gradients + net.optimizer + update_nbytes(net)))
     yield Item(
-        "runtime.kept by malloc", retained, Place.HOST, "freed blocks and compiled kernels that are kept; not measured",
+        KEPT_BY_MALLOC, retained, Place.HOST, "freed blocks and compiled kernels that are kept; not measured",
         (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), known=Known.DEFAULT, error=error,
     )  # fmt: skip
+
+
+def _unmeasured_scratch(run: Run, evidence: Evidence) -> tuple[int, int, str]:
+    """Return what an update is likely to need beyond its tensors, ±, and why."""
+    algorithm, net, convolved = algorithm_of(run), evidence.net, convolved_nbytes(run)
+    assert net is not None
+    resident = net.weights + net.gradients + net.optimizer
+    share = TRUST_REGION_SHARE if algorithm.name == "TRPO" else HEAP_SHARES.get(algorithm.family, 0.0)
+    network = min(int(share * resident), HEAP_SHARE_BOUND) + int(BEYOND_BOUND * resident)
+    why = "malloc's and BLAS' own for the networks, not measured"
+    if run.memory.bf16 and convolved:
+        axes = 3 if any(len(leaf.shape) > 3 for leaf in leaves(stored_observation(run)).values()) else 2
+        why = "oneDNN's workspaces for convolutions; more in bfloat16 where the processor has no instructions"
+        return int(BF16_SCRATCH[axes] * convolved) + network, int(BF16_SCRATCH_ERROR[axes] * convolved), why
+    mapped = max(convolved - HEAP_CONVOLUTIONS, 0)
+    inside = int(CONVOLUTION_SCRATCH * (convolved - mapped))
+    beyond, doubt = int(LARGE_CONVOLUTION_SCRATCH * mapped), int(CONVOLUTION_SCRATCH_ERROR * (convolved - mapped))
+    if convolved:
+        why = "oneDNN's workspaces for convolutions, and malloc's own; not measured"
+    if algorithm.recurrent:
+        longest = min(pass_samples(run), episode_limit(run) or pass_samples(run))
+        steps = RECURRENT_BYTES * longest * int(run.policy.kwargs.get("lstm_hidden_size", 256))
+        inside = RECURRENT_CONVOLUTIONS * (inside + beyond) + steps + update_nbytes(net)
+        why = "padded sequences; not measured"
+        return inside + network, int(RECURRENT_ERROR * inside + SCRATCH_ERROR * network), why
+    if algorithm.name == "CrossQ":
+        inside += int(NORMS_KEPT * net.transient.get(Phase.UPDATE, {}).get("activations", 0))
+    pairs = PAIRWISE_ARRAYS * FLOAT32 * pass_samples(run) * quantile_pairs(run)
+    if pairs:
+        why = "differences of all pairs of quantiles, and malloc's own; not measured"
+    one, other = sorted((inside + network, pairs))
+    nbytes = other + int(LESSER_SHARE * one) if pairs else other
+    return nbytes + beyond, int(SCRATCH_ERROR * nbytes + doubt + LARGE_CONVOLUTION_SCRATCH_ERROR * mapped), why
 
 
 def _decoded_items(run: Run, update: int) -> Iterator[Item]:

@@ -6,6 +6,7 @@ it adds to the tree: its own copies of everything it imports, while the librarie
 
 from collections.abc import Iterator
 
+from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.model.evidence import Evidence
 from legroom.model.facts import n_workers
@@ -18,7 +19,11 @@ def runtime_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     base: BaseFigures = evidence.base
     versions = ", ".join(f"{name} {version}" for name, version in base.versions.items() if name != "numpy")
     why = f"interpreter, imported libraries and torch's own state after a first update ({versions})"
-    yield Item("runtime.base", base.trainer, Place.HOST, why, known=base.known, error=base.errors["trainer"])
+    nbytes, error = base.trainer, base.errors["trainer"]
+    if algorithm_of(run).family == "evolution" and base.without_updates:
+        why, nbytes = f"interpreter and imported libraries, without an optimizer ({versions})", base.without_updates
+        error = base.errors.get("without_updates", error)
+    yield Item("runtime.base", nbytes, Place.HOST, why, known=base.known, error=error)
     yield from worker_items("runtime", run.env.workers, n_workers(run), run.env.start_method, base)
     if run.env.workers == "subproc":
         yield from helper_items("runtime", run.env.start_method, base)

@@ -27,6 +27,7 @@ from legroom.machine import probe
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.evidence import NetTrace, Scratch, Values
+from legroom.model.facts import episode_limit
 from legroom.model.run import Run
 from legroom.units import format_size
 
@@ -83,8 +84,9 @@ CHILD_BUDGET = 240_000_000
 # same, at its smallest batch: what it takes beyond its tensors is in proportion, and no arithmetic knows it.
 SHARE_OF_FREE, LARGEST_CHILD = 1 / 8, 2_000_000_000
 # Of a recurrent update: sequences are padded to the longest. It is measured with two of them, a long and a short one,
-# which doubles the batch, as happens where episodes are longer than it; short episodes need little more than half.
-PADDING_ERROR = 0.45
+# which doubles the batch, as happens where episodes are longer than it; where they are known to be shorter, with as
+# many as there are.
+PADDING_ERROR, SHORT_EPISODES_ERROR = 0.45, 0.25
 EXTRAPOLATION_ERROR = 0.03  # of what is added beyond the largest batch that was measured
 
 
@@ -131,7 +133,8 @@ def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch
     surroundings = in_flight_nbytes(one_env(run))
     layout = REPEATABILITY + min(int(LAYOUT_ERROR * last.peak), LARGEST_LAYOUT_ERROR)
     if algorithm_of(run).recurrent:
-        noise += int(PADDING_ERROR * max(peak - resident, 0))
+        short = (episode_limit(run) or batch) < batch
+        noise += int((SHORT_EPISODES_ERROR if short else PADDING_ERROR) * max(peak - resident, 0))
     if last.rounds == 1:  # whether its peak had the optimizer's state already is not known
         layout += net.optimizer // 2
     return Scratch(

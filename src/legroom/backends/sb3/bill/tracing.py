@@ -20,6 +20,7 @@ from legroom.backends.sb3.bill.scratch import Answer, Measured, Request, beyond_
 from legroom.backends.sb3.constraints import space_rules
 from legroom.backends.sb3.script_tensors import beside_the_run
 from legroom.backends.sb3.stored import update_nbytes
+from legroom.environments.script_classes import named_by_file
 from legroom.errors import MissingExtra, Untraceable
 from legroom.extras import needs
 from legroom.hollow.cuda_reduce import Card, card_with
@@ -62,13 +63,17 @@ def look(
         MissingExtra: mode `trace` without the libraries.
     """
     if mode == "arithmetic":
-        nets = [estimate_net(run, on) for run, on in zip(runs, devices, strict=True)]
-        way = "--mode auto --trust traces it"
-        return [
-            Look(net, unknown=_guess(net, way) or _beside(run, net.device)) for run, net in zip(runs, nets, strict=True)
-        ]
+        return [_estimate(run, on) for run, on in zip(runs, devices, strict=True)]
     measure = [_worth_measuring(run, machine, on) for run, on in zip(runs, devices, strict=True)]
     return look_closely(runs, devices, measure, strict=mode == "trace", values=values, card=_card(machine))
+
+
+def _estimate(run: Run, device: DeviceName) -> Look:
+    """Return what arithmetic says, with what was measured of the same update on this machine before, if it was."""
+    job = _plan(named_by_file(run, run_file(run)), device, True)
+    scratch = beyond_tensors(run, job.estimate, job.measured) if job.measured else None
+    unknown = _guess(job.estimate, "--mode auto --trust traces it") or _beside(run, device)
+    return Look(estimate_net(run, device), scratch, unknown=unknown)
 
 
 def _card(machine: Machine) -> Card | None:

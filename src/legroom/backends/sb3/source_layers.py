@@ -1,0 +1,220 @@
+"""Read the layers of a features extractor from the source of its class; nothing is imported or executed.
+
+Most extractors of users are one row of layers written out in `__init__`: convolutions, a pooling or two, linear
+layers. Such a row is followed in the order it is written, from the observation's shape, and what is known of
+`__init__`'s arguments. Whatever else stands there (a loop, a layer that is not in the table, a second branch) ends it:
+then nothing is known, as before. It is an estimate: `forward` is not read.
+"""
+
+import ast
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from legroom.errors import BadInput
+from legroom.machine.child_process import run_file
+from legroom.model.layers import Net
+from legroom.model.run import Run
+from legroom.model.spaces import BoxSpace
+from legroom.reading.source import parse_module
+from legroom.reading.user_files import read_text
+
+# Layers without parameters whose result alone is kept, which every layer's output is once already.
+FREE = frozenset({"ReLU", "Tanh", "Sigmoid", "Identity", "Sequential", "Flatten", "Unflatten"})
+KEEPS_INPUT = frozenset({"GELU", "SiLU", "ELU", "LeakyReLU", "Softplus", "Mish", "SELU", "Dropout", "Dropout2d"})
+NORMS = frozenset({"BatchNorm1d", "BatchNorm2d", "LayerNorm", "GroupNorm", "InstanceNorm2d"})
+_OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b if b else 0,
+}  # fmt: skip
+
+
+def source_layers(run: Run, name: str, observation: BoxSpace, arguments: Mapping[str, Any]) -> Net | None:
+    """Return the extractor called `name` as its source describes it, None where that is not a plain row of layers.
+
+    Args:
+        observation: as the extractor sees it.
+        arguments: of its constructor.
+    """
+    file = run_file(run)
+    if file is None or file.suffix != ".py" or ":" not in name:
+        return None
+    module, _, cls = name.rpartition(":")
+    if module != "__main__" and not module.endswith(".py"):
+        file = file.with_name(f"{module}.py")
+    known = tuple(sorted((key, value) for key, value in arguments.items() if isinstance(value, int)))
+    # an image comes channels first, whatever order the environment has
+    shape = observation.shape
+    if len(shape) == 3 and shape[2] < min(shape[:2]) and observation.dtype == "uint8":
+        shape = (shape[2], *shape[:2])
+    try:
+        changed = file.stat().st_mtime_ns
+    except OSError:
+        return None
+    return _read(file, changed, cls, shape, observation.dtype == "float32", known)
+
+
+@lru_cache(maxsize=64)
+def _read(
+    file: Path, changed: int, cls: str, shape: tuple[int, ...], is_float: bool, arguments: tuple[tuple[str, int], ...]
+) -> Net | None:
+    try:
+        tree = parse_module(read_text(str(file)), str(file))
+    except (BadInput, OSError):
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == cls:
+            made = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
+            try:
+                return _Row(made[0], shape, is_float, dict(arguments)).net() if len(made) == 1 else None
+            except RecursionError:  # 1 + 1 + 1 + ...
+                return None
+    return None
+
+
+class _Row:
+    """Follows the layers of one `__init__`."""
+
+    def __init__(
+        self, made: ast.FunctionDef, shape: tuple[int, ...], is_float: bool, arguments: dict[str, int]
+    ) -> None:
+        self.made, self.observed = made, shape
+        self.shape = shape  # of what the next layer gets
+        names = [each.arg for each in made.args.args[1:]]
+        self.observation = names[0] if names else ""
+        defaults = zip(reversed(names), reversed(made.args.defaults), strict=False)
+        self.names = {name: value for name, node in defaults if (value := self._number(node)) is not None} | arguments
+        elements = math.prod(shape)
+        self.converted = 0 if is_float else elements
+        self.parameters, self.kept, self.widest, self.convolved, self.largest = 0, self.converted, 0, 0, 0
+
+    def net(self) -> Net | None:
+        layers = 0
+        for node in self._calls():
+            layer = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if layer in FREE:
+                if layer == "Flatten":
+                    self.shape = (math.prod(self.shape),)
+                continue
+            follow = getattr(self, f"_{layer.lower()}", None) if layer in LAYERS else None
+            if layer in KEEPS_INPUT:
+                self.kept += math.prod(self.shape)
+            elif layer in NORMS:
+                self.kept, self.parameters = self.kept + math.prod(self.shape), self.parameters + 2 * self.shape[0]
+            elif follow is not None:
+                if not follow(node):
+                    return None
+                layers += 1
+        if not layers:
+            return None
+        features = self.names.get("features_dim", math.prod(self.shape))
+        return Net(
+            self.parameters, self.kept, self.widest, features, self.converted, self.convolved, self.largest,
+            widest_outside=self.widest,
+        )  # fmt: skip
+
+    def _calls(self) -> Iterator[ast.Call]:
+        """Yield the calls in the order they are written; one that makes layers in a loop ends in nothing known."""
+        found: list[ast.Call] = []
+        for statement in self.made.body:
+            if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                target, value = statement.targets[0], self._number(statement.value)
+                if isinstance(target, ast.Name) and value is not None:
+                    self.names[target.id] = value
+            looped = (ast.For, ast.While, ast.If, ast.ListComp, ast.GeneratorExp)
+            nodes = list(ast.walk(statement))
+            calls = [node for node in nodes if isinstance(node, ast.Call)]
+            unknown = any(isinstance(node, looped) for node in nodes) and any(_makes_layer(call) for call in calls)
+            if unknown or any(_last_name(call) in UNKNOWN for call in calls):
+                return
+            found += calls
+        yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
+
+    def _conv2d(self, node: ast.Call) -> bool:
+        out, kernel = self._argument(node, "out_channels", 1), self._argument(node, "kernel_size", 2)
+        if out is None or kernel is None or len(self.shape) < 2:
+            return False
+        stride, padding = self._argument(node, "stride", 3, 1), self._argument(node, "padding", 4, 0)
+        if not stride or padding is None:
+            return False
+        channels, *size = self.shape
+        before, weights = math.prod(self.shape), channels * out * kernel ** len(size)
+        self.shape = (out, *(max((n + 2 * padding - kernel) // stride + 1, 1) for n in size))
+        self._add(weights, out)
+        self.convolved = max(self.convolved, before + math.prod(self.shape))
+        return True
+
+    _conv1d = _conv3d = _conv2d
+
+    def _linear(self, node: ast.Call) -> bool:
+        out = self._argument(node, "out_features", 1)
+        if out is None:
+            return False
+        weights = math.prod(self.shape) * out
+        self.shape = (out,)
+        self._add(weights, out)
+        return True
+
+    def _maxpool2d(self, node: ast.Call) -> bool:
+        kernel = self._argument(node, "kernel_size", 0)
+        stride = self._argument(node, "stride", 1, kernel)
+        if kernel is None or not stride or len(self.shape) < 2:
+            return False
+        self.shape = (self.shape[0], *(max((n - kernel) // stride + 1, 1) for n in self.shape[1:]))
+        self._add(0, 0)
+        return True
+
+    _avgpool2d = _maxpool2d
+
+    def _adaptiveavgpool2d(self, node: ast.Call) -> bool:
+        cells = self._argument(node, "output_size", 0)
+        if cells is None or len(self.shape) < 2:
+            return False
+        self.shape = (self.shape[0], *(cells for _ in self.shape[1:]))
+        self._add(0, 0)
+        return True
+
+    def _add(self, weights: int, bias: int) -> None:
+        elements = math.prod(self.shape)
+        self.parameters, self.largest = self.parameters + weights + bias, max(self.largest, weights)
+        self.kept, self.widest = self.kept + elements, max(self.widest, elements)
+
+    def _argument(self, node: ast.Call, name: str, place: int, default: int | None = None) -> int | None:
+        given = [keyword.value for keyword in node.keywords if keyword.arg == name] or node.args[place : place + 1]
+        found = self._number(given[0]) if given else default
+        return None if found is None or not 0 <= found <= LARGEST else found
+
+    def _number(self, node: ast.expr) -> int | None:
+        """Return the whole number that an expression is, None where it is none or not known."""
+        if isinstance(node, ast.Constant):
+            return node.value if type(node.value) is int else None
+        if isinstance(node, ast.Tuple | ast.List):  # (3, 3): square ones are meant
+            each = {self._number(part) for part in node.elts}
+            return each.pop() if len(each) == 1 else None
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id) if hasattr(self, "names") else None
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+            left, right = self._number(node.left), self._number(node.right)
+            return None if left is None or right is None else _OPERATIONS[type(node.op)](left, right)
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == f"{self.observation}.shape":
+            at = self._number(node.slice)
+            return self.observed[at] if at is not None and -len(self.observed) <= at < len(self.observed) else None
+        return None
+
+
+LAYERS = frozenset({"Conv1d", "Conv2d", "Conv3d", "Linear", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d"})
+LARGEST = 1 << 24  # of a layer's sizes
+UNKNOWN = frozenset({
+    "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer",
+    "ConvTranspose2d", "Embedding", "ModuleDict", "ModuleList", "NatureCNN", "create_mlp",
+})  # fmt: skip
+
+
+def _last_name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _makes_layer(call: ast.Call) -> bool:
+    return _last_name(call) in LAYERS
