@@ -82,7 +82,8 @@ class LeanReplay(LeanBuffer):
     def add(self: Any, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Add one transition of every environment."""
         self.make_room()
-        if _writes_all(type(self)) and not self.optimize_memory_usage:
+        kind: Any = type(self)
+        if _writes_all(kind) and not self.optimize_memory_usage:
             self._add(obs, next_obs, action, reward, done, infos)
         else:
             super().add(obs, next_obs, action, reward, done, infos)  # type: ignore[misc]
@@ -96,7 +97,8 @@ class LeanReplay(LeanBuffer):
             ring.add(row, before, after)
         self.actions[row] = action.reshape((self.n_envs, self.action_dim))
         self.rewards[row] = reward
-        done, flags, at_limit = np.asarray(done), self.dones.array, ()
+        done, flags = np.asarray(done), self.dones.array
+        at_limit: list[Any] = []
         if self.handle_timeout_termination:
             at_limit = [info.get("TimeLimit.truncated", False) for info in infos]
         if done.dtype == bool and flags.dtype == np.uint8 and self.timeouts.array is flags and not any(at_limit):
