@@ -110,6 +110,7 @@ class Follower(StorageFollower):
         self.here = _Here()
         self.following = True
         self.optimizer_steps = 0
+        self.died = 0  # bytes of storages that have died
         self.kernels: dict[Any, Any] = {}  # operator -> what a card does instead
         self.casts: dict[Any, Any] = {}  # operator -> what autocast does to its arguments
         self.capturing: Any = None  # the private pool of the graph that is captured
@@ -201,12 +202,13 @@ class Follower(StorageFollower):
 
     def _enroll(self, storage: torch.UntypedStorage, record: Record) -> None:
         """Know a storage until it dies."""
-        key, number, dead, records = storage._cdata, record.number, self._dead, self.records
+        key, number, dead, records, nbytes = storage._cdata, record.number, self._dead, self.records, record.nbytes
 
         def died(_: Any) -> None:
             records.pop(key, None)
             if number >= 0:
                 dead.append(number)
+                self.died += nbytes
 
         record.ref = weakref.ref(storage, died)
         records[key] = record

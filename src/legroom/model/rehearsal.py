@@ -232,6 +232,7 @@ class Rehearsal:
     step_times: tuple[float, ...] = ()
     skipped_steps: int = 0
     epochs: int = 0
+    collected: int = 0
     same_runs: tuple[SameRun, ...] = ()
 
     def __repr__(self) -> str:

@@ -225,3 +225,41 @@ for _ in range(4):
     assert tight["gpu"]["allocator"]["limit"] == need + (4 << 20) - 500_000_000
     assert tight["gpu"]["band"][1] <= need + (4 << 20)
     assert predicted(need - (16 << 20))["fits"] is False
+
+
+def test_tensors_in_reference_cycles_leave_the_verdict_open(tmp_path: Path, other_environment: Path) -> None:
+    """Python frees them when its collector runs, which is at other times in a rehearsal: a "fits" would be a guess."""
+    (tmp_path / "cycles.py").write_text("""
+import torch
+net = torch.nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.SGD(net.parameters())
+for _ in range(200):
+    made = net(torch.zeros(2048, 1024, device="cuda"))
+    held = [made]
+    held.append(held)
+    made.mean().backward()
+    optimizer.step()
+    others = [[] for _ in range(100)]
+""")
+    options = ("--vram", "24GiB", "--ram", "64GiB")
+    _, run, _ = predict(*options, "--", "python", "cycles.py", cwd=tmp_path, path=other_environment)
+    assert run["fits"] is None
+    assert any("reference cycles" in reason for reason in run["unknown"])
+
+
+def test_a_model_with_gradients_moves_to_the_host_and_back(tmp_path: Path, other_environment: Path) -> None:
+    (tmp_path / "moves.py").write_text("""
+import torch
+net = torch.nn.Linear(512, 512)
+optimizer = torch.optim.SGD(net.parameters())
+for _ in range(3):
+    net.cuda()
+    net(torch.zeros(8, 512, device="cuda")).mean().backward()
+    optimizer.step()
+    net.cpu()
+    assert net.weight.grad.device.type == net.weight.device.type == "cpu"
+    net(torch.zeros(8, 512))
+""")
+    options = ("--vram", "24GiB", "--ram", "64GiB")
+    _, run, errors = predict(*options, "--", "python", "moves.py", cwd=tmp_path, path=other_environment)
+    assert run["program"]["stopped"] == "finished", errors

@@ -286,6 +286,12 @@ def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
     for leak in rehearsal.leaks:
         if rehearsal.stopped != "finished":
             yield f"GPU memory grows by {format_size(leak.nbytes)} per step ({_at(leak.file, leak.line)})"
+    if rehearsal.collected:
+        size = format_size(rehearsal.collected)
+        yield (
+            f"tensors of {size} and more are in reference cycles, which Python frees at times of its own: there may be "
+            "many more of them (gc.collect() in the loop frees them)"
+        )
     if _too_old(rehearsal.torch):
         yield f"torch {rehearsal.torch} is too old to be rehearsed; 2.3 or newer is needed"
     yield from _unseen_end(rehearsal)

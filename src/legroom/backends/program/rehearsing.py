@@ -316,6 +316,9 @@ class ProgramSeen:
             step_times=tuple(main.step_times) if main is not None else (),
             skipped_steps=main.skipped_steps if main is not None else 0,
             epochs=main.epochs if main is not None else 0,
+            collected=max(
+                (int(message.get("nbytes") or 0) for message in self._messages.get("collected", [])), default=0
+            ),
             same_runs=tuple(same_runs(self._messages.get("call", []), self._messages.get("learn", []))),
         )
 
