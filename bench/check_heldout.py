@@ -7,7 +7,7 @@
 
 MIRRORS holds git directories, `owner+name/repo`. The manifest names repository, commit, path and SHA-256; the files
 themselves are other people's and are not kept here. They are chosen at random among all that match, by the patterns
-below alone, and no more than a few of each repository. JUDGED is JSON, `{"<repo>:<path>:<line>:<code>": true or false}`.
+below alone, and no more than a few of each repository. JUDGED is JSON: `{"<repo>:<path>:<line>:<code>": true}`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from legroom.checking.ignoring import read_ignored
 from legroom.checking.rule_helpers import counts_known, plural
 from legroom.checking.rule_table import RULES
 from legroom.checking.subject_reader import read_subject
+from legroom.checking.understanding import NO_TRAINING, understanding_of, understanding_of_yaml
 from legroom.checking.walking import Target, targets
 from legroom.errors import BadInput
 from legroom.model.checked import Checked, Totals
@@ -21,9 +22,10 @@ from legroom.model.spaces import describe
 from legroom.model.subject import Subject, SubjectRun
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName
-from legroom.reading.leniently import expanded
+from legroom.reading.leniently import NotARun, expanded
 from legroom.reading.naming import did_you_mean
 from legroom.reading.reading_budget import TooCostly, bounded_reading
+from legroom.reading.user_files import read_text
 
 _ORDER = ("error", "warning", "info")
 RULES_SECONDS = 8.0  # for all rules together; a script of 600 lines takes them 0.2
@@ -62,6 +64,10 @@ def check(
             if not (target.found and _is_other_yaml(subject)):
                 with bounded_reading(target.name, seconds=RULES_SECONDS):
                     found.append(look_at(subject, rules))
+        except NotARun:
+            understood = understanding_of_yaml(read_text(target.name))
+            if not target.found or understood != NO_TRAINING:
+                found.append(Checked(target.name, "settings", understanding=understood))
         except BadInput as error:
             if not target.found and not _is_other_python(error):
                 raise
@@ -112,6 +118,7 @@ def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:
         ignored=left_out,
         fixes=tuple(fixes),
         note=_note(subject),
+        understanding=understanding_of(subject),
     )
 
 
@@ -173,7 +180,7 @@ def _skipped(target: Target, error: BadInput) -> list[Checked]:
     What is merely something else is passed over. Unless it was named: then it is said that there is nothing to say.
     """
     if not target.found:
-        return [Checked(target.name, "skipped", note="nothing of a training in it")]
+        return [Checked(target.name, "script", understanding=NO_TRAINING)]
     if isinstance(error, TooCostly) or (target.name.endswith(".py") and error.message.startswith("not valid Python")):
         return [Checked(target.name, "skipped", note=str(error))]
     return []

@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from legroom import reading
 from legroom.backends.base import backends
@@ -21,6 +22,7 @@ from legroom.errors import BadInput
 from legroom.model.draft import Draft, copied, get, merged, only_entry
 from legroom.reading import constants, yamls
 from legroom.reading.file_kinds import RUN_SIGNS, all_kinds, kind_in_python, kind_of, script_drafts
+from legroom.reading.naming import PARTS, did_you_mean
 from legroom.reading.reading_budget import bounded_reading
 from legroom.reading.source import parse_module
 from legroom.reading.user_files import is_directory, read_text
@@ -33,7 +35,19 @@ LIBRARIES = frozenset({
     "gymnasium", "gym", "torch", "jax", "flax", "rl_zoo3", "tianshou", "cleanrl", "pettingzoo", "supersuit", "sbx",
     "tensorflow", "keras", "mujoco", "pyboy", "envpool",
 })  # fmt: skip
+# Libraries that train and that no rule knows.
+OTHER_TRAINERS = frozenset({
+    "rl_games", "skrl", "tianshou", "rsl_rl", "d3rlpy", "torchrl", "acme", "dopamine", "elegantrl", "ding", "pfrl",
+    "mushroom_rl", "sample_factory", "pufferlib", "sbx", "stable_baselines", "baselines", "spinup", "garage", "rlpyt",
+    "trl", "transformers", "pytorch_lightning", "lightning", "rl_zoo3", "mlagents", "xuance", "marllib", "chainerrl",
+    "coax", "tf_agents", "tensorforce",
+})  # fmt: skip
 MOST_SIBLINGS = 60
+MOST_FOREIGN = 1  # keys that a run file has no place for, in what is a run file all the same
+
+
+class NotARun(BadInput):
+    """The file is sound YAML, and no run of any library that is known here."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +121,7 @@ def expanded(target: str) -> list[str]:
 
 def is_about_training(tree: ast.Module) -> bool:
     """Return whether the module imports one of the libraries of this trade."""
-    libraries = LIBRARIES.union(*(backend.script_packages for backend in backends()))
+    libraries = LIBRARIES.union(OTHER_TRAINERS, *(backend.script_packages for backend in backends()))
     for node in ast.walk(tree):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -124,11 +138,19 @@ def _yaml(text: str, path: str, entry: str | None, algo: str | None) -> tuple[st
     kind = kind_of(data)
     if kind is not None:
         return kind.name, *kind.lenient_drafts(data, lines, path, entry=entry, algo=algo)
-    if not set(data) & RUN_SIGNS:
+    if not _is_run_file(data):
         others = " and ".join(f"no {name} file" for name in dict.fromkeys(kind.name for kind in all_kinds()))
         hint = "a run file starts with algo: and env:"
-        raise BadInput(f"is not a run file: {others}", path=path, hint=hint)
+        raise NotARun(f"is not a run file: {others}", path=path, hint=hint)
     return "run", only_entry([yamls.run_file_draft(data, lines, path)], entry, path), []
+
+
+def _is_run_file(data: dict[Any, Any]) -> bool:
+    """Return whether a mapping is one of our own files: other programs' settings have `algo` or `hyperparams` too."""
+    if "legroom" in data:
+        return True
+    foreign = [key for key in data if key not in PARTS[()] and not did_you_mean(str(key), PARTS[()]).startswith("did")]
+    return bool(set(data) & RUN_SIGNS) and len(foreign) <= MOST_FOREIGN and not isinstance(data.get("algo"), dict)
 
 
 def _python(text: str, path: str, entry: str | None, algo: str | None, like: str | None) -> tuple[str, list[Draft]]:

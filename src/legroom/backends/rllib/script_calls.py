@@ -13,6 +13,9 @@ _BATCH = ("train_batch_size_per_learner", "train_batch_size")
 _MINIBATCH = ("minibatch_size", "sgd_minibatch_size")
 
 
+_TRAINERS = ("Config", "Trainer", "tune.run", "Tuner", "PPO", "DQN", "SAC", "IMPALA", "APPO")
+
+
 @dataclass(frozen=True)
 class RllibSettings:
     """Sizes of one PPO configuration; what is not given has RLlib's default."""
@@ -23,6 +26,14 @@ class RllibSettings:
     gives_minibatch: bool
     line: int
     batch_name: str
+
+
+def follows(script: Script) -> bool | None:
+    """Return whether the sizes of a PPO configuration of the script are known; None where nothing is trained."""
+    if any(True for _ in rllib_settings(script)):
+        return True
+    called = (script.qualified(call.func) or "" for call in script.calls if script.imports("ray"))
+    return False if any(name.startswith("ray.") and name.endswith(_TRAINERS) for name in called) else None
 
 
 def rllib_settings(script: Script) -> Iterator[RllibSettings]:

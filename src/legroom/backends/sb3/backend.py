@@ -139,6 +139,11 @@ class Sb3Backend(Backend):
 
         return SCRIPT_RULES
 
+    def follows(self, script: Any) -> bool | None:
+        from legroom.backends.sb3.script_calls import trains
+
+        return False if trains(script) else None
+
     def counts(self, run: Run) -> Counts | None:
         from legroom.backends.sb3.checking import counts
 

@@ -54,7 +54,10 @@ class ZooFile(FileKind):
     in_python = True
 
     def matches(self, data: dict[Any, Any]) -> bool:
-        return not PARTS[()] & set(data) and bool(data) and all(isinstance(v, dict) or v is None for v in data.values())
+        if PARTS[()] & set(data) or not all(isinstance(value, dict) or value is None for value in data.values()):
+            return False
+        entries = sum(_is_entry(str(name), value) for name, value in data.items())
+        return entries > 0 and len(data) <= 2 * entries
 
     def drafts(
         self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
@@ -97,7 +100,8 @@ class SavedZooEntry(FileKind):
     beside = "args.yml"
 
     def matches(self, data: dict[Any, Any]) -> bool:
-        return bool(_SIGNS & set(data)) and "algo" not in data and not isinstance(data.get("env"), dict)
+        named = isinstance(data.get("policy"), str)  # the zoo gives each model its policy
+        return named and bool(_SIGNS & set(data)) and "algo" not in data and not isinstance(data.get("env"), dict)
 
     def drafts(
         self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
@@ -106,6 +110,13 @@ class SavedZooEntry(FileKind):
 
 
 FILE_KINDS = (SavedZooEntry(), ZooFile())
+
+
+def _is_entry(name: str, value: Any) -> bool:
+    """Return whether a mapping is an environment's settings; configurations of all kinds are made of mappings."""
+    if value is None or find_spaces(name) is not None:
+        return True
+    return bool({"n_timesteps", "model_class"} & set(value)) or isinstance(value.get("policy"), str)
 
 
 def _entry_for(entry: str, data: dict[Any, Any], path: str) -> Any:

@@ -44,7 +44,6 @@ class Script:
     path: str
     text: str
     tree: ast.Module
-    beside: tuple[Script, ...] = ()
     name: str = "__main__"
     modules: dict[str, Script] = field(default_factory=dict, repr=False)
 
@@ -72,6 +71,11 @@ class Script:
     @cached_property
     def lines(self) -> tuple[str, ...]:
         return tuple(self.text.splitlines())
+
+    @property
+    def beside(self) -> tuple[Script, ...]:
+        """The modules beside the script that it imports; a module has none of its own."""
+        return tuple(self.modules.values()) if self.name == "__main__" else ()
 
     @property
     def followed(self) -> tuple[Script, ...]:
@@ -260,10 +264,9 @@ def read_script(text: str, path: str) -> Script:
     main = Script(path, text, parse_module(text, path), modules=modules)
     try:
         _follow(main, Path(path).parent, modules)
-        for module in modules.values():
+        for module in main.followed:
             _ = module.scopes
-        beside = tuple(modules.values())
-        return Script(path, text, main.tree, beside, modules=modules)
+        return main
     except RecursionError:
         raise BadInput("nested too deeply to follow", path=path, hint="split the expression up") from None
 
