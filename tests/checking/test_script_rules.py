@@ -24,6 +24,10 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 """
 
 
+# Rules that are never more than worth knowing: then a near miss must not be mentioned at all.
+INFO_ALONE = frozenset(rule.name for rule in SCRIPT_RULES if rule.severity == "info" and int(rule.code[2:]) >= 80)
+
+
 def findings_of(path: Path) -> list[Finding]:
     text = path.read_text()
     # the machine and the budget are for rules about runs; scripts are judged by their source alone
@@ -39,7 +43,8 @@ def findings(folder: Path, text: str, name: str = "train.py") -> list[Finding]:
 
 def snippets(kind: str) -> Iterator[object]:
     """Yield (rule name, source, files beside it) of the snippets of one kind."""
-    for section in (HERE / "script_rule_cases.txt").read_text().split("\n=== ")[1:]:
+    texts = ((HERE / name).read_text() for name in ("script_rule_cases.txt", "loop_rule_cases.txt"))
+    for section in (section for text in texts for section in text.split("\n=== ")[1:]):
         head, _, body = section.partition("\n")
         words = head.split()
         if words[0] != kind:
@@ -68,7 +73,8 @@ def test_the_rule_finds_what_it_is_for(tmp_path: Path, name: str, text: str, bes
 @pytest.mark.parametrize(("name", "text", "beside"), snippets("silent"))
 def test_the_rule_keeps_silent_on_what_is_right(tmp_path: Path, name: str, text: str, beside: dict[str, str]) -> None:
     written(tmp_path, beside)
-    assert [f for f in findings(tmp_path, text) if f.name == name and f.severity != "info"] == []
+    loud = [f for f in findings(tmp_path, text) if f.name == name]
+    assert [f for f in loud if f.severity != "info" or name in INFO_ALONE] == []
 
 
 # Every error and warning that each script of the folder gives: (line, code, name). Those without any are right.

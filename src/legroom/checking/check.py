@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from legroom.backends.base import Backend, backend_of
 from legroom.checking.confirmations import confirmations
 from legroom.checking.ignoring import read_ignored
 from legroom.checking.rule_helpers import counts_known, plural
 from legroom.checking.rule_table import RULES
+from legroom.checking.spreading import spread
 from legroom.checking.subject_reader import read_subject
 from legroom.checking.understanding import NO_TRAINING, understanding_of, understanding_of_yaml
 from legroom.checking.walking import Target, targets
@@ -53,26 +55,36 @@ def check(
         BadInput: a rule is not known, or a named path cannot be read or is nothing of a training.
     """
     rules = chosen_rules(select, ignore)
-    found = []
     named = [name for path in paths for name in expanded(path)]
-    for target in targets(named):
-        try:
-            with bounded_reading(target.name):
-                subject = read_subject(
-                    target.name, machine=machine, budget=budget, like=like, overrides=overrides, device=device
-                )
-            if not (target.found and _is_other_yaml(subject)):
-                with bounded_reading(target.name, seconds=RULES_SECONDS):
-                    found.append(look_at(subject, rules))
-        except NotARun:
-            understood = understanding_of_yaml(read_text(target.name))
-            if not target.found or understood != NO_TRAINING:
-                found.append(Checked(target.name, "settings", understanding=understood))
-        except BadInput as error:
-            if not target.found and not _is_other_python(error):
-                raise
-            found += _skipped(target, error)
-    return found
+
+    def look(target: Target) -> list[Checked]:
+        return _checked(target, rules, machine=machine, budget=budget, like=like, overrides=overrides, device=device)
+
+    return [each for found in spread(look, list(targets(named))) for each in found]
+
+
+def _checked(target: Target, rules: Sequence[Rule], **options: Any) -> list[Checked]:
+    """Return what there is to say about one file: nothing about what a folder holds besides.
+
+    Raises:
+        BadInput: it was named, and cannot be read.
+    """
+    try:
+        with bounded_reading(target.name):
+            subject = read_subject(target.name, **options)
+        if target.found and _is_other_yaml(subject):
+            return []
+        with bounded_reading(target.name, seconds=RULES_SECONDS):
+            return [look_at(subject, rules)]
+    except NotARun:
+        understood = understanding_of_yaml(read_text(target.name))
+        if target.found and understood == NO_TRAINING:
+            return []
+        return [Checked(target.name, "settings", understanding=understood)]
+    except BadInput as error:
+        if not target.found and not _is_other_python(error):
+            raise
+        return _skipped(target, error)
 
 
 def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:

@@ -17,7 +17,7 @@ from legroom.errors import BadInput
 from legroom.model.draft import Draft, get
 from legroom.reading.interpreter.evaluator import fold
 from legroom.reading.interpreter.values import NotKnown, Symbol, Unfoldable, plain
-from legroom.reading.source import parse_module
+from legroom.reading.source import nodes_of, parse_module
 from legroom.reading.yamls import Key
 
 # An episode's length: on-policy modules of this kind collect one episode per rollout, so it is their n_steps.
@@ -179,7 +179,7 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr, int]]:
                 yield name, value, statement.lineno
             case ast.ClassDef(name=name) if name.lower() in CONFIG_CLASSES or name.lower().endswith(("config", "args")):
                 yield from _assignments(ast.Module(body=statement.body, type_ignores=[]))
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
             found = argument_default(node)
             if found is not None:

@@ -24,7 +24,7 @@ from legroom.reading import constants, yamls
 from legroom.reading.file_kinds import RUN_SIGNS, all_kinds, kind_in_python, kind_of, script_drafts
 from legroom.reading.naming import PARTS, did_you_mean
 from legroom.reading.reading_budget import bounded_reading
-from legroom.reading.source import parse_module
+from legroom.reading.source import nodes_of, parse_module
 from legroom.reading.user_files import is_directory, read_text
 from legroom.reading.validating import LenientRun, lenient_run
 from legroom.reading.workload_options import split_overrides, with_options
@@ -33,7 +33,7 @@ from legroom.reading.workload_options import split_overrides, with_options
 # a check.
 LIBRARIES = frozenset({
     "gymnasium", "gym", "torch", "jax", "flax", "rl_zoo3", "tianshou", "cleanrl", "pettingzoo", "supersuit", "sbx",
-    "tensorflow", "keras", "mujoco", "pyboy", "envpool",
+    "tensorflow", "keras", "mujoco", "pyboy", "envpool", "tracemalloc",
 })  # fmt: skip
 # Libraries that train and that no rule knows.
 OTHER_TRAINERS = frozenset({
@@ -122,7 +122,7 @@ def expanded(target: str) -> list[str]:
 def is_about_training(tree: ast.Module) -> bool:
     """Return whether the module imports one of the libraries of this trade."""
     libraries = LIBRARIES.union(OTHER_TRAINERS, *(backend.script_packages for backend in backends()))
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         if any(name.partition(".")[0] in libraries for name in names):

@@ -26,7 +26,16 @@ MOST_FSTRING_COST = 100_000_000  # fields times characters: 0.2 s on a machine o
 _FSTRING = re.compile(r"\b(?:[fF][rR]?|[rR][fF])[\"']")
 
 
-@lru_cache(maxsize=4)  # several readers look at one file in turn; none of them changes the tree
+KEPT_TREES = 48  # files of a folder import one another, and several readers look at each; none changes a tree
+
+
+@lru_cache(maxsize=KEPT_TREES)
+def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return every node of a tree, outer ones first."""
+    return tuple(ast.walk(tree))
+
+
+@lru_cache(maxsize=KEPT_TREES)
 def parse_module(text: str, path: str | None = None) -> ast.Module:
     """Return the syntax tree of `text`.
 

@@ -29,8 +29,10 @@ from legroom.reading.interpreter.values import (
 )
 from legroom.reading.known_spaces import wrapped
 from legroom.reading.reading_budget import pay
-from legroom.reading.source import parse_module
+from legroom.reading.source import nodes_of, parse_module
 from legroom.reading.yamls import Key
+
+_PACKAGES = ("stable_baselines3.", "sb3_contrib.")
 
 
 def _make_vec_env(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
@@ -160,8 +162,17 @@ def algorithm_named(symbol: str) -> str | None:
     return name if any(algorithm.name == name for algorithm in SB3_ALGORITHMS) else None
 
 
+def _library_algorithm(symbol: str) -> str | None:
+    """Return the algorithm of SB3 that a name stands for; other libraries have a PPO too.
+
+    A bare name was imported by `*`, or in an earlier cell of a notebook.
+    """
+    return algorithm_named(symbol) if "." not in symbol or symbol.startswith(_PACKAGES) else None
+
+
 def _has_constructor(tree: ast.AST) -> bool:
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    nodes = nodes_of(tree) if isinstance(tree, ast.Module) else ast.walk(tree)
+    calls = (node.func for node in nodes if isinstance(node, ast.Call))
     names = (f.attr if isinstance(f, ast.Attribute) else f.id if isinstance(f, ast.Name) else "" for f in calls)
     return any(algorithm_named(name) for name in names)
 
@@ -191,7 +202,7 @@ class ScriptModels(Follower):
 
     def instance(self, cls: Class, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         bases = (base for base in self.ancestors(cls) if isinstance(base, Symbol))
-        algorithm = next((found for base in bases if (found := algorithm_named(base))), None)
+        algorithm = next((found for base in bases if (found := _library_algorithm(base))), None)
         if algorithm is not None:
             model = self.construct(algorithm, args, kwargs, node)
             model.draft.put(("algo_class",), cls.reference, node.lineno)
@@ -200,7 +211,7 @@ class ScriptModels(Follower):
 
     def library_call(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         name = symbol.rpartition(".")[2]
-        algorithm = algorithm_named(symbol)
+        algorithm = _library_algorithm(symbol)
         if algorithm is not None:
             return self.construct(algorithm, args, kwargs, node)
         if name in ("EvalCallback", "MaskableEvalCallback"):
