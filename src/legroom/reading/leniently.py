@@ -14,17 +14,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from legroom import reading
 from legroom.backends.base import backends
 from legroom.errors import BadInput
 from legroom.model.draft import Draft, copied, get, merged, only_entry
 from legroom.reading import constants, yamls
-from legroom.reading.file_kinds import RUN_SIGNS, all_kinds, kind_in_python, kind_of, script_drafts
-from legroom.reading.naming import PARTS, did_you_mean
+from legroom.reading.file_kinds import all_kinds, is_run_file, kind_in_python, kind_of, script_drafts
 from legroom.reading.reading_budget import bounded_reading
 from legroom.reading.source import nodes_of, parse_module
+from legroom.reading.spoken import spoken_draft
 from legroom.reading.user_files import is_directory, read_text
 from legroom.reading.validating import LenientRun, lenient_run
 from legroom.reading.workload_options import split_overrides, with_options
@@ -43,7 +42,6 @@ OTHER_TRAINERS = frozenset({
     "coax", "tf_agents", "tensorforce",
 })  # fmt: skip
 MOST_SIBLINGS = 60
-MOST_FOREIGN = 1  # keys that a run file has no place for, in what is a run file all the same
 
 
 class NotARun(BadInput):
@@ -85,6 +83,9 @@ def _read_file(target: str, overrides: Sequence[tuple[str, str]], like: str | No
         runs = tuple(lenient_run(reading.laid_over(draft, like), overrides) for draft in named)
         return LenientFile(path, read_text(path), "run", runs)
     file, entry = reading.split_target(target)
+    spoken = spoken_draft(target) if file is None else None
+    if spoken is not None:
+        return LenientFile(target, "", "run", (lenient_run(reading.laid_over(spoken, like), overrides),))
     if file is None:
         raise reading.no_such_run(target)
     text = read_text(file)
@@ -138,19 +139,11 @@ def _yaml(text: str, path: str, entry: str | None, algo: str | None) -> tuple[st
     kind = kind_of(data)
     if kind is not None:
         return kind.name, *kind.lenient_drafts(data, lines, path, entry=entry, algo=algo)
-    if not _is_run_file(data):
+    if not is_run_file(data):
         others = " and ".join(f"no {name} file" for name in dict.fromkeys(kind.name for kind in all_kinds()))
         hint = "a run file starts with algo: and env:"
         raise NotARun(f"is not a run file: {others}", path=path, hint=hint)
     return "run", only_entry([yamls.run_file_draft(data, lines, path)], entry, path), []
-
-
-def _is_run_file(data: dict[Any, Any]) -> bool:
-    """Return whether a mapping is one of our own files: other programs' settings have `algo` or `hyperparams` too."""
-    if "legroom" in data:
-        return True
-    foreign = [key for key in data if key not in PARTS[()] and not did_you_mean(str(key), PARTS[()]).startswith("did")]
-    return bool(set(data) & RUN_SIGNS) and len(foreign) <= MOST_FOREIGN and not isinstance(data.get("algo"), dict)
 
 
 def _python(text: str, path: str, entry: str | None, algo: str | None, like: str | None) -> tuple[str, list[Draft]]:

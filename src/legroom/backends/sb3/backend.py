@@ -59,9 +59,10 @@ class Sb3Backend(Backend):
 
     @property
     def file_kinds(self) -> tuple[FileKind, ...]:
+        from legroom.backends.sb3.sections import FILE_KIND
         from legroom.backends.sb3.zoo import FILE_KINDS
 
-        return FILE_KINDS
+        return (*FILE_KINDS, FILE_KIND)
 
     def script_drafts(self, text: str, path: str) -> list[Draft]:
         from legroom.backends.sb3.script_models import drafts
