@@ -361,3 +361,12 @@ def test_check_imports_nothing_heavy():
         "assert not bad, bad"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0
+
+
+def test_fix_says_what_it_cannot_fix(tmp_path):
+    text = "import torch\nlosses = []\nfor x in data:\n    loss = net(x)\n    loss.backward()\n    losses.append(loss)\n"
+    done = legroom("--fix", "--dry-run", write(tmp_path, text, "loop.py"))
+    said = " ".join(done.stdout.split())
+    assert "not fixed: 1 finding that only you can decide (LR080 loss-kept-with-graph)" in said
+    sound = write(tmp_path, "algo: PPO\nenv: {id: CartPole-v1}\n", "sound.yaml")
+    assert "nothing to fix" in legroom("--fix", sound).stdout

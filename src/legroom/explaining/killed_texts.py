@@ -38,7 +38,8 @@ _SIGNALS = re.compile(
 # What shells print for signal 9 in other languages: a line of its own, or after a job's number or a script's line.
 KILLED_WORDS = (
     "已杀死", "已砍掉", "強制終了", "죽었음", "getötet", "processus arrêté", "terminado (killed)", "matado", "убито",
-    "вбито", "ucciso", "morto", "zabity", "unicestwiony", "zabit", "süreç durduruldu", "dödad", "drept", "tapettu", "kilőve",
+    "вбито", "ucciso", "morto", "zabity", "unicestwiony", "zabit", "süreç durduruldu", "dödad", "drept",
+    "tapettu", "kilőve",
 )  # fmt: skip
 _LOCAL_SIGNAL = re.compile(
     rf"^\s*(?:\[\d+\]\s*[+-]?\s*|\S{{1,80}}:\s*(?:\S{{1,20}}\s*)?\d+\s*\S{{0,3}}:?\s*|\S{{1,80}}:\s)?(?:\d+\s+)?"

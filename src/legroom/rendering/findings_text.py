@@ -152,15 +152,22 @@ def _verdict(checked: Sequence[Checked]) -> Styled:
     return verdict(text, "bold red" if counts["error"] else "yellow" if counts["warning"] else "green")
 
 
-def fixes_text(made: Sequence[tuple[str, Sequence[Any], str]], *, dry_run: bool) -> Iterator[Part]:
-    """Yield what --fix changed, or would; a dry run shows the difference line by line."""
+def fixes_text(
+    made: Sequence[tuple[str, Sequence[Any], str]], checked: Sequence[Checked], *, dry_run: bool
+) -> Iterator[Part]:
+    """Yield what --fix changed, or would, and what it leaves; a dry run shows the difference line by line."""
     for path, fixes, difference in made:
         for fix in fixes:
             yield Styled(f"{'would fix' if dry_run else 'fixed'} {path}:{fix.line}: {fix.say}", "green")
         if dry_run:
             yield _verbatim((line, _diff_style(line)) for line in difference.splitlines())
-    if made:
-        yield ""
+    left = [finding for each in checked for finding in each.findings if not finding.fix and finding.severity != "info"]
+    if left:
+        rules = ", ".join(dict.fromkeys(f"{finding.code} {finding.name}" for finding in left))
+        yield Styled(f"not fixed: {_plural(len(left), 'finding')} that only you can decide ({rules})", "yellow")
+    elif not made:
+        yield "nothing to fix"
+    yield ""
 
 
 def rule_text(rule: Any) -> Iterator[Part]:
