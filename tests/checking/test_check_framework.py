@@ -364,7 +364,9 @@ def test_check_imports_nothing_heavy():
 
 
 def test_fix_says_what_it_cannot_fix(tmp_path):
-    text = "import torch\nlosses = []\nfor x in data:\n    loss = net(x)\n    loss.backward()\n    losses.append(loss)\n"
+    text = (
+        "import torch\nlosses = []\nfor x in data:\n    loss = net(x)\n    loss.backward()\n    losses.append(loss)\n"
+    )
     done = legroom("--fix", "--dry-run", write(tmp_path, text, "loop.py"))
     said = " ".join(done.stdout.split())
     assert "not fixed: 1 finding that only you can decide (LR080 loss-kept-with-graph)" in said

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -59,9 +59,9 @@ def _growing(script: Script) -> Iterator[Growing]:
                 yield from _found(script, Growing(name, node.value, node, script.scopes.class_of(node)), _is_dict)
 
 
-def _found(script: Script, each: Growing, kind: object) -> Iterator[Growing]:
+def _found(script: Script, each: Growing, is_empty: Callable[[Script, ast.expr], bool]) -> Iterator[Growing]:
     made = _maker(script, each)
-    if made is not None and kind(script, made) and _repeats(script, each, made) and not _shrinks(script, each.name):  # type: ignore[operator]
+    if made is not None and is_empty(script, made) and _repeats(script, each) and not _shrinks(script, each.name):
         yield each
 
 
@@ -106,7 +106,7 @@ def _is_dict(script: Script, made: ast.expr) -> bool:
     return isinstance(made, ast.Call) and script.qualified(made.func) == "dict" and not (made.args or made.keywords)
 
 
-def _repeats(script: Script, each: Growing, made: ast.expr) -> bool:
+def _repeats(script: Script, each: Growing) -> bool:
     """Return whether it is filled again and again: in a loop, or by a method of an object that lives on."""
     loops = loops_of(script, each.place)
     if each.name.startswith("self."):
