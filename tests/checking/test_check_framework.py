@@ -372,3 +372,29 @@ def test_fix_says_what_it_cannot_fix(tmp_path):
     assert "not fixed: 1 finding that only you can decide (LR080 loss-kept-with-graph)" in said
     sound = write(tmp_path, "algo: PPO\nenv: {id: CartPole-v1}\n", "sound.yaml")
     assert "nothing to fix" in legroom("--fix", sound).stdout
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # a PPO of some other library, a device that SB3 takes, a training that an option leaves out
+        "from tianshou.policy import PPO\nPPO(lr=1, odd=2, n_steps=-3)\n",
+        "from stable_baselines3 import PPO\nPPO('MlpPolicy', 'CartPole-v1', device='mps').learn(2048)\n",
+        "import argparse\nfrom stable_baselines3 import PPO\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--steps', type=int, default=0)\nargs = p.parse_args()\n"
+        "model = PPO('MlpPolicy', 'CartPole-v1')\nif args.steps > 0:\n    model.learn(args.steps)\n",
+        "import argparse\nfrom stable_baselines3 import PPO\n"
+        "def train(steps=100, n_steps=100):\n    PPO('MlpPolicy', 'CartPole-v1', n_steps=n_steps).learn(steps)\n"
+        "p = argparse.ArgumentParser()\np.add_argument('--train', action='store_true')\nargs = p.parse_args()\n"
+        "if args.train:\n    train(2048, n_steps=2048)\n",
+    ],
+)
+def test_scripts_that_look_wrong_and_are_not(tmp_path, text):
+    (checked,) = look(write(tmp_path, text, "train.py"))
+    assert [f for f in checked.findings if f.severity != "info" or f.name == "timesteps-not-multiple"] == []
+
+
+def test_settings_with_a_model_class_are_no_zoo_file(tmp_path):
+    text = "run: {device: cuda, model_class: mine.models.Net, batch_size: 32, lr: 0.1}\n"
+    (checked,) = look(write(tmp_path, text, "ppo.yml"))
+    assert (checked.findings, checked.understanding.kind) == ((), "not understood")

@@ -107,7 +107,7 @@ EXPECTED: dict[str, list[tuple[int, str, str]]] = {
     ],
     "brax_ppo.py": [(27, "LR002", "brax-divisibility"), (32, "LR002", "brax-divisibility")],
     "rllib_ppo.py": [(18, "LR006", "minibatch-exceeds-rollout")],
-    "torch_oom_bad.py": [(23, "LR056", "oom-handler-misses"), (26, "LR057", "oom-handler-keeps-tensors")],
+    "torch_oom_bad.py": [(26, "LR057", "oom-handler-keeps-tensors")],
     "torch_oom_good.py": [],
     "optuna_search.py": [],
     "trainer_class.py": [(18, "LR050", "callback-not-used")],

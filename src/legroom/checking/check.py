@@ -15,7 +15,7 @@ from legroom.checking.spreading import spread
 from legroom.checking.subject_reader import read_subject
 from legroom.checking.understanding import NO_TRAINING, understanding_of, understanding_of_yaml
 from legroom.checking.walking import Target, targets
-from legroom.errors import BadInput
+from legroom.errors import BadInput, NotARun
 from legroom.model.checked import Checked, Totals
 from legroom.model.finding import Finding
 from legroom.model.machine import Machine
@@ -24,7 +24,7 @@ from legroom.model.spaces import describe
 from legroom.model.subject import Subject, SubjectRun
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName
-from legroom.reading.leniently import NotARun, expanded
+from legroom.reading.leniently import expanded
 from legroom.reading.naming import did_you_mean
 from legroom.reading.reading_budget import TooCostly, bounded_reading
 from legroom.reading.user_files import read_text

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from legroom import reading
 from legroom.backends.base import backends
-from legroom.errors import BadInput
+from legroom.errors import BadInput, NotARun
 from legroom.model.draft import Draft, copied, get, merged, only_entry
 from legroom.reading import constants, yamls
 from legroom.reading.file_kinds import all_kinds, is_run_file, kind_in_python, kind_of, script_drafts
@@ -42,10 +42,6 @@ OTHER_TRAINERS = frozenset({
     "coax", "tf_agents", "tensorforce",
 })  # fmt: skip
 MOST_SIBLINGS = 60
-
-
-class NotARun(BadInput):
-    """The file is sound YAML, and no run of any library that is known here."""
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ POSITIONAL: Mapping[str, tuple[str, ...]] = {
         ("learning_rate", "buffer_size", "learning_starts", "batch_size"),
     ),
 }
+DEVICES = ("auto", "cpu", "cuda")
 PLACES: Mapping[str, Key] = {"policy_kwargs": ("policy", "kwargs"), "seed": ("seed",), "device": ("device",)}
 DROPPED = frozenset({"env", "policy", "verbose", "tensorboard_log", "_init_setup_model", "action_noise"})
 # SB3's own classes that may stand in policy_kwargs or as buffer classes, by their last name.
@@ -189,14 +190,26 @@ class ScriptModels(Follower):
         self.checkpoints: list[tuple[dict[str, Any], int]] = []
 
     def follow_uncalled(self) -> None:
-        """Follow the functions that nobody called, with their defaults: `train` may be called by another script."""
+        """Follow the functions that nobody called, with their defaults: `train` may be called by another script.
+
+        What a call in a branch that is not taken gives them (`if args.train: train(args.steps)`) is not known.
+        """
         for found in list(self.definitions):
             if id(found.node) in self.visited or found.module.name != "__main__" or isinstance(found.node, ast.Lambda):
                 continue
             methods = found.node.body if isinstance(found, Class) else [found.node]
             for node in methods:
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _has_constructor(node):
-                    self.call_function(Function(node, found.frame, found.module), [], {})
+                    self.call_function(Function(node, found.frame, found.module), [], self.given_elsewhere(node))
+
+    def given_elsewhere(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, Any]:
+        """Return the parameters that some call in the source gives, each as not known."""
+        names = [parameter.arg for parameter in function.args.args]
+        given: set[str] = set()
+        for node in nodes_of(self.trees[0]):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function.name:
+                given |= {*names[: len(node.args)], *(k.arg for k in node.keywords if k.arg in names)}
+        return {name: NotKnown(f"the argument {name}", function.lineno) for name in given}
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -232,7 +245,7 @@ class ScriptModels(Follower):
             steps = args[0] if args else kwargs.get("total_timesteps")
             if kwargs.get("reset_num_timesteps") is False:  # one call of several, as a rule in a loop
                 model.draft.data.pop("total_timesteps", None)
-            elif isinstance(steps, int | float) and not isinstance(steps, bool):
+            elif isinstance(steps, int | float) and not isinstance(steps, bool) and steps >= 1:
                 model.draft.put(("total_timesteps",), steps, node.lineno)
         if bound.name == "get_env":
             return model.env
@@ -255,6 +268,8 @@ class ScriptModels(Follower):
         model.env = named.get("env")
         where = {k.arg: k.value.lineno for k in node.keywords if k.arg}
         for name, value in named.items():
+            if name == "device" and value not in DEVICES:
+                continue  # mps, xpu: memory of the host is the same
             if name not in DROPPED:
                 place(draft, PLACES.get(name, ("hyperparams", name)), value, where.get(name, node.lineno))
         return model

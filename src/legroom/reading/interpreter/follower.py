@@ -403,7 +403,9 @@ class Follower(Evaluator[Frame]):
             return _wrapped_by_script(inner, cls, observation, action)
         if observation or action or any("Env" in str(b) for b in self.ancestors(cls)):
             # a class of the script itself is lifted out of it where it is trusted
-            return Env(id=cls.reference, observation=observation, action=action, kwargs=_arguments(init, args, kwargs))
+            found = Env(id=cls.reference, observation=observation, action=action, kwargs=_arguments(init, args, kwargs))
+            several = any("VecEnv" in str(b) or "VectorEnv" in str(b) for b in self.ancestors(cls))
+            return replace(found, n_envs=self.unknown(node)) if several else found
         fields = {k.removeprefix("self."): v for k, v in frame.names.items()}
         if any(_decorator(d) == "dataclass" for d in cls.node.decorator_list):
             return Namespace({**fields, **kwargs})
