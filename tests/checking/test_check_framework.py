@@ -383,6 +383,8 @@ def test_fix_says_what_it_cannot_fix(tmp_path):
         "import argparse\nfrom stable_baselines3 import PPO\np = argparse.ArgumentParser()\n"
         "p.add_argument('--steps', type=int, default=0)\nargs = p.parse_args()\n"
         "model = PPO('MlpPolicy', 'CartPole-v1')\nif args.steps > 0:\n    model.learn(args.steps)\n",
+        "from stable_baselines3 import PPO\nclass Agent:\n    def train(self):\n"
+        "        PPO('MlpPolicy', self.env, n_steps=self.config.n_steps, seed=self.config.seed).learn(2048)\n",
         "import argparse\nfrom stable_baselines3 import PPO\n"
         "def train(steps=100, n_steps=100):\n    PPO('MlpPolicy', 'CartPole-v1', n_steps=n_steps).learn(steps)\n"
         "p = argparse.ArgumentParser()\np.add_argument('--train', action='store_true')\nargs = p.parse_args()\n"

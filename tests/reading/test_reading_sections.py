@@ -79,3 +79,10 @@ def test_a_size_without_a_unit_asks_for_one():
         parse_size("16", what="--ram")
     assert parse_size("17179869184") == 16 << 30
     assert parse_size(512) == 512
+
+
+def test_a_number_of_environments_that_the_file_does_not_give_is_asked_for(tmp_path):
+    file = tmp_path / "train.yaml"
+    file.write_text(NESTED.replace("n_envs: 4, ", ""))
+    with pytest.raises(BadInput, match="n_envs"):
+        read(str(file))

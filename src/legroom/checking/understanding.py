@@ -25,8 +25,8 @@ _GRADIENTS = {
 }
 # Keys of which a configuration of a training has several.
 _SETTINGS = re.compile(
-    r"(?im)(?:^|[{,])[ \t]*[\"']?(batch_?size|n_?steps|num_?steps|rollout_?\w+|num_?envs|n_?envs|learning_?rate|lr|gamma|"
-    r"buffer_?size|replay\w*|num_?mini_?batches|mini_?batch_?size|n_?epochs|num_epochs|total_?timesteps|"
+    r"(?im)(?:^|[{,])[ \t]*[\"']?(batch_?size|n_?steps|num_?steps|rollout_?\w+|num_?envs|n_?envs|learning_?rate|"
+    r"lr|gamma|buffer_?size|replay\w*|num_?mini_?batches|mini_?batch_?size|n_?epochs|num_epochs|total_?timesteps|"
     r"num_?timesteps|max_iterations|n_timesteps)[\"']?[ \t]*:"
 )
 

@@ -113,6 +113,8 @@ def _draft(found: tuple[Algorithm, Key], data: dict[Any, Any], lines: Lines, pat
             continue
         draft.put(place, value, lines.get(key))
         used.add(key)
+    if ("env", "n_envs") not in draft.lines:  # the program that reads the file knows it
+        draft.unknown[("env", "n_envs")] = (lines.get(named), "not in this file")
     _say_what_was_left(data, used)
     return draft
 

@@ -231,7 +231,9 @@ class Follower(Evaluator[Frame]):
             found = at.find(f"self.{node.attr}")
             if not isinstance(found, Symbol):
                 return found
-        return super().on_attribute(node, at)
+        found = super().on_attribute(node, at)
+        # an attribute of the object that nobody has set so far is no name of a library
+        return self.unknown(node) if isinstance(found, Symbol) and found.startswith("self.") else found
 
     def member(self, owner: Any, node: ast.Attribute) -> Any:
         match owner:
