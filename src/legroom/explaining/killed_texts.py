@@ -21,6 +21,7 @@ _SHARED = re.compile(r"(?<!now )anon-rss:.{0,60}shmem-rss:\s?(\d+)kB")
 _SIGNALS = re.compile(
     r"""(?:
       ^\s*(?:\S{1,80}:\s)?Killed\s*$
+    | (?:it/s|s/it)\]\s*Killed\s*$
     | \bKilled:\s9\b
     | ^\s*(?:zsh|bash|sh|fish|-bash|\S{1,80}\.sh):.{0,80}\b[Kk]illed\b
     | ^\s*\[\d+\]\s*[+-]?\s*(?:\d+\s+)?[Kk]illed\b

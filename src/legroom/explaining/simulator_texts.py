@@ -33,7 +33,7 @@ _LEAST = re.compile(r"(?:at least|\bto|capacity to|needs?)\s+(\d[\d,]*)", re.I)
 def _asked(log: Log, place: int) -> int | None:
     """Return what was asked for: PhysX and Warp say bytes in the message, or in the line after it."""
     message = log.message(place, length=400, before=60)
-    return first_size(rf"allocate (?:memory )?(?:of size )?{SIZE}", message)
+    return first_size(rf"(?:allocate (?:memory )?(?:of size )?|on device: cuda(?::\d+)? for ){SIZE}", message)
 
 
 def _simulator(log: Log, place: int) -> Reading | None:
@@ -129,7 +129,7 @@ RECOGNISERS = (
     Recogniser("GPU simulator", ("pxgcudadevicememoryallocator", "failed to allocate memory on device 'cuda",
                                  "warp error: failed to allocate",
                                  "bytes on device 'cuda", "physx error: failed to allocate",
-                                 "memory allocation on gpu failed"), _simulator),
+                                 "memory allocation on gpu failed", "allocation failed on device: cuda"), _simulator),
     Recogniser("GPU simulator, in CUDA's words", ("cuda error 2: out of memory", "cudaerrormemoryallocation",
                                                   "cuda error: out of memory"), _named),
     Recogniser("Taichi", ("cuda_error_out_of_memory", "out of cuda pre-allocated memory"), _taichi),
@@ -140,7 +140,8 @@ RECOGNISERS = (
                                      "njmax_nnz overflow", "ccd overflow", "broadphase overflow", "ncon overflow",
                                      "narrowphase overflow", "nconmax overflow", "nacon overflow"), _buffer),
     Recogniser("vLLM", ("no available memory for the cache blocks", "kv cache is needed, which is larger",
-                        "is less than desired gpu memory utilization"), _kv_cache),
+                        "is less than desired gpu memory utilization",
+                        "number of tokens that can be stored in kv cache"), _kv_cache),
     Recogniser("minibatch assertion", ("assert batch_size * num_minibatches % num_envs",
                                        "assert num_envs % device_count"), _minibatches),
 )  # fmt: skip
