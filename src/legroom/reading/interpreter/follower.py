@@ -167,8 +167,8 @@ class Follower(Evaluator[Frame]):
 
     def do_if(self, node: ast.If, frame: Frame) -> None:
         test = self.value(node.test, frame)
-        if is_main_guard(node):
-            self.block(node.body, frame)
+        if is_main_guard(node):  # of a module that is imported, it does not run
+            self.block(node.body if self.current.name == "__main__" else node.orelse, frame)
         elif is_settled(test):
             taken, other = (node.body, node.orelse) if test else (node.orelse, node.body)
             if _is_choice(node.test):
