@@ -39,6 +39,10 @@ class BadInput(LegroomError):
         self.message, self.hint, self.path, self.line = message, hint, path, line
 
 
+class NotARun(BadInput):
+    """The file is sound, and no run of any library that is known here; a check says so and goes on."""
+
+
 class Unknown(LegroomError):
     """Nobody knows whether the run fits, and a verdict was asked for.
 

@@ -42,10 +42,11 @@ def typed_size(nbytes: int) -> str:
 def parse_size(text: str | int, *, what: str = "size") -> int:
     """Return the bytes that `text` names: `16GiB`, `16G`, `8 GB`, `1.5TiB`, `1048576`.
 
-    A bare suffix (`G`) is binary, as in the options of docker, Slurm and systemd.
+    A bare suffix (`G`) is binary, as in the options of docker, Slurm and systemd. A number alone is bytes; below 1 MiB
+    somebody has forgotten the unit.
 
     Raises:
-        BadInput: it is not a size, not positive, or over 2**63 bytes.
+        BadInput: it is not a size, has no unit, is not positive, or over 2**63 bytes.
     """
     match = _SIZE.fullmatch(str(text))
     factor = _FACTORS.get(match[2].lower()) if match else None
@@ -54,6 +55,8 @@ def parse_size(text: str | int, *, what: str = "size") -> int:
     nbytes = int(float(match[1].replace("_", "")) * factor)
     if not 0 < nbytes <= LARGEST:
         raise BadInput(f"{what}: {text!r} must be positive and below 2**63 bytes", hint="write it as 16GiB")
+    if isinstance(text, str) and not match[2] and nbytes < MIB:
+        raise BadInput(f"{what}: {text!r} has no unit", hint=f"write {text.strip()}GiB, or {text.strip()}MiB")
     return nbytes
 
 

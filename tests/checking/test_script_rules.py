@@ -24,6 +24,10 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 """
 
 
+# Rules that are never more than worth knowing: then a near miss must not be mentioned at all.
+INFO_ALONE = frozenset(rule.name for rule in SCRIPT_RULES if rule.severity == "info" and int(rule.code[2:]) >= 80)
+
+
 def findings_of(path: Path) -> list[Finding]:
     text = path.read_text()
     # the machine and the budget are for rules about runs; scripts are judged by their source alone
@@ -39,7 +43,8 @@ def findings(folder: Path, text: str, name: str = "train.py") -> list[Finding]:
 
 def snippets(kind: str) -> Iterator[object]:
     """Yield (rule name, source, files beside it) of the snippets of one kind."""
-    for section in (HERE / "script_rule_cases.txt").read_text().split("\n=== ")[1:]:
+    texts = ((HERE / name).read_text() for name in ("script_rule_cases.txt", "loop_rule_cases.txt"))
+    for section in (section for text in texts for section in text.split("\n=== ")[1:]):
         head, _, body = section.partition("\n")
         words = head.split()
         if words[0] != kind:
@@ -68,7 +73,8 @@ def test_the_rule_finds_what_it_is_for(tmp_path: Path, name: str, text: str, bes
 @pytest.mark.parametrize(("name", "text", "beside"), snippets("silent"))
 def test_the_rule_keeps_silent_on_what_is_right(tmp_path: Path, name: str, text: str, beside: dict[str, str]) -> None:
     written(tmp_path, beside)
-    assert [f for f in findings(tmp_path, text) if f.name == name and f.severity != "info"] == []
+    loud = [f for f in findings(tmp_path, text) if f.name == name]
+    assert [f for f in loud if f.severity != "info" or name in INFO_ALONE] == []
 
 
 # Every error and warning that each script of the folder gives: (line, code, name). Those without any are right.
@@ -86,10 +92,8 @@ EXPECTED: dict[str, list[tuple[int, str, str]]] = {
     "fighter/arena.py": [],
     "fighter/train_fighter.py": [
         (24, "LR055", "worker-imports-torch"),
-        (28, "LR052", "frequency-in-vec-steps"),
         (32, "LR050", "callback-not-used"),
         (32, "LR051", "eval-on-training-env"),
-        (32, "LR052", "frequency-in-vec-steps"),
     ],
     "fighter_sound/settings.py": [],
     "fighter_sound/arena.py": [],
@@ -103,10 +107,10 @@ EXPECTED: dict[str, list[tuple[int, str, str]]] = {
     ],
     "brax_ppo.py": [(27, "LR002", "brax-divisibility"), (32, "LR002", "brax-divisibility")],
     "rllib_ppo.py": [(18, "LR006", "minibatch-exceeds-rollout")],
-    "torch_oom_bad.py": [(23, "LR056", "oom-handler-misses"), (26, "LR057", "oom-handler-keeps-tensors")],
+    "torch_oom_bad.py": [(26, "LR057", "oom-handler-keeps-tensors")],
     "torch_oom_good.py": [],
     "optuna_search.py": [],
-    "trainer_class.py": [(17, "LR052", "frequency-in-vec-steps"), (18, "LR050", "callback-not-used")],
+    "trainer_class.py": [(18, "LR050", "callback-not-used")],
     "config_dict.py": [],
     "notebook_export.py": [(14, "LR050", "callback-not-used")],
     "arm_project/options.py": [],

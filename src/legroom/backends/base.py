@@ -221,6 +221,10 @@ class Backend(Protocol):
         """Return the rules about Python source that uses this library."""
         return ()
 
+    def follows(self, script: Any) -> bool | None:
+        """Return whether the sizes of a training in this source are known without a run; None: it trains nothing."""
+        return None
+
     def counts(self, run: Run) -> Counts | None:
         """Return how often things happen in the run; None where it has no iterations that end in an update."""
         return None

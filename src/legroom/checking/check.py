@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from legroom.backends.base import Backend, backend_of
 from legroom.checking.confirmations import confirmations
 from legroom.checking.ignoring import read_ignored
 from legroom.checking.rule_helpers import counts_known, plural
 from legroom.checking.rule_table import RULES
+from legroom.checking.spreading import spread
 from legroom.checking.subject_reader import read_subject
+from legroom.checking.understanding import NO_TRAINING, understanding_of, understanding_of_yaml
 from legroom.checking.walking import Target, targets
-from legroom.errors import BadInput
+from legroom.errors import BadInput, NotARun
 from legroom.model.checked import Checked, Totals
 from legroom.model.finding import Finding
 from legroom.model.machine import Machine
@@ -24,6 +27,7 @@ from legroom.predicting.predict import DeviceName
 from legroom.reading.leniently import expanded
 from legroom.reading.naming import did_you_mean
 from legroom.reading.reading_budget import TooCostly, bounded_reading
+from legroom.reading.user_files import read_text
 
 _ORDER = ("error", "warning", "info")
 RULES_SECONDS = 8.0  # for all rules together; a script of 600 lines takes them 0.2
@@ -51,22 +55,36 @@ def check(
         BadInput: a rule is not known, or a named path cannot be read or is nothing of a training.
     """
     rules = chosen_rules(select, ignore)
-    found = []
     named = [name for path in paths for name in expanded(path)]
-    for target in targets(named):
-        try:
-            with bounded_reading(target.name):
-                subject = read_subject(
-                    target.name, machine=machine, budget=budget, like=like, overrides=overrides, device=device
-                )
-            if not (target.found and _is_other_yaml(subject)):
-                with bounded_reading(target.name, seconds=RULES_SECONDS):
-                    found.append(look_at(subject, rules))
-        except BadInput as error:
-            if not target.found and not _is_other_python(error):
-                raise
-            found += _skipped(target, error)
-    return found
+
+    def look(target: Target) -> list[Checked]:
+        return _checked(target, rules, machine=machine, budget=budget, like=like, overrides=overrides, device=device)
+
+    return [each for found in spread(look, list(targets(named))) for each in found]
+
+
+def _checked(target: Target, rules: Sequence[Rule], **options: Any) -> list[Checked]:
+    """Return what there is to say about one file: nothing about what a folder holds besides.
+
+    Raises:
+        BadInput: it was named, and cannot be read.
+    """
+    try:
+        with bounded_reading(target.name):
+            subject = read_subject(target.name, **options)
+        if target.found and _is_other_yaml(subject):
+            return []
+        with bounded_reading(target.name, seconds=RULES_SECONDS):
+            return [look_at(subject, rules)]
+    except NotARun:
+        understood = understanding_of_yaml(read_text(target.name))
+        if target.found and understood == NO_TRAINING:
+            return []
+        return [Checked(target.name, "settings", understanding=understood)]
+    except BadInput as error:
+        if not target.found and not _is_other_python(error):
+            raise
+        return _skipped(target, error)
 
 
 def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:
@@ -112,6 +130,7 @@ def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:
         ignored=left_out,
         fixes=tuple(fixes),
         note=_note(subject),
+        understanding=understanding_of(subject),
     )
 
 
@@ -173,7 +192,7 @@ def _skipped(target: Target, error: BadInput) -> list[Checked]:
     What is merely something else is passed over. Unless it was named: then it is said that there is nothing to say.
     """
     if not target.found:
-        return [Checked(target.name, "skipped", note="nothing of a training in it")]
+        return [Checked(target.name, "script", understanding=NO_TRAINING)]
     if isinstance(error, TooCostly) or (target.name.endswith(".py") and error.message.startswith("not valid Python")):
         return [Checked(target.name, "skipped", note=str(error))]
     return []

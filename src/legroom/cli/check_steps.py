@@ -66,7 +66,12 @@ def carry_out(asked: Asked) -> int:
     if asked.json:
         say(document(check_json(checked) | _made_json(made, asked.dry_run)))
     else:
-        say([*fixes_text(made, dry_run=asked.dry_run), *check_text(checked, budget, everything=asked.everything)])
+        say(
+            [
+                *(fixes_text(made, checked, dry_run=asked.dry_run) if asked.fix else ()),
+                *check_text(checked, budget, everything=asked.everything),
+            ]
+        )
     return EXIT_FINDINGS if any(each.bad for each in checked) else EXIT_GOOD
 
 

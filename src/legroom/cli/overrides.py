@@ -15,6 +15,8 @@ from typer.core import TyperOption
 from legroom.backends.base import backend_names, backends, find_backend, no_cluster
 from legroom.errors import BadInput
 from legroom.reading import override_names
+from legroom.reading.spoken import is_algorithm
+from legroom.reading.user_files import is_file
 from legroom.reading.workload_options import declared_options
 
 SET = "--set"
@@ -34,6 +36,7 @@ def rewrite_overrides(arguments: list[str], parameters: Iterable[Any]) -> list[s
     takes_value["--help"] = False
     if SET not in takes_value:
         return arguments
+    arguments = joined_names(arguments, takes_value)
     rewritten: list[str] = []
     rest = iter(arguments)
     for argument in rest:
@@ -53,6 +56,23 @@ def rewrite_overrides(arguments: list[str], parameters: Iterable[Any]) -> list[s
                 raise BadInput(f"option {name} needs a value", hint=f"{name} VALUE")
             rewritten += [SET, f"{key}={given}"]
     return rewritten
+
+
+def joined_names(arguments: list[str], takes_value: dict[str, bool]) -> list[str]:
+    """Return the arguments with an algorithm and the environment after it as one: `PPO CartPole-v1` is a RUN."""
+    joined: list[str] = []
+    value_follows = False
+    for at, argument in enumerate(arguments):
+        if argument == "--":
+            return [*joined, *arguments[at:]]
+        before = joined[-1] if joined else ""
+        word = not argument.startswith("-") and not value_follows
+        if word and is_algorithm(before) and not is_file(argument):
+            joined[-1] = f"{before} {argument}"
+        else:
+            joined.append(argument)
+        value_follows = takes_value.get(argument, argument.startswith("--") and "=" not in argument)
+    return joined
 
 
 def split_settings(settings: Iterable[str]) -> list[tuple[str, str]]:

@@ -27,6 +27,7 @@ from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import unseen_env
 from legroom.reading import read_all
+from legroom.reading.reading_notes import collected_notes
 from legroom.rendering.console import complain, say, status, told
 from legroom.rendering.prediction_text import comparison_text, estimate_text, prediction_json, prediction_text
 
@@ -127,7 +128,7 @@ def run(
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or node_gpu))
     overrides = with_backend(split_settings(settings or []), backend, cluster)
     by_running = {"--gpu": gpu, "--vram": vram, "--ram": ram}
-    with pointing_to_running(runs, by_running):
+    with collected_notes() as notes, pointing_to_running(runs, by_running):
         wanted = [one for target in runs for one in read_all(target, overrides=overrides, like=like)]
     what = f"predicting {', '.join(one.name for one in wanted)}"
     with pointing_to_running(runs, by_running), status(what, show=not json and mode != "arithmetic") as shown:
@@ -139,6 +140,8 @@ def run(
         tell = told(shown)
         how["progress"] = (lambda text: tell(f"{first}; {text}")) if first else tell
         predictions = predict_all(seen, machine, budget, described, **how) if seen else []
+    for each in notes:
+        complain(each)
     hint = _by_running(wanted, predictions, by_running)
     _show(predictions, unseen, html, json=json, everything=everything, hint=hint)
     return EXIT_FINDINGS if unseen or any(p.bad for p in predictions) else EXIT_GOOD

@@ -18,6 +18,7 @@ from legroom.model.plan import PRICES
 from legroom.units import MIB, format_size, typed_size
 
 _GPU_KINDS = ("cuda", "cublas", "jax")
+_NOT_OURS = ("simulator", "simulator-buffer", "kv-cache", "assertion")  # no run of legroom's would be started
 _LIMITED_KINDS = ("container", "slurm", "ray")  # their capacity is the budget of the host
 _SPILL_ABOVE = "4GiB"
 _FEW_ENVS = 1
@@ -53,6 +54,8 @@ def _start(case: _Case) -> str:
     found = case.found
     if found.kind == "checkpoint-corrupt":
         return f"legroom train {case.run} --out DIR --resume"
+    if found.kind in _NOT_OURS:
+        return advice[0].command if (advice := list(_BY_KIND[found.kind](case))) else ""
     option, room = "", None
     if found.kind in _GPU_KINDS and found.capacity:
         option, room = "--vram", found.capacity - min(found.others or 0, found.capacity)
@@ -152,6 +155,44 @@ def _processes(case: _Case) -> Iterator[Advice]:
     yield case.turn("env.n_envs", "4", "fewer environments: fewer processes")
 
 
+def _simulation(case: _Case) -> Iterator[Advice]:
+    """Advise on what lives on the card: environments first; the program's own options turn it."""
+    program = f"python {case.run}" if case.run != "RUN" else "python train.py"
+    yield Advice("other processes", "free", "end what else is on the card, or use another one", "nvidia-smi")
+    say = "no window, and no cameras that are not needed"
+    yield Advice("headless", "free", say, f"{program} --headless")
+    say = "fewer environments: their state, contacts and cameras are most of what is on the card"
+    yield Advice("num_envs", "changes-learning", say, f"{program} --num_envs 512")
+    say = "a shorter rollout: it is on the card too"
+    yield Advice(
+        "rollout length", "changes-learning", say, f"{program}  # num_steps_per_env, horizon_length, unroll_length"
+    )
+
+
+def _simulator_buffer(case: _Case) -> Iterator[Advice]:
+    setting = (case.found.notes[0].partition(" ")[0] if case.found.notes else "") or "the buffer's size"
+    program = f"python {case.run}" if case.run != "RUN" else "python train.py"
+    yield Advice(
+        setting, "free", "a larger buffer: the scene loses contacts without", f"{program}  # with a larger {setting}"
+    )
+    yield Advice("num_envs", "changes-learning", "fewer environments: fewer contacts", f"{program} --num_envs 512")
+
+
+def _kv_cache(case: _Case) -> Iterator[Advice]:
+    yield Advice("other processes", "free", "end what else is on the card", "nvidia-smi")
+    serve = "vllm serve MODEL"
+    share = f"{serve} --gpu-memory-utilization 0.95"
+    yield Advice("gpu_memory_utilization", "free", "a larger share of the card", share)
+    say = "a shorter context needs less cache"
+    yield Advice("max_model_len", "changes-learning", say, f"{serve} --max-model-len 4096")
+
+
+def _assertion(case: _Case) -> Iterator[Advice]:
+    say = "batch_size × num_minibatches a multiple of num_envs, num_envs of the devices"
+    command = f"legroom check {case.run}" if case.run != "RUN" else "legroom check train.py"
+    yield Advice("num_minibatches", "changes-learning", say, command)
+
+
 def _checkpoint(case: _Case) -> Iterator[Advice]:
     say = "continue from the last complete one; legroom's checkpoints are complete or absent"
     yield Advice("checkpoint", "free", say, f"legroom train {case.run} --out DIR --resume")
@@ -166,4 +207,8 @@ _BY_KIND = {
     "pagefile": _processes,
     "fork": _processes,
     "checkpoint-corrupt": _checkpoint,
+    "simulator": _simulation,
+    "simulator-buffer": _simulator_buffer,
+    "kv-cache": _kv_cache,
+    "assertion": _assertion,
 }  # the rest is about the host's memory

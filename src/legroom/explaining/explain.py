@@ -23,6 +23,7 @@ from legroom.explaining import (
     numpy_texts,
     ray_texts,
     scheduler_texts,
+    simulator_texts,
     system_texts,
     torch_cuda,
     torch_host,
@@ -53,7 +54,7 @@ UNKNOWN = Explanation(
 # place in the log.
 FAMILIES = (
     numpy_texts, torch_cuda, torch_host, mps_texts, jax_texts, killed_texts, scheduler_texts, ray_texts, worker_texts,
-    system_texts, checkpoint_texts,
+    system_texts, simulator_texts, checkpoint_texts,
 )  # fmt: skip
 RECOGNISERS: tuple[Recogniser, ...] = tuple(one for family in FAMILIES for one in family.RECOGNISERS)
 

@@ -33,9 +33,14 @@ _TENSOR = re.compile(
 )
 
 
+_PLACEHOLDER = re.compile(r"trying to allocate [XN?]+[.X]*\s?(?:[KMGT]?i?B|bytes)")  # as documents quote it
+
+
 def _trying(log: Log, place: int) -> Reading | None:
     message = log.message(place, length=4000)
     found = re.search(rf"(?:allocate|allocating|request for) (?:additional )?{SIZE}(?: \({SIZE}\))?", message[:200])
+    if found is None and _PLACEHOLDER.search(message[:200]):
+        return reading(place, Rank.SAID, "jax", _summary(None))
     if found is None or "(allocated so far" in message[:200]:
         return None
     requested = to_bytes(found[2] or found[1])  # the number in parentheses is exact

@@ -21,6 +21,7 @@ _SHARED = re.compile(r"(?<!now )anon-rss:.{0,60}shmem-rss:\s?(\d+)kB")
 _SIGNALS = re.compile(
     r"""(?:
       ^\s*(?:\S{1,80}:\s)?Killed\s*$
+    | (?:it/s|s/it)\]\s*Killed\s*$
     | \bKilled:\s9\b
     | ^\s*(?:zsh|bash|sh|fish|-bash|\S{1,80}\.sh):.{0,80}\b[Kk]illed\b
     | ^\s*\[\d+\]\s*[+-]?\s*(?:\d+\s+)?[Kk]illed\b
@@ -34,6 +35,17 @@ _SIGNALS = re.compile(
     | ^\s*make.{0,80}\sKilled\s*$
     )""",
     re.VERBOSE | re.MULTILINE,
+)
+# What shells print for signal 9 in other languages: a line of its own, or after a job's number or a script's line.
+KILLED_WORDS = (
+    "已杀死", "已砍掉", "強制終了", "죽었음", "getötet", "processus arrêté", "terminado (killed)", "matado", "убито",
+    "вбито", "ucciso", "morto", "zabity", "unicestwiony", "zabit", "süreç durduruldu", "dödad", "drept",
+    "tapettu", "kilőve",
+)  # fmt: skip
+_LOCAL_SIGNAL = re.compile(
+    rf"^\s*(?:\[\d+\]\s*[+-]?\s*|\S{{1,80}}:\s*(?:\S{{1,20}}\s*)?\d+\s*\S{{0,3}}:?\s*|\S{{1,80}}:\s)?(?:\d+\s+)?"
+    rf"(?:{'|'.join(re.escape(word) for word in KILLED_WORDS)})(?:\s|$|\()",
+    re.I,
 )
 _UNSURE = "nearly always the kernel because memory ran out, though a user or a time limit kills so too."
 
@@ -99,6 +111,10 @@ def _yarn(log: Log, place: int) -> Reading | None:
     )  # fmt: skip
 
 
+def _local_signal(log: Log, place: int) -> Reading | None:
+    return by_signal(place) if _LOCAL_SIGNAL.search(log.line(place)) else None
+
+
 def _signal(log: Log, place: int) -> Reading | None:
     return by_signal(place) if _SIGNALS.search(log.line(place)) else None
 
@@ -111,6 +127,7 @@ def by_signal(place: int) -> Reading:
 
 
 RECOGNISERS = (
+    Recogniser("signal, in other languages", KILLED_WORDS, _local_signal),
     Recogniser("kernel", ("out of memory: kill", "killed process", "cgroup out of memory", "invoked oom-killer",
                           "oom-kill:constraint", "oom_reaper: reaped process"), _kernel),
     Recogniser("container runtime", ("oomkilled", "oom killed container"), _runtime),

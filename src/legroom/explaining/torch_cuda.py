@@ -161,15 +161,6 @@ def _cupy(log: Log, place: int) -> Reading | None:
     )  # fmt: skip
 
 
-def _simulator(log: Log, place: int) -> Reading | None:
-    """Read PhysX (Isaac) and Warp, which take device memory beside PyTorch."""
-    requested = first_size(rf"allocate (?:memory )?{SIZE}", log.message(place, length=200))
-    return reading(
-        place, Rank.REFUSED if requested else Rank.SAID, "cuda",
-        "GPU memory ran out: the simulator asked for device memory of its own, beside PyTorch's.", requested=requested,
-    )  # fmt: skip
-
-
 def _summary(device: str, requested: int | None, capacity: int | None) -> str:
     asked = f": {format_size(requested)} more was requested" if requested else ""
     card = f" on a card of {format_size(capacity)}" if capacity else ""
@@ -188,7 +179,7 @@ RECOGNISERS = (
         "CUDA runtime",
         ("cuda error: out of memory", "hip error: out of memory", "cudaerrormemoryallocation", "hiperroroutofmemory",
          "cuda runtime error (2)", "cuda_error_out_of_memory", "cumemalloc failed: out of memory",
-         "error_out_of_device_memory", "cuda error 2: out of memory", "gym cuda error: out of memory"),
+         "cuda error 2: out of memory"),
         _runtime_error,
     ),
     Recogniser("cuBLAS", ("cublas_status_alloc_failed", "cublas_status_not_initialized", "hipblas_status_alloc_failed",
@@ -196,6 +187,4 @@ RECOGNISERS = (
     Recogniser("cuDNN", ("cudnn_status_alloc_failed", "cudnn_status_not_supported", "cudnn_status_internal_error",
                          "unable to find a valid cudnn algorithm", "miopenstatusallocfailed"), _cudnn),
     Recogniser("cupy", ("out of memory allocating",), _cupy),
-    Recogniser("GPU simulator", ("pxgcudadevicememoryallocator", "failed to allocate memory on device 'cuda",
-                                 "warp error: failed to allocate"), _simulator),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """What a check of one file says: totals of its runs, findings, and what is fine."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from legroom.model.finding import Finding
 
@@ -38,6 +38,14 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class Understanding:
+    """Whether the rules knew what they saw; `text` says what it is where that is not a run."""
+
+    kind: Literal["understood", "not understood", "no training"]
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class Checked:
     """One file and what there is to say about it.
 
@@ -56,14 +64,21 @@ class Checked:
     note: str = ""
     ignored: int = 0
     fixes: tuple[Any, ...] = field(default=())
+    understanding: Understanding = Understanding("understood")
 
     @property
     def bad(self) -> bool:
         """Whether the command should end with exit code 1."""
         return any(finding.severity != "info" for finding in self.findings)
 
+    @property
+    def said(self) -> str:
+        """What is to be said of the file besides findings."""
+        return "; ".join(text for text in (self.understanding.text, self.note) if text)
+
     def summary(self) -> dict[str, Any]:
         return {
-            "path": self.path, "kind": self.kind, "runs": [totals.as_json() for totals in self.totals],
+            "path": self.path, "kind": self.kind, "understood": self.understanding.kind,
+            "runs": [totals.as_json() for totals in self.totals],
             "fine": [{"what": what, "why": why} for what, why in self.fine], "ignored": self.ignored,
-        } | ({"note": self.note} if self.note else {})  # fmt: skip
+        } | ({"note": self.said} if self.said else {})  # fmt: skip

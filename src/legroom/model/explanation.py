@@ -11,7 +11,8 @@ from legroom.model.plan import Price
 
 Kind = Literal[
     "host-array", "host-allocator", "cuda", "cublas", "mps", "jax", "killed", "container", "slurm", "worker-died",
-    "ray", "shm", "pagefile", "fork", "checkpoint-corrupt", "unknown",
+    "ray", "shm", "pagefile", "fork", "checkpoint-corrupt", "simulator", "simulator-buffer",
+    "kv-cache", "assertion", "unknown",
 ]  # fmt: skip
 KINDS: tuple[str, ...] = get_args(Kind)
 

@@ -1,9 +1,9 @@
 """From what the user has to a Run: the only parsing, defaulting and mapping of names.
 
-A target is an existing file (`file.yml`, `file.yml:entry`, `train.py`) or a named run (`mine:full`, `mine`), in this
-order. What kind of file it is, is decided by its content; readers are imported on first use, since a prediction of a
-named run must not pay for the parser of scripts. Named runs of a workload whose own tests read them are valid, so
-without overrides they skip the checks as well.
+A target is an existing file (`file.yml`, `file.yml:entry`, `train.py`), a named run (`mine:full`, `mine`), or an
+algorithm and an environment (`PPO CartPole-v1`), in this order. What kind of file it is, is decided by its content;
+readers are imported on first use, since a prediction of a named run must not pay for the parser of scripts. Named runs
+of a workload whose own tests read them are valid, so without overrides they skip the checks as well.
 """
 
 from __future__ import annotations
@@ -192,9 +192,14 @@ def _trusted(draft: Draft) -> Run:
 
 def _from_target(target: str, overrides: Overrides) -> list[Draft]:
     file, entry = split_target(target)
-    if file is None:
+    if file is not None:
+        return _from_file(file, entry, overrides)
+    from legroom.reading.spoken import spoken_draft
+
+    spoken = spoken_draft(target)
+    if spoken is None:
         raise no_such_run(target)
-    return _from_file(file, entry, overrides)
+    return [spoken]
 
 
 def split_target(target: str) -> tuple[str | None, str | None]:
@@ -230,11 +235,14 @@ def _from_yaml(text: str, path: str, entry: str | None, algo: str | None) -> lis
         kind = "a list" if isinstance(data, list) else "a single value"
         hint = "start with algo: and env:"
         raise BadInput(f"a run file is a mapping of keys to values, not {kind}", path=path, line=1, hint=hint)
-    from legroom.reading.file_kinds import kind_of
+    from legroom.reading.file_kinds import is_of_another_program, kind_of
 
     foreign = kind_of(data)
     if foreign is not None:
         return foreign.drafts(data, lines, path, entry=entry, algo=algo)
+    if is_of_another_program(data):
+        hint = "a run file starts with algo: and env:; your own program is predicted by legroom predict -- python FILE"
+        raise BadInput("holds settings of a program of its own: no library is named in it", path=path, hint=hint)
     return only_entry([yamls.run_file_draft(data, lines, path)], entry, path)
 
 

@@ -17,7 +17,8 @@ from legroom.errors import BadInput
 from legroom.model.draft import Draft, get
 from legroom.reading.interpreter.evaluator import fold
 from legroom.reading.interpreter.values import NotKnown, Symbol, Unfoldable, plain
-from legroom.reading.source import parse_module
+from legroom.reading.reading_notes import note
+from legroom.reading.source import nodes_of, parse_module
 from legroom.reading.yamls import Key
 
 # An episode's length: on-policy modules of this kind collect one episode per rollout, so it is their n_steps.
@@ -60,6 +61,8 @@ NAMES: dict[str, Key] = {
 }  # fmt: skip
 # Counted in steps of the vectorised environment, as SB3's callbacks do; a run file counts environment steps.
 PER_ENV = (("eval", "every"), ("checkpoint", "every"))
+# What a name of a size has in it; such a constant that is not read is told of.
+SIZE_WORDS = ("shape", "size", "width", "height", "channels", "capacity", "hidden", "dim", "layers", "workers", "batch")
 CONFIG_CLASSES = ("args", "config", "cfg", "hyperparams", "hyperparameters")
 
 
@@ -70,8 +73,11 @@ def drafts(text: str, path: str) -> list[Draft]:
         BadInput: it is not Python, or has no constant that a run file has a place for.
     """
     draft = Draft(Path(path).stem, path, settle=settle, finish=finish)
+    unused = []
     for name, value, line in _evaluated(text, path):
         place = NAMES.get(name.lower())
+        if place is None and _is_size(name, value):
+            unused.append(f"{name} (line {line})")
         if place is not None and isinstance(value, NotKnown):
             draft.unknown[place] = (line, value.text)
         elif place is not None and _fits(place, value):
@@ -79,8 +85,17 @@ def drafts(text: str, path: str) -> list[Draft]:
     if not draft.data and not draft.unknown:
         hint = "it needs an SB3 constructor call, or constants such as NUM_ENVS, N_STEPS, BATCH_SIZE"
         raise BadInput("holds no training run and no constant of one", path=path, hint=hint)
+    if unused:
+        note(f"not used, though they look like sizes: {', '.join(unused)}")
     draft.data.setdefault("env", {})
     return [draft]
+
+
+def _is_size(name: str, value: Any) -> bool:
+    """Return whether a constant looks like something that memory depends on: `OBS_SHAPE = (72, 80, 3)`."""
+    numbers = value if isinstance(value, list) else [value]
+    whole = bool(numbers) and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in numbers)
+    return whole and any(word in name.lower() for word in SIZE_WORDS)
 
 
 def named_values(text: str, path: str) -> Iterator[tuple[str, Any, int]]:
@@ -179,7 +194,7 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr, int]]:
                 yield name, value, statement.lineno
             case ast.ClassDef(name=name) if name.lower() in CONFIG_CLASSES or name.lower().endswith(("config", "args")):
                 yield from _assignments(ast.Module(body=statement.body, type_ignores=[]))
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
             found = argument_default(node)
             if found is not None:

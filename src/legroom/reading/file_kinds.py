@@ -7,7 +7,9 @@ from typing import Any
 from legroom.backends.base import backends
 from legroom.model.draft import Draft
 from legroom.model.file_kind import FileKind
+from legroom.reading.naming import PARTS, did_you_mean
 
+MOST_FOREIGN = 1  # keys that a run file has no place for, in what is a run file all the same
 RUN_SIGNS = frozenset({"algo", "backend", "legroom", "hyperparams"})  # keys that only run files have
 
 
@@ -21,9 +23,27 @@ def kind_of(data: dict[Any, Any]) -> FileKind | None:
 
     The default backend is asked last: its zoo files are any mapping of mappings.
     """
-    if set(data) & RUN_SIGNS:
+    if is_run_file(data):
         return None
     return next((kind for b in reversed(backends()) for kind in b.file_kinds if kind.matches(data)), None)
+
+
+def is_run_file(data: dict[Any, Any]) -> bool:
+    """Return whether a mapping is one of our own files: other programs' settings have `algo` or `hyperparams` too."""
+    if "legroom" in data:
+        return True
+    return (
+        bool(set(data) & RUN_SIGNS) and len(_foreign(data)) <= MOST_FOREIGN and not isinstance(data.get("algo"), dict)
+    )
+
+
+def is_of_another_program(data: dict[Any, Any]) -> bool:
+    """Return whether most keys of a mapping are none of a run file, nor meant for one."""
+    return not is_run_file(data) and 2 * len(_foreign(data)) > len(data) and len(data) > 2
+
+
+def _foreign(data: dict[Any, Any]) -> list[Any]:
+    return [key for key in data if key not in PARTS[()] and not did_you_mean(str(key), PARTS[()]).startswith("did")]
 
 
 def kind_in_python() -> FileKind | None:

@@ -17,12 +17,13 @@ from pathlib import Path
 
 from legroom import reading
 from legroom.backends.base import backends
-from legroom.errors import BadInput
+from legroom.errors import BadInput, NotARun
 from legroom.model.draft import Draft, copied, get, merged, only_entry
 from legroom.reading import constants, yamls
-from legroom.reading.file_kinds import RUN_SIGNS, all_kinds, kind_in_python, kind_of, script_drafts
+from legroom.reading.file_kinds import all_kinds, is_run_file, kind_in_python, kind_of, script_drafts
 from legroom.reading.reading_budget import bounded_reading
-from legroom.reading.source import parse_module
+from legroom.reading.source import nodes_of, parse_module
+from legroom.reading.spoken import spoken_draft
 from legroom.reading.user_files import is_directory, read_text
 from legroom.reading.validating import LenientRun, lenient_run
 from legroom.reading.workload_options import split_overrides, with_options
@@ -31,7 +32,14 @@ from legroom.reading.workload_options import split_overrides, with_options
 # a check.
 LIBRARIES = frozenset({
     "gymnasium", "gym", "torch", "jax", "flax", "rl_zoo3", "tianshou", "cleanrl", "pettingzoo", "supersuit", "sbx",
-    "tensorflow", "keras", "mujoco", "pyboy", "envpool",
+    "tensorflow", "keras", "mujoco", "pyboy", "envpool", "tracemalloc",
+})  # fmt: skip
+# Libraries that train and that no rule knows.
+OTHER_TRAINERS = frozenset({
+    "rl_games", "skrl", "tianshou", "rsl_rl", "d3rlpy", "torchrl", "acme", "dopamine", "elegantrl", "ding", "pfrl",
+    "mushroom_rl", "sample_factory", "pufferlib", "sbx", "stable_baselines", "baselines", "spinup", "garage", "rlpyt",
+    "trl", "transformers", "pytorch_lightning", "lightning", "rl_zoo3", "mlagents", "xuance", "marllib", "chainerrl",
+    "coax", "tf_agents", "tensorforce",
 })  # fmt: skip
 MOST_SIBLINGS = 60
 
@@ -71,6 +79,9 @@ def _read_file(target: str, overrides: Sequence[tuple[str, str]], like: str | No
         runs = tuple(lenient_run(reading.laid_over(draft, like), overrides) for draft in named)
         return LenientFile(path, read_text(path), "run", runs)
     file, entry = reading.split_target(target)
+    spoken = spoken_draft(target) if file is None else None
+    if spoken is not None:
+        return LenientFile(target, "", "run", (lenient_run(reading.laid_over(spoken, like), overrides),))
     if file is None:
         raise reading.no_such_run(target)
     text = read_text(file)
@@ -107,8 +118,8 @@ def expanded(target: str) -> list[str]:
 
 def is_about_training(tree: ast.Module) -> bool:
     """Return whether the module imports one of the libraries of this trade."""
-    libraries = LIBRARIES.union(*(backend.script_packages for backend in backends()))
-    for node in ast.walk(tree):
+    libraries = LIBRARIES.union(OTHER_TRAINERS, *(backend.script_packages for backend in backends()))
+    for node in nodes_of(tree):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         if any(name.partition(".")[0] in libraries for name in names):
@@ -124,10 +135,10 @@ def _yaml(text: str, path: str, entry: str | None, algo: str | None) -> tuple[st
     kind = kind_of(data)
     if kind is not None:
         return kind.name, *kind.lenient_drafts(data, lines, path, entry=entry, algo=algo)
-    if not set(data) & RUN_SIGNS:
+    if not is_run_file(data):
         others = " and ".join(f"no {name} file" for name in dict.fromkeys(kind.name for kind in all_kinds()))
         hint = "a run file starts with algo: and env:"
-        raise BadInput(f"is not a run file: {others}", path=path, hint=hint)
+        raise NotARun(f"is not a run file: {others}", path=path, hint=hint)
     return "run", only_entry([yamls.run_file_draft(data, lines, path)], entry, path), []
 
 

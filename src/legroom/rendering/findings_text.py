@@ -19,12 +19,14 @@ _TITLES = {
 }
 MOST_ALIKE = 3  # findings of one rule in one file that are shown one by one; a zoo file has a hundred entries
 MOST_TOTALS = 3
+_NOT_JUDGED = {"not understood": "not understood", "no training": "without training"}
 
 
 def check_json(checked: Sequence[Checked]) -> dict[str, Any]:
     """Return the findings of all files and a summary of each."""
     return {
         "findings": [finding.as_json() for each in checked for finding in each.findings],
+        "not_understood": sum(each.understanding.kind == "not understood" for each in checked),
         "summary": [each.summary() for each in checked],
     }
 
@@ -44,18 +46,20 @@ def check_text(checked: Sequence[Checked], budget: Budget, *, everything: bool =
     for each in checked:
         if each.kind == "skipped":
             yield Styled(f"skipped {each.note}", "dim")
-        elif several and not each.findings:
-            yield Styled(f"{each.path}: no findings", "green")
-        else:
+        elif not several or each.findings:
             yield from _file(each, budget, everything=everything)
             yield ""
+        elif each.understanding.kind != "no training":
+            plain = each.understanding.kind == "understood" and not each.understanding.text
+            text = "no findings" if plain else each.understanding.text
+            yield Styled(f"{each.path}: {text}", "green" if plain else "dim")
 
 
 def _file(checked: Checked, budget: Budget, *, everything: bool) -> Iterator[Part]:
     kind = checked.kind if checked.kind in ("constants", "script") else f"{checked.kind} file"
     yield Styled(f"{checked.path} ({kind}{_runs(checked)})", "bold")
-    if checked.note:
-        yield Styled(f"  {checked.note}", "dim")
+    if checked.said:
+        yield Styled(f"  {checked.said}", "dim")
     for severity in ("error", "warning", "info"):
         findings = [finding for finding in checked.findings if finding.severity == severity]
         if findings:
@@ -138,22 +142,32 @@ def _verdict(checked: Sequence[Checked]) -> Styled:
     findings = [finding for each in checked for finding in each.findings]
     counts = {kind: sum(f.severity == kind for f in findings) for kind in ("error", "warning", "info")}
     files = _plural(sum(each.kind != "skipped" for each in checked), "file")
+    kinds: list[str] = [each.understanding.kind for each in checked if each.kind != "skipped" and not each.findings]
+    others = "".join(f", {kinds.count(k):,} {name}" for k, name in _NOT_JUDGED.items() if kinds.count(k))
     if not findings:
-        return verdict(f"no findings in {files}", "green")
+        judged = len(kinds) > sum(kinds.count(k) for k in _NOT_JUDGED)
+        return verdict(f"no findings in {files}{others}" if judged else f"{files}{others}", "green" if judged else "")
     parts = [_plural(counts["error"], "error"), _plural(counts["warning"], "warning")]
-    text = f"{', '.join(parts)}, {counts['info']:,} worth knowing in {files}"
+    text = f"{', '.join(parts)}, {counts['info']:,} worth knowing in {files}{others}"
     return verdict(text, "bold red" if counts["error"] else "yellow" if counts["warning"] else "green")
 
 
-def fixes_text(made: Sequence[tuple[str, Sequence[Any], str]], *, dry_run: bool) -> Iterator[Part]:
-    """Yield what --fix changed, or would; a dry run shows the difference line by line."""
+def fixes_text(
+    made: Sequence[tuple[str, Sequence[Any], str]], checked: Sequence[Checked], *, dry_run: bool
+) -> Iterator[Part]:
+    """Yield what --fix changed, or would, and what it leaves; a dry run shows the difference line by line."""
     for path, fixes, difference in made:
         for fix in fixes:
             yield Styled(f"{'would fix' if dry_run else 'fixed'} {path}:{fix.line}: {fix.say}", "green")
         if dry_run:
             yield _verbatim((line, _diff_style(line)) for line in difference.splitlines())
-    if made:
-        yield ""
+    left = [finding for each in checked for finding in each.findings if not finding.fix and finding.severity != "info"]
+    if left:
+        rules = ", ".join(dict.fromkeys(f"{finding.code} {finding.name}" for finding in left))
+        yield Styled(f"not fixed: {_plural(len(left), 'finding')} that only you can decide ({rules})", "yellow")
+    elif not made:
+        yield "nothing to fix"
+    yield ""
 
 
 def rule_text(rule: Any) -> Iterator[Part]:

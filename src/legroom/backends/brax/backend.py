@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from legroom.backends.base import Backend, hyper
 from legroom.backends.brax import constraints
@@ -100,6 +100,11 @@ class BraxBackend(Backend):
         from legroom.backends.brax.rules import SCRIPT_RULES
 
         return SCRIPT_RULES
+
+    def follows(self, script: Any) -> bool | None:
+        from legroom.backends.brax.script_calls import follows
+
+        return follows(script)
 
     def counts(self, run: Run) -> Counts | None:
         from legroom.backends.brax.checking import counts

@@ -38,6 +38,12 @@ class BraxCall:
         return default if isinstance(default, int) else None
 
 
+def follows(script: Script) -> bool | None:
+    """Return whether the sizes of a training of the script are known; None where it has none."""
+    calls = list(brax_calls(script))
+    return any(each.count(script, "num_envs") for each in calls) if calls else None
+
+
 def brax_calls(script: Script) -> Iterator[BraxCall]:
     """Yield the brax PPO and SAC trainings."""
     if not any(s.imports("brax") for s in script.followed):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from legroom.backends.base import Backend, algorithm_of
 from legroom.backends.rllib.ray_base import RayFigures, ray_figures
@@ -95,6 +95,11 @@ class RllibBackend(Backend):
         from legroom.backends.rllib.rules import SCRIPT_RULES
 
         return SCRIPT_RULES
+
+    def follows(self, script: Any) -> bool | None:
+        from legroom.backends.rllib.script_calls import follows
+
+        return follows(script)
 
     label = SB3.label
     advice_for_full_gpu = SB3.advice_for_full_gpu

@@ -13,6 +13,9 @@ _BATCH = ("train_batch_size_per_learner", "train_batch_size")
 _MINIBATCH = ("minibatch_size", "sgd_minibatch_size")
 
 
+_TRAINERS = ("Config", "Trainer", "tune.run", "Tuner", "PPO", "DQN", "SAC", "IMPALA", "APPO")
+
+
 @dataclass(frozen=True)
 class RllibSettings:
     """Sizes of one PPO configuration; what is not given has RLlib's default."""
@@ -23,6 +26,14 @@ class RllibSettings:
     gives_minibatch: bool
     line: int
     batch_name: str
+
+
+def follows(script: Script) -> bool | None:
+    """Return whether the sizes of a PPO configuration of the script are known; None where nothing is trained."""
+    if any(True for _ in rllib_settings(script)):
+        return True
+    called = (script.qualified(call.func) or "" for call in script.calls if script.imports("ray"))
+    return False if any(name.startswith("ray.") and name.endswith(_TRAINERS) for name in called) else None
 
 
 def rllib_settings(script: Script) -> Iterator[RllibSettings]:
@@ -84,3 +95,44 @@ def _has_learners(script: Script, root: ast.Call, batch_name: str) -> bool:
         isinstance(call.func, ast.Attribute) and call.func.attr in ("learners", "resources")
         for call in _chain(script, root)
     )
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """How the steps of one PPO batch are collected."""
+
+    batch: int
+    batch_name: str
+    runners: int
+    envs: int
+    fragment: int
+    line: int
+
+    @property
+    def collected(self) -> int:
+        return self.runners * self.envs * self.fragment
+
+
+def rllib_fragments(script: Script) -> Iterator[Fragments]:
+    """Yield the PPO configurations that give a rollout_fragment_length, where all that it is compared with is known."""
+    for root in script.calls if script.imports("ray") else ():
+        name = script.qualified(root.func) or ""
+        if not (name.startswith("ray.") and name.endswith(".PPOConfig")):
+            continue
+        settings = _settings(script, root)
+        calls = [c for c in _chain(script, root) if isinstance(c.func, ast.Attribute)]
+        given = {k.arg: k.value for call in calls for k in call.keywords}
+        fragment = integer_of(script, given.get("rollout_fragment_length"))
+        if settings is None or not fragment or None in given or _assigned(script, root) or fragment <= 0:
+            continue
+        runners = _count(script, given, ("num_env_runners", "num_rollout_workers"), 0)
+        envs = _count(script, given, ("num_envs_per_env_runner", "num_envs_per_worker"), 1)
+        learners = _count(script, given, ("num_learners",), 0)
+        if runners is not None and envs and learners is not None and learners <= 1:
+            line = given["rollout_fragment_length"].lineno
+            yield Fragments(settings.batch, settings.batch_name, max(runners, 1), envs, fragment, line)
+
+
+def _count(script: Script, given: dict[str | None, ast.expr], names: tuple[str, ...], default: int) -> int | None:
+    node = next((given[name] for name in names if name in given), None)
+    return default if node is None else integer_of(script, node)

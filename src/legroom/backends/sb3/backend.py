@@ -59,9 +59,10 @@ class Sb3Backend(Backend):
 
     @property
     def file_kinds(self) -> tuple[FileKind, ...]:
+        from legroom.backends.sb3.sections import FILE_KIND
         from legroom.backends.sb3.zoo import FILE_KINDS
 
-        return FILE_KINDS
+        return (*FILE_KINDS, FILE_KIND)
 
     def script_drafts(self, text: str, path: str) -> list[Draft]:
         from legroom.backends.sb3.script_models import drafts
@@ -138,6 +139,11 @@ class Sb3Backend(Backend):
         from legroom.backends.sb3.rules import SCRIPT_RULES
 
         return SCRIPT_RULES
+
+    def follows(self, script: Any) -> bool | None:
+        from legroom.backends.sb3.script_calls import trains
+
+        return False if trains(script) else None
 
     def counts(self, run: Run) -> Counts | None:
         from legroom.backends.sb3.checking import counts

@@ -25,6 +25,13 @@ class ModelCall:
     env: ast.expr | None
 
 
+def trains(script: Script) -> bool:
+    """Return whether the script calls `learn` of something and imports the library."""
+    if not (script.imports("stable_baselines3") or script.imports("sb3_contrib")):
+        return False
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr == "learn" for call in script.calls)
+
+
 def is_algorithm(script: Script, node: ast.expr | None) -> str | None:
     """Return the SB3 algorithm that `node` names; None when it is something else."""
     name = library_class(script, node)

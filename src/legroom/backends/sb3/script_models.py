@@ -29,8 +29,10 @@ from legroom.reading.interpreter.values import (
 )
 from legroom.reading.known_spaces import wrapped
 from legroom.reading.reading_budget import pay
-from legroom.reading.source import parse_module
+from legroom.reading.source import nodes_of, parse_module
 from legroom.reading.yamls import Key
+
+_PACKAGES = ("stable_baselines3.", "sb3_contrib.")
 
 
 def _make_vec_env(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
@@ -112,6 +114,7 @@ POSITIONAL: Mapping[str, tuple[str, ...]] = {
         ("learning_rate", "buffer_size", "learning_starts", "batch_size"),
     ),
 }
+DEVICES = ("auto", "cpu", "cuda")
 PLACES: Mapping[str, Key] = {"policy_kwargs": ("policy", "kwargs"), "seed": ("seed",), "device": ("device",)}
 DROPPED = frozenset({"env", "policy", "verbose", "tensorboard_log", "_init_setup_model", "action_noise"})
 # SB3's own classes that may stand in policy_kwargs or as buffer classes, by their last name.
@@ -160,8 +163,17 @@ def algorithm_named(symbol: str) -> str | None:
     return name if any(algorithm.name == name for algorithm in SB3_ALGORITHMS) else None
 
 
+def _library_algorithm(symbol: str) -> str | None:
+    """Return the algorithm of SB3 that a name stands for; other libraries have a PPO too.
+
+    A bare name was imported by `*`, or in an earlier cell of a notebook.
+    """
+    return algorithm_named(symbol) if "." not in symbol or symbol.startswith(_PACKAGES) else None
+
+
 def _has_constructor(tree: ast.AST) -> bool:
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    nodes = nodes_of(tree) if isinstance(tree, ast.Module) else ast.walk(tree)
+    calls = (node.func for node in nodes if isinstance(node, ast.Call))
     names = (f.attr if isinstance(f, ast.Attribute) else f.id if isinstance(f, ast.Name) else "" for f in calls)
     return any(algorithm_named(name) for name in names)
 
@@ -178,20 +190,32 @@ class ScriptModels(Follower):
         self.checkpoints: list[tuple[dict[str, Any], int]] = []
 
     def follow_uncalled(self) -> None:
-        """Follow the functions that nobody called, with their defaults: `train` may be called by another script."""
+        """Follow the functions that nobody called, with their defaults: `train` may be called by another script.
+
+        What a call in a branch that is not taken gives them (`if args.train: train(args.steps)`) is not known.
+        """
         for found in list(self.definitions):
             if id(found.node) in self.visited or found.module.name != "__main__" or isinstance(found.node, ast.Lambda):
                 continue
             methods = found.node.body if isinstance(found, Class) else [found.node]
             for node in methods:
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _has_constructor(node):
-                    self.call_function(Function(node, found.frame, found.module), [], {})
+                    self.call_function(Function(node, found.frame, found.module), [], self.given_elsewhere(node))
+
+    def given_elsewhere(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, Any]:
+        """Return the parameters that some call in the source gives, each as not known."""
+        names = [parameter.arg for parameter in function.args.args]
+        given: set[str] = set()
+        for node in nodes_of(self.trees[0]):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function.name:
+                given |= {*names[: len(node.args)], *(k.arg for k in node.keywords if k.arg in names)}
+        return {name: NotKnown(f"the argument {name}", function.lineno) for name in given}
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def instance(self, cls: Class, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         bases = (base for base in self.ancestors(cls) if isinstance(base, Symbol))
-        algorithm = next((found for base in bases if (found := algorithm_named(base))), None)
+        algorithm = next((found for base in bases if (found := _library_algorithm(base))), None)
         if algorithm is not None:
             model = self.construct(algorithm, args, kwargs, node)
             model.draft.put(("algo_class",), cls.reference, node.lineno)
@@ -200,7 +224,7 @@ class ScriptModels(Follower):
 
     def library_call(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         name = symbol.rpartition(".")[2]
-        algorithm = algorithm_named(symbol)
+        algorithm = _library_algorithm(symbol)
         if algorithm is not None:
             return self.construct(algorithm, args, kwargs, node)
         if name in ("EvalCallback", "MaskableEvalCallback"):
@@ -221,7 +245,7 @@ class ScriptModels(Follower):
             steps = args[0] if args else kwargs.get("total_timesteps")
             if kwargs.get("reset_num_timesteps") is False:  # one call of several, as a rule in a loop
                 model.draft.data.pop("total_timesteps", None)
-            elif isinstance(steps, int | float) and not isinstance(steps, bool):
+            elif isinstance(steps, int | float) and not isinstance(steps, bool) and steps >= 1:
                 model.draft.put(("total_timesteps",), steps, node.lineno)
         if bound.name == "get_env":
             return model.env
@@ -244,6 +268,8 @@ class ScriptModels(Follower):
         model.env = named.get("env")
         where = {k.arg: k.value.lineno for k in node.keywords if k.arg}
         for name, value in named.items():
+            if name == "device" and value not in DEVICES:
+                continue  # mps, xpu: memory of the host is the same
             if name not in DROPPED:
                 place(draft, PLACES.get(name, ("hyperparams", name)), value, where.get(name, node.lineno))
         return model

@@ -11,7 +11,7 @@ from typing import Any
 
 from legroom.backends.base import algorithm_names, find_algorithm
 from legroom.backends.sb3.vocabulary import VOCABULARY
-from legroom.errors import BadInput
+from legroom.errors import BadInput, NotARun
 from legroom.model.draft import Draft
 from legroom.model.file_kind import FileKind
 from legroom.reading.hyperchecks import shown
@@ -54,7 +54,10 @@ class ZooFile(FileKind):
     in_python = True
 
     def matches(self, data: dict[Any, Any]) -> bool:
-        return not PARTS[()] & set(data) and bool(data) and all(isinstance(v, dict) or v is None for v in data.values())
+        if PARTS[()] & set(data) or not all(isinstance(value, dict) or value is None for value in data.values()):
+            return False
+        entries = sum(_is_entry(str(name), value) for name, value in data.items())
+        return entries > 0 and len(data) <= 2 * entries
 
     def drafts(
         self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
@@ -97,7 +100,8 @@ class SavedZooEntry(FileKind):
     beside = "args.yml"
 
     def matches(self, data: dict[Any, Any]) -> bool:
-        return bool(_SIGNS & set(data)) and "algo" not in data and not isinstance(data.get("env"), dict)
+        named = str(data.get("policy")).endswith("Policy")  # the zoo gives each model its policy
+        return named and bool(_SIGNS & set(data)) and "algo" not in data and not isinstance(data.get("env"), dict)
 
     def drafts(
         self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
@@ -106,6 +110,14 @@ class SavedZooEntry(FileKind):
 
 
 FILE_KINDS = (SavedZooEntry(), ZooFile())
+
+
+def _is_entry(name: str, value: Any) -> bool:
+    """Return whether a mapping is an environment's settings; configurations of all kinds are made of mappings."""
+    if value is None or find_spaces(name) is not None:
+        return True
+    named = find_algorithm("sb3", str(value.get("model_class")))
+    return "n_timesteps" in value or named is not None or str(value.get("policy")).endswith("Policy")
 
 
 def _entry_for(entry: str, data: dict[Any, Any], path: str) -> Any:
@@ -163,7 +175,7 @@ def _draft(entry: Any, at: Key, lines: Lines, path: str, *, env_id: str, algo: s
         algo = found.name
     if algo is None:
         hint = "give it with --set algo=PPO, or name the file after it (ppo.yml)"
-        raise BadInput("the algorithm of this zoo file is not known", path=path, hint=hint)
+        raise NotARun("the algorithm of this zoo file is not known", path=path, hint=hint)
     draft.put(("algo",), algo, line)
     draft.put(("env",), {} if env_id == "default" else {"id": env_id}, line)
     for name, value in values.items():

@@ -167,8 +167,8 @@ class Follower(Evaluator[Frame]):
 
     def do_if(self, node: ast.If, frame: Frame) -> None:
         test = self.value(node.test, frame)
-        if is_main_guard(node):
-            self.block(node.body, frame)
+        if is_main_guard(node):  # of a module that is imported, it does not run
+            self.block(node.body if self.current.name == "__main__" else node.orelse, frame)
         elif is_settled(test):
             taken, other = (node.body, node.orelse) if test else (node.orelse, node.body)
             if _is_choice(node.test):
@@ -231,7 +231,9 @@ class Follower(Evaluator[Frame]):
             found = at.find(f"self.{node.attr}")
             if not isinstance(found, Symbol):
                 return found
-        return super().on_attribute(node, at)
+        found = super().on_attribute(node, at)
+        # an attribute of the object that nobody has set so far is no name of a library
+        return self.unknown(node) if isinstance(found, Symbol) and found.startswith("self.") else found
 
     def member(self, owner: Any, node: ast.Attribute) -> Any:
         match owner:
@@ -403,7 +405,9 @@ class Follower(Evaluator[Frame]):
             return _wrapped_by_script(inner, cls, observation, action)
         if observation or action or any("Env" in str(b) for b in self.ancestors(cls)):
             # a class of the script itself is lifted out of it where it is trusted
-            return Env(id=cls.reference, observation=observation, action=action, kwargs=_arguments(init, args, kwargs))
+            found = Env(id=cls.reference, observation=observation, action=action, kwargs=_arguments(init, args, kwargs))
+            several = any("VecEnv" in str(b) or "VectorEnv" in str(b) for b in self.ancestors(cls))
+            return replace(found, n_envs=self.unknown(node)) if several else found
         fields = {k.removeprefix("self."): v for k, v in frame.names.items()}
         if any(_decorator(d) == "dataclass" for d in cls.node.decorator_list):
             return Namespace({**fields, **kwargs})

@@ -13,14 +13,14 @@ import builtins
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from legroom.backends.base import backends
 from legroom.errors import BadInput
 from legroom.reading.interpreter.scopes import Binding, Scopes
-from legroom.reading.source import module_file, parse_module
+from legroom.reading.source import KEPT_TREES, module_file, nodes_of, parse_module
 from legroom.reading.user_files import read_text
 
 MOST_MODULES = 40  # beside the script that are followed
@@ -37,6 +37,11 @@ class _Meaning(NamedTuple):
     definition: tuple[Script, Definition] | None = None
 
 
+@lru_cache(maxsize=KEPT_TREES)
+def _scopes(tree: ast.Module, package: str) -> Scopes:
+    return Scopes(tree, package)
+
+
 @dataclass(frozen=True, eq=False)
 class Script:
     """The tree of a file, and of the modules beside it that it imports, by their name."""
@@ -44,9 +49,9 @@ class Script:
     path: str
     text: str
     tree: ast.Module
-    beside: tuple[Script, ...] = ()
     name: str = "__main__"
     modules: dict[str, Script] = field(default_factory=dict, repr=False)
+    _meanings: dict[int, _Meaning] = field(default_factory=dict, repr=False)
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
@@ -54,12 +59,12 @@ class Script:
     def scopes(self) -> Scopes:
         is_package = Path(self.path).name == "__init__.py"
         package = self.name if is_package else self.name.rpartition(".")[0]
-        return Scopes(self.tree, package)
+        return _scopes(self.tree, package)
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
         """Every node of the tree, outer ones first."""
-        return tuple(ast.walk(self.tree))
+        return nodes_of(self.tree)
 
     @cached_property
     def calls(self) -> tuple[ast.Call, ...]:
@@ -74,6 +79,11 @@ class Script:
         return tuple(self.text.splitlines())
 
     @property
+    def beside(self) -> tuple[Script, ...]:
+        """The modules beside the script that it imports; a module has none of its own."""
+        return tuple(self.modules.values()) if self.name == "__main__" else ()
+
+    @property
     def followed(self) -> tuple[Script, ...]:
         """This script and the modules beside it that it imports."""
         return (self, *self.beside)
@@ -82,11 +92,11 @@ class Script:
 
     def qualified(self, node: ast.expr | None) -> str | None:
         """Return the dotted name that `node` stands for with aliases resolved; None for what is no fixed object."""
-        return self._meant(node, 0).name
+        return self._meaning(node).name
 
     def definition(self, node: ast.expr | None) -> tuple[Script, Definition] | None:
         """Return the class or function of this folder that `node` names, and the script that defines it."""
-        return self._meant(node, 0).definition
+        return self._meaning(node).definition
 
     def defined_as(self, name: str) -> tuple[Script, Definition] | None:
         """Return what the module-level `name` of this script defines."""
@@ -123,6 +133,15 @@ class Script:
                     found |= own[0].bases(own[1], depth + 1)
             elif (name := self.qualified(base)) is not None:
                 found.add(name)
+        return found
+
+    def _meaning(self, node: ast.expr | None) -> _Meaning:
+        """Return what `node` stands for; rules ask again and again, and the answer does not change."""
+        found = self._meanings.get(id(node))
+        if found is None:
+            found = self._meant(node, 0)
+            if isinstance(node, ast.Name | ast.Attribute) and hasattr(node, "lineno"):
+                self._meanings[id(node)] = found  # the tree keeps its nodes, so their ids stay theirs
         return found
 
     def _meant(self, node: ast.expr | None, depth: int) -> _Meaning:
@@ -260,10 +279,9 @@ def read_script(text: str, path: str) -> Script:
     main = Script(path, text, parse_module(text, path), modules=modules)
     try:
         _follow(main, Path(path).parent, modules)
-        for module in modules.values():
+        for module in main.followed:
             _ = module.scopes
-        beside = tuple(modules.values())
-        return Script(path, text, main.tree, beside, modules=modules)
+        return main
     except RecursionError:
         raise BadInput("nested too deeply to follow", path=path, hint="split the expression up") from None
 

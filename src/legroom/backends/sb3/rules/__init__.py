@@ -23,6 +23,7 @@ from legroom.backends.sb3.rules import (
     script_fork_workers,
     script_frequency_in_vec_steps,
     script_live_observation,
+    script_masks_ignored,
     script_untrusted_load,
     script_worker_imports_torch,
     stacked_frames_stored,
@@ -66,4 +67,5 @@ SCRIPT_RULES = (
     script_class_cache.RULE,  # LR060
     script_cuda_in_workers.RULE,
     script_live_observation.RULE,  # LR074
+    script_masks_ignored.RULE,  # LR093
 )

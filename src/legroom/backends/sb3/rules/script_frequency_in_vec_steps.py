@@ -37,14 +37,14 @@ def look(script: Script) -> Iterable[Found]:
         frequency = integer_of(script, value)
         if frequency is None or frequency < 2 or _is_adjusted(script, value, n_envs) or _says_so(script, call, value):
             continue
-        steps = frequency * n_envs
+        steps, never = frequency * n_envs, _never(script, frequency * n_envs)
         message = (
             f"{name} counts vec-steps: {key} {frequency:,} × {n_envs} envs is every {steps:,} env steps"
-            f"{_in_rollouts(script, steps, n_envs)}{_never(script, steps)}"
+            f"{_in_rollouts(script, steps, n_envs)}{never}"
         )
         yield Found(
             message, f"{key}=max({frequency} // {n_envs}, 1) for every {frequency:,} env steps", value.lineno,
-            severity="info" if _is_about_episodes(value) else None,
+            severity="warning" if never and not _is_about_episodes(value) else None,
         )  # fmt: skip
 
 
@@ -93,10 +93,8 @@ def _definitions(script: Script, node: ast.Name | ast.Attribute) -> Iterator[tup
 
 def _is_about_episodes(node: ast.expr) -> bool:
     """Return whether the interval is an episode or a rollout of one environment: vec-steps are meant then, perhaps."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
-        node = node.left
-    name = (dotted(node) or "").rpartition(".")[2]
-    return _EPISODE.search(name) is not None
+    names = ((dotted(part) or "").rpartition(".")[2] for part in ast.walk(node))
+    return any(_EPISODE.search(name) for name in names)
 
 
 def _says_so(script: Script, call: ast.Call, value: ast.expr) -> bool:
@@ -126,20 +124,22 @@ def _in_rollouts(script: Script, steps: int, n_envs: int) -> str:
 
 
 def _never(script: Script, steps: int) -> str:
-    """Return what follows when the whole training is shorter than one interval."""
-    totals = {integer_of(script, argument(call, "total_timesteps", 0)) for call in learn_calls(script)}
-    total = totals.pop() if len(totals) == 1 else None
+    """Return what follows when the whole training is shorter than one interval; callbacks count on in the next one."""
+    calls = list(learn_calls(script))
+    if len(calls) != 1 or any(isinstance(a, ast.For | ast.While) for a in script.scopes.ancestors(calls[0])):
+        return ""
+    total = integer_of(script, argument(calls[0], "total_timesteps", 0))
     return f"; training ends after {total:,}, so it never happens" if total is not None and total < steps else ""
 
 
 RULE = Rule(
     code="LR052",
     name="frequency-in-vec-steps",
-    severity="warning",
+    severity="info",
     what="save_freq or eval_freq is given as a number of steps, while the training has several environments.",
     why=(
         "SB3's callbacks count calls of env.step, and each is one step in every environment. With 8 environments, "
-        "save_freq=10_000 saves every 80,000 steps; a short training may end before the first."
+        "save_freq=10_000 saves every 80,000 steps. It is a warning where the training ends before the first."
     ),
     example='env = make_vec_env("CartPole-v1", n_envs=8)\nCheckpointCallback(save_freq=10_000, save_path="models")\n',
     remedy="save_freq=max(10_000 // n_envs, 1).",

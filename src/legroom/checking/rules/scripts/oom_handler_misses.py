@@ -76,7 +76,7 @@ def memory_handlers(script: Script) -> Iterator[tuple[ast.Try, ast.ExceptHandler
 RULE = Rule(
     code="LR056",
     name="oom-handler-misses",
-    severity="warning",
+    severity="info",
     what="A handler for out of memory catches only RuntimeError.",
     why=(
         "RL mostly runs out of host memory, in NumPy's rollout and replay buffers, and that is a MemoryError, which is "

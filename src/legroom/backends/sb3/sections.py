@@ -1,0 +1,141 @@
+"""Settings of people's own SB3 programs: nested sections of any name, with SB3's words in them.
+
+    training: {algorithm: MaskablePPO, hyperparameters: {n_steps: 2048, batch_size: 64}}
+    env_settings: {n_envs: 4}
+
+There is no standard. The algorithm is named somewhere, and a key that is an argument of its constructor means that
+argument in whatever section it stands. What is left is named in a note: a network or a grid that the program builds
+from it is not on the bill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from legroom.backends.sb3.signatures import SB3_ALGORITHMS
+from legroom.errors import BadInput
+from legroom.model.algorithms import Algorithm
+from legroom.model.draft import Draft, only_entry
+from legroom.model.file_kind import FileKind
+from legroom.reading.reading_notes import note
+from legroom.reading.yamls import Key, Lines
+
+_ALGORITHM = frozenset({"algo", "algorithm", "algorithm_name", "algo_name", "agent", "model_class", "rl_algorithm"})
+_SB3_ALONE = frozenset({"MaskablePPO", "RecurrentPPO", "QRDQN", "TQC", "CrossQ"})  # no other library's names
+_POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy", "MlpLstmPolicy", "CnnLstmPolicy", "MultiInputLstmPolicy")
+# Arguments by which SB3's constructors are known; one or two of them have others too.
+_SIGNS = frozenset({
+    "n_steps", "n_epochs", "gae_lambda", "clip_range", "ent_coef", "vf_coef", "learning_starts", "gradient_steps",
+    "train_freq", "exploration_fraction", "exploration_final_eps", "target_update_interval", "policy_kwargs",
+    "max_grad_norm",
+})  # fmt: skip
+ENOUGH_SIGNS = 4
+_PLACES: dict[str, Key] = {
+    **dict.fromkeys(("n_envs", "num_envs", "n_env", "num_cpu"), ("env", "n_envs")),
+    **dict.fromkeys(("env_id", "env_name", "environment_id"), ("env", "id")),
+    **dict.fromkeys(("frame_stack", "n_stack", "frame_stack_size"), ("env", "frame_stack")),
+    **dict.fromkeys(("total_timesteps", "n_timesteps", "timesteps"), ("total_timesteps",)),
+    "policy_kwargs": ("policy", "kwargs"),
+    "net_arch": ("policy", "kwargs", "net_arch"),
+    "n_eval_envs": ("eval", "n_envs"),
+    "seed": ("seed",),
+}  # fmt: skip
+# Words that look like sizes: where one was not used, the bill may lack something.
+_SIZES = ("size", "shape", "channels", "capacity", "buffer", "hidden", "units", "layers", "dim", "width", "height",
+          "grid", "stack", "envs", "workers", "batch")  # fmt: skip
+
+
+class SectionsFile(FileKind):
+    """A file of nested sections that name an SB3 algorithm."""
+
+    name = "settings"
+
+    def matches(self, data: dict[Any, Any]) -> bool:
+        return _algorithm(data) is not None and _is_sb3(data)
+
+    def drafts(
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
+    ) -> list[Draft]:
+        """Return the one run of the file.
+
+        Raises:
+            BadInput: an entry of it is asked for.
+        """
+        found = _algorithm(data)
+        if found is None:
+            raise BadInput("no algorithm found in this file", path=path, hint="--set algo=PPO")
+        return only_entry([_draft(found, data, lines, path)], entry, path)
+
+
+def _walked(data: dict[Any, Any], at: Key = ()) -> Iterator[tuple[Key, Any]]:
+    """Yield every key path with its value, outer ones first."""
+    for key, value in data.items():
+        yield (*at, key), value
+        if isinstance(value, dict):
+            yield from _walked(value, (*at, key))
+
+
+def _algorithm(data: dict[Any, Any]) -> tuple[Algorithm, Key] | None:
+    """Return the algorithm that the file names; None where it names none, or several."""
+    found = {}
+    for path, value in _walked(data):
+        if str(path[-1]).lower() in _ALGORITHM and isinstance(value, str):
+            for algorithm in SB3_ALGORITHMS:
+                if algorithm.name.lower() == value.lower().replace("_", ""):
+                    found[algorithm.name] = (algorithm, path)
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _is_sb3(data: dict[Any, Any]) -> bool:
+    """Return whether the words of the file are SB3's."""
+    walked = list(_walked(data))
+    names = {str(path[-1]) for path, _ in walked}
+    values = {value for _, value in walked if isinstance(value, str)}
+    return bool(values & _SB3_ALONE or values.intersection(_POLICIES)) or len(names & _SIGNS) >= ENOUGH_SIGNS
+
+
+def _draft(found: tuple[Algorithm, Key], data: dict[Any, Any], lines: Lines, path: str) -> Draft:
+    algorithm, named = found
+    draft = Draft(Path(path).stem, path)
+    draft.put(("algo",), algorithm.name, lines.get(named))
+    draft.put(("env",), {})
+    used: set[Key] = {named}
+    for key, value in _walked(data):
+        name = str(key[-1])
+        place = _PLACES.get(name)
+        if place is None and name in algorithm.defaults and not isinstance(value, dict):
+            place = ("hyperparams", name)
+        if name == "policy" and isinstance(value, str):
+            place = ("policy", "name")
+        if place is None or place in draft.lines or _is_inside(key, used):
+            continue
+        draft.put(place, value, lines.get(key))
+        used.add(key)
+    if ("env", "n_envs") not in draft.lines:  # the program that reads the file knows it
+        draft.unknown[("env", "n_envs")] = (lines.get(named), "not in this file")
+    _say_what_was_left(data, used)
+    return draft
+
+
+def _is_inside(key: Key, used: set[Key]) -> bool:
+    return any(key[: len(path)] == path for path in used)
+
+
+def _say_what_was_left(data: dict[Any, Any], used: set[Key]) -> None:
+    """Note the sections that nothing was read from, and the keys beside them that look like sizes."""
+    sections = [str(key) for key, value in data.items() if not any(path[0] == key for path in used)]
+    if sections:
+        note(f"sections not read: {', '.join(sections)}")
+    sizes = [
+        ".".join(map(str, key))
+        for key, value in _walked(data)
+        if not isinstance(value, dict) and str(key[0]) not in sections and not _is_inside(key, used)
+        and any(word in str(key[-1]).lower() for word in _SIZES)
+    ]  # fmt: skip
+    if sizes:
+        note(f"not used, though they look like sizes: {', '.join(sizes)}")
+
+
+FILE_KIND = SectionsFile()

@@ -1,0 +1,154 @@
+"""What rules about plain PyTorch ask of a source: networks, gradients, loops. What is not certain is answered with no.
+
+A network is a name that is bound to an instance of `torch.nn.Module`, of a class of the folder or of torch itself. A
+call runs without gradients where it, its function or a caller of it stands under `no_grad`; callers in files that are
+not read may do that too, so files that import this one are searched for the word.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from legroom.reading.interpreter.scopes import FunctionNode
+from legroom.reading.interpreter.script import Script, dotted
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_OFF = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad", "torch.autograd.inference_mode")
+_OFF_WORDS = re.compile(r"no_grad|inference_mode|set_grad_enabled|requires_grad_\(False|requires_grad\s*=\s*False")
+_SAME_OBJECT = frozenset({"to", "cuda", "cpu", "float", "double", "half", "eval", "train", "share_memory", "apply"})
+MOST_CALLERS = 4  # from a function to who calls it, and so on
+
+
+def loops_of(script: Script, node: ast.AST) -> list[ast.AST]:
+    """Return the loops around `node` in its own function, innermost first."""
+    found: list[ast.AST] = []
+    for ancestor in script.scopes.ancestors(node):
+        if isinstance(ancestor, FunctionNode):
+            break
+        if isinstance(ancestor, LOOPS):
+            found.append(ancestor)
+    return found
+
+
+def runs_every_turn(script: Script, node: ast.AST, loop: ast.AST) -> bool:
+    """Return whether `node` runs in each turn of `loop`: no condition, handler or inner function is between."""
+    for ancestor in script.scopes.ancestors(node):
+        if ancestor is loop:
+            return True
+        if isinstance(ancestor, ast.If | ast.IfExp | ast.Match | ast.ExceptHandler | FunctionNode | ast.BoolOp):
+            return False
+    return False
+
+
+def method_calls(script: Script, *names: str) -> Iterator[ast.Call]:
+    """Yield the calls of methods of these names, whoever has them."""
+    return (call for call in script.calls if isinstance(call.func, ast.Attribute) and call.func.attr in names)
+
+
+def backward_calls(script: Script) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """Yield (call, what it is called on) of every `x.backward()`."""
+    for call in method_calls(script, "backward"):
+        assert isinstance(call.func, ast.Attribute)
+        yield call, call.func.value
+
+
+def unwrapped(node: ast.expr | None) -> ast.expr | None:
+    """Return the call that makes a network: `Net()` of `Net().to(device)`."""
+    while (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _SAME_OBJECT
+        and isinstance(node.func.value, ast.Call)
+    ):
+        node = node.func.value
+    return node
+
+
+def is_network(script: Script, made: ast.expr | None) -> bool:
+    """Return whether an expression makes a network."""
+    made = unwrapped(made)
+    if not isinstance(made, ast.Call):
+        return False
+    own = script.definition(made.func)
+    if own is not None:
+        return isinstance(own[1], ast.ClassDef) and "torch.nn.Module" in _module_names(own[0].bases(own[1]))
+    return _is_torch_module(script.qualified(made.func) or "")
+
+
+def _module_names(bases: set[str]) -> set[str]:
+    return {"torch.nn.Module" if base == "torch.nn.modules.module.Module" else base for base in bases}
+
+
+def _is_torch_module(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return (
+        name.startswith("torch.nn.")
+        and last[:1].isupper()
+        and not name.startswith(("torch.nn.functional", "torch.nn.init"))
+    )
+
+
+@lru_cache(maxsize=2)  # several rules ask about one script in turn
+def networks(script: Script) -> set[str]:
+    """Return the names, as they are written (`net`, `self.policy`), that are bound to networks and to nothing else."""
+    found: set[str] = set()
+    other: set[str] = set()
+    for node in script.nodes:
+        if isinstance(node, ast.Assign):
+            names = {name for target in node.targets if (name := dotted(target))}
+            (found if is_network(script, node.value) else other).update(names)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None and (name := dotted(node.target)):
+            (found if is_network(script, node.value) else other).add(name)
+    return found - other
+
+
+def in_module(script: Script, node: ast.AST) -> bool:
+    """Return whether `node` stands in a class of networks: there it is a part of somebody else's forward pass."""
+    cls = script.scopes.class_of(node)
+    return cls is not None and "torch.nn.Module" in _module_names(script.bases(cls))
+
+
+def without_gradients(script: Script, node: ast.AST, depth: int = 0) -> bool:
+    """Return whether `node` runs, or may run, where no gradients are recorded."""
+    for ancestor in script.scopes.ancestors(node):
+        if isinstance(ancestor, ast.With | ast.AsyncWith):
+            if any(_is_off(script, item.context_expr) for item in ancestor.items):
+                return True
+        elif isinstance(ancestor, ast.FunctionDef | ast.AsyncFunctionDef):
+            if any(_is_off(script, decorator) for decorator in ancestor.decorator_list):
+                return True
+            if depth < MOST_CALLERS and _callers_off(script, ancestor, depth):
+                return True
+    if depth:
+        return False
+    return any(_OFF_WORDS.search(text) for text in script.importers) or _frozen(script)
+
+
+def _frozen(script: Script) -> bool:
+    """Return whether the source turns gradients off for good, of a network or of everything."""
+    return any(
+        re.search(r"requires_grad_\(False|requires_grad\s*=\s*False|set_grad_enabled", s.text) for s in script.followed
+    )
+
+
+def _callers_off(script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef, depth: int) -> bool:
+    for other in script.followed:
+        for call in other.calls:
+            named = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            if named != function.name or other.scopes.function_of(call) is function:
+                continue
+            if without_gradients(other, call, depth + 1):
+                return True
+    return False
+
+
+def _is_off(script: Script, node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        name = script.qualified(node.func) or ""
+        if name == "torch.set_grad_enabled":
+            return True  # as the argument says, which may be False
+        return name in _OFF or name.rpartition(".")[2] in ("no_grad", "inference_mode")
+    return script.qualified(node) in _OFF

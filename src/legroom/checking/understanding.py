@@ -1,0 +1,84 @@
+"""What of a file was understood: an absence of findings is an approval only where the rules knew what they saw.
+
+A file is one of three things: understood (a run was read from it, or a call of a library that has rules), not
+understood (it trains, with something that has no rules, or in a way that cannot be followed), or no training at all.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+
+from legroom.backends.base import backends
+from legroom.model.checked import Understanding
+from legroom.model.subject import Subject
+from legroom.reading.interpreter.script import Script
+from legroom.reading.leniently import OTHER_TRAINERS
+
+UNDERSTOOD = Understanding("understood")
+NO_TRAINING = Understanding("no training", "no training in this file")
+_TRAIN = frozenset({"train", "learn", "fit", "run", "run_training", "start_training"})
+_GRADIENTS = {
+    "jax": ("jax.grad", "jax.value_and_grad", "optax.apply_updates", "flax.nnx.value_and_grad", "flax.nnx.grad"),
+    "TensorFlow": ("tensorflow.GradientTape",),
+}
+# Keys of which a configuration of a training has several.
+_SETTINGS = re.compile(
+    r"(?im)(?:^|[{,])[ \t]*[\"']?(batch_?size|n_?steps|num_?steps|rollout_?\w+|num_?envs|n_?envs|learning_?rate|"
+    r"lr|gamma|buffer_?size|replay\w*|num_?mini_?batches|mini_?batch_?size|n_?epochs|num_epochs|total_?timesteps|"
+    r"num_?timesteps|max_iterations|n_timesteps)[\"']?[ \t]*:"
+)
+
+
+def understanding_of(subject: Subject) -> Understanding:
+    """Return what of the subject was understood."""
+    if subject.runs:
+        return UNDERSTOOD
+    if subject.script is not None:
+        return _of_script(subject.script)
+    return _not(f"{subject.kind} file without an algorithm") if subject.guessed else NO_TRAINING
+
+
+def understanding_of_yaml(text: str) -> Understanding:
+    """Return what is to be said of YAML that no reader takes for a run of its library."""
+    keys = {match.lower() for match in _SETTINGS.findall(text)}
+    if len(keys) >= 2:
+        return _not("settings of a program of its own (no library is named in it)")
+    return NO_TRAINING
+
+
+def _of_script(script: Script) -> Understanding:
+    if not any(call for call in _training_calls(script)):
+        return NO_TRAINING
+    followed = {backend.title: backend.follows(script) for backend in backends()}
+    if True in followed.values():
+        return UNDERSTOOD
+    if _calls_attribute(script, ("backward",)) and script.imports("torch"):
+        text = "plain PyTorch training loop: checked for leaks and waste, its size is not computed"
+        return Understanding("understood", f"{text} (legroom predict -- python {script.path} does)")
+    for name, functions in _GRADIENTS.items():
+        if any(True for _ in script.calls_of(*functions)):
+            return _not(f"{name} training loop (no rules for it yet)")
+    other = next((package for package in sorted(OTHER_TRAINERS) if script.imports(package)), None)
+    if other is not None:
+        return _not(f"training with {other} (no rules for it yet)")
+    title = next((title for title, found in followed.items() if found is False), None)
+    return NO_TRAINING if title is None else _not(f"{title} training whose settings cannot be followed")
+
+
+def _training_calls(script: Script) -> Iterable[ast.Call]:
+    """Yield calls that may train something; whose they are is for the caller to say."""
+    functions = [name for names in _GRADIENTS.values() for name in names]
+    yield from script.calls_of(*functions)
+    for call in script.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _TRAIN | {"backward"}:
+            yield call
+
+
+def _calls_attribute(script: Script, names: tuple[str, ...]) -> bool:
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr in names for call in script.calls)
+
+
+def _not(what: str) -> Understanding:
+    return Understanding("not understood", f"not understood: {what}")
