@@ -152,6 +152,11 @@ bench-fit: $(STAMP)  ## twelve random runs fitted and trained under a limit equa
 bench-hard-limits: $(STAMP)  ## train --fit in 60, 40 and 30 % of the memory a run needs, where plain SB3 dies
 	$(BIN)/python -m bench.hard_limits
 
+.PHONY: bench-scheduler
+bench: bench-scheduler
+bench-scheduler: $(STAMP)  ## 60 jobs under exactly the limit that --for printed (an hour)
+	$(BIN)/python -m bench.scheduler_limits
+
 bench-watch: $(STAMP)  ## what watching costs, and when it says a leak will end
 	$(BIN)/python -m bench.watch
 
