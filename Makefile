@@ -157,6 +157,11 @@ bench: bench-scheduler
 bench-scheduler: $(STAMP)  ## 60 jobs under exactly the limit that --for printed (an hour)
 	$(BIN)/python -m bench.scheduler_limits
 
+.PHONY: bench-tuner
+bench: bench-tuner
+bench-tuner: $(STAMP)  ## 200 trials of Optuna under 4 GiB: what is pruned, and what the others take
+	$(BIN)/python -m bench.tuner_trials
+
 bench-watch: $(STAMP)  ## what watching costs, and when it says a leak will end
 	$(BIN)/python -m bench.watch
 

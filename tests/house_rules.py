@@ -29,7 +29,7 @@ ROOMS = (
     "reading", "growth", "scheduling", "predicting", "fitting", "checking", "explaining", "training",
     "watching", "profiling", "testing", "sweeping",
     "backends.sb3", "backends.brax", "backends.rllib", "backends.program", "backends.exports",
-    "api", "extend", "workloads", "rendering", "serving", "cli", "__main__",
+    "api", "optuna", "extend", "workloads", "rendering", "serving", "cli", "__main__",
 )  # fmt: skip
 HEAVY = {
     "torch": {"hollow", "device", "storing", "backends"},
