@@ -1,4 +1,4 @@
-"""A study of 200 random trials under 4 GiB: those that do not fit are pruned, and does the limit kill any of the others?
+"""A study of 200 random trials under 4 GiB: what does not fit is pruned, and does the limit kill any of the others?
 
 Values are suggested by chance over ranges of which most do not fit. What is not pruned would take hours to run in full,
 so a sample trains for real in a cgroup of 4 GiB, until its buffer is full and has been learned from: those that come
