@@ -26,7 +26,7 @@ ROOMS = (
     "hollow", "installing", "errors", "units", "orphan", "extras", "backends.default", "model", "named_runs",
     "backends.base",
     "machine", "sharing", "device", "storing", "cluster", "environments",
-    "reading", "growth", "scheduling", "predicting", "fitting", "checking", "explaining", "training",
+    "reading", "growth", "scheduling", "predicting", "fitting", "comparing", "checking", "explaining", "training",
     "watching", "profiling", "testing", "sweeping",
     "backends.sb3", "backends.brax", "backends.rllib", "backends.program", "backends.exports",
     "api", "optuna", "extend", "workloads", "rendering", "serving", "cli", "__main__",

@@ -28,6 +28,7 @@ COMMANDS = {
     "train": ("legroom.cli.train", "Train with every saving that is free."),
     "sweep": ("legroom.cli.sweep", "Train a grid of settings, as many at once as memory allows."),
     "check": ("legroom.cli.check", "What is wrong with a configuration or a script."),
+    "diff": ("legroom.cli.diff", "What a change does to memory, and because of which value."),
     "explain": ("legroom.cli.explain", "Why a log or traceback ran out of memory, and what helps."),
     "watch": ("legroom.cli.watch", "Watch the memory of any command over time."),
     "profile": ("legroom.cli.profile", "Whether an environment leaks, and what it costs."),
