@@ -42,6 +42,14 @@ lint: $(STAMP)  ## style, types, and the direction of imports
 fuzz: $(STAMP)  ## generated inputs for readers, explain, storage files, archives and the page; FUZZ_MINUTES each (5)
 	$(BIN)/python -m tests.fuzz.fuzz
 
+.PHONY: dist test-pythons
+dist: $(STAMP)  ## sdist and wheel, in dist/
+	rm -rf dist
+	$(BIN)/python -c "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
+
+test-pythons: dist  ## the wheel without a compiler in every Python: commands and torch-free tests; missing ones are skipped
+	sh ci/test_pythons.sh
+
 test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with every allocation failing in turn
 	sh tests/native.sh $(BIN)/python
 
@@ -244,4 +252,4 @@ bench-knobs: $(STAMP)  ## what bf16, checkpointing, foreach and the allocator's 
 	$(BIN)/python -m bench.knobs
 
 clean:
-	rm -rf $(VENV) .venv-storage build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-storage build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

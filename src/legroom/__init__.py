@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from legroom.reading import read as read
     from legroom.sharing.shared import share as share
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The public names and where they are. Type checkers read the imports above; a test compares the two.
 EXPORTS = BACKENDS_EXPORTS | {

@@ -101,6 +101,6 @@ def _free_shm(path: Path) -> int:
 
 def _count_cores() -> int:
     """Return the cores this process may use, which taskset, Slurm and docker's --cpuset-cpus restrict."""
-    if sys.platform.startswith("linux"):
+    if sys.platform.startswith("linux") and hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
