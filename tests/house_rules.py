@@ -25,7 +25,7 @@ SRC = ROOT / "src"
 ROOMS = (
     "hollow", "installing", "errors", "units", "orphan", "extras", "backends.default", "model", "named_runs",
     "backends.base",
-    "machine", "sharing", "device", "storing", "cluster", "environments",
+    "machine", "trackers", "sharing", "device", "storing", "cluster", "environments",
     "reading", "growth", "scheduling", "predicting", "fitting", "comparing", "checking", "explaining", "training",
     "watching", "profiling", "testing", "sweeping",
     "backends.sb3", "backends.brax", "backends.rllib", "backends.program", "backends.exports",
