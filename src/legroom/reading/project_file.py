@@ -72,6 +72,5 @@ def _checked(table: dict[str, Any], file: Path) -> Project:
         if (key == "ignore") != isinstance(value, list) or not all(isinstance(text, str) for text in texts):
             kind = "a list of rules" if key == "ignore" else "a text"
             raise BadInput(f"[tool.legroom] {key} = {value!r} is not {kind}", path=file)
-    return Project(
-        folder=file.parent, **{key: tuple(value) if key == "ignore" else value for key, value in table.items()}
-    )
+    given = {key: value for key, value in table.items() if key != "ignore"}
+    return Project(file.parent, tuple(table.get("ignore", ())), **given)
