@@ -21,7 +21,8 @@ from bench.results import write_section
 
 COMMITS, SEED = 20, 28
 COMMENT = re.compile(r"[+-]\s*#")
-NAMES = "batch_size|minibatch_size|buffer_size|replay_size|n_steps|num_steps|n_envs|num_envs|num_workers|hidden_size|net_arch"
+NAMES = "batch_size|minibatch_size|buffer_size|replay_size|n_steps|num_steps|n_envs|num_envs|num_workers|hidden_size"
+NAMES += "|net_arch"
 GIVEN = r"(?:default\s*=|(?<![=<>!])=(?!=)|:)"  # an option's default, an assignment or argument, a key
 VALUE = re.compile(rf"""["'-]*\b({NAMES.replace("_", "[_-]")})\b["']?[^=:\n]*{GIVEN}\s*[^\d\n]{{0,8}}([\d._e+*]+)""")
 

@@ -40,7 +40,7 @@ def run(
     \b
     legroom diff old/train.py train.py
     legroom diff mine:small mine:full --ram 16GiB
-    git show HEAD~1:run.yaml > /tmp/run.yaml; legroom diff /tmp/run.yaml run.yaml --ram 16GiB
+    git show HEAD~1:run.yaml > old.yaml; legroom diff old.yaml run.yaml
     """
     project = read_project(new)
     ram, vram, gpu = ram or project.ram, vram or project.vram, gpu or project.gpu

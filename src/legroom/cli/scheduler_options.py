@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from legroom.cli.help import OUTPUT, rarely
 from legroom.errors import BadInput
 from legroom.model.cluster import ActorRequests, NodeBill
 from legroom.model.footprint import Footprint
@@ -21,7 +22,12 @@ SUPERVISOR_BYTES = 48 * MIB
 
 For = Annotated[
     System | None,
-    typer.Option("--for", metavar="SYSTEM", help="Print a request for slurm, kubernetes, kuberay, docker or condor."),
+    typer.Option(
+        "--for",
+        metavar="SYSTEM",
+        rich_help_panel=rarely(OUTPUT),
+        help="Print a request for slurm, kubernetes, kuberay, docker or condor.",
+    ),
 ]
 
 
