@@ -42,6 +42,14 @@ lint: $(STAMP)  ## style, types, and the direction of imports
 fuzz: $(STAMP)  ## generated inputs for readers, explain, storage files, archives and the page; FUZZ_MINUTES each (5)
 	$(BIN)/python -m tests.fuzz.fuzz
 
+.PHONY: dist test-pythons
+dist: $(STAMP)  ## sdist and wheel, in dist/
+	rm -rf dist
+	$(BIN)/python -c "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
+
+test-pythons: dist  ## the wheel without a compiler in every Python: commands and torch-free tests; missing ones are skipped
+	sh ci/test_pythons.sh
+
 test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with every allocation failing in turn
 	sh tests/native.sh $(BIN)/python
 
@@ -152,6 +160,16 @@ bench-fit: $(STAMP)  ## twelve random runs fitted and trained under a limit equa
 bench-hard-limits: $(STAMP)  ## train --fit in 60, 40 and 30 % of the memory a run needs, where plain SB3 dies
 	$(BIN)/python -m bench.hard_limits
 
+.PHONY: bench-scheduler
+bench: bench-scheduler
+bench-scheduler: $(STAMP)  ## 60 jobs under exactly the limit that --for printed (an hour)
+	$(BIN)/python -m bench.scheduler_limits
+
+.PHONY: bench-tuner
+bench: bench-tuner
+bench-tuner: $(STAMP)  ## 200 trials of Optuna under 4 GiB: what is pruned, and what the others take
+	$(BIN)/python -m bench.tuner_trials
+
 bench-watch: $(STAMP)  ## what watching costs, and when it says a leak will end
 	$(BIN)/python -m bench.watch
 
@@ -234,4 +252,4 @@ bench-knobs: $(STAMP)  ## what bf16, checkpointing, foreach and the allocator's 
 	$(BIN)/python -m bench.knobs
 
 clean:
-	rm -rf $(VENV) .venv-storage build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-storage build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -23,13 +23,13 @@ SRC = ROOT / "src"
 
 # From the ground up: a room may import those before it. Backends are above the core rooms whose nouns they fill in.
 ROOMS = (
-    "hollow", "installing", "errors", "units", "orphan", "extras", "backends.default", "model", "named_runs",
-    "backends.base",
-    "machine", "sharing", "device", "storing", "cluster", "environments",
-    "reading", "growth", "predicting", "fitting", "checking", "explaining", "training",
+    "hollow", "installing", "errors", "units", "orphan", "extras", "backends.default", "model",
+    "plugins", "named_runs", "backends.base",
+    "machine", "trackers", "sharing", "device", "storing", "cluster", "environments",
+    "reading", "growth", "scheduling", "predicting", "fitting", "comparing", "checking", "explaining", "training",
     "watching", "profiling", "testing", "sweeping",
     "backends.sb3", "backends.brax", "backends.rllib", "backends.program", "backends.exports",
-    "api", "extend", "workloads", "rendering", "serving", "cli", "__main__",
+    "api", "optuna", "extend", "workloads", "rendering", "serving", "cli", "__main__",
 )  # fmt: skip
 HEAVY = {
     "torch": {"hollow", "device", "storing", "backends"},
@@ -46,7 +46,12 @@ HEAVY = {
     "pygame": set(),
     "rasterio": set(),
 }
-GROUPS = ("legroom.backends", "legroom.workloads")  # of entry points, which are called like packages
+GROUPS = (
+    "legroom.backends",
+    "legroom.workloads",
+    "legroom.rules",
+    "legroom.knobs",
+)  # of entry points, which are called like packages
 WORDS = re.compile(r"\b(nobody|somebody|anybody|whoever|shall|whatsoever|for want of)\b", re.I)
 MODULE = re.compile(r"legroom(?:\.\w+)+")
 

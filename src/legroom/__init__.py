@@ -3,6 +3,7 @@
     legroom.predict("train.py")                             what a script, a run file or a named run would need
     legroom.predict(PPO, "CnnPolicy", env, n_steps=2048)    what that constructor call would need; builds nothing
     legroom.predict(model), predict(run)                    the same for a live SB3 model, for a Run
+    legroom.fits(PPO, "CnnPolicy", env, budget="4GiB")      the same, answered in milliseconds, for tuners
     legroom.read("mine:full")                               a Run from a file or a name
     legroom.MemoryCallback()                                predicted and measured memory in SB3's logger
     legroom.lean(PPO, "CnnPolicy", env, n_steps=2048)       the algorithm with lossless storage in little memory
@@ -27,6 +28,7 @@ from legroom.extras import lazy_exports
 from legroom.model.shown import ShownInNotebooks, draw_with
 
 if TYPE_CHECKING:
+    from legroom.api import fits as fits
     from legroom.api import predict as predict
     from legroom.api import predict_model as predict_model
     from legroom.backends.exports import DoubleDQN as DoubleDQN
@@ -48,10 +50,11 @@ if TYPE_CHECKING:
     from legroom.reading import read as read
     from legroom.sharing.shared import share as share
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The public names and where they are. Type checkers read the imports above; a test compares the two.
 EXPORTS = BACKENDS_EXPORTS | {
+    "fits": "legroom.api",
     "predict": "legroom.api",
     "predict_model": "legroom.api",
     "probe": "legroom.machine",

@@ -11,9 +11,12 @@ from legroom.errors import BadInput
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
 from legroom.model.run import Run
+from legroom.model.verdict import Budget
+from legroom.model.verdict import fits as footprint_fits
 from legroom.predicting.predict import DeviceName, Mode
 from legroom.predicting.predict import predict as predict_run
 from legroom.reading import read
+from legroom.units import parse_size
 
 
 def predict(
@@ -67,6 +70,35 @@ def predict(
     else:
         run, trust = _first(backend.run_of_call(what, policy, env, arguments) for backend in backends()), True
     return predict_run(run, machine, mode=mode, device=_device(device), probe_env=probe_env, trust=trust)
+
+
+def fits(
+    what: Any,
+    policy: Any = None,
+    env: Any = None,
+    *,
+    budget: Budget | str | int,
+    vram: str | int | None = None,
+    machine: Machine | None = None,
+    device: DeviceName | str | None = None,
+    **arguments: Any,
+) -> bool | None:
+    """Return whether a run, or a constructor's call, fits; by arithmetic, in milliseconds, so that a tuner can ask.
+
+    `fits(PPO, "CnnPolicy", env, budget="4GiB", n_steps=2048)`; None where it depends on what was not seen.
+
+    Args:
+        env: an environment or VecEnv, which tells its spaces; an id alone does not.
+        budget: host memory (`"4GiB"`, bytes), or a Budget; `vram` the same for the GPU.
+
+    Raises:
+        BadInput: an argument cannot be understood, or the spaces are not known.
+    """
+    if not isinstance(budget, Budget):
+        card = None if vram is None else parse_size(vram, what="vram")
+        budget = Budget(parse_size(budget, what="budget"), card)
+    footprint = predict(what, policy, env, machine=machine, mode="arithmetic", device=device, **arguments)
+    return footprint_fits(footprint, budget)
 
 
 def predict_model(model: Any, *, machine: Machine | None = None, mode: Mode = "auto") -> Footprint:

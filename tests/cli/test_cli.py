@@ -222,7 +222,7 @@ def test_what_a_backend_does_not_have_is_refused_and_not_priced_at_nothing(tmp_p
 def test_the_version_is_the_packages() -> None:
     program = str(Path(sys.executable).parent / "legroom")  # as it is installed
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == legroom("--version").stdout == "legroom 0.1.0\n"
+    assert done.stdout == legroom("--version").stdout == "legroom 0.2.0\n"
 
 
 SCREENS = """

@@ -36,6 +36,7 @@ from legroom.model.run import MemorySpec, Run
 from legroom.model.spaces import Space
 from legroom.model.vocabulary import Vocabulary
 from legroom.named_runs import workload_of
+from legroom.plugins import plugged_knobs
 
 if TYPE_CHECKING:
     from legroom.model.archive import Exported, Imported
@@ -446,7 +447,7 @@ def no_cluster(why: str, path: str | None = None) -> BadInput:
 def all_knobs() -> tuple[Knob, ...]:
     """Return the knobs of all installed backends, cheapest first; those that several have are there once."""
     once: dict[tuple[str, str], Knob] = {}
-    for knob in (knob for backend in backends() for knob in backend.knobs):
+    for knob in (*(knob for backend in backends() for knob in backend.knobs), *plugged_knobs()):
         once.setdefault((knob.key, knob.say), knob)
     return tuple(sorted(once.values(), key=lambda knob: PRICES.index(knob.price)))
 

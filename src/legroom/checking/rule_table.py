@@ -17,6 +17,7 @@ from legroom.checking.rules.runs import GENERAL_RUN_RULES
 from legroom.checking.rules.scripts import GENERAL_SCRIPT_RULES
 from legroom.model.rule import Found, Look, Rule
 from legroom.model.subject import Subject
+from legroom.plugins import plugged_rules
 
 
 def _of_backend(rule: Rule, backend: Backend) -> Rule:
@@ -47,4 +48,4 @@ def _by_code(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 RUN_RULES = _by_code([*GENERAL_RUN_RULES, *(_of_backend(rule, b) for b in backends() for rule in b.run_rules)])
 SCRIPT_RULES = _by_code([*GENERAL_SCRIPT_RULES, *LOOP_RULES, *(rule for b in backends() for rule in b.script_rules)])
-RULES = (*RUN_RULES, *SCRIPT_RULES)
+RULES = (*RUN_RULES, *SCRIPT_RULES, *plugged_rules())

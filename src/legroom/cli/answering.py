@@ -19,6 +19,7 @@ from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName, Mode
 from legroom.rendering.console import say, status, told
 from legroom.rendering.layout import Part
+from legroom.scheduling.requests import System
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Answer:
     output: Path | None
     html: Path | None
     json: bool
+    system: System | None = None  # whose jobs to describe
 
     def write_run(self, fits: bool, file: Callable[[str], str]) -> None:
         """Write the run that fits where `-o` says; `file` makes its text from the command that was given.

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from legroom.cli import options
+from legroom.cli import check_options, options
 from legroom.cli.help import OUTPUT, WHAT, rarely
 
 
@@ -44,12 +44,16 @@ def run(
         bool, typer.Option("--all", rich_help_panel=OUTPUT, help="Also list what is fine, and why.")
     ] = False,
     list_rules: Annotated[bool, typer.Option("--list", rich_help_panel=OUTPUT, help="List the rules.")] = False,
+    baseline: check_options.Baseline = None,
+    write_baseline: check_options.WriteBaseline = None,
+    form: check_options.FormatOption = check_options.Format.TEXT,
     json: options.Json = False,
 ) -> int:
     """What is wrong with a configuration or training script, the worst first. Nothing is executed.
 
     Run files, zoo and brax YAML are parsed; Python is read by its syntax tree. Exit code 1: there are errors or
-    warnings. The comment `# legroom: ignore[LR012]` suppresses a finding.
+    warnings. The comment `# legroom: ignore[LR012]` suppresses a finding. [tool.legroom] in the nearest pyproject.toml
+    may set ignore, ram, vram, gpu and baseline.
 
     \b
     legroom check train.py --ram 32GiB --vram 16GiB
@@ -59,12 +63,13 @@ def run(
     legroom check constants.py --like gameboy:default
     legroom check configs/ --select minibatch-does-not-divide
     legroom check brax.yaml --fix --dry-run
+    legroom check . --format sarif --baseline legroom-baseline.json
     """
     from legroom.cli.check_steps import Asked, carry_out
 
     return carry_out(
         Asked(
             paths, cpu_only, ram, vram, gpu, reserve, select, ignore, fix, dry_run, like, settings, explain_rule,
-            everything, list_rules, json,
+            everything, list_rules, check_options.Format.JSON if json else form, baseline, write_baseline,
         )
     )  # fmt: skip

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from legroom.checking.check import check, chosen_rules, find_rule
 from legroom.checking.fixing import fix_file
 from legroom.cli import options
+from legroom.cli.baseline import without_known, write_baseline
+from legroom.cli.check_options import Format
 from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.machine import probe
 from legroom.model.checked import Checked
 from legroom.model.rule import Fix
+from legroom.reading.project_file import Project, read_project
 from legroom.reading.user_files import is_directory, is_file
 from legroom.rendering.console import document, say
+from legroom.rendering.findings_formats import github_text, sarif_text
 from legroom.rendering.findings_text import check_json, check_text, fixes_text, rule_text, rules_text
 
 FixedFile = tuple[str, list[Fix], str]  # path, fixes made, the change as a diff
@@ -41,7 +46,20 @@ class Asked:
     explain_rule: str | None
     everything: bool
     list_rules: bool
-    json: bool
+    form: Format
+    baseline: Path | None
+    write_baseline: Path | None
+
+    def in_project(self, project: Project) -> Asked:
+        """Return the options with what the project says where they say nothing."""
+        known = self.baseline
+        if known is None and project.baseline and project.folder is not None:
+            known = project.folder / project.baseline
+        return replace(
+            self, ram=self.ram or project.ram, vram=self.vram or project.vram,
+            gpu=self.gpu or (None if self.vram else project.gpu), ignore=[*(self.ignore or []), *project.ignore],
+            baseline=None if self.write_baseline is not None else known,
+        )  # fmt: skip
 
 
 def carry_out(asked: Asked) -> int:
@@ -53,25 +71,32 @@ def carry_out(asked: Asked) -> int:
         raise BadInput("no path given", hint="legroom check train.py")
     if asked.dry_run and not asked.fix:
         raise BadInput("--dry-run shows what --fix would change", hint="give both")
+    paths, asked = asked.paths, asked.in_project(read_project(asked.paths[0]))
     machine = options.with_gpu(probe(), asked.gpu)
     where: Any = options.chosen_device(None, asked.cpu_only, wants_gpu=bool(asked.vram or asked.gpu))
     budget = options.chosen_budget(machine, ram=asked.ram, vram=asked.vram, reserve=asked.reserve)
     if asked.cpu_only:
         budget = replace(budget, vram=None, vram_origin="")
     look = partial(
-        check, asked.paths, machine=machine, budget=budget, select=_split(asked.select), ignore=_split(asked.ignore),
+        check, paths, machine=machine, budget=budget, select=_split(asked.select), ignore=_split(asked.ignore),
         like=asked.like, overrides=split_settings(asked.settings or []), device="cpu" if where == "cpu" else None,
     )  # fmt: skip
-    checked, made = _fixed(look, asked.paths, dry_run=asked.dry_run) if asked.fix else (look(), [])
-    if asked.json:
-        say(document(check_json(checked) | _made_json(made, asked.dry_run)))
+    checked, made = _fixed(look, paths, dry_run=asked.dry_run) if asked.fix else (look(), [])
+    if asked.write_baseline is not None:
+        count = write_baseline(asked.write_baseline, checked)
+        say(f"written: {asked.write_baseline}, {count:,} findings")
+        return EXIT_GOOD
+    checked, dropped = (checked, 0) if asked.baseline is None else without_known(checked, asked.baseline)
+    if asked.form is Format.JSON:
+        known = {} if asked.baseline is None else {"in_baseline": dropped}
+        say(document(check_json(checked) | _made_json(made, asked.dry_run) | known))
+    elif asked.form is Format.TEXT:
+        told = [f"{dropped:,} findings are in the baseline {asked.baseline}"] if dropped else []
+        text = check_text(checked, budget, everything=asked.everything)
+        fixes = fixes_text(made, checked, dry_run=asked.dry_run) if asked.fix else ()
+        say([*fixes, *text, *told])
     else:
-        say(
-            [
-                *(fixes_text(made, checked, dry_run=asked.dry_run) if asked.fix else ()),
-                *check_text(checked, budget, everything=asked.everything),
-            ]
-        )
+        say(github_text(checked) if asked.form is Format.GITHUB else sarif_text(checked, chosen_rules()))
     return EXIT_FINDINGS if any(each.bad for each in checked) else EXIT_GOOD
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from legroom.backends.base import backend_of, require_packages, spreading_backend
-from legroom.cli import cluster_options, options
+from legroom.cli import cluster_options, options, scheduler_options
 from legroom.cli.answering import Answer, Look
 from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings, with_backend
@@ -89,6 +89,7 @@ def run(
     like: options.Like = None,
     settings: options.Settings = None,
     trust: Trust = False,
+    system: scheduler_options.For = None,
     html: Html = None,
     json: options.Json = False,
 ) -> int:
@@ -115,15 +116,19 @@ def run(
     legroom fit mine:full --ram 8GiB --html plan.html
     legroom fit ninja:parallel --nodes 8 --node-ram 64GiB -o fitted.yaml
     legroom fit run.yaml --node 2x64GiB --node 6x32GiB --node-cpus 16
+    legroom fit run.yaml --ram 8GiB -o fitted.yaml --for slurm
     """
     check_writable("--html", html)
     described = cluster_options.chosen_cluster(nodes, node_ram, node_cpus, node_gpu, node, cluster)
+    scheduler_options.check_system(system, cluster=described is not None)
+    if system is not None and tiers:
+        raise BadInput("--for is for one budget, and --tiers are several", hint="leave one of them out")
     if described is not None:
         backend = _backend_for_nodes(backend, one_machine=bool(tiers or grow or ram or vram))
     machine = options.with_gpu(probe(), gpu or node_gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or node_gpu or tiers))
-    look, answer = Look(machine, budget, mode.value, where, quiet=json, trust=trust), Answer(output, html, json)
+    look, answer = Look(machine, budget, mode.value, where, quiet=json, trust=trust), Answer(output, html, json, system)
     overrides = with_backend(split_settings(settings or []), backend, cluster)
     workload = None if tiers or described or Path(target).exists() else find_workload(target)
     if workload is not None:
@@ -178,7 +183,11 @@ def _fit_one(
         plan = fit(predictor.run, look.budget, predictor)
         plan = grown(plan, predictor) if grow else plan
     answer.write_run(plan.fits, partial(plan_file, plan))
-    answer.say(partial(plan_json, plan), partial(plan_text, plan), lambda: _pages().plan_page(plan))
+    job = scheduler_options.job_of(plan.after, answer.system, by_legroom=True) if answer.system and plan.fits else None
+    more = {"job": job} if answer.system else {}
+    answer.say(partial(plan_json, plan, **more), partial(plan_text, plan), lambda: _pages().plan_page(plan))
+    if job is not None and not answer.json:
+        say(f"\n{job['text']}\n")
     if not answer.json and plan.fits:
         repeated = [part for name, text in given if text for part in (name, text)]
         say(_next_step(target, plan, answer.output, None if grow else repeated))
@@ -218,7 +227,13 @@ def _fit_cluster(run: Run, cluster: Cluster, look: Look, answer: Answer) -> int:
             raise Unseen(run.name, evidence.unseen, path=run.source)
         plan = backend.fit_to_cluster(seen, cluster, evidence, reserve=look.budget.reserve)
     answer.write_run(plan.fits, partial(cluster_plan_file, plan))
-    say(cluster_plan_json(plan) if answer.json else cluster_plan_text(plan))
+    job = None
+    if answer.system is not None and plan.fits:
+        job = scheduler_options.nodes_of(run.name, plan.bills, answer.system, plan.requests)
+    more = {"job": job} if answer.system else {}
+    say(cluster_plan_json(plan, **more) if answer.json else cluster_plan_text(plan))
+    if job is not None and not answer.json:
+        say(f"\n{job['text']}\n")
     if plan.fits and not answer.json:
         what, train = "save it with -o FILE, then train that file", ""
         if answer.output is not None:
@@ -236,6 +251,8 @@ def _recommend(workload: str, runs: Sequence[Run], default: str, look: Look, ans
     answer.write_run(found.shown.fits, partial(plan_file, found.shown))
     text = partial(recommendation_text, workload, found)
     answer.say(partial(recommendation_json, found), text, lambda: _pages().recommendation_page(workload, found))
+    if answer.system is not None and found.shown.fits and not answer.json:
+        say(f"\n{scheduler_options.job_of(found.shown.after, answer.system, by_legroom=True)['text']}")
     return EXIT_GOOD if found.shown.fits else EXIT_FINDINGS
 
 

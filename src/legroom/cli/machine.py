@@ -17,6 +17,8 @@ from legroom.rendering.console import document, say
 from legroom.rendering.layout import Part, Table, verdict
 from legroom.units import format_size
 
+KEYS = ("ram", "limit", "limit_origin", "job", "available", "swap", "shm", "cores")
+
 
 def run(
     json: options.Json = False,
@@ -37,7 +39,7 @@ def run(
         say(_history_document(runs) if json else _history(runs))
         return
     machine = probe()
-    known = {key: getattr(machine, key) for key in ("ram", "limit", "available", "swap", "shm", "cores")}
+    known = {key: getattr(machine, key) for key in KEYS}
     gpus = [{"name": g.name, "total": g.total, "free": g.free} for g in machine.gpus]
     say(document({**known, "gpus": gpus, "versions": machine.versions}) if json else _text(machine))
 
@@ -48,8 +50,9 @@ def _text(machine: Machine) -> Iterator[Part]:
     memory = Table(["", "", ""], "lrw")
     memory.add("RAM", format_size(machine.ram))
     limit = "none" if machine.limit is None else format_size(machine.limit)
-    memory.add("container limit", limit, "" if machine.limit is None else "the smallest of this process's cgroups")
-    memory.add("available", format_size(machine.available), "what a run started now can use without swapping")
+    memory.add("limit", limit, machine.limit_origin)
+    left = "what a run started now can use without swapping"
+    memory.add("available", format_size(machine.available), f"{left}: the budget where none is given")
     memory.add("swap", format_size(machine.swap))
     memory.add("/dev/shm", format_size(machine.shm), "shared memory between processes")
     memory.add("cores", str(machine.cores))

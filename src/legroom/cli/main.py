@@ -16,7 +16,15 @@ from typing import Any
 import typer
 
 from legroom import __version__
-from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, LegroomError, Unknown, Unseen
+from legroom.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_GOOD,
+    EXIT_INTERRUPTED,
+    EXIT_MISSING_EXTRA,
+    LegroomError,
+    Unknown,
+    Unseen,
+)
 from legroom.machine.limits import limit_reached  # here: with no descriptor left, nothing can be imported
 from legroom.rendering.printable import printable
 
@@ -28,6 +36,7 @@ COMMANDS = {
     "train": ("legroom.cli.train", "Train with every saving that is free."),
     "sweep": ("legroom.cli.sweep", "Train a grid of settings, as many at once as memory allows."),
     "check": ("legroom.cli.check", "What is wrong with a configuration or a script."),
+    "diff": ("legroom.cli.diff", "What a change does to memory, and because of which value."),
     "explain": ("legroom.cli.explain", "Why a log or traceback ran out of memory, and what helps."),
     "watch": ("legroom.cli.watch", "Watch the memory of any command over time."),
     "profile": ("legroom.cli.profile", "Whether an environment leaks, and what it costs."),
@@ -38,6 +47,9 @@ COMMANDS = {
     "workloads": ("legroom.cli.workloads", "List the reference workloads and their named runs."),
     "schema": ("legroom.cli.schema", "The JSON schema of a run file."),
 }
+UNIX_MODULES = ("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty")
+NEEDS_UNIX = ("train", "sweep", "watch", "profile")  # child processes that are supervised by signals, locks and /proc
+WORKS = "predict and fit with --mode arithmetic, check, diff, explain and machine work on every system"
 # What a command is with a command line of the user's after `--`.
 WITH_PROGRAM = {"predict": "legroom.cli.rehearse", "fit": "legroom.cli.fit_program", "train": "legroom.cli.attach"}
 
@@ -66,6 +78,10 @@ def main(argv: list[str] | None = None) -> None:
     except BrokenPipeError:  # `legroom ... | head`: the reader has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_GOOD
+    except ModuleNotFoundError as error:
+        if error.name not in UNIX_MODULES:
+            raise
+        code = _refuse_system(arguments, f"Python has no module {error.name} here")
     except (OSError, RuntimeError) as error:
         told = limit_reached(error)
         if told is None and isinstance(error, OSError) and error.filename is not None:  # a name that is too long, EIO
@@ -85,6 +101,12 @@ def _fail(arguments: list[str], line: str, message: str = "", hint: str = "", wh
         sys.stdout.write(import_module("legroom.rendering.console").document({"error": told}) + "\n")
         sys.stdout.flush()
     _say(f"legroom: {line}")
+
+
+def _refuse_system(arguments: list[str], why: str) -> int:
+    """Say that a command does not work on this system, and what does."""
+    _fail(arguments, f"{arguments[0]} needs Linux or macOS: {why} ({WORKS})", f"{arguments[0]}: {why}", WORKS)
+    return EXIT_MISSING_EXTRA
 
 
 def _place(path: object, line: int | None) -> str:
@@ -121,6 +143,8 @@ def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
         sys.stdout.write(f"legroom {__version__}\n")
         return EXIT_GOOD
+    if not hasattr(os, "fork") and arguments and (arguments[0] in NEEDS_UNIX or "--" in arguments):
+        return _refuse_system(arguments, "processes are supervised by means that this system has not got")
     if arguments and arguments[0] in ("--complete-words", "--show-completion", "--install-completion"):
         return _complete(arguments[0], arguments[1:])
     called = [name for name in COMMANDS if name == arguments[0]] if arguments else []

@@ -89,7 +89,7 @@ def chosen_budget(machine: Machine, *, ram: str | None, vram: str | None, reserv
     Raises:
         BadInput: a size or share that cannot be read.
     """
-    ram_bytes, ram_origin = machine.available, "available on this machine"
+    ram_bytes, ram_origin = machine.available, f"available {machine.place}"
     if ram is not None:
         ram_bytes, ram_origin = parse_size(ram, what="--ram"), "given"
     vram_bytes, vram_origin = None, ""

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from legroom.backends.base import spreading_backend
-from legroom.cli import cluster_options, options
+from legroom.cli import cluster_options, options, scheduler_options
 from legroom.cli.help import OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.trusting import Trust, unseen_line, unseen_run
@@ -87,6 +87,7 @@ def run(
     settings: options.Settings = None,
     trust: Trust = False,
     values: ValuesOption = Values.REFUSE,
+    system: scheduler_options.For = None,
     everything: Everything = False,
     html: Html = None,
     json: options.Json = False,
@@ -117,10 +118,12 @@ def run(
     legroom predict robot:default --mode trace --gpu "RTX 4090"
     legroom predict ninja:parallel --nodes 8 --node-ram 64GiB --node-cpus 16
     legroom predict run.yaml --backend rllib --cluster auto
+    legroom predict run.yaml --for slurm
     legroom predict --gpu "RTX 4070" -- python train.py
     """
     check_writable("--html", html)
     described = cluster_options.chosen_cluster(nodes, node_ram, node_cpus, node_gpu, node, cluster)
+    scheduler_options.check_system(system, cluster=described is not None)
     if described is not None and backend is None and (spreading := spreading_backend()) is not None:
         backend = spreading.name
     machine = options.with_gpu(probe(), gpu or node_gpu)
@@ -143,7 +146,8 @@ def run(
     for each in notes:
         complain(each)
     hint = _by_running(wanted, predictions, by_running)
-    _show(predictions, unseen, html, json=json, everything=everything, hint=hint)
+    jobs = list(scheduler_options.jobs_of(predictions, system)) if system else None
+    _show(predictions, unseen, html, jobs, json=json, everything=everything, hint=hint)
     return EXIT_FINDINGS if unseen or any(p.bad for p in predictions) else EXIT_GOOD
 
 
@@ -203,19 +207,21 @@ def _divided(runs: Sequence[Run], mode: str, *, trust: bool) -> tuple[list[Run],
 
 
 def _show(
-    predictions: Sequence[Prediction], unseen: Sequence[Unseen], html: Path | None, *, json: bool, everything: bool,
-    hint: str,
+    predictions: Sequence[Prediction], unseen: Sequence[Unseen], html: Path | None,
+    jobs: Sequence[dict[str, Any] | None] | None, *, json: bool, everything: bool, hint: str,
 ) -> None:  # fmt: skip
     if html is not None and predictions:
         from legroom.rendering.pages.prediction_page import prediction_page
 
         write_text("--html", html, prediction_page(predictions))
     if json:
-        say(prediction_json(predictions, [unseen_run(each) for each in unseen]))
+        say(prediction_json(predictions, [unseen_run(each) for each in unseen], jobs))
     elif len(predictions) == 1:
         say(prediction_text(predictions[0], everything=everything))
     elif predictions:
         say(comparison_text(predictions))
+    if jobs and not json:
+        say(f"\n{scheduler_options.job_text(jobs)}")
     if html is not None and predictions and not json:
         say(f"written: {html}")
     for each in unseen[:-1]:

@@ -13,7 +13,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from legroom.cli import options
+from legroom.cli import options, scheduler_options
 from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import BadInput
@@ -88,6 +88,7 @@ def run(
     small: Small = "1MiB",
     real_limit: RealLimit = None,
     everything: Everything = False,
+    system: scheduler_options.For = None,
     output: Output = None,
     html: Html = None,
     json: options.Json = False,
@@ -106,9 +107,11 @@ def run(
 
     \b
     legroom predict --seconds 30 --html memory.html -- uv run train.py
+    legroom predict --for slurm -- python train.py
     """
     check_writable("--html", html)
     check_writable("-o", output)
+    scheduler_options.check_system(system, cluster=False)
     rehearsed = rehearser(
         gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
         values=values, small=small, real_limit=real_limit, output_to_stderr=json,
@@ -118,7 +121,11 @@ def run(
         from legroom.rendering.pages.program_page import program_page
 
         write_text("--html", html, program_page(prediction))
-    say(program_json(prediction) if json else program_text(prediction, everything=everything))
+    job = scheduler_options.job_of(prediction.footprint, system, by_legroom=False) if system else None
+    more = {"job": job} if system else {}
+    say(program_json(prediction, **more) if json else program_text(prediction, everything=everything))
+    if job is not None and not json:
+        say(f"\n{job['text']}")
     if html is not None and not json:
         say(f"written: {html}")
     if output is not None:

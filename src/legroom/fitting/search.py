@@ -23,6 +23,7 @@ from legroom.model.knob import Knob
 from legroom.model.plan import PRICES, Change, Plan, Price, Turn
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
+from legroom.plugins import plugged_knobs
 
 WORTH_TURNING = 1e-4  # of the budget: less is noise of the prediction
 MOST_COMBINATIONS = 4_096
@@ -93,7 +94,8 @@ class _Search:
     """One budget, one predictor, and what has been found out with them."""
 
     def __init__(self, budget: Budget, predictor: Predictor) -> None:
-        self.budget, self.predictor, self.knobs = budget, predictor, backend_of(predictor.run).knobs
+        self.budget, self.predictor = budget, predictor
+        self.knobs = (*backend_of(predictor.run).knobs, *plugged_knobs())
         self.unfinished = False  # there were more combinations than could be tried
         self.hopeless = False
         self._rough: list[tuple[Run, list[Step]]] | None = None

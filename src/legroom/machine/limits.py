@@ -6,14 +6,22 @@ Too few descriptors or processes show anywhere, as an exception of whatever was 
 from __future__ import annotations
 
 import errno
-import resource
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+resource: Any = None
+with suppress(ImportError):  # Windows has none of these limits
+    resource = import_module("resource")
 
 _GROUPS, _MINE = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def limit_reached(error: BaseException) -> str | None:
     """Return which limit an exception is about, None where it is about none."""
+    if resource is None:
+        return None
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EMFILE:
         allowed, most = (_shown(each) for each in resource.getrlimit(resource.RLIMIT_NOFILE))

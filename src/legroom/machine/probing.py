@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from legroom.machine.cgroup import read_cgroup
+from legroom.machine.cgroup import CgroupMemory, read_cgroup
 from legroom.machine.gpus import read_gpus
+from legroom.machine.job_limits import Job, read_job
 from legroom.machine.versions import read_versions
 from legroom.model.machine import Machine
 
@@ -19,8 +20,9 @@ from legroom.model.machine import Machine
 def probe(root: Path = Path("/")) -> Machine:
     """Return what a process started now would find here.
 
-    `limit` is None where no container limit lies below the RAM. `available` is the smaller of what the kernel says is
-    available and what the container has left. `swap` is its total, `shm` what is free in /dev/shm.
+    `limit` is None where no limit of a container or a scheduler lies below the RAM. `available` is the smallest of what
+    the kernel says is available, what the container has left and what the scheduler gave. `swap` is its total, `shm`
+    what is free in /dev/shm.
 
     Example:
         >>> import legroom
@@ -30,17 +32,30 @@ def probe(root: Path = Path("/")) -> Machine:
     """
     memory = _read_meminfo(root / "proc/meminfo") or _ask_psutil()
     cgroup = read_cgroup(root)
-    available = memory.available if cgroup is None else min(memory.available, cgroup.available)
+    job = read_job(os.environ, root)
+    limit, origin = _tightest(memory.ram, cgroup, job)
+    left = [memory.available, *([cgroup.available] if cgroup else []), *([job.limit] if job and job.limit else [])]
     return Machine(
         ram=memory.ram,
-        limit=None if cgroup is None or cgroup.limit >= memory.ram else cgroup.limit,
-        available=available,
+        limit=limit,
+        available=min(left),
         swap=memory.swap,
         shm=_free_shm(root / "dev/shm"),
         gpus=read_gpus(root=root, visible=os.environ.get("CUDA_VISIBLE_DEVICES")),
         versions=read_versions(),
         cores=_count_cores(),
+        job=job.name if job else "",
+        limit_origin=origin,
     )
+
+
+def _tightest(ram: int, cgroup: CgroupMemory | None, job: Job | None) -> tuple[int | None, str]:
+    """Return the smallest limit below the RAM, and who says so; None where there is none."""
+    by_cgroup = f"cgroup of {job.name}" if job else "the smallest of this process's cgroups"
+    limits = [(job.limit, f"{job.name}, {job.said}")] if job is not None and job.limit is not None else []
+    limits += [(cgroup.limit, by_cgroup)] if cgroup else []
+    below = [each for each in limits if each[0] < ram]
+    return min(below, key=lambda each: each[0]) if below else (None, "")
 
 
 @dataclass(frozen=True)
@@ -86,6 +101,6 @@ def _free_shm(path: Path) -> int:
 
 def _count_cores() -> int:
     """Return the cores this process may use, which taskset, Slurm and docker's --cpuset-cpus restrict."""
-    if sys.platform.startswith("linux"):
+    if sys.platform.startswith("linux") and hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -22,6 +22,8 @@ class Machine:
     Args:
         limit: the container's (cgroup's) limit, None when there is none below the RAM.
         available: what can still be allocated without swapping, inside the limit.
+        job: the scheduler's job, pod or container that this is; empty where it is none.
+        limit_origin: who says the limit.
     """
 
     ram: int
@@ -32,6 +34,13 @@ class Machine:
     gpus: tuple[Gpu, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     cores: int = 1
+    job: str = ""
+    limit_origin: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where the memory is, for a sentence about the budget."""
+        return f"in {self.job}" if self.job and self.limit is not None else "on this machine"
 
     def __repr__(self) -> str:
         cards = ", ".join(gpu.name for gpu in self.gpus) or "no GPU"

@@ -15,8 +15,8 @@ from legroom.rendering.run_file import run_file
 from legroom.units import format_size
 
 
-def cluster_plan_json(plan: ClusterPlan) -> str:
-    """Return the plan as JSON."""
+def cluster_plan_json(plan: ClusterPlan, **more: Any) -> str:
+    """Return the plan as JSON, with keys beside its own."""
     data = {
         "fits": plan.fits,
         "runners": plan.runners if plan.fits else None,
@@ -35,7 +35,7 @@ def cluster_plan_json(plan: ClusterPlan) -> str:
         "needed": dict(plan.needed) or None,
         "notes": list(plan.notes),
     }
-    return document(data)
+    return document(data | more)
 
 
 def cluster_plan_text(plan: ClusterPlan) -> Iterator[Part]:

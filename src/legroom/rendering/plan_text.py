@@ -17,9 +17,9 @@ from legroom.units import format_size
 PRICE_STYLES = {"free": "green", "slower": "yellow", "changes-learning": "red"}
 
 
-def plan_json(plan: Plan) -> str:
-    """Return the plan as JSON."""
-    return document(plan_data(plan))
+def plan_json(plan: Plan, **more: Any) -> str:
+    """Return the plan as JSON, with keys beside its own."""
+    return document(plan_data(plan) | more)
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:

@@ -28,9 +28,16 @@ _FITS_STYLES = {True: "green", False: "bold red", None: "yellow"}
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
-def prediction_json(predictions: Sequence[Prediction], more: Sequence[dict[str, Any]] = ()) -> str:
-    """Return the document; `more` are the runs of which nothing but this is known."""
-    return document({"runs": [*map(_as_json, predictions), *more]})
+def prediction_json(
+    predictions: Sequence[Prediction],
+    more: Sequence[dict[str, Any]] = (),
+    jobs: Sequence[dict[str, Any] | None] | None = None,
+) -> str:
+    """Return the document; `more`: runs of which nothing but this is known; `jobs`: what to ask schedulers for."""
+    runs = [_as_json(each) for each in predictions]
+    if jobs is not None:
+        runs = [run | {"job": job} for run, job in zip(runs, jobs, strict=True)]
+    return document({"runs": [*runs, *more]})
 
 
 def _as_json(prediction: Prediction) -> dict[str, Any]:

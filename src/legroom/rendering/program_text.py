@@ -23,10 +23,10 @@ NO_LINE = "(no line of the program)"
 STYLES = {True: "green", False: "bold red", None: "yellow"}
 
 
-def program_json(prediction: ProgramPrediction) -> str:
-    """Return the document of `predict`, with what the rehearsal saw under `program`."""
+def program_json(prediction: ProgramPrediction, **more: Any) -> str:
+    """Return the document of `predict`, with what the rehearsal saw under `program`, and keys beside them."""
     data = footprint_data(prediction.footprint, prediction.budget, fits=prediction.fits, free=prediction.footprint)
-    return document({"runs": [data | {"program": program_data(prediction)}]})
+    return document({"runs": [data | {"program": program_data(prediction)} | more]})
 
 
 def program_data(prediction: ProgramPrediction) -> dict[str, Any]:

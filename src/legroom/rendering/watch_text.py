@@ -22,6 +22,8 @@ from legroom.rendering.layout import Part, Styled, Table, draw
 from legroom.rendering.printable import printable
 from legroom.rendering.time_left import duration_text, runs_out_text
 from legroom.rendering.watch_screen import LEAST_COLUMNS, LEAST_ROWS, ROLE_NAMES, WIPE, WatchScreen, drawn
+from legroom.scheduling.requests import MARGIN_BYTES, MEASURED_SHARE, measured_request
+from legroom.scheduling.snippets import request_words
 from legroom.units import format_size
 from legroom.watching.watch import Display
 
@@ -177,6 +179,7 @@ def _figures(watched: Watched) -> Table:
     for name, line in (("limit", limit_text(watched)), ("forecast", forecast_text(watched))):
         if line is not None:
             table.add(name, line)
+    table.add("next time", next_time_text(watched))
     return table
 
 
@@ -188,6 +191,16 @@ def verdict_text(watched: Watched) -> str:
     if not trace.samples:
         return "too short to tell: it ended before its memory could be read"
     return f"{'no leak' if trace.verdict == 'ok' else trace.verdict}: {trace.why}"
+
+
+def next_time_text(watched: Watched) -> str:
+    """Return what to ask a scheduler for, the next time that this runs."""
+    trace = watched.trace
+    asked = ", ".join(request_words(measured_request(trace.peak_host)))
+    if watched.of_memory or trace.verdict != "ok":
+        why = "memory ended it" if watched.of_memory else "it was still growing"
+        return f"ask for more than {asked}: {why}"
+    return f"ask for {asked}: the peak, {MEASURED_SHARE:.0%} and {format_size(MARGIN_BYTES)}"
 
 
 def ending_text(watched: Watched) -> str:
@@ -268,6 +281,7 @@ def watched_json(watched: Watched, **more: Any) -> str:
         "summary": watched.explanation.summary if watched.explanation is not None else None,
         "hint": watched.hint or None,
         "peak": {"host": trace.peak_host, "gpu": trace.peak_gpu, "by_role": dict(trace.peak_by_role)},
+        "next_request": measured_request(trace.peak_host) if trace.samples else None,
         "verdict": trace.verdict,
         "why": trace.why,
         "growth_per_s": round(trace.growth_per_s),

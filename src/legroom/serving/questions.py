@@ -57,7 +57,7 @@ def place_asked(asked: Mapping[str, Any], machine: Machine) -> Place:
         raise BadInput("device cpu contradicts a card", hint="leave one of them out")
     if gpu is not None:
         machine = replace(machine, gpus=(_card(gpu),))
-    budget = Budget(machine.available, None, _share(asked.get("reserve")), "available on this machine")
+    budget = Budget(machine.available, None, _share(asked.get("reserve")), f"available {machine.place}")
     if ram is not None:
         budget = replace(budget, ram=parse_size(ram, what="ram"), ram_origin="given")
     if machine.gpus and device != "cpu":

@@ -23,6 +23,7 @@ import legroom
 from legroom.machine.history import remember_run
 from legroom.machine.tree import process_memory, tree_memory
 from legroom.model.footprint import Footprint
+from legroom.trackers import Trackers
 
 MB = 1_000_000
 EVERY_S = 5.0
@@ -30,6 +31,8 @@ EVERY_S = 5.0
 
 class MemoryCallback(BaseCallback):
     """Logs `memory/host_mb`, `memory/host_peak_mb`, `memory/predicted_host_mb` and, on a GPU, `memory/gpu_*`.
+
+    They go to SB3's logger, and to W&B and MLflow where the program has a run of theirs.
 
     Args:
         every_s: seconds between two measurements; in between the last one is logged again.
@@ -59,6 +62,8 @@ class MemoryCallback(BaseCallback):
         self.host_peak_nbytes = 0
         self._predict = predict
         self._measured_at: float | None = None
+        self._new = False  # measured since trackers were last told
+        self._trackers = Trackers()
         self._earlier_rss_peak = 0  # reached before training, by loading data for instance
 
     def _on_training_start(self) -> None:
@@ -75,6 +80,7 @@ class MemoryCallback(BaseCallback):
 
     def _on_training_end(self) -> None:
         self._measure()
+        self._log()
         said, asked = self.prediction, self.locals.get("total_timesteps")
         whole = asked is not None and self.model.num_timesteps >= asked  # one that was stopped may not have peaked
         if said is not None and said.way and whole and self.host_peak_nbytes:
@@ -93,7 +99,7 @@ class MemoryCallback(BaseCallback):
             return None
 
     def _measure(self) -> None:
-        self._measured_at = time.monotonic()
+        self._measured_at, self._new = time.monotonic(), True
         tree = tree_memory(os.getpid())
         own = tree.processes.get(os.getpid())
         if own is None:
@@ -114,8 +120,12 @@ class MemoryCallback(BaseCallback):
         device = torch.device(self.model.device)
         if device.type == "cuda":
             figures |= _gpu_figures(device)
-        for name, nbytes in figures.items():
-            self.logger.record(f"memory/{name}", round(nbytes / MB, 1))
+        told = {f"memory/{name}": round(nbytes / MB, 1) for name, nbytes in figures.items()}
+        for name, value in told.items():
+            self.logger.record(name, value)
+        if self._new:
+            self._new = False
+            self._trackers.log(told, self.num_timesteps)
 
 
 def _gpu_figures(device: torch.device) -> dict[str, float]:

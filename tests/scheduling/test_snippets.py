@@ -1,0 +1,118 @@
+"""`--for`: what is pasted gives the job its memory, in the units of the system that reads it."""
+
+import json
+
+import pytest
+import yaml
+from tests.cli.in_process import legroom
+
+from legroom.errors import BadInput
+from legroom.model.footprint import Footprint, Item, Place
+from legroom.scheduling.requests import Request, System, measured_request, request_for
+from legroom.scheduling.snippets import granted, snippet
+from legroom.units import GIB, MIB
+
+
+def footprint(host: int, shm: int = 0, gpu: int = 0, **more) -> Footprint:
+    items = [Item("rollout", host, Place.HOST, "")]
+    items += [Item("slots", shm, Place.SHM, "")] if shm else []
+    items += [Item("nets", gpu, Place.GPU, "", error=100 * MIB)] if gpu else []
+    return Footprint("job", tuple(items), "cuda" if gpu else "cpu", **more)
+
+
+def test_the_margin_is_two_percent_and_sixteen_MiB():
+    assert request_for(footprint(1000 * MIB)).host == 1036 * MIB
+    assert request_for(footprint(1000 * MIB), supervisor=50 * MIB).host == 1087 * MIB
+    assert measured_request(1000 * MIB) == 1116 * MIB
+
+
+def test_slurm_counts_in_MiB_and_in_GiB_where_that_adds_little():
+    assert snippet(request_for(footprint(1000 * MIB)), System.SLURM).splitlines()[1:] == ["#SBATCH --mem=1036M"]
+    nearly = Request("job", int((16 * GIB - 16 * MIB) / 1.02) - 20 * MIB)
+    assert "#SBATCH --mem=16G" in snippet(nearly, System.SLURM)
+    assert granted(nearly, System.SLURM) == 16 * GIB
+    assert granted(nearly, System.KUBERNETES) < 16 * GIB
+
+
+def test_a_card_is_asked_for_with_the_memory_it_needs():
+    request = request_for(footprint(1000 * MIB, gpu=2000 * MIB))
+    assert "#SBATCH --gres=gpu:1" in snippet(request, System.SLURM)
+    assert "at least 2.1 GiB free" in snippet(request, System.SLURM)
+    assert "--gpus=1" in snippet(request, System.DOCKER)
+    assert snippet(request, System.CONDOR).splitlines()[-2:] == ["request_gpus = 1", "gpus_minimum_memory = 2100"]
+
+
+def test_condor_gives_multiples_of_128_MiB():
+    assert "request_memory = 1152MB" in snippet(request_for(footprint(1000 * MIB)), System.CONDOR)
+    assert granted(request_for(footprint(1000 * MIB)), System.CONDOR) == 1152 * MIB
+
+
+def test_docker_gets_shared_memory_only_where_its_default_is_too_small():
+    assert snippet(request_for(footprint(900 * MIB, shm=100 * MIB)), System.DOCKER).splitlines()[-1] == (
+        "docker run --memory=1036m --shm-size=118m IMAGE COMMAND"
+    )
+    assert "shm" not in snippet(request_for(footprint(900 * MIB, shm=10 * MIB)), System.DOCKER)
+
+
+def test_a_pod_can_be_parsed_and_its_requests_are_its_limits():
+    request = request_for(footprint(900 * MIB, shm=100 * MIB, gpu=GIB))
+    pod = yaml.safe_load(snippet(request, System.KUBERNETES))["spec"]
+    container = pod["containers"][0]
+    assert container["resources"] == {
+        "requests": {"memory": "1036Mi"},
+        "limits": {"memory": "1036Mi", "nvidia.com/gpu": 1},
+    }
+    assert container["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]
+    assert pod["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "118Mi"}}]
+
+
+def test_what_was_not_built_is_said():
+    text = snippet(request_for(footprint(900 * MIB, not_built="no such package")), System.SLURM)
+    assert "# without the environment, which was not built: no such package" in text
+
+
+def test_one_job_is_no_ray_cluster_and_a_cluster_no_container():
+    with pytest.raises(BadInput, match="describes a cluster"):
+        snippet(Request("job", GIB), System.KUBERAY)
+    with pytest.raises(BadInput, match="starts one machine"):
+        snippet(Request("job", GIB, nodes=3), System.DOCKER)
+
+
+def test_predict_prints_it_after_the_bill_and_puts_it_into_the_document():
+    told = legroom("predict", "mine:small", "--mode", "arithmetic", "--ram", "16GiB", "--for", "slurm")
+    assert told.returncode == 0
+    assert told.stdout.rstrip().splitlines()[-1].startswith("#SBATCH --mem=")
+    data = legroom("predict", "mine:small", "--mode", "arithmetic", "--ram", "16GiB", "--for", "condor", "--json")
+    run = json.loads(data.stdout)["runs"][0]
+    assert run["job"]["memory"] % (128 * MIB) == 0
+    assert run["job"]["memory"] >= run["job"]["need"] > run["host"]["band"][1]
+
+
+def test_fit_asks_for_what_the_fitted_run_needs():
+    told = legroom("fit", "mine:full", "--ram", "8GiB", "--mode", "arithmetic", "--for", "docker", "--json")
+    plan = json.loads(told.stdout)
+    assert plan["after"]["host"]["band"][1] < plan["job"]["need"] < plan["before"]["host"]["peak"] / 10
+    assert "docker run --memory=" in plan["job"]["text"]
+
+
+def test_a_ray_cluster_has_a_group_per_kind_of_node_and_declares_what_its_runners_ask_for():
+    arguments = ("fit", "ninja:parallel", "--mode", "arithmetic", "--nodes", "3", "--node-ram", "16GiB")
+    plan = json.loads(legroom(*arguments, "--for", "kuberay", "--json").stdout)
+    made = yaml.safe_load(plan["job"]["text"])
+    assert (made["kind"], made["metadata"]["name"]) == ("RayCluster", "ninja-parallel")
+    head, groups = made["spec"]["headGroupSpec"], made["spec"]["workerGroupSpecs"]
+    pods = [(head, 1), *((group, group["replicas"]) for group in groups)]
+    assert sum(count for _, count in pods) == 3
+    declared = sum(int(pod["rayStartParams"]["memory"]) * count for pod, count in pods)
+    assert declared == plan["runners"] * plan["requests"]["runner_nbytes"]
+    for pod, _ in pods:
+        limits = pod["template"]["spec"]["containers"][0]["resources"]["limits"]
+        assert int(limits["memory"].removesuffix("Mi")) <= 16 * 1024
+        store = pod["template"]["spec"]["volumes"][0]["emptyDir"]["sizeLimit"]
+        assert int(store.removesuffix("Mi")) * MIB >= int(pod["rayStartParams"]["object-store-memory"])
+
+
+def test_the_wrong_system_is_refused_at_once():
+    told = legroom("predict", "mine:small", "--for", "kuberay")
+    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
+    assert "--nodes 4 --node-ram 32GiB" in told.stderr
