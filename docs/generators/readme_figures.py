@@ -46,8 +46,8 @@ def _programs(section: Section) -> str:
 
 
 def _host(section: Section) -> str:
-    median, worst = _last(section, r"^median error ([\d.]+%), worst ([\d.]+%)")
-    inside, of = _last(section, r"^(\d+) of (\d+) inside")
+    words = r"^as it comes, --trust: median ([\d.]+%), worst ([\d.]+%), (\d+) of (\d+) inside"
+    median, worst, inside, of = _last(section, words)
     return f"median error {_percent(median)}, worst {_percent(worst)}; {inside} of {of} inside their band"
 
 
@@ -102,9 +102,9 @@ OURS_AND_PLAIN = ("legroom (default)", "SB3 (default)")
 LATER_EPOCH = "a later epoch ÷ SB3's, which has flattened"
 FIGURES: tuple[tuple[str, str, Figure], ...] = (
     ("GPU memory of SB3 runs, held out", "GPU memory: vram_own2_heldout.json", _gpu),
-    ("GPU memory of public programs as they are, held out", "Programs as they are, held out, third set", _programs),
+    ("GPU memory of public programs as they are, held out", "Programs as they are, held out, fourth set", _programs),
     ("Host memory of generated runs, held out", "Host memory of generated runs, held out", _host),
-    ("Largest argument that fits (`fit --param`)", "Arguments that fit, second", _arguments),
+    ("Largest argument that fits (`fit --param`)", "Arguments that fit, held-out", _arguments),
     ("Fitted runs, trained under a limit of that size", "Fitted runs under a limit equal to the budget", _fitted),
     ("Host peak of the mine (`mine:full`)", "mine:full in the machine we have (full)", _mine),
     ("Replay of 100,000 Pong observations", "Lossless storage: side by side", _pong),
