@@ -51,7 +51,7 @@ class RobotGymEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         if isinstance(episode_steps, bool) or not isinstance(episode_steps, int) or episode_steps < 1:
             raise BadInput(f"episode_steps is {episode_steps!r}", hint="a whole number from 1")
         if render_mode not in (None, "rgb_array"):
-            raise BadInput(f"render_mode is {render_mode!r}", hint="rgb_array, or remove it")
+            raise BadInput(f"render_mode is {render_mode!r}", hint="rgb_array, or leave it out")
         self.task = Task.of({"terrain": terrain, **arguments})
         self.biped = read_biped(self.task.model, rough=self.task.rough)
         self.episode_steps, self.render_mode = episode_steps, render_mode
