@@ -181,9 +181,11 @@ def test_the_result_of_a_rehearsal_is_opened_and_shared(server, browser, tmp_pat
         assert seen.violations() == []
         assert _picture(page, "#result-picture", tmp_path)[0] > 300
         page.click("#result-link")
-        page.wait_for_function("location.hash.startsWith('#r=')")  # it is compressed first
-        link = page.evaluate("location.href")
-        assert seen.text("#result-told") and seen.console == []
+        for _ in range(200):  # it is compressed first
+            if "#r=" in (link := page.evaluate("location.href")):
+                break
+            page.wait_for_timeout(50)
+        assert "#r=" in link and seen.text("#result-told") and seen.console == []
     with opened(browser, link, width=width) as other:
         other.page.wait_for_selector("#result-body .treemap")
         assert "9 optimizer steps in 2 s" in other.text("#result-body")
