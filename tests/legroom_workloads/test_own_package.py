@@ -22,7 +22,7 @@ PAGE = """
 import json
 from legroom.serving.answers import OWN_ANSWERS
 from legroom.serving.questions import Here
-_, text = OWN_ANSWERS["/api/start"](b"", {}, Here(), {"started": {}, "folders": []})
+_, text = OWN_ANSWERS["/api/start"](b"", {}, Here(), {"started": {}, "folders": [], "roots": []})
 print(json.loads(text)["workloads"][-1])
 """
 

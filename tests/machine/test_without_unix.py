@@ -18,8 +18,8 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     ("words", "code", "said"),
     [
         ("machine", 0, "available"),
-        ("predict mine:small --mode arithmetic --ram 16GiB", 0, "fits: RAM: 16.0 GiB given"),
-        ("fit mine:full --ram 8GiB --mode arithmetic", 0, "fits 8.0 GiB of RAM"),
+        ("predict mine:small --mode arithmetic --ram 16GiB", 0, "Fits: needs up to"),
+        ("fit mine:full --ram 8GiB --mode arithmetic", 0, "Fits 8.0 GiB of RAM"),
         ("check docs/files/train.py --ram 16GiB", 1, "minibatch"),
         ("diff mine:small mine:full --ram 16GiB", 1, "over the budget"),
         ("explain docs/files/error.txt", 0, "start with: legroom fit RUN"),

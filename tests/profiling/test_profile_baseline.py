@@ -101,8 +101,9 @@ def test_figures_that_are_missing_or_no_numbers_are_unknown(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("", "no JSON"), ("[" * 100_000, "no JSON"), ("[]", "no profile"), ('{"legroom": 1}', "no profile"),
-     ('{"legroom": 2, "leak": {"verdict": "ok"}}', "version 2"), ('{"leak": {"verdict": []}}', "no profile")],
+    [("", "is not JSON"), ("[" * 100_000, "is not JSON"), ("[]", "is not a profile"),
+     ('{"legroom": 1}', "is not a profile"),
+     ('{"legroom": 2, "leak": {"verdict": "ok"}}', "version 2"), ('{"leak": {"verdict": []}}', "is not a profile")],
 )  # fmt: skip
 def test_a_file_that_is_no_profile_is_refused(tmp_path, content, words):
     file = tmp_path / "before.json"

@@ -115,9 +115,11 @@ def predictor_at_once(
 ) -> Predictor | None:
     """Return what predicts by arithmetic alone, which takes no time; None where arithmetic cannot tell."""
     try:
-        return Predictor(run, machine, mode="arithmetic", device=device, probe_env=False, trust=trust)
+        found = Predictor(run, machine, mode="arithmetic", device=device, probe_env=False, trust=trust)
+        found.footprint(found.run)  # which asks for more than it took so far
     except LegroomError:
         return None
+    return found
 
 
 def is_hopeless(footprint: Footprint, budget: Budget) -> bool:

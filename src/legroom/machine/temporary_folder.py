@@ -5,7 +5,6 @@ A process that is killed cannot remove its folder, so the next one does, of what
 process id: it also means something to a container that sees the same /tmp and other processes.
 """
 
-import fcntl
 import os
 import re
 import shutil
@@ -41,7 +40,7 @@ def temporary_folder(kind: str, base: str | None = None) -> Iterator[Path]:
     descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError):  # a file system without locks: it stays if this process is killed
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
         made.rename(path)
         yield path
     finally:
@@ -67,7 +66,18 @@ def _remove_unlocked(path: Path) -> None:
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(descriptor)
         shutil.rmtree(path, ignore_errors=True)
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a folder for this process.
+
+    Raises:
+        OSError: another process has it.
+    """
+    import fcntl  # which Windows has not got: nothing that needs such a folder runs there
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,7 +20,6 @@ something to a container that sees the same /tmp and other processes.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import multiprocessing
 import os
 import shutil
@@ -127,7 +126,7 @@ def _hold(path: Path) -> tuple[int, bool]:
         except FileNotFoundError:  # removed again in between
             continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)  # waits for one who is just removing it
+            _flock(descriptor, shared=True)  # waits for one who is just removing it
             if path.name.startswith(PREFIX) and not _is_ours(path.lstat()):
                 raise PermissionError(f"{path} belongs to another user")
             if _is_there(path, descriptor):
@@ -187,7 +186,7 @@ def _remove_left(path: Path) -> None:
 
 def _remove_unused(path: Path, descriptor: int) -> None:
     with suppress(OSError):  # BlockingIOError: somebody uses it
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(descriptor, shared=False)
         if _is_there(path, descriptor):
             _remove(path)
 
@@ -199,3 +198,14 @@ def _remove(path: Path) -> None:
             if file.suffix in (".arrays", ".lock", ".new"):
                 file.unlink(missing_ok=True)
         path.rmdir()
+
+
+def _flock(descriptor: int, *, shared: bool) -> None:
+    """Lock together with others, or alone and without waiting.
+
+    Raises:
+        OSError: another process has it.
+    """
+    import fcntl  # which Windows has not got, where others want the names here
+
+    fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -190,7 +190,7 @@ def test_nodes_in_json(tmp_path, capsys):
     ("options", "says"),
     [
         (["--nodes", "3"], "--node-ram 64GiB"),
-        (["--nodes", "3", "--node-ram", "64"], "64 B of RAM"),
+        (["--nodes", "3", "--node-ram", "64"], "'64' has no unit"),
         (["--nodes", "0", "--node-ram", "64GiB"], "--nodes 0"),
         (["--node-ram", "64GiB"], "--nodes 8 says how many"),
         (["--node", "2xlarge"], "not a size"),
