@@ -31,8 +31,8 @@ LEGROOM = [sys.executable, "-c", "from legroom.cli.main import main; main()"]
         (["--plain", "--with", "lean", "--", "python"], "--plain contradicts --with (give one of them)"),
         (["--"], "there is no command after -- (legroom train -- python train.py)"),
         (["--", "no-such-command"], "no-such-command: there is no such command (legroom train -- python train.py)"),
-        (["--", sys.executable, "-I", __file__], "Python is started with -I (isolated mode), so it cannot have anything "
-         "attached (run it without -I)"),
+        (["--", sys.executable, "-I", __file__], "Python is started with -I (isolated mode), so it cannot use attached "
+         "savings (run it without -I)"),
         (["--ram", "much", "--", "python"], "--ram"),
     ],
 )  # fmt: skip
