@@ -37,8 +37,8 @@ def test_a_second_question_takes_milliseconds():
 
 
 def test_an_environment_by_its_id_alone_is_refused_in_one_line():
-    with pytest.raises(BadInput, match="spaces of env 'CartPole-v1' are not known"):
-        legroom.fits(stable_baselines3.PPO, "MlpPolicy", "CartPole-v1", budget="4GiB")
+    with pytest.raises(BadInput, match="spaces of env 'Nowhere-v0' are not known"):
+        legroom.fits(stable_baselines3.PPO, "MlpPolicy", "Nowhere-v0", budget="4GiB")
 
 
 def test_optuna_prunes_what_does_not_fit_and_says_what_it_needs():

@@ -87,8 +87,14 @@ def fits(
 
     `fits(PPO, "CnnPolicy", env, budget="4GiB", n_steps=2048)`; None where it depends on what was not seen.
 
+    >>> import legroom
+    >>> legroom.fits("mine:small", budget="16GiB", device="cpu")
+    True
+    >>> legroom.fits("mine:full", budget="16GiB", device="cpu")
+    False
+
     Args:
-        env: an environment or VecEnv, which tells its spaces; an id alone does not.
+        env: an environment or VecEnv, which tells its spaces; an id alone does so only where it was measured before.
         budget: host memory (`"4GiB"`, bytes), or a Budget; `vram` the same for the GPU.
 
     Raises:

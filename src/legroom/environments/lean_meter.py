@@ -111,11 +111,11 @@ class Meter:
         if isinstance(self.store, Column):
             self.store[row] = now
             return None, time.thread_time() - began
-        self.store.begin(row, now)
+        self.store.add(row, now, now)  # which takes no more than the observation
         seconds = time.thread_time() - began
         between = self._mark()
         began = time.thread_time()
-        self.store.finish(row, after)
+        self.store.add(row, now, after)  # the last row may be written once more
         return between, seconds + time.thread_time() - began
 
     def _add_plainly(self, row: int, now: np.ndarray, after: np.ndarray) -> float | None:

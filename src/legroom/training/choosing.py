@@ -75,7 +75,7 @@ def choose(
         head = shortage(asked, footprint, budget)
         if plan.fits:
             knobs = words(turned_knobs(chosen, plan.run))
-            console.tell(f"{head}; with {knobs} same results in {needs(plan.after)}; training that")
+            console.tell(f"{head}; with {knobs}, the same results take {needs(plan.after)}: training that")
             return asked, (plan.run, plan.after)
         console.tell(f"{head}; it cannot fit without changing the training")
     return runs[0], None
