@@ -101,7 +101,7 @@ def test_the_cache_leaves_room_for_what_cudnn_keeps_of_a_recurrent_layer(
         tmp_path,
         """
         import torch
-        with torch.no_grad():  # 1024 x 20 x 256 outputs of 4 bytes, gates and cells of each: 100 MiB, at most twice that
+        with torch.no_grad():  # 1024 x 20 x 256 outputs of 4 bytes, gates and cells of each: 100 MiB, or twice
             torch.nn.LSTM(1, 256).cuda()(torch.empty(1024, 20, 1, device="cuda"))
         torch.cuda.empty_cache()
         torch.empty(400 << 20, dtype=torch.uint8, device="cuda")
