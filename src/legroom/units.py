@@ -43,7 +43,7 @@ def parse_size(text: str | int, *, what: str = "size") -> int:
     """Return the bytes that `text` names: `16GiB`, `16G`, `8 GB`, `1.5TiB`, `1048576`.
 
     A bare suffix (`G`) is binary, as in the options of docker, Slurm and systemd. A number alone is bytes; below 1 MiB
-    somebody has forgotten the unit.
+    the unit was forgotten.
 
     Raises:
         BadInput: it is not a size, has no unit, is not positive, or over 2**63 bytes.

@@ -1,7 +1,8 @@
 """Containers that only ever grow: filled again and again, and nothing in the source takes anything out.
 
-A container may be emptied by whoever gets it. So it counts only where every use of it is one that reads, no name like
-it is assigned a second time in any file that is followed or that imports this one, and nobody compares its length.
+A container may be emptied by any code that gets it. So it counts only where every use of it is one that reads, no name
+like it is assigned a second time in any file that is followed or that imports this one, and its length is compared
+nowhere.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def runs_every_turn(script: Script, node: ast.AST, loop: ast.AST) -> bool:
 
 
 def method_calls(script: Script, *names: str) -> Iterator[ast.Call]:
-    """Yield the calls of methods of these names, whoever has them."""
+    """Yield the calls of methods of these names, of any object."""
     return (call for call in script.calls if isinstance(call.func, ast.Attribute) and call.func.attr in names)
 
 
@@ -106,7 +106,7 @@ def networks(script: Script) -> set[str]:
 
 
 def in_module(script: Script, node: ast.AST) -> bool:
-    """Return whether `node` stands in a class of networks: there it is a part of somebody else's forward pass."""
+    """Return whether `node` stands in a class of networks: there it is a part of another forward pass."""
     cls = script.scopes.class_of(node)
     return cls is not None and "torch.nn.Module" in _module_names(script.bases(cls))
 

@@ -61,7 +61,7 @@ class Look:
 
     @property
     def shows(self) -> bool:
-        """Whether somebody at a terminal sees what is worked on."""
+        """Whether a terminal shows what is worked on."""
         return not self.quiet and self.mode != "arithmetic" and sys.stderr.isatty()
 
     def showing(self, text: str) -> AbstractContextManager[Callable[[str], None]]:

@@ -24,7 +24,7 @@ def collected_notes() -> Iterator[list[str]]:
 
 
 def note(text: str) -> None:
-    """Add a note for whoever collects them."""
+    """Add a note for the code that collects them."""
     notes = _NOTES.get()
     if notes is not None and text not in notes:
         notes.append(text)

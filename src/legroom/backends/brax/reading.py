@@ -4,7 +4,7 @@ There is no standard; this is the form that people's training scripts around `br
 named after the algorithm with the arguments of its `train()`, one for the networks, perhaps one for the environment.
 
 A section `ppo:` alone proves nothing: programs with a loop of their own have one too, in other words (`rollout_steps`,
-`gamma`). It is brax's where its keys are arguments of brax's `train()`. All other sections are somebody's own.
+`gamma`). It is brax's where its keys are arguments of brax's `train()`. All other sections are the user's own.
 """
 
 import difflib

@@ -254,7 +254,8 @@ class ProgramSeen:
         if seconds < plan.seconds:
             return None
         asked = [finder for finder in stepping if finder.left_out_at is not None]
-        return "repeats" if asked and all(finder.is_calm for finder in asked) else "seconds"
+        came_round = [finder for finder in asked if finder.book.epochs and finder.book.in_epoch and finder.is_calm]
+        return "repeats" if asked and came_round == asked else "seconds"  # else a validation is still under way
 
     def _epoch_is_awaited(self, stepping: Sequence[RepeatFinder], seconds: float) -> bool:
         """Ask processes to leave out the rest of their first epoch; return whether one has not come to its end yet."""

@@ -190,7 +190,7 @@ class ScriptModels(Follower):
         self.checkpoints: list[tuple[dict[str, Any], int]] = []
 
     def follow_uncalled(self) -> None:
-        """Follow the functions that nobody called, with their defaults: `train` may be called by another script.
+        """Follow the functions that were not called, with their defaults: `train` may be called by another script.
 
         What a call in a branch that is not taken gives them (`if args.train: train(args.steps)`) is not known.
         """

@@ -232,7 +232,7 @@ class Follower(Evaluator[Frame]):
             if not isinstance(found, Symbol):
                 return found
         found = super().on_attribute(node, at)
-        # an attribute of the object that nobody has set so far is no name of a library
+        # an attribute of the object that was not set so far is no name of a library
         return self.unknown(node) if isinstance(found, Symbol) and found.startswith("self.") else found
 
     def member(self, owner: Any, node: ast.Attribute) -> Any:

@@ -1,4 +1,4 @@
-"""LR084: the best action taken from a network that records gradients nobody can use."""
+"""LR084: the best action taken from a network that records gradients that are not used."""
 
 from __future__ import annotations
 

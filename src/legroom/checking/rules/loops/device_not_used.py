@@ -35,7 +35,7 @@ def look(script: Script) -> Iterable[Found]:
 
 
 def _is_program(script: Script) -> bool:
-    """Return whether it is what somebody starts, so that nobody else can use the name."""
+    """Return whether it is a program that is started, so that no other file can use the name."""
     return any(is_main_guard(node) for node in script.tree.body) or any(
         isinstance(node, ast.For | ast.While) for node in script.tree.body
     )

@@ -37,7 +37,7 @@ def look(script: Script) -> Iterable[Found]:
 
 
 def _starts_as_number(script: Script, target: ast.expr, total: str) -> bool:
-    """Return whether the total begins as a plain number, so that nobody wants to derive it."""
+    """Return whether the total begins as a plain number, so that it is not derived."""
     found = [
         node.value
         for node in script.nodes
