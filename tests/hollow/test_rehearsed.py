@@ -129,7 +129,7 @@ def test_the_card_is_the_one_that_is_named(tmp_path: Path, capfd: pytest.Capture
         x = torch.ones(3, device="cuda")
         print(x, x.device, x.is_cuda, x.is_meta, x.get_device(), x.type())
         print(len(torch.cuda.memory_summary()) > 1000, torch.cuda.memory_stats()["allocated_bytes.all.current"])
-        torch.cuda.memory._snapshot()
+        torch.cuda.caching_allocator_alloc(8)
         """,
         capfd,
         card={"name": "NVIDIA GeForce RTX 3060", "bytes": 12 << 30, "capability": [8, 6], "sm_count": 28},
@@ -142,7 +142,26 @@ def test_the_card_is_the_one_that_is_named(tmp_path: Path, capfd: pytest.Capture
         "True 512",
         "Traceback (most recent call last):",
     ]
-    assert "torch._C._cuda_memorySnapshot is not simulated in a rehearsal" in found["printed"][-1]
+    assert "torch._C._cuda_cudaCachingAllocator_raw_alloc is not simulated in a rehearsal" in found["printed"][-1]
+
+
+def test_a_memory_history_is_accepted_and_writes_no_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Who looks for memory has these calls in the program; a snapshot of a real run stays as it is."""
+    kept = tmp_path / "snapshot.pickle"
+    kept.write_bytes(b"of a real run")
+    source = f"""
+        import torch
+        torch.cuda.memory._record_memory_history(max_entries=1000)
+        x = torch.zeros(3, device="cuda")
+        torch.cuda.memory._dump_snapshot({str(kept)!r})
+        torch.cuda.memory._record_memory_history(enabled=None)
+        print(torch.cuda.memory_snapshot())
+        raise SystemExit(0)
+    """
+    found = run(tmp_path, source, capfd)
+    assert found["printed"] == ["[]"] and kept.read_bytes() == b"of a real run"
+    (note,) = said(found, "note")
+    assert "snapshots are empty in a rehearsal" in note["text"]
 
 
 def test_what_is_not_known_is_answered_and_listed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 import torch
 
-from . import card_files, generators, graphs, nvml, processes, streams
+from . import card_files, generators, graphs, memory_history, nvml, processes, streams
 from .dispatching import Follower
 
 C: Any = torch._C
@@ -25,7 +25,8 @@ class NotSimulated(RuntimeError):
 
 def install(follower: Follower) -> None:
     """Answer for the card from now on."""
-    table = {**_answers(follower), **streams.install(follower), **graphs.install(follower)}
+    parts = (_answers, streams.install, graphs.install, memory_history.install)
+    table = {name: answer for part in parts for name, answer in part(follower).items()}
     for name in dir(C):
         if name.startswith(("_cuda_", "_accelerator_")) and name not in table:
             setattr(C, name, _refuse(f"torch._C.{name}"))

@@ -312,9 +312,10 @@ def without_our_frames(error: Any) -> None:
 def _last_user_line(follower: Any, trace: Any) -> tuple[str, int]:
     from . import sites
 
-    found = ("?", 0)
+    found = ("", 0)
     while trace is not None:
-        if sites._kind(trace.tb_frame.f_code.co_filename) == sites._USER:
-            found = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        file = trace.tb_frame.f_code.co_filename
+        if sites._kind(file) == sites._USER or (not found[0] and file == "<string>"):  # python -c
+            found = file, trace.tb_lineno
         trace = trace.tb_next
     return found

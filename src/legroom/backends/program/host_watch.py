@@ -46,10 +46,16 @@ class Mapping:
     begin: int
     end: int
     resident: int
+    guarded: bool = False  # by a page behind it that cannot be touched, as `_reserve.c` maps arrays
 
     @property
     def nbytes(self) -> int:
         return self.end - self.begin
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is more than what a library keeps for itself: OpenBLAS maps 32 MiB for each thread, unwritten."""
+        return self.nbytes >= LEAST_MAPPING and (self.guarded or self.resident > 0)
 
 
 @dataclass
@@ -140,7 +146,7 @@ class HostWatch:
             key = (mapping.pid, mapping.begin)
             seen = self._seen.get(key)
             if seen is None or seen.mapping.nbytes != mapping.nbytes:
-                if mapping.nbytes < LEAST_MAPPING and self._asked_at(mapping) is None:
+                if not mapping.is_array and self._asked_at(mapping) is None:
                     continue
                 seen = _Seen(mapping, [])
             seen.mapping = mapping
@@ -247,11 +253,14 @@ def large_mappings(pid: int, *, proc: Path = PROC) -> list[Mapping]:
         lines = (proc / str(pid) / "smaps").read_bytes().splitlines()
     except OSError:
         return []
-    found, head = [], None
+    found: list[Mapping] = []
+    head: tuple[int, int] | None = None
     for line in lines:
         match = _HEAD.match(line)
         if match is not None:
             begin, end = int(match[1], 16), int(match[2], 16)
+            if found and found[-1].end == begin and match[3].startswith(b"---"):
+                found[-1] = replace(found[-1], guarded=True)
             plain = match[3][1:2] == b"w" and match[4] == b"0" and (not match[5] or match[5].startswith(b"[anon"))
             head = (begin, end) if plain and end - begin >= LEAST_ASKED and not _is_arena(begin, end) else None
         elif head is not None and line.startswith(b"Rss:"):

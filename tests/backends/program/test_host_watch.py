@@ -1,0 +1,30 @@
+"""Which mappings of a process count as arrays that it will fill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from legroom.backends.program.host_watch import Mapping, large_mappings
+
+SMAPS = """\
+7f0000600000-7f0004600000 rw-p 00000000 00:00 0
+Rss:                   0 kB
+7f0004600000-7f0004e00000 r--p 00000000 08:01 42 /usr/lib/libopenblas.so
+Rss:                 100 kB
+7f1000000000-7f1010000000 rw-p 00000000 00:00 0
+Rss:                   0 kB
+7f1010000000-7f1010001000 ---p 00000000 00:00 0
+Rss:                   0 kB
+7f2000000000-7f2010000000 rw-p 00000000 00:00 0
+Rss:                   4 kB
+"""
+
+
+def test_what_a_library_maps_and_never_writes_is_no_array(tmp_path: Path) -> None:
+    """OpenBLAS keeps 64 MiB for two threads: a program without any buffer was told that one would fill."""
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "smaps").write_text(SMAPS)
+    blas, fresh, begun = large_mappings(7, proc=tmp_path)
+    assert blas == Mapping(7, 0x7F0000600000, 0x7F0004600000, resident=0) and not blas.is_array
+    assert fresh.guarded and fresh.is_array, "np.zeros of 256 MiB, as _reserve.c maps it"
+    assert not begun.guarded and begun.is_array, "mapped by glibc, which writes the head"
