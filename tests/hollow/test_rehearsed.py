@@ -205,6 +205,9 @@ def test_moves_and_copies(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
             file.seek(0)
             loaded = torch.load(file, map_location=where)["weight"]
             assert loaded.device.type == kind and (loaded.cpu() == net.weight.cpu()).all()
+        weight = net.weight.detach()
+        assert weight.is_set_to(weight.view(4, 4)) and not weight.is_set_to(weight[1:])  # tensordict asks
+        assert not weight.is_set_to(twin.weight.detach())
         seen = []
         thread = threading.Thread(target=lambda: seen.append(torch.ones(3, device="cuda").sum().item()))
         thread.start(), thread.join()

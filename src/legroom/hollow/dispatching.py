@@ -48,6 +48,14 @@ _aten = torch.ops.aten
 _graph_task = torch._C._current_graph_task_id
 
 
+def _is_set_to(func: Any, args: Any, kwargs: Any) -> bool:
+    """Return whether two tensors are the same view of one storage; meta tensors have no kernel for it."""
+    one, other = args
+    same = one.untyped_storage()._cdata == other.untyped_storage()._cdata
+    view = (one.storage_offset(), one.shape, one.stride()) == (other.storage_offset(), other.shape, other.stride())
+    return bool(same and view)
+
+
 def _upsampling() -> list[Any]:
     return [getattr(_aten, name) for name in dir(_aten) if "upsample" in name or "interpolate" in name]
 
@@ -132,6 +140,7 @@ class Follower(StorageFollower):
             _aten.index_put.default: self._index,
             _aten._index_put_impl_.default: self._index,
             _aten.equal.default: self._equal,
+            _aten.is_set_to.default: _is_set_to,
             _aten.allclose.default: self._allclose,
             _aten.repeat_interleave.Tensor: self._repeats,
             _aten._cudnn_rnn_flatten_weight.default: self._flatten_weights,

@@ -34,8 +34,11 @@ def watch_requests(journal: Any) -> None:
 
     def told(address: int, nbytes: int) -> None:
         try:
-            file, line = _asking_line()
-            journal.json("host-alloc", nbytes=nbytes, address=address, file=file, line=line, how="reserved")
+            (file, line), (user_file, user_line) = _asking_lines()
+            journal.json(
+                "host-alloc", nbytes=nbytes, address=address, file=file, line=line, how="reserved",
+                user_file=user_file, user_line=user_line,
+            )  # fmt: skip
         except Exception:  # the program goes on, whatever is wrong with us
             return
 
@@ -50,18 +53,21 @@ def watch_requests(journal: Any) -> None:
     atexit.register(silence)
 
 
-def _asking_line() -> tuple[str, int]:
-    """Return the innermost line outside of NumPy, torch and the standard library."""
+def _asking_lines() -> tuple[tuple[str, int], tuple[str, int]]:
+    """Return the innermost line outside of NumPy, torch and the standard library, and outside of all packages."""
     arrays = [getattr(sys.modules.get(name), "__file__", None) for name in ("numpy", "torch")]
     skipped = tuple(os.path.join(os.path.dirname(file), "") for file in arrays if file)
     frame: Any = sys._getframe(2)
+    found = ("", 0)
     while frame is not None:
         file = frame.f_code.co_filename
-        standard = file.startswith(_STANDARD) and "site-packages" not in file
-        if not standard and not file.startswith(("<", _OURS, *skipped)):
-            return file, frame.f_lineno
+        installed = "site-packages" in file or "dist-packages" in file
+        if (installed or not file.startswith(_STANDARD)) and not file.startswith(("<", _OURS, *skipped)):
+            found = found if found[0] else (file, frame.f_lineno)
+            if not installed:
+                return found, (file, frame.f_lineno)
         frame = frame.f_back
-    return "", 0
+    return found, ("", 0)
 
 
 def zeros_are_fresh(torch: Any, journal: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from legroom.backends.program.host_watch import Mapping, large_mappings
+from legroom.backends.program.host_watch import Mapping, _asked_for_by, large_mappings
 
 SMAPS = """\
 7f0000600000-7f0004600000 rw-p 00000000 00:00 0
@@ -28,3 +28,11 @@ def test_what_a_library_maps_and_never_writes_is_no_array(tmp_path: Path) -> Non
     assert blas == Mapping(7, 0x7F0000600000, 0x7F0004600000, resident=0) and not blas.is_array
     assert fresh.guarded and fresh.is_array, "np.zeros of 256 MiB, as _reserve.c maps it"
     assert not begun.guarded and begun.is_array, "mapped by glibc, which writes the head"
+
+
+def test_an_array_of_a_library_names_the_line_that_called_it() -> None:
+    asked = {"file": "/lib/site-packages/tensordict/_torch_func.py", "line": 381}
+    assert _asked_for_by({**asked, "user_file": "/home/train.py", "user_line": 23}) == "the array of train.py:23"
+    assert _asked_for_by({**asked, "user_file": "", "user_line": 0}) == ""
+    assert _asked_for_by({"file": "a.py", "line": 5, "user_file": "a.py", "user_line": 5}) == "", "it made it itself"
+    assert _asked_for_by({}) == ""

@@ -194,18 +194,18 @@ class HostWatch:
 
     def _fillings(self) -> Iterable[Filling]:
         """Yield arrays that are being filled, those of one source line together."""
-        by_line: dict[tuple[str, int, bool], list[Filling]] = defaultdict(list)
+        by_line: dict[tuple[str, int, str, bool], list[Filling]] = defaultdict(list)
         for seen in self._filling():
             per_s, per_step = seen.rates(self._steady_from or 0.0)
             asked = self._asked_at(seen.mapping) or {}
             file, line = str(asked.get("file") or ""), int(asked.get("line") or 0)
             at_once = (seen.mapping.pid, int(asked.get("address") or 0)) in self._written
             size, touched = seen.mapping.nbytes, seen.mapping.resident
-            by_line[file, line, at_once].append(Filling(size, touched, per_s, per_step))
-        for (file, line, at_once), several in by_line.items():
+            by_line[file, line, _asked_for_by(asked), at_once].append(Filling(size, touched, per_s, per_step))
+        for (file, line, what, at_once), several in by_line.items():
             sizes = sum(one.nbytes for one in several), sum(one.touched for one in several)
             rates = sum(one.per_s for one in several), sum(one.per_step for one in several)
-            yield Filling(*sizes, *rates, file, line, len(several), at_once=at_once)
+            yield Filling(*sizes, *rates, file, line, len(several), what, at_once=at_once)
 
     def _asked_at(self, mapping: Mapping) -> dict[str, Any] | None:
         """Return the request that a mapping was made for, where the guest saw it."""
@@ -227,6 +227,16 @@ class HostWatch:
         filled = seconds * (arrays + self.containers.per_s)
         grown = last[-1].host - last[0].host - filled
         return grown / seconds if grown >= LEAST_GROWTH else 0.0
+
+
+def _asked_for_by(asked: dict[str, Any]) -> str:
+    """Return which line of the program called the library that made an array; nothing where it made it itself."""
+    file, line = str(asked.get("user_file") or ""), int(asked.get("user_line") or 0)
+    return (
+        f"the array of {Path(file).name}:{line}"
+        if file and (file, line) != (asked.get("file"), asked.get("line"))
+        else ""
+    )
 
 
 def _once(mappings: Iterable[Mapping]) -> list[Mapping]:
