@@ -7,11 +7,13 @@ A page writes
 and `fill.py` puts a `text` block with the real output below it. Blocks of a page run in order in one folder, which
 begins as a copy of `docs/files`, so that pages say `run.yaml` and mean it. `run slow:` is left to `make test-docs`;
 `run loosely:` prints what depends on this machine in more than figures (which knob is enough, which cards there are),
-and only its first line is compared. `run slow loosely:` is both.
+and only its first line is compared. `run slow loosely:` is both. `run slow needs torchrl:` is left out where that
+package is not installed.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -27,7 +29,7 @@ ROOT = DOCS.parent
 FILES = DOCS / "files"
 MOST_S = 1800  # a training on a busy machine
 _RUN = re.compile(
-    r"^<!-- run(?P<how>(?: slow| loosely)*): (?P<command>.+?) -->\n(?:\n```text\n(?P<output>.*?)\n```\n)?", re.M | re.S
+    r"^<!-- run(?P<how>(?: slow| loosely| needs \w+)*): (?P<command>.+?) -->\n(?:\n```text\n(?P<output>.*?)\n```\n)?", re.M | re.S
 )
 _FENCE = re.compile(r"^```(?P<kind>\{?[\w+-]*\}?)[^\n]*\n(?P<body>.*?)^```\s*?$", re.M | re.S)
 _SPAN = re.compile(r"(?<!`)`(legroom [^`]+)`(?!`)")
@@ -43,10 +45,16 @@ class Block:
     output: str | None
     slow: bool
     loosely: bool
+    needs: str | None = None
 
     @property
     def where(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def can_run(self) -> bool:
+        """Whether the package that its program uses is installed."""
+        return self.needs is None or importlib.util.find_spec(self.needs) is not None
 
 
 @dataclass(frozen=True)
@@ -86,8 +94,9 @@ def blocks_of(page: Path) -> list[Block]:
     for match in _RUN.finditer(text):
         output = match["output"]
         shown = None if output is None else output.removeprefix(f"$ {match['command']}").lstrip("\n")
-        how = match["how"]
-        found.append(Block(page, _line(text, match), match["command"], shown, "slow" in how, "loosely" in how))
+        how = match["how"].split()
+        needs = how[how.index("needs") + 1] if "needs" in how else None
+        found.append(Block(page, _line(text, match), match["command"], shown, "slow" in how, "loosely" in how, needs))
     return found
 
 

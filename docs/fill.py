@@ -22,7 +22,9 @@ def fill(page: Path, words: list[str], slow: bool) -> None:
     blocks = blocks_of(page)
     about_page = not words or any(word in page.stem or word == page.parent.name for word in words)
     wanted = [
-        block for block in blocks if (slow or not block.slow) and (about_page or any(w in block.command for w in words))
+        block
+        for block in blocks
+        if (slow or not block.slow) and block.can_run and (about_page or any(w in block.command for w in words))
     ]
     if not wanted:
         return
