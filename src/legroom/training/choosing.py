@@ -70,7 +70,7 @@ def choose(
             said = f"{asked.name} fits: {needs(footprint)}"
             console.tell(f"{unknown_words(asked, footprint) or said}; training it as it is")
             return asked, (chosen, footprint)
-        with console.busy(f"{asked.name} does not fit; looking for a way"):
+        with console.busy(f"{asked.name} does not fit; looking for a plan that fits"):
             plan = fit(chosen, budget, predictor, allow=SAME_LEARNING)
         head = shortage(asked, footprint, budget)
         if plan.fits:
