@@ -85,7 +85,7 @@ class Backend(Protocol):
     # ---- reading
 
     pins_read: tuple[str, ...] = ()
-    """distributions whose release changes what a run stores: a pin beside a file stands for what is installed"""
+    """distributions whose release changes what a run stores: a pin next to a file counts as installed"""
     own_spaces: Mapping[str, KnownSpaces] | None = None
     """spaces of the library's own environments; None: it trains gymnasium's, of which reading has a table"""
 
