@@ -43,7 +43,7 @@ export async function ask(path, body) {
   try {
     response = await fetch(path, options);
   } catch {
-    throw new Error("legroom ui has stopped answering: start it again");
+    throw new Error("legroom ui does not respond: start it again");
   }
   const text = await response.text();
   if (!response.ok) {
