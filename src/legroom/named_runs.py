@@ -48,7 +48,7 @@ def find_workload(name: str) -> Workload | None:
     else:
         if isinstance(loaded, Workload) and loaded.name == name:
             return loaded
-        why = f"{point.value} is no Workload of that name"
+        why = f"{point.value} is not a Workload of that name"
     package = "" if point.dist is None else f" of {point.dist.name}"
     sys.stderr.write(f"legroom: workload {name!r}{package} cannot be used: {why}\n")
     return None
