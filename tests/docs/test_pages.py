@@ -213,5 +213,8 @@ def test_a_worker_costs_the_same_wherever_it_is_said() -> None:
     assert f"{light} instead of {with_cuda} each" in advice
     (rule,) = (rule for rule in RULES if rule.name == "worker-imports-torch")
     assert with_cuda in rule.why and light in rule.why
+    (heavy,) = (rule for rule in RULES if rule.name == "heavy-workers")
+    (knob,) = (knob for knob in all_knobs() if knob.key == "env.workers" and light in knob.say)
+    assert with_cuda in heavy.why and with_cuda in knob.say
     for page in ("howto/many_envs.md", "commands/train.md"):
         assert with_cuda in (DOCS / page).read_text() and "4.8" in (DOCS / page).read_text()
