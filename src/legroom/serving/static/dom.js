@@ -66,7 +66,7 @@ export function latest(work) {
   };
 }
 
-/** Return a function that waits until nobody has called it for a while. */
+/** Return a function that waits until it has not been called for a while. */
 export function settled(work, ms) {
   let timer = 0;
   return () => { clearTimeout(timer); timer = setTimeout(work, ms); };
