@@ -61,7 +61,7 @@ def predict(
 
     Raises:
         BadInput: the spaces are not known, or the sizes are beyond 2**63 bytes.
-        Unseen: the environment, which alone tells its spaces, is such code, and not trusted.
+        Unseen: the spaces are known only to the environment, which is such code and not trusted.
         MissingExtra: mode `trace` without the libraries.
     """
     how: Any = {"mode": mode, "device": device, "probe_env": probe_env, "trust": trust, "values": values}

@@ -58,7 +58,7 @@ def share(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> Arrays:
     """Return the arrays of `key`, read-only and the same memory in all processes of the run.
 
     Args:
-        key: any text; it must tell apart whatever differs.
+        key: any text; different data need different keys.
         build: returns the arrays by name; called in one process, once, unless it raises. Numbers of any dtype, and
             structures of them, in C or Fortran order; a few of any size.
 

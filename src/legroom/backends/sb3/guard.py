@@ -105,7 +105,7 @@ def guard(model: BaseAlgorithm, micro_batch: MicroBatch | None = None) -> Guard:
         micro_batch: samples per pass to begin with, or a schedule [[from_update, size], ...]; None: whole minibatches.
 
     Raises:
-        BadInput: it is no SB3 model, or (when the block is entered) `micro_batch` is given and it cannot have one.
+        BadInput: it is not an SB3 model, or (when the block is entered) it does not support `micro_batch`.
 
     Example:
         >>> import legroom

@@ -29,7 +29,7 @@ Sampler = Callable[["LeanReplayBuffer", int], "np.ndarray | tuple[np.ndarray, np
 
 
 class LeanReplayBuffer(LeanReplay, ReplayBuffer):
-    """Stable-Baselines3's replay buffer in little memory; with a Dict space this is a `LeanDictReplayBuffer`.
+    """Stable-Baselines3's replay buffer in less memory; with a Dict space this is a `LeanDictReplayBuffer`.
 
     Args:
         optimize_memory_usage: accepted and ignored.
@@ -103,7 +103,7 @@ class LeanReplayBuffer(LeanReplay, ReplayBuffer):
 
 
 class LeanDictReplayBuffer(LeanReplayBuffer, DictReplayBuffer):
-    """Stable-Baselines3's Dict replay buffer in little memory, each part of the observation by itself."""
+    """Stable-Baselines3's Dict replay buffer in less memory, each key of the observation separately."""
 
 
 def _refuse(others: dict[str, Any], n_steps: int, gamma: float, observation_space: spaces.Space[Any]) -> None:
