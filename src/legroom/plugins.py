@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
+from legroom.extras import entry_points
 from legroom.model.knob import Knob
 from legroom.model.rule import Rule
 
@@ -36,7 +36,7 @@ def plugged_knobs() -> tuple[Knob, ...]:
 
 def _loaded(group: str, kind: type[Any]) -> list[Any]:
     found = []
-    for point in entry_points(group=group):
+    for point in entry_points(group):
         try:
             value = point.load()
         except Exception as error:  # whatever an import of another's package raises
