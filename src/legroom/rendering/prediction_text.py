@@ -326,7 +326,7 @@ def need_text(footprint: Footprint, budget: Budget, *, only_exceeded: bool = Fal
 def limit_text(budget: Budget, limit: int, origin: str) -> str:
     """Return a limit, what is kept free of it, and who says so."""
     kept = f" less {budget.reserve:.0%} reserve" if budget.reserve else ""
-    return f"{format_size(limit)}{kept} {origin}"
+    return f"{format_size(limit)}{kept} {origin}".rstrip()
 
 
 def budget_line(footprint: Footprint, budget: Budget) -> str:
