@@ -45,7 +45,7 @@ total_timesteps: 40
 seed: 1
 checkpoint: {every: 10, keep: 2}
 """
-BEFORE = 20  # steps of the training that a resume goes on with
+BEFORE = 20  # steps of the training that resuming continues with
 SCENARIOS = ("start", "resume")
 OURS = (0, 1, 2, 3, 4, 130)
 

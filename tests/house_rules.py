@@ -52,7 +52,11 @@ GROUPS = (
     "legroom.rules",
     "legroom.knobs",
 )  # of entry points, which are called like packages
-WORDS = re.compile(r"\b(nobody|somebody|anybody|whoever|shall|whatsoever|for want of)\b", re.I)
+WORDS = re.compile(
+    r"\b(nobody|somebody|anybody|whoever|shall|whatsoever|for want of|in vain|last words|for ever|hardly|has not got"
+    r"|let go)\b",
+    re.I,
+)
 MODULE = re.compile(r"legroom(?:\.\w+)+")
 
 
@@ -87,7 +91,11 @@ def _odd_words() -> list[str]:
             text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
             if "    ld " not in text and id(node) not in documented:  # assembler has comments of its own
                 found += [f"{where}:{node.lineno}: {word[0]!r}" for word in WORDS.finditer(text)]
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *SRC.rglob("*.md"), *SRC.rglob("*.html")]
+    pages = [ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")]
+    pages += [
+        *(ROOT / "docs").rglob("*.md"),
+        *(page for kind in ("md", "html", "js") for page in SRC.rglob(f"*.{kind}")),
+    ]
     for path in sorted(path for path in pages if "generated" not in path.parts):
         for number, line in enumerate(path.read_text().splitlines(), 1):
             found += [f"{path.relative_to(ROOT)}:{number}: {word[0]!r}" for word in WORDS.finditer(line)]

@@ -19,9 +19,9 @@ import legroom
 from legroom.errors import MissingExtra
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Before a run": ("predict", "predict_model", "read", "probe", "profile"),
+    "Before a run": ("predict", "predict_model", "fits", "rehearse", "read", "probe", "profile"),
     "While it trains": ("MemoryCallback", "guard", "survive"),
-    "With less memory": ("lean", "LeanVecEnv", "share"),
+    "With less memory": ("attach", "lean", "LeanVecEnv", "share"),
     "Algorithms": ("DoubleDQN",),
 }
 TESTING = ("assert_no_leak",)
@@ -78,7 +78,8 @@ def _parameter(parameter: inspect.Parameter, bare: bool) -> str:
     if bare or parameter.annotation is inspect.Parameter.empty:
         return str(parameter.replace(annotation=inspect.Parameter.empty))
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-    default = "" if parameter.default is inspect.Parameter.empty else f" = {parameter.default!r}"
+    value = "..." if inspect.isfunction(parameter.default) else repr(parameter.default)
+    default = "" if parameter.default is inspect.Parameter.empty else f" = {value}"
     return f"{stars}{parameter.name}: {_type(parameter.annotation)}{default}"
 
 
@@ -89,10 +90,12 @@ def _type(annotation: Any) -> str:
 def _as_markdown(docstring: str) -> str:
     """Return a docstring as Markdown: `Args:` and its like become lists, doctests and indented code become code."""
     parts: list[str] = []
-    for block in re.split(r"\n\n+(?=\S)|\n(?=(?:Args|Raises|Returns|Yields):)", docstring):
+    for block in re.split(r"\n\n+(?=\S)|\n(?=(?:Args|Raises|Returns|Yields|Example):)", docstring):
         head, _, rest = block.partition("\n")
         if head in ("Args:", "Raises:", "Returns:", "Yields:"):
             parts.append(f"**{head[:-1]}**\n\n{_list(textwrap.dedent(rest))}")
+        elif head == "Example:":
+            parts.append(f"**Example**\n\n{code(textwrap.dedent(rest), 'pycon')}")
         elif block.startswith(">>>"):
             parts.append(code(block, "pycon"))
         else:

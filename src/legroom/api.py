@@ -42,7 +42,7 @@ def predict(
         trust: import the code that a Run names by `module:attr`; classes that a call is given are the caller's own.
 
     Raises:
-        Unseen: the environment of a Run, which alone tells its spaces, is such code, and not trusted.
+        Unseen: the spaces are known only to the run's environment, which is such code and not trusted.
         BadInput: an argument cannot be understood.
 
     Example:
@@ -108,7 +108,7 @@ def fits(
 
 
 def predict_model(model: Any, *, machine: Machine | None = None, mode: Mode = "auto") -> Footprint:
-    """Return what training a live SB3 model will need; its networks and buffers are only looked at.
+    """Return what training a live SB3 model will need; its networks and buffers are only read.
 
     Example:
         >>> import legroom

@@ -9,13 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from legroom.extras import entry_points
 from legroom.model.workload import Workload
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from legroom.model.run import Run
 
 GROUP = "legroom.workloads"
@@ -24,7 +26,7 @@ GROUP = "legroom.workloads"
 @cache
 def _registered() -> Mapping[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=GROUP):
+    for point in entry_points(GROUP):
         found.setdefault(point.name, point)
     return found
 
@@ -48,7 +50,7 @@ def find_workload(name: str) -> Workload | None:
     else:
         if isinstance(loaded, Workload) and loaded.name == name:
             return loaded
-        why = f"{point.value} is no Workload of that name"
+        why = f"{point.value} is not a Workload of that name"
     package = "" if point.dist is None else f" of {point.dist.name}"
     sys.stderr.write(f"legroom: workload {name!r}{package} cannot be used: {why}\n")
     return None

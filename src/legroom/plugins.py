@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
+from legroom.extras import entry_points
 from legroom.model.knob import Knob
 from legroom.model.rule import Rule
 
@@ -36,7 +36,7 @@ def plugged_knobs() -> tuple[Knob, ...]:
 
 def _loaded(group: str, kind: type[Any]) -> list[Any]:
     found = []
-    for point in entry_points(group=group):
+    for point in entry_points(group):
         try:
             value = point.load()
         except Exception as error:  # whatever an import of another's package raises
@@ -45,10 +45,10 @@ def _loaded(group: str, kind: type[Any]) -> list[Any]:
         values = value if isinstance(value, tuple | list) else (value,)
         wrong = [each for each in values if not isinstance(each, kind)]
         if wrong:
-            _warn(f"{group} {point.name!r}", f"{type(wrong[0]).__name__} is no {kind.__name__}")
+            _warn(f"{group} {point.name!r}", f"{type(wrong[0]).__name__} is not a {kind.__name__}")
         found += [each for each in values if isinstance(each, kind)]
     return found
 
 
 def _warn(what: str, why: str) -> None:
-    warnings.warn(f"legroom: {what} is left out: {why}", stacklevel=3)
+    warnings.warn(f"legroom: {what} is skipped: {why}", stacklevel=3)

@@ -22,7 +22,7 @@ TRACKED_STEPS, WARM_UP_STEPS = 2_000, 500
 
 
 def assert_no_leak(env: Any, frames: int = FRAMES, *, time_limit_s: float = 60.0, seed: int = SEED) -> None:
-    """Step `env` with random actions and fail where its memory goes on growing steadily.
+    """Step `env` with random actions and fail if its memory keeps growing steadily.
 
     What a fresh process can build (a gymnasium id, `module:attr`, a run's name, a class or function that can be
     imported) is built and stepped there: nothing else is in that process' memory. An instance, a lambda or anything

@@ -29,7 +29,7 @@ LEGROOM = [sys.executable, "-c", "from legroom.cli.main import main; main()"]
          "micro_batch=16)"),
         (["--with", "lean=2", "--", "python"], "--with lean=2: lean takes no number (--with lean)"),
         (["--plain", "--with", "lean", "--", "python"], "--plain contradicts --with (give one of them)"),
-        (["--"], "there is no command after -- (legroom train -- python train.py)"),
+        (["--"], "no command after -- (legroom train -- python train.py)"),
         (["--", "no-such-command"], "no-such-command: there is no such command (legroom train -- python train.py)"),
         (["--", sys.executable, "-I", __file__], "Python is started with -I (isolated mode), so it cannot use attached "
          "savings (run it without -I)"),
@@ -54,7 +54,7 @@ def test_output_input_and_exit_code_are_the_programs(tmp_path: Path) -> None:
     printed, told = done.stdout.splitlines()
     assert printed == "read given"
     assert done.stderr.startswith("said\n")
-    assert "nothing: the program used none of what" in done.stderr
+    assert "nothing: the program does not use what" in done.stderr
     document = json.loads(told)
     assert (document["exit_code"], document["attached"], document["not_attached"]) == (7, [], [])
 

@@ -299,7 +299,7 @@ def test_a_lean_run_is_predicted_as_measured(probed: dict[str, dict]) -> None:
     ("name", "says"),
     [
         ("broken", "the env could not be probed: stepping it raised: RuntimeError: no such level"),
-        ("mistaken", "the env could not be probed: it shows 120×160×3 uint8, not what env.spaces says"),
+        ("mistaken", "the env could not be probed: its observation is 120×160×3 uint8, not what env.spaces says"),
         ("nameless", "the env could not be probed: nameless.yaml: the run names no environment"),
     ],
 )
@@ -315,7 +315,7 @@ def test_without_a_probe_lean_storage_is_not_called_free(screens: Path) -> None:
     assert (run["with_lean_storage"]["price"], run["with_lean_storage"]["slowdown"]) == ("slower", None)
     assert run["with_free_savings"]["lean_storage"] is False
     text = legroom("predict", "declared.yaml", "--mode", "arithmetic", cwd=screens).stdout
-    assert "with lean storage (bit-equal; speed not probed): host peak at most" in text
+    assert "with lean storage (bit-equal; speed not measured): host peak at most" in text
     assert "free saving" not in text
 
 

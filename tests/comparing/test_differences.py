@@ -52,7 +52,7 @@ def test_a_default_that_is_given_up_counts_as_changed(tmp_path):
 
 def test_what_memory_does_not_depend_on_is_no_change(tmp_path):
     told = diff(tmp_path, dict(seed=1, gamma=0.9), dict(seed=2, gamma=0.99))
-    assert told.stdout.strip() == "no change that memory depends on"
+    assert told.stdout.strip() == "no change affects memory"
 
 
 def test_over_the_budget_is_exit_code_1(tmp_path):

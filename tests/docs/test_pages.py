@@ -26,6 +26,7 @@ from legroom.named_runs import workloads
 MOST_PICTURE, MOST_PICTURES = 160_000, 1_000_000
 MOST_README_LINES = 150
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
+INCLUDED = re.compile(r"^```\{(?:literal)?include\} (\S+)", re.M)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,9 @@ def test_links_and_images_of_pages_are_there(generated: Path) -> None:
     every = [*pages(), *generated.rglob("*.md"), ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
     missing = []
     for page in every:
-        text = re.sub(r"```.*?^```", "", page.read_text(), flags=re.S | re.M)
+        whole = page.read_text()
+        missing += [f"{page}: {file}" for file in INCLUDED.findall(whole) if not there(page, file, generated)]
+        text = re.sub(r"```.*?^```", "", whole, flags=re.S | re.M)
         for image, target in LINK.findall(text):
             if target.startswith(("http:", "https:")):
                 assert not image, f"{page}: a picture from another host: {target}"
@@ -210,5 +213,8 @@ def test_a_worker_costs_the_same_wherever_it_is_said() -> None:
     assert f"{light} instead of {with_cuda} each" in advice
     (rule,) = (rule for rule in RULES if rule.name == "worker-imports-torch")
     assert with_cuda in rule.why and light in rule.why
+    (heavy,) = (rule for rule in RULES if rule.name == "heavy-workers")
+    (knob,) = (knob for knob in all_knobs() if knob.key == "env.workers" and light in knob.say)
+    assert with_cuda in heavy.why and with_cuda in knob.say
     for page in ("howto/many_envs.md", "commands/train.md"):
         assert with_cuda in (DOCS / page).read_text() and "4.8" in (DOCS / page).read_text()

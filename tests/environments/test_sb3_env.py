@@ -189,8 +189,8 @@ def test_what_training_has_loaded_anyway_is_not_the_environments():
             "env.wrappers: my_envs:NoWrapper raised: TypeError: cannot wrap that",
         ),
         ({"env_id": "my_envs:Grid", "wrappers": ({"a": {}, "b": {}},)}, "must have one key"),
-        ({"env_id": "my_envs:crash"}, "ended its process while it was built (killed by SIGSEGV): segmentation ahead"),
-        ({"env_id": "my_envs:leave"}, "ended its process while it was built (exit code 7)"),
+        ({"env_id": "my_envs:crash"}, "ended its process while being built (killed by SIGSEGV): segmentation ahead"),
+        ({"env_id": "my_envs:leave"}, "ended its process while being built (exit code 7)"),
     ],
 )
 def test_its_own_words_in_one_line(folder, env, says):

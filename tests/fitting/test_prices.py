@@ -21,7 +21,7 @@ UNPROBED = Evidence(Machine(ram=1, limit=None, available=1, swap=0, shm=0), "cpu
 @pytest.mark.parametrize("name", ["mine:full", "fire:original", "robot:default"])
 def test_the_page_and_a_plan_name_the_same_price(name: str) -> None:
     run = read(name)
-    controls = {key: each for key, each in control_by_key(run).items() if each["label"] != "steps of returns"}
+    controls = {key: each for key, each in control_by_key(run).items() if each["label"] != "n-step returns"}
     for knob in all_knobs():
         for key in {knob.key, *knob.also} & set(controls):
             assert controls[key]["price"] == knob.price_for(run, UNPROBED)

@@ -166,7 +166,7 @@ def test_missing_columns_are_all_named(tmp_path):
 
 
 def test_a_column_given_twice(tmp_path):
-    assert problem(write(tmp_path, [], header=f"{HEADER},CU")).startswith(":1: column cu stands there twice")
+    assert problem(write(tmp_path, [], header=f"{HEADER},CU")).startswith(":1: column cu is there twice")
 
 
 def test_empty_files_and_files_without_blocks(tmp_path):
@@ -242,7 +242,7 @@ def test_blocks_given_twice(tmp_path):
     table = rows()
     table[5], table[8] = table[1], table[1]
     message = problem(write(tmp_path, table), fill_absent=True)
-    assert message.startswith(":7: the block at (10, 10, 22.5) stands already in line 3 (2 rows: lines 7, 10)")
+    assert message.startswith(":7: the block at (10, 10, 22.5) is already in line 3 (2 rows: lines 7, 10)")
 
 
 def test_absent_blocks_are_listed_and_can_be_air(tmp_path):

@@ -161,7 +161,7 @@ def test_places_without_a_block_are_air(tmp_path):
     ("suffix", "old", "new", "message"),
     [
         (".blocks", "2 2 0 0 ORE   12", "2 2 0 0 ORE", "tiny.blocks:4: 5 values where 6 are expected (id x y z …)"),
-        (".blocks", "2 2 0 0", "1 2 0 0", "tiny.blocks:4: block 1 stands already in line 3"),
+        (".blocks", "2 2 0 0", "1 2 0 0", "tiny.blocks:4: block 1 is already in line 3"),
         (".blocks", "2 2 0 0", "6 2 0 0", "tiny.blocks:4: block 6, there are 6, counted from 0"),
         (".blocks", "2 2 0 0", "2 two 0 0", "tiny.blocks:4: 'two' where a number is expected"),
         (".blocks", "2 2 0 0", "2 nan 0 0", "tiny.blocks:4: 'nan' where a number is expected"),
@@ -174,7 +174,7 @@ def test_places_without_a_block_are_air(tmp_path):
         (".upit", "NBLOCKS: 6", "NBLOCKS: six", "tiny.upit:3: 'six' where a number is expected"),
         (".upit", "1 6.0", "1 6.0 3", "tiny.upit:6: 3 values where `block value` is expected"),
         (".upit", "1 6.0", "1 inf", "tiny.upit:6: 'inf' where a number is expected"),
-        (".upit", "1 6.0\n", "", "tiny.upit: OBJECTIVE_FUNCTION says nothing of 1 blocks, block 1 first"),
+        (".upit", "1 6.0\n", "", "tiny.upit: OBJECTIVE_FUNCTION has no value for 1 blocks, block 1 first"),
         (".upit", "OBJECTIVE_FUNCTION:\n", "", "tiny.upit:4: '0 -9' belongs to no section"),
         (".cpit", "0 0 L 40", "0 0 X 40", "tiny.cpit:8: limit 'X 40' (L most, G least, or I least most)"),
         (".cpit", "0 1 I 5 40", "0 1 I 5", "tiny.cpit:9: limit 'I 5' (L most, G least, or I least most)"),
@@ -199,7 +199,7 @@ def test_files_that_are_no_instance(tmp_path):
         read_minelib(lonely)
     table = tmp_path / "table.csv"
     table.write_text("x,y,z\n")
-    with pytest.raises(BadInput, match="is no MineLib instance"):
+    with pytest.raises(BadInput, match="is not a MineLib instance"):
         read_minelib(table)
 
 

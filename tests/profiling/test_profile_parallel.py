@@ -32,8 +32,8 @@ def test_masks_are_respected_in_workers_too():
 
 @pytest.mark.parametrize(
     ("env", "rows", "words"),
-    [("OnlyOnce", 1, "not 2 in worker processes: env 'profile_test_envs:OnlyOnce' raised: BlockingIOError"),
-     ("Nested", 0, "no arrays of a fixed shape")],
+    [("OnlyOnce", 1, "could not start 2 in worker processes: env 'profile_test_envs:OnlyOnce' raised: BlockingIOError"),
+     ("Nested", 0, "not arrays of a fixed shape")],
 )  # fmt: skip
 def test_an_environment_that_cannot_run_in_workers_says_why_in_one_line(env, rows, words):
     found = side_by_side(env, (1, 2, 4))

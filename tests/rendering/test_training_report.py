@@ -42,7 +42,7 @@ GPU                   –   50.0 MiB           –
 item     predicted   measured  difference
 rollout  500.0 MiB  500.0 MiB        0.0%
 network   10.0 MiB   15.0 MiB      +50.0%
-1 further item cannot be measured alone
+1 further item cannot be measured separately
 
 start (memory.rollout: lean, memory.micro_batch: 8)
 

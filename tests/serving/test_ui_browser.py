@@ -171,7 +171,7 @@ def test_the_result_of_a_rehearsal_is_opened_and_shared(server, browser, tmp_pat
         page.fill("#paste", document)
         page.click("#read")
         page.wait_for_selector("#result-body .treemap")
-        assert page.is_visible("#result-body .chart") and "The card over time" in seen.text("#result-body")
+        assert page.is_visible("#result-body .chart") and "GPU memory over time" in seen.text("#result-body")
         assert "9 optimizer steps in 2 s, the program ended" in seen.text("#result-body")
         assert "<i>net(x)</i>" in seen.text("#result-body")
         assert page.locator("#result-body i").count() == 0
@@ -232,7 +232,7 @@ def test_a_pasted_script_is_predicted_and_what_it_does_not_say_is_asked_for(star
     start.drawn()
     assumed = "Assuming observations of 84×84×3 uint8 and defaults for env.n_envs: Fits with"
     assert start.text("#verdict").startswith(assumed)
-    assert "does not say what the environment observes" in start.text("#assumed")
+    assert "does not define what the environment observes" in start.text("#assumed")
     page.fill('[data-key="env.spaces.observation.shape"] input', "3, 240, 256")
     page.fill(_field(N_ENVS), "2")
     page.fill(_field(N_ENVS), "1")

@@ -41,7 +41,7 @@ def test_a_reserve_is_kept():
 
 def test_a_gpu_of_unknown_size_is_not_judged():
     told = _verdict(1, 2, Budget(16 * GIB, None, 0.0, "given"))
-    assert told["words"] == "Fits with 15.0 GiB of RAM to spare in 16.0 GiB. Choose a card to judge the GPU."
+    assert told["words"] == "Fits with 15.0 GiB of RAM to spare in 16.0 GiB. Choose a GPU to check GPU memory."
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_state_with_other_things_than_plain_data_is_none() -> None:
     env = EpisodeStatistics(Odd())
     env.reset()
     assert env.get_state() is None
-    assert "tuple is no plain data" in env.why_no_state()
+    assert "tuple is not plain data" in env.why_no_state()
 
 
 def test_the_state_of_another_chain_is_refused() -> None:

@@ -178,7 +178,7 @@ def test_a_disk_that_is_full_is_said_and_waited_for(toy, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoints, "write", write_or_not)
     assert train(tmp_path / "run", events) == EXIT_GOOD
     said = " ".join(each["text"] for each in events.of("say"))
-    assert "training continues" in said and "waiting for room" in said
+    assert "training continues" in said and "waiting for disk space" in said
     assert Checkpoints(tmp_path / "run").latest().step == 100
 
 

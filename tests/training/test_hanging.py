@@ -61,7 +61,7 @@ def test_what_hangs_is_named_with_its_stack_and_goes_on_from_the_last_checkpoint
 def assert_names_what_hangs(ended, said, who):
     assert f"an environment hangs: {who}" in said and "s in step (" in said
     assert 'hang_env.py"' in said and " in hold_gil" in said
-    assert "resumed as it was" in ended.outcome.retreats[0].what
+    assert "resumed unchanged" in ended.outcome.retreats[0].what
     assert "resuming from step 192 (exact)" in said
 
 
@@ -86,7 +86,7 @@ def test_an_environment_that_cannot_be_built_hangs_twice_and_ends(tmp_path):
     ended, _ = trained(tmp_path, "light", {"timeout": 0.5}, how="loop", where="build")
     assert ended.exit_code == 4 and "an environment being built hangs: a worker, pid" in ended.outcome.error
     assert [each.what for each in ended.outcome.retreats] == [
-        "resumed as it was", "given up: it happened twice without a new checkpoint in between"
+        "resumed unchanged", "given up: it happened twice without a new checkpoint in between"
     ]  # fmt: skip
 
 

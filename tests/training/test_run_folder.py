@@ -84,7 +84,7 @@ def test_a_folder_of_0_1_is_taken_with_a_note_and_one_of_a_later_release_refused
     data = RUN.model_dump()
     (folder.path / "run.json").write_text(json.dumps(data))
     assert folder.run() == RUN and folder.asked() is None
-    assert "of legroom 0.1" in folder.mend()[0]
+    assert "by legroom 0.1" in folder.mend()[0]
     for content in (json.dumps(data | {"legroom": 99}).encode(), seal(data | {"legroom": 99})):
         (folder.path / "run.json").write_bytes(content)
         with pytest.raises(Newer, match="format 99, this one reads 1"):
@@ -111,7 +111,7 @@ def test_damaged_checkpoints_are_kept_aside_and_only_so_many(tmp_path: Path) -> 
     again = Checkpoints(tmp_path)
     assert again.latest().step == 1
     said = again.set_damaged_aside()
-    assert sum("kept aside as damaged-step-" in line for line in said) == MOST_DAMAGED + 2
+    assert sum("moved to damaged-step-" in line for line in said) == MOST_DAMAGED + 2
     assert sum("is deleted" in line for line in said) == 2
     kept = sorted(path.name for path in (tmp_path / "checkpoints").glob("damaged-*"))
     assert kept == [f"damaged-step-{step:012d}" for step in range(4, MOST_DAMAGED + 4)]

@@ -78,5 +78,5 @@ def test_a_kill_that_another_process_may_have_caused_does_not_end_a_training_wit
     history = TrainingHistory(Training(run, run, RunFolder(Path("unused")), "cpu"), None)
     history.add(record)
     assert history.goes_on(failure, None, retries=8) == goes_on
-    given_up = "given up: there is no knob left that may be turned"
-    assert history.retreats[-1].what == ("resumed as it was" if goes_on else given_up)
+    given_up = "given up: no allowed change is left that saves memory"
+    assert history.retreats[-1].what == ("resumed unchanged" if goes_on else given_up)

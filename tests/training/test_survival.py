@@ -105,7 +105,7 @@ def test_a_killed_worker_costs_an_iteration_and_nothing_else(undisturbed: str, t
     assert code == 0, said
     assert outcome["parameters_sha256"] == undisturbed
     assert len(outcome["attempts"]) == 2 and len(outcome["retreats"]) == 1
-    assert "SIGKILL" in outcome["retreats"][0]["why"] and "resumed as it was" in outcome["retreats"][0]["what"]
+    assert "SIGKILL" in outcome["retreats"][0]["why"] and "resumed unchanged" in outcome["retreats"][0]["what"]
     assert not any(Path(f"/proc/{pid}").exists() for pid in family)
 
 
@@ -164,7 +164,7 @@ def test_a_disk_that_is_full_at_the_end_is_waited_for(small_disk: Path, undistur
     said = ""
     for line in training.process.stderr:
         said += line
-        if "waiting for room" in line:
+        if "waiting for disk space" in line:
             break
     (small_disk / "ballast").unlink()
     rest = training.process.communicate(timeout=240)[1]

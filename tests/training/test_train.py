@@ -160,7 +160,7 @@ def test_killed_stopped_in_a_long_iteration_and_resumed_it_ends_with_the_same_pa
     outcome = json.loads((tmp_path / "out/outcome.json").read_text())
     assert "no good checkpoint" in said and outcome["status"] == "stopped" and outcome["timesteps"] < 640
     (retreat,) = outcome["retreats"]
-    assert "SIGKILL" in retreat["why"] and "resumed as it was" in retreat["what"]
+    assert "SIGKILL" in retreat["why"] and "resumed unchanged" in retreat["what"]
     assert len(outcome["attempts"]) == 2
     resumed = legroom("train", run, "--out", tmp_path / "out", "--resume", cwd=run.parent)
     assert resumed.returncode == 0, resumed.stderr

@@ -106,7 +106,7 @@ def test_the_screen_says_roles_gpu_limit_and_forecast() -> None:
     coming = Forecast(29.0, 629.0, 600.0, 700.0, certain=True)
     lines = screen.lines("legroom watch", sample(29.0, trainer=300), MemoryLimit(1 << 30, "given"), coming, 79)
     names = [line.split("  ")[0] for line in lines[1:4]]
-    assert names == ["trainer", "GPU", "host in all"]
+    assert names == ["trainer", "GPU", "host total"]
     assert "of 1.0 GiB" in lines[3] and lines[4].startswith("forecast     memory runs out in about 10 min")
     assert all(len(line) <= 79 for line in lines)
 
@@ -140,9 +140,9 @@ def test_on_a_terminal_the_commands_output_is_whole() -> None:
     screen, seen = Terminal(), False
     for chunk in read_all(terminal):
         screen.feed(chunk)
-        seen = seen or any("host in all" in line for line in screen.rows)
+        seen = seen or any("host total" in line for line in screen.rows)
     os.waitpid(pid, 0)
     os.close(terminal)
     lines = [line for line in screen.lines() if line]
     assert seen and lines[:2] == ["bar 11", "out"]
-    assert lines[2].startswith("legroom watch: ") and not any("host in all" in line for line in lines)
+    assert lines[2].startswith("legroom watch: ") and not any("host total" in line for line in lines)

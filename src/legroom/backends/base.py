@@ -14,13 +14,12 @@ import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
 from legroom.errors import BadInput, LegroomError
-from legroom.extras import require
+from legroom.extras import entry_points, require
 from legroom.model.algorithms import Algorithm
 from legroom.model.attachment import Attachment
 from legroom.model.counts import Storage
@@ -39,6 +38,8 @@ from legroom.named_runs import workload_of
 from legroom.plugins import plugged_knobs
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from legroom.model.archive import Exported, Imported
     from legroom.model.cluster import Cluster, ClusterPlan, NodeBill
     from legroom.model.counts import Counts, StoredData
@@ -85,7 +86,7 @@ class Backend(Protocol):
     # ---- reading
 
     pins_read: tuple[str, ...] = ()
-    """distributions whose release changes what a run stores: a pin beside a file stands for what is installed"""
+    """distributions whose release changes what a run stores: a pin next to a file counts as installed"""
     own_spaces: Mapping[str, KnownSpaces] | None = None
     """spaces of the library's own environments; None: it trains gymnasium's, of which reading has a table"""
 
@@ -388,7 +389,7 @@ class Backend(Protocol):
 
 @cache
 def _registered() -> Mapping[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return {point.name: point for point in entry_points(GROUP)}
 
 
 def backend_names() -> tuple[str, ...]:

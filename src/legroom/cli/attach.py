@@ -38,11 +38,11 @@ Fit = Annotated[
 Plain = Annotated[bool, typer.Option("--plain", help="Attach nothing, only watch.")]
 Ram = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", rich_help_panel=BUDGET, help="Host memory to judge against; nothing is killed."),
+    typer.Option(metavar="SIZE", rich_help_panel=BUDGET, help="Host memory to compare with; nothing is killed."),
 ]
 Vram = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", rich_help_panel=BUDGET, help="GPU memory to judge against; nothing is killed."),
+    typer.Option(metavar="SIZE", rich_help_panel=BUDGET, help="GPU memory to compare with; nothing is killed."),
 ]
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Write watch.json and watch.html there.")

@@ -72,4 +72,4 @@ def _read(file: Path) -> Counter[Known]:
         hint = f"legroom check . --write-baseline {file}"
         raise BadInput(f"--baseline: {error.strerror}", path=file, hint=hint) from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise BadInput("--baseline: is no baseline", path=file, hint="write it with --write-baseline") from None
+        raise BadInput("--baseline: not a baseline", path=file, hint="write it with --write-baseline") from None

@@ -37,7 +37,11 @@ def run(
     explain_rule: Annotated[
         str | None,
         typer.Option(
-            "--explain-rule", "--rule", metavar="RULE", rich_help_panel=rarely(WHAT), help="What a rule finds, and why."
+            "--explain-rule",
+            "--rule",
+            metavar="RULE",
+            rich_help_panel=rarely(WHAT),
+            help="Explain a rule: what it finds, and why.",
         ),
     ] = None,
     everything: Annotated[
@@ -49,7 +53,7 @@ def run(
     form: check_options.FormatOption = check_options.Format.TEXT,
     json: options.Json = False,
 ) -> int:
-    """What is wrong with a configuration or training script, the worst first. Nothing is executed.
+    """Find mistakes in a configuration or training script, worst first. Nothing is executed.
 
     Run files, zoo and brax YAML are parsed; Python is read by its syntax tree. Exit code 1: there are errors or
     warnings. The comment `# legroom: ignore[LR012]` suppresses a finding. [tool.legroom] in the nearest pyproject.toml

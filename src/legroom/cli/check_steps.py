@@ -120,7 +120,7 @@ def _refuse_named_runs(paths: list[str]) -> None:
     for path in paths:
         if not is_file(path) and not is_directory(path) and not is_file(path.rpartition(":")[0]):
             hint = f"legroom fit {path} -o run.yaml writes a fixed copy"
-            raise BadInput(f"{path} is a named run of legroom, which --fix does not change", hint=hint)
+            raise BadInput(f"{path} is a named run of legroom, which --fix cannot change", hint=hint)
 
 
 def _made_json(made: list[FixedFile], dry_run: bool) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def run(
     cpu_only: options.CpuOnly = False,
     json: options.Json = False,
 ) -> int:
-    """What a change does to memory, and because of which value. Nothing is executed.
+    """How a change affects memory, and which value causes it. Nothing is executed.
 
     A budget is what --ram, --vram and --gpu give, or [tool.legroom] in the pyproject.toml above NEW. Exit code 1: a run
     of NEW is over it.

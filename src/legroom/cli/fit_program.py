@@ -75,7 +75,7 @@ def run(
     """
     check_writable("--html", html)
     if not command:
-        raise BadInput("there is no command after --", hint=f"legroom fit {EXAMPLE}")
+        raise BadInput("no command after --", hint=f"legroom fit {EXAMPLE}")
     params = read_params(param, command) if param else []
     if patch and params:
         raise BadInput("--patch contradicts --param", hint="--param values are already arguments of your command")

@@ -21,8 +21,8 @@ _NAMES_WIDTH = 34  # of an option; a longer one has its text on the next line
 START = """\
 legroom predicts what a training needs, and makes it fit the machine you have.
 
-  legroom predict train.py                     Does my script fit? It is read.
-  legroom predict --gpu T4 -- python train.py  Does my program fit? It is run.
+  legroom predict train.py                     Does my script fit? Reads it.
+  legroom predict --gpu T4 -- python train.py  Does my program fit? Runs it.
   legroom fit train.py --ram 16GiB             Make it fit, with few changes.
   legroom explain train.log                    Why did it run out of memory?
   legroom watch -- python train.py             Does it leak while it runs?

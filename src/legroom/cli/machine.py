@@ -24,10 +24,10 @@ def run(
     json: options.Json = False,
     history: Annotated[
         bool,
-        typer.Option("--history", help="Show past trainings here: predicted, measured, and what it does to bands."),
+        typer.Option("--history", help="List past trainings on this machine: predicted, measured, effect on bands."),
     ] = False,
 ) -> None:
-    """What this machine has: RAM, container limit, swap, shared memory, GPUs, library versions.
+    """Show this machine's RAM, container limit, swap, shared memory, GPUs and library versions.
 
     \b
     legroom machine
@@ -51,8 +51,8 @@ def _text(machine: Machine) -> Iterator[Part]:
     memory.add("RAM", format_size(machine.ram))
     limit = "none" if machine.limit is None else format_size(machine.limit)
     memory.add("limit", limit, machine.limit_origin)
-    left = "what a run started now can use without swapping"
-    memory.add("available", format_size(machine.available), f"{left}: the budget where none is given")
+    left = "memory that a run started now can use without swapping"
+    memory.add("available", format_size(machine.available), f"{left}: the default budget")
     memory.add("swap", format_size(machine.swap))
     memory.add("/dev/shm", format_size(machine.shm), "shared memory between processes")
     memory.add("cores", str(machine.cores))
@@ -68,7 +68,7 @@ def _text(machine: Machine) -> Iterator[Part]:
 
 def _history(runs: Sequence[PastRun]) -> Iterator[Part]:
     if not runs:
-        yield "no training has been predicted and measured here yet: legroom train, MemoryCallback and watch keep it"
+        yield "no training was predicted and measured here yet; legroom train, watch and MemoryCallback record them"
         return
     table = Table(["run", "predicted", "between", "measured", "error", "", "by", "on"], "lrrrrlll")
     for run in runs:

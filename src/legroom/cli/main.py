@@ -35,15 +35,15 @@ COMMANDS = {
     "fit": ("legroom.cli.fit", "Make a run or program fit, changed as little as possible."),
     "train": ("legroom.cli.train", "Train with every saving that is free."),
     "sweep": ("legroom.cli.sweep", "Train a grid of settings, as many at once as memory allows."),
-    "check": ("legroom.cli.check", "What is wrong with a configuration or a script."),
-    "diff": ("legroom.cli.diff", "What a change does to memory, and because of which value."),
+    "check": ("legroom.cli.check", "Find mistakes in a configuration or a script."),
+    "diff": ("legroom.cli.diff", "How a change affects memory, and which value causes it."),
     "explain": ("legroom.cli.explain", "Why a log or traceback ran out of memory, and what helps."),
     "watch": ("legroom.cli.watch", "Watch the memory of any command over time."),
-    "profile": ("legroom.cli.profile", "Whether an environment leaks, and what it costs."),
+    "profile": ("legroom.cli.profile", "Whether an environment leaks, and how much memory it takes."),
     "ui": ("legroom.cli.ui", "The planner page: change settings, see at once what fits."),
     "export": ("legroom.cli.export", "Write the last checkpoint of a run for use elsewhere."),
     "import": ("legroom.cli.import_", "Make a run folder from a model trained elsewhere."),
-    "machine": ("legroom.cli.machine", "What this machine has: memory, GPUs, versions."),
+    "machine": ("legroom.cli.machine", "Show this machine's memory, GPUs and library versions."),
     "workloads": ("legroom.cli.workloads", "List the reference workloads and their named runs."),
     "schema": ("legroom.cli.schema", "The JSON schema of a run file."),
 }
@@ -144,7 +144,7 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.write(f"legroom {__version__}\n")
         return EXIT_GOOD
     if not hasattr(os, "fork") and arguments and (arguments[0] in NEEDS_UNIX or "--" in arguments):
-        return _refuse_system(arguments, "processes are supervised by means that this system has not got")
+        return _refuse_system(arguments, "processes are supervised by means that this system does not have")
     if arguments and arguments[0] in ("--complete-words", "--show-completion", "--install-completion"):
         return _complete(arguments[0], arguments[1:])
     called = [name for name in COMMANDS if name == arguments[0]] if arguments else []
@@ -154,10 +154,10 @@ def _run(arguments: list[str]) -> int:
         return _show_help(own, asked_help)
     command: Any = typer.main.get_command(_build(called[0] if called else None, with_program="--" in arguments))
     if called:
-        import_module("legroom.reading.reading_budget").end_by_timer()
         params = command.commands[called[0]].params
         if asked_help:
             return _show_help(own, asked_help, command.commands[called[0]])
+        import_module("legroom.reading.reading_budget").end_by_timer()
         if _takes_runs(params):  # only then: it brings the readers along
             rewrite = import_module("legroom.cli.overrides").rewrite_overrides
             arguments = [called[0], *rewrite(arguments[1:], params)]
@@ -184,8 +184,9 @@ def _show_help(words: list[str], asked: set[str], command: Any = None) -> int:
         sys.stdout.write(shown.commands_help(summaries, everything=everything) if words else shown.START)
         return EXIT_GOOD
     params, width = command.params, min(get_terminal_size().columns, shown.WIDTH)
-    if _takes_runs(params):
-        params = params + _of_workloads(words[1:], everything=everything)
+    named = [word for word in words[1:] if not word.startswith("-")]
+    if _takes_runs(params) and (named or everything):  # only then: it brings the readers along
+        params = params + _of_workloads(named, everything=everything)
     sys.stdout.write(shown.command_help(words[0], command, params, everything=everything, width=width))
     return EXIT_GOOD
 

@@ -63,7 +63,7 @@ def run(
     ] = False,
     json: options.Json = False,
 ) -> int:
-    """Whether an environment leaks and where, and what it costs: steps, observations, copies side by side. ENV is
+    """Whether an environment leaks and where, and its cost: steps, observations, copies side by side. ENV is
     imported and EXECUTED, with random actions.
 
     It runs in processes of its own. Verdicts: leak (grows steadily; the lines that allocate are listed), growing (not

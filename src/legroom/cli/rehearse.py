@@ -63,7 +63,7 @@ RealLimit = Annotated[
     typer.Option(
         metavar="SIZE",
         rich_help_panel=rarely(WHAT),
-        help="Stop it when it really takes this much host memory; default: half of what is free.",
+        help="Stop it at this much real host memory; default: half of what is free.",
     ),
 ]
 Output = Annotated[
@@ -157,7 +157,7 @@ def rehearser(
     """Return what rehearses a command as the options say.
 
     Args:
-        quiet: what the program prints is not shown; its last words are kept, should it fail.
+        quiet: what the program prints is not shown; the end of its output is kept, in case it fails.
 
     Raises:
         BadInput: options that contradict each other or cannot be read.
@@ -229,7 +229,7 @@ def with_cards(machine: Machine, name: str | None) -> tuple[Machine, int]:
         return options.with_gpu(machine, name), 1
     count = int(several[1])
     if not 1 <= count <= 64:
-        raise BadInput(f"--gpu {name!r}: {count} cards are out of range", hint="1 to 64")
+        raise BadInput(f"--gpu {name!r}: {count} GPUs are out of range", hint="1 to 64")
     return options.with_gpu(machine, several[2]), count
 
 

@@ -64,7 +64,7 @@ Retries = Annotated[
 AllowChanges = Annotated[
     bool,
     typer.Option(
-        "--allow-changes", rich_help_panel=rarely(BUDGET), help="Continuing after an error may change results."
+        "--allow-changes", rich_help_panel=rarely(BUDGET), help="Allow changed results when continuing after an error."
     ),
 ]
 Backend = Annotated[

@@ -74,7 +74,7 @@ class Asked:
         if self.timesteps is not None:
             run = run.replace(total_timesteps=self.timesteps)
         if run.total_timesteps is None:
-            raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
+            raise BadInput(f"{run.name} has no total_timesteps", path=run.source, hint="--timesteps N")
         if self.device not in ("", "cpu", "cuda", "auto"):
             raise BadInput(f"--device {self.device!r} is not known", hint="cpu, cuda or auto")
         if self.device:

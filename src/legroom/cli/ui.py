@@ -29,7 +29,7 @@ def run(
     ] = None,
     folder: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="Folder of a training or watch to follow, or of several."),
+        typer.Option(metavar="DIR", help="Folder with trainings or watches to follow."),
     ] = None,
 ) -> None:
     """The planner page: change a run's settings and see at once what it needs; follow trainings live.
@@ -63,5 +63,5 @@ def _read(target: str) -> list[Started]:
 
 def _followed(folder: Path) -> Path:
     if not folder.is_dir():
-        raise BadInput("is not a folder", path=folder, hint="--folder names where a training or a watch writes")
+        raise BadInput("is not a folder", path=folder, hint="give the folder that a training or watch writes to")
     return folder.resolve()

@@ -67,7 +67,7 @@ def run(
     legroom watch --pid 12345
     """
     if bool(command) == (pid is not None):
-        problem = "give a command or --pid, not both" if command else "there is nothing to watch"
+        problem = "give a command or --pid, not both" if command else "no command given"
         raise BadInput(f"watch: {problem}", hint="legroom watch -- python train.py")
     if not 0.01 <= interval <= 3600:
         raise BadInput(f"--interval {interval:g} is out of range", hint="0.01 to 3600 seconds")

@@ -52,7 +52,7 @@ class Retreat:
     def what(self) -> str:
         """What was done, in a few words."""
         if self.size == self.size_before:
-            return f"the same micro-batch of {self.size}, all that was cached let go"
+            return f"the same micro-batch of {self.size}, after emptying the cache"
         return f"micro-batches of {self.size} instead of {self.size_before}"
 
 
@@ -128,7 +128,7 @@ class Redoing:
                 if last is None:
                     raise
                 kind, why = last  # only pieces are refused: memory is still the reason for the end
-                raise kind(f"{why}; and it cannot be done in pieces: {refused}") from None
+                raise kind(f"{why}; it cannot be computed in pieces: {refused}") from None
             except Exception as error:
                 if not is_out_of_memory(error) or not moment.can_return():
                     raise

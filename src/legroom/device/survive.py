@@ -53,7 +53,7 @@ def survive(micro_batch: int | None = None) -> Callable[[Loss], SurvivingLoss]:
         micro_batch: samples per pass to begin with; None: the whole batch.
 
     Raises:
-        BadInput: `micro_batch` is no size.
+        BadInput: `micro_batch` is not a size.
 
     Example:
         >>> import legroom, torch

@@ -224,7 +224,7 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
             if task["probe"] is not None and code in (None, PROBE_TIMED_OUT):
                 fate = "stepping it took too long"
             elif task["probe"] is not None and code:
-                fate = f"it ended its process while it was stepped {how_it_ended(code, log_file)}"
+                fate = f"it ended its process while being stepped {how_it_ended(code, log_file)}"
             return json.loads(answer_file.read_bytes()), fate
         raise BadInput(_epitaph(run, code, log_file, timeout_s), path=run.source, hint=DECLARE)
 
@@ -232,4 +232,4 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
 def _epitaph(run: Run, code: int | None, log_file: Path, timeout_s: float) -> str:
     if code is None:
         return f"env {run.env.id!r} was not ready after {timeout_s:g} s"
-    return f"env {run.env.id!r} ended its process while it was built {how_it_ended(code, log_file)}"
+    return f"env {run.env.id!r} ended its process while being built {how_it_ended(code, log_file)}"

@@ -84,7 +84,7 @@ def resolve_object(text: str) -> Any:
     if not colon:
         module, _, qualname = text.rpartition(".")
     if not module or not qualname:
-        raise BadInput(f"{text!r} names no object", hint="write it as module:Name")
+        raise BadInput(f"{text!r} is not an object", hint="write it as module:Name")
     head, dot, rest = module.partition(".")
     owner = _import(ALIASES.get(head, head) + dot + rest, text)
     found = _walk(owner, qualname)

@@ -80,7 +80,7 @@ def fit(run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Pri
     after = predictor.footprint(fitted)
     notes = _uncounted(fitted, predictor)
     if needed and search.unfinished:
-        notes = (*notes, f"not all combinations were tried, only the {MOST_COMBINATIONS:,} most promising")
+        notes = (*notes, f"only the {MOST_COMBINATIONS:,} most promising combinations were tried")
     return Plan(run, fitted, before, after, budget, search.fits(fitted), turns, needed, notes)
 
 
@@ -340,4 +340,4 @@ def _uncounted(run: Run, predictor: Predictor) -> tuple[str, ...]:
     evidence = predictor.evidence(run)
     uncounted = (knob for knob in backend_of(run).knobs if not knob.counted)
     names = [f"{knob.key} ({knob.say})" for knob in uncounted if any(True for _ in knob.ladder(run, evidence))]
-    return (f"free besides: {'; '.join(names)}",) if names else ()
+    return (f"also free: {'; '.join(names)}",) if names else ()

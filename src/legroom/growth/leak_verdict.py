@@ -158,7 +158,7 @@ def _is_steady(times: list[float], values: list[float], slope: float, lows: Seri
 
 
 def _rises_evenly(times: Sequence[float], lowest: Sequence[float]) -> bool:
-    """Say whether the later half rises about as fast as the earlier one: what slows down may be about to settle."""
+    """Say whether the later half rises about as fast as the earlier one: what slows down may settle soon."""
     if len(times) < LEAST_POINTS:
         return False
     half = len(times) // 2

@@ -169,7 +169,7 @@ def _own_folder(mount: str, mount_root: str, own: str) -> str:
 
 
 def _read_limit(path: str) -> int | None:
-    value = _read_int(path)  # v2 writes "max" for none, which is no number
+    value = _read_int(path)  # v2 writes "max" for none, which is not a number
     return value if value is not None and 0 < value < UNLIMITED_FROM else None
 
 

@@ -189,7 +189,7 @@ def find_gpu(text: str) -> KnownGpu:
         if abs(card.nominal_gb - stated_gb) <= 0.07 * card.nominal_gb:
             return card
     sizes = " or ".join(f"{card.nominal_gb} GB" for card in cards)
-    raise BadInput(f"GPU {text!r}: that card has {sizes}", hint="use --vram for another size")
+    raise BadInput(f"GPU {text!r}: that GPU has {sizes}", hint="use --vram for another size")
 
 
 def multiprocessors_of(gpu: Gpu) -> int | None:

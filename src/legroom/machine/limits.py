@@ -33,7 +33,7 @@ def limit_reached(error: BaseException) -> str | None:
         most = _pids_max()
         container = f", {most} in this container (pids.max)" if most else ""
         return (
-            f"no further process or thread can be started: {allowed} are allowed to this user{container} "
+            f"no further process or thread can be started: {allowed} are allowed for this user{container} "
             "(raise it: ulimit -u, or the container's pids limit; or fewer workers, and OMP_NUM_THREADS=1)"
         )
     return None

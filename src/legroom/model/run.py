@@ -42,9 +42,9 @@ class EnvSpec(Data):
     envs_per_worker: Count = 1
     start_method: Literal["fork", "forkserver", "spawn"] | None = None
     timeout: Seconds | None = None
-    """seconds that a reset or step may take, ten times as many to build; learned when left out, 0: no limit"""
+    """seconds that a reset or step may take, ten times as many to build; adapts when left out, 0: no limit"""
     on_timeout: Literal["restart", "end"] = "restart"
-    """restart: go on from the last checkpoint; end: the training fails, and can be resumed"""
+    """restart: continue from the last checkpoint; end: the training fails and can be resumed"""
     spaces: Spaces | None = None
     """declared spaces; taken from the environment when left out"""
     wrappers: tuple[str | dict[str, Any], ...] = ()
@@ -107,10 +107,10 @@ class MemorySpec(Data):
     env_chunk: Count | None = None
     """brax: environments stepped at once, one chunk after the other"""
     runner_bytes: Count | None = None
-    """of RLlib: memory that each env runner asks Ray for, so that Ray places runners where they fit"""
+    """RLlib: memory that each env runner requests, so that Ray places runners where they fit"""
     learner_bytes: Count | None = None
     object_store_bytes: Count | None = None
-    """of RLlib: size of the object store of a Ray that is started for the run"""
+    """RLlib: size of the object store of a Ray started for the run"""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class CheckpointSpec(Data):
     every: Count | None = None
     keep: Count = 3
     keep_best: Count | None = None
-    """so many of the best by evaluation are kept beside the last ones; needs `eval`"""
+    """how many of the best checkpoints by evaluation are kept besides the last ones; needs `eval`"""
     replay_buffer: bool = False
 
 
@@ -148,7 +148,7 @@ class Run(Data):
     recommended_for: str = ""
     backend: str = DEFAULT_BACKEND
     algo_class: str | None = None
-    """module:Class, where the run trains a subclass of its own of `algo`"""
+    """module:Class, where the run trains its own subclass of `algo`"""
     policy: PolicySpec = PolicySpec()
     hyperparams: dict[str, Any] = field(default_factory=dict)
     memory: MemorySpec = MemorySpec()

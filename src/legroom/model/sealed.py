@@ -51,9 +51,9 @@ def unseal(content: bytes, path: object) -> Document:
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise Damaged(f"is damaged, no JSON: {error}", path=path) from None
+        raise Damaged(f"is damaged: not JSON: {error}", path=path) from None
     if not isinstance(data, dict):
-        raise Damaged("is damaged, no JSON object", path=path)
+        raise Damaged("is damaged: not a JSON object", path=path)
     given = data.pop(KEY, None)
     checked = given is not None or any(isinstance(value, str) and value.startswith(MARK) for value in data.values())
     if checked and given != MARK + _sha256(data):

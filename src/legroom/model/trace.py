@@ -100,7 +100,7 @@ class Watched:
         command: empty where a running process was attached to.
         exit_code: 128 + signal where a signal ended it; None where it still runs or nobody could tell.
         explanation: what ran out; None where it ended well or not for want of memory.
-        of_memory: whether memory ended it; None where that is not certain.
+        of_memory: whether it ran out of memory; None where that is not certain.
         left_behind: processes of the tree that outlived its root.
         exact: False where only RSS could be read, which counts shared pages once per process.
         trouble: why samples end before the command does; empty where they do not.

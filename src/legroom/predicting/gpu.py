@@ -48,8 +48,8 @@ _WHY = {
     "optimizer": "the optimizer's state",
     "batch": "observations and targets copied from the buffer",
     "activations": "kept for the backward pass",
-    "temporaries": "results in flight and scratch of operators",
-    "workspace": "cuBLAS, once for the main thread and once for autograd's",
+    "temporaries": "intermediate results and operator scratch",
+    "workspace": "cuBLAS, one for the main thread and one for autograd's",
 }
 _LASTING = {"weights", "targets"}  # from the move to the device on
 _FROM_FIRST_UPDATE = {"gradients", "optimizer", "workspace"}
@@ -98,7 +98,7 @@ def _otherwise(said: str, expected: Replay, other: Replay, phase: Phase) -> Item
 
 def _card_said(net: NetTrace) -> str:
     """Return whose kernels were followed, where they are not those of the usual card."""
-    return f", of a card with {net.card}" if net.card not in ("", str(Card())) else ""
+    return f", on a GPU with {net.card}" if net.card not in ("", str(Card())) else ""
 
 
 # Variants of a run that differ on the host alone share their trace.
@@ -147,7 +147,7 @@ def _phases(label: str, peak: Phase) -> tuple[Phase, ...]:
 
 
 def _fragmentation(result: Replay, phase: Phase, doubt: int) -> Item:
-    why = f"reserved in {len(result.segments)} segments, but not handed out even when most is"
+    why = f"reserved in {len(result.segments)} segments, but not allocated even at the peak"
     nbytes = result.peak_reserved - result.peak_allocated
     # A real card's addresses break ties between equal blocks differently; one more small segment has been seen.
     error = ROUND_SEGMENT_BYTES + doubt
@@ -180,7 +180,7 @@ def _estimated(run: Run, net: NetTrace, gpu: Gpu | None) -> tuple[list[Item], Al
     reserved = -(-(allocated + cached) // ROUND_SEGMENT_BYTES) * ROUND_SEGMENT_BYTES
     items.append(Item(
         "gpu.fragmentation", reserved - allocated, Place.GPU,
-        f"about {share:.0%} of what is handed out; a trace would replay the allocator", (phase,),
+        f"about {share:.0%} of what is allocated; a trace would replay the allocator", (phase,),
         known=Known.ARITHMETIC, error=int(allocated * error),
     ))  # fmt: skip
     return items, AllocatorPeaks(allocated, reserved, _error(items))
@@ -193,20 +193,20 @@ def _error(items: Iterable[Item]) -> int:
 
 def _outside(net: NetTrace) -> Iterator[Item]:
     yield Item(
-        "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by card and driver, beside the allocator",
+        "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by GPU and driver, outside the allocator",
         known=Known.DEFAULT, error=CONTEXT_ERROR,
     )  # fmt: skip
     if net.convolution:
         share = int(net.convolution * CUDNN_SHARE.get(net.convolution_axes, CUDNN_SHARE[3]))
         yield Item(
             "gpu.cudnn workspace", share, Place.GPU,
-            f"cuDNN may take from none to twice this for the largest Conv{net.convolution_axes}d; low confidence",
+            f"cuDNN may take from nothing to twice this for the largest Conv{net.convolution_axes}d; low confidence",
             (Phase.COLLECT, Phase.UPDATE), known=Known.DEFAULT, error=share,
         )  # fmt: skip
     if net.rnn_values:
         reserve = RNN_RESERVE * net.rnn_values
         yield Item(
             "gpu.rnn reserve", reserve, Place.GPU,
-            "cuDNN keeps what the recurrent layers' backward pass needs: from none to twice this; low confidence",
+            "cuDNN keeps what the recurrent layers' backward pass needs: from nothing to twice this; low confidence",
             (Phase.UPDATE,), known=Known.DEFAULT, error=reserve,
         )  # fmt: skip

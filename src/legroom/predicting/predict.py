@@ -61,7 +61,7 @@ def predict(
 
     Raises:
         BadInput: the spaces are not known, or the sizes are beyond 2**63 bytes.
-        Unseen: the environment, which alone tells its spaces, is such code, and not trusted.
+        Unseen: the spaces are known only to the environment, which is such code and not trusted.
         MissingExtra: mode `trace` without the libraries.
     """
     how: Any = {"mode": mode, "device": device, "probe_env": probe_env, "trust": trust, "values": values}
@@ -103,7 +103,7 @@ def gather_all(
         progress: is told what takes long.
     """
     if probe_env and mode == "arithmetic":
-        raise BadInput("probing builds the environment, which mode arithmetic does not", hint="mode auto or trace")
+        raise BadInput("--probe builds the environment, which --mode arithmetic does not", hint="mode auto or trace")
     if trust and mode != "arithmetic":
         runs = [named_by_file(run, run_file(run)) for run in runs]
     # By arithmetic nothing is imported, so that there is nothing to trust.
@@ -136,7 +136,7 @@ def _evidence(
     if env is not None and env.not_built:
         notes.append(f"the environment was not built, so its own memory is not included: {env.not_built}")
     if device == "cuda" and not machine.gpus:
-        notes.append("no GPU here: what the CUDA driver itself keeps in host memory is not included")
+        notes.append("no GPU here: host memory of the CUDA driver itself is not included")
     way = f"{run.backend}, {look.net.known if look.net is not None else 'measured'}"
     return Evidence(
         machine=machine,
@@ -291,7 +291,7 @@ def _look_only(run: Run, declared: Spaces, task: EnvTask, trust: bool) -> EnvLoo
     except (BadInput, MissingExtra) as error:
         return failed(str(error))
     if _sizes(look.spaces) != _sizes(declared):
-        return failed(f"it shows {describe(look.spaces.observation)}, not what env.spaces says")
+        return failed(f"its observation is {describe(look.spaces.observation)}, not what env.spaces says")
     look = replace(look, spaces=declared)
     return replace(look, not_probed=task.not_probed if asked else "") if task.storage is None else look
 

@@ -66,5 +66,5 @@ def attribute(
         tools += [answer["found_by"]] if found else []
     lines.sort(key=lambda line: -line.bytes_per_step)
     if not lines and not why:
-        why = f"no line was seen to leave memory behind in {tracked:,} steps"
+        why = f"no line was seen to leak in {tracked:,} steps"
     return tuple(lines), " and ".join(tools), why

@@ -34,7 +34,7 @@ def read_baseline(path: Path) -> dict[str, Any]:
         with open_plain(path) as file:
             content = file.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
-            raise BadInput("is too large for a profile", path=path)
+            raise BadInput("is too large to be a profile", path=path)
         found = json.loads(content)
     except OSError as missing:
         raise BadInput(missing.strerror or str(missing), path=path, hint="legroom profile ENV --save FILE") from None
@@ -102,7 +102,9 @@ def _change(
     (was, was_in), (value, value_in) = before, now
     if was is None or value is None or was_in is None or value_in is None:
         missing = "was not measured then" if was is None else "was not measured now" if value is None else ""
-        return Change(what, was, value, was_in, value_in, "unknown", missing or "too short a run to tell noise")
+        return Change(
+            what, was, value, was_in, value_in, "unknown", missing or "the run was too short to measure noise"
+        )
     apart = max(was_in[0], value_in[0]) > min(was_in[1], value_in[1])
     if not apart or abs(value - was) < least:
         return Change(what, was, value, was_in, value_in, "same")

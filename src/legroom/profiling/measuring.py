@@ -186,7 +186,7 @@ class _Session:
         if verdict.verdict == "leak":
             return "grows steadily"
         if verdict.verdict == "growing":
-            too_few, enough = "grew, in too few steps to be sure", "still growing at the end, may be about to settle"
+            too_few, enough = "grew, in too few steps to be sure", "still growing at the end, may settle soon"
             return too_few if verdict.too_few else enough
         would_show = SMALL_LEAK_NBYTES * (1 - DROPPED_SHARE) * self.stepper.steps >= FLOOR.nbytes
         return "steady" if would_show and not verdict.too_few else "did not grow, in too few steps to be sure"

@@ -83,7 +83,7 @@ def profile(
     name = name_env(env)
     if name is None:
         hint = "move it to a module, or use legroom.testing.assert_no_leak, which takes live objects"
-        raise BadInput(f"{env!r} cannot be found by a fresh process", hint=hint)
+        raise BadInput(f"{env!r} cannot be imported by a new process", hint=hint)
     _check(frames, "frames", MOST_FRAMES)
     _check(snapshot_interval, "snapshot_interval", MOST_FRAMES)
     counts = _default_counts() if envs is None else sorted(set(envs))
@@ -96,7 +96,7 @@ def profile(
     )
     found = replace(found, env=name)
     if observation:
-        tell(f"looking at observations of {name}")
+        tell(f"checking observations of {name}")
         found = replace(found, observation=observe(task, seed=seed))
     if pace:
         tell(f"timing {name}")
@@ -191,7 +191,7 @@ def measure_leak(
     )
     leak = as_leak(measured["verdict"], measured["why"])
     if find_lines and leak.verdict != "ok":
-        tell(f"looking for the lines that leave memory behind in {task['id']}")
+        tell(f"looking for the lines that leak in {task['id']}")
         lines, found_by, why = attribute(
             task,
             steps_per_s=measured["steps_per_s"],

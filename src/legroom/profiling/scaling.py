@@ -59,7 +59,7 @@ def measure_scaling(
         try:
             rows.append(_measure(built_from, count, seed))
         except Exception as failed:  # whatever an environment or a dying worker raises is a reason, not our failure
-            why, refused = f"not {count:,} in worker processes: {_one_line(failed)}", True
+            why, refused = f"could not start {count:,} in worker processes: {_one_line(failed)}", True
             break
     marginal, interval = _line(rows)
     return {
@@ -199,7 +199,7 @@ def _one_line(failed: BaseException) -> str:
     """Return an exception in one line: of a worker's death the sentence, not its last words."""
     if (reached := limit_reached(failed)) is not None:
         return reached
-    text = failed.message if isinstance(failed, BadInput) else str(failed).partition("; its last words")[0]
+    text = failed.message if isinstance(failed, BadInput) else str(failed).partition("; its last output")[0]
     line = " ".join(text.split())
     name = "" if type(failed).__name__ in ("EnvError", "BadInput", "WorkerDied") else f"{type(failed).__name__}: "
     return f"{name}{line}"[:300]

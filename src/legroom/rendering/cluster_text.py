@@ -82,7 +82,7 @@ def names_text(cluster: Cluster, names: Sequence[str]) -> str:
 def _shortage(bill: NodeBill) -> str:
     peak, gpu, node = bill.footprint.host, bill.footprint.gpu, bill.node
     if gpu is not None and (node.gpu is None or gpu.high > node.gpu.free):
-        has = "no card is known there" if node.gpu is None else f"{format_size(node.gpu.free)} on a {node.gpu.name}"
+        has = "no GPU is known there" if node.gpu is None else f"{format_size(node.gpu.free)} on a {node.gpu.name}"
         return f"the learner needs up to {format_size(gpu.high)} of GPU memory, {has}"
     limits = [size for size in (node.shm, node.object_store) if size is not None]
     if limits and _store(bill) > min(limits):

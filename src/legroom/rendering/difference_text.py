@@ -21,12 +21,12 @@ MOST_CAUSES = 4
 def difference_text(differences: Sequence[Difference], budget: Budget) -> Iterator[Part]:
     """Yield a line per run, the reason after it, and where it is over the budget."""
     if not differences:
-        yield "no change that memory depends on"
+        yield "no change affects memory"
     for each in differences:
         style = "bold red" if each.fits is False else ""
         yield Styled(f"{each.name}: {sizes_text(each)}{because(each.causes)}", style)
         if each.stand_in:
-            yield Styled(f"  the environment's spaces are not known; sizes are for {each.stand_in}", "dim")
+            yield Styled(f"  the environment's spaces are unknown; sizes are for {each.stand_in}", "dim")
         if each.fits is False and each.after is not None:
             yield Styled(f"  over the budget: {'; '.join(shortfall(each.after, budget))}", "bold red")
 

@@ -35,7 +35,7 @@ def explanation_text(found: Explanation, most_advice: int | None = MOST_ADVICE) 
     """Yield the page: at most about twenty lines of 80 columns, unless all the advice is asked for."""
     yield Styled(found.summary, "bold" if found.certain else "yellow")
     if not found.recognised:
-        yield "If it is one, give the whole log: the first error says more than the end."
+        yield "If there is one, give the whole log: the first error says more than the last lines."
         return
     facts = [f"{name} {format_size(size)}" for name, key in _FACTS if (size := getattr(found, key)) is not None]
     if facts and len(facts) + (found.requested is None) > 1:  # the summary has said what was asked
@@ -52,7 +52,7 @@ def explanation_text(found: Explanation, most_advice: int | None = MOST_ADVICE) 
         if most_advice is not None and as_program and len(found.notes) > MOST_NOTES:
             most_advice -= 1  # the page fits a small terminal
         yield ""
-        table = Table(["price", "what to turn", "what it does"], "llw")
+        table = Table(["price", "change", "effect"], "llw")
         for one in found.advice[:most_advice]:
             table.add(Styled(one.price, _PRICE_STYLE[one.price]), one.knob, one.say)
         yield table

@@ -71,7 +71,7 @@ def _file(checked: Checked, budget: Budget, *, everything: bool) -> Iterator[Par
         yield from _totals(totals, budget)
     if checked.fine and not everything:
         yield ""
-        yield Styled(f"{_plural(len(checked.fine), 'thing')} fine; --all says why", "dim")
+        yield Styled(f"{_plural(len(checked.fine), 'check')} passed; --all says why", "dim")
     elif checked.fine:
         yield ""
         yield Styled("What is fine, and why", "green")
@@ -94,7 +94,7 @@ def _totals(totals: Totals, budget: Budget) -> Iterator[Part]:
     if totals.updates is not None:
         table.add("  updates per iteration", f"{totals.updates:,}", "gradient steps")
     if totals.iterations is not None:
-        table.add("  iterations", f"{totals.iterations:,}", f"{totals.steps:,} environment steps really run")
+        table.add("  iterations", f"{totals.iterations:,}", f"{totals.steps:,} environment steps run")
     if totals.stored is not None:
         copy = f"{format_fine_size(totals.flattened)} {totals.flattened_when}" if totals.flattened else ""
         table.add("  stored data", format_fine_size(totals.stored), copy)

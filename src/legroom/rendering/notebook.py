@@ -18,7 +18,7 @@ from legroom.rendering.pages.watch_page import trace_fragment
 @singledispatch
 def drawn(noun: ShownInNotebooks) -> str:
     """Return the drawing of a noun as HTML with its own style."""
-    raise TypeError(f"nothing draws a {type(noun).__name__}")
+    raise TypeError(f"cannot draw a {type(noun).__name__}")
 
 
 drawn.register(ProgramPrediction, program_fragment)

@@ -17,7 +17,7 @@ from legroom.units import format_size
 CLOSE, FAR = 0.10, 0.25  # differences shown as good, and as a miss
 _STATUS = {"finished": "green", "stopped": "yellow", "failed": "bold red"}
 _RESUME = {
-    "exact": "to the bit as if it had never stopped",
+    "exact": "bit for bit, as if it had never stopped",
     "approximate": "approximately, since the environment cannot give its state",
 }
 _CONTENTS = (
@@ -27,7 +27,7 @@ _CONTENTS = (
     ("reward.svg", "reward over time"),
     ("tensorboard", "tensorboard --logdir"),
     ("pictures", "pictures of the workload"),
-    ("checkpoints", "to go on from"),
+    ("checkpoints", "to resume from"),
 )
 
 
@@ -81,7 +81,7 @@ def outcome_text(
         yield ""
         yield item_table(outcome.items)
         if alone := sum(item.measured is None for item in outcome.items):
-            yield Styled(f"{alone} further item{'s' * (alone > 1)} cannot be measured alone", "dim")
+            yield Styled(f"{alone} further item{'s' * (alone > 1)} cannot be measured separately", "dim")
     yield from attempt_lines(outcome)
     yield from retreat_lines(outcome)
     results = result_table(outcome, progress)

@@ -214,7 +214,7 @@ def phase_table(footprint: Footprint) -> Table:
         if any(item.place is place for item in footprint.items):
             table.add(_place_name(footprint, place), *(_size(footprint.at(phase, (place,))) for phase in Phase))
     if any(item.place in (Place.WORKER, Place.SHM) for item in footprint.items):
-        table.add("host in all", *(_size(footprint.at(phase)) for phase in Phase), style="bold")
+        table.add("host total", *(_size(footprint.at(phase)) for phase in Phase), style="bold")
     return table
 
 
@@ -326,7 +326,7 @@ def need_text(footprint: Footprint, budget: Budget, *, only_exceeded: bool = Fal
 def limit_text(budget: Budget, limit: int, origin: str) -> str:
     """Return a limit, what is kept free of it, and who says so."""
     kept = f" less {budget.reserve:.0%} reserve" if budget.reserve else ""
-    return f"{format_size(limit)}{kept} {origin}"
+    return f"{format_size(limit)}{kept} {origin}".rstrip()
 
 
 def budget_line(footprint: Footprint, budget: Budget) -> str:
@@ -351,7 +351,7 @@ def _saves_more(p: Prediction) -> bool:
 
 def _price_text(lean: LeanOption) -> str:
     if lean.slowdown is None:
-        return "bit-equal; speed not probed"
+        return "bit-equal; speed not measured"
     return f"bit-equal; storing and reading take {lean.slowdown:.1f}× as long"
 
 

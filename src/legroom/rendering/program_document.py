@@ -44,7 +44,7 @@ def prediction_from(data: Any) -> ProgramPrediction:
         return _prediction(data["runs"][0])
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as wrong:
         raise BadInput(
-            f"no result of a rehearsal ({type(wrong).__name__}: {wrong})", hint="legroom predict --json -- COMMAND"
+            f"not the result of a rehearsal ({type(wrong).__name__}: {wrong})", hint="legroom predict --json -- COMMAND"
         ) from None
 
 
@@ -150,13 +150,13 @@ def _rows(value: Any) -> Sequence[Any]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r}"[:80] + " is no text")
+        raise ValueError(f"{value!r}"[:80] + " is not text")
     return value[:LONGEST_TEXT]
 
 
 def _number(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-        raise ValueError(f"{value!r}"[:80] + " is no size or count")
+        raise ValueError(f"{value!r}"[:80] + " is not a size or count")
     return value
 
 

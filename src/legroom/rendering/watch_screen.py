@@ -60,7 +60,7 @@ class WatchScreen:
             if max(nbytes for _, nbytes in series) < SHOWN_FROM * sample.host:
                 continue
             lines.append(f"{name:<{_NAME}} {format_size(series[-1][1]):>{_SIZE}}  {sparkline(series, room)}")
-        lines.append(f"{'host in all':<{_NAME}} {format_size(sample.host):>{_SIZE}}  {_against(sample, limit, room)}")
+        lines.append(f"{'host total':<{_NAME}} {format_size(sample.host):>{_SIZE}}  {_against(sample, limit, room)}")
         if coming is not None:
             told = runs_out_text(coming) if coming.certain else "growing; it may settle"
             lines.append(f"{'forecast':<{_NAME}} {told}")

@@ -198,7 +198,7 @@ def next_time_text(watched: Watched) -> str:
     trace = watched.trace
     asked = ", ".join(request_words(measured_request(trace.peak_host)))
     if watched.of_memory or trace.verdict != "ok":
-        why = "memory ended it" if watched.of_memory else "it was still growing"
+        why = "it ran out of memory" if watched.of_memory else "it was still growing"
         return f"ask for more than {asked}: {why}"
     return f"ask for {asked}: the peak, {MEASURED_SHARE:.0%} and {format_size(MARGIN_BYTES)}"
 

@@ -58,7 +58,7 @@ def _remarks(request: Request) -> Iterator[str]:
     if request.remark:
         yield f"# {request.remark}"
     if request.gpu is not None:
-        yield f"# GPU: a card with at least {format_size(request.gpu)} free"
+        yield f"# GPU: at least {format_size(request.gpu)} free"
 
 
 def _slurm(request: Request, nbytes: int) -> Iterator[str]:

@@ -107,7 +107,7 @@ class Page:
         name = request.query_params.get("folder", "")
         folder = folders_in(self._settings.folders).get(name)
         if folder is None:
-            raise Refused(404, "there is no such training or watch in the folders that legroom ui was given")
+            raise Refused(404, "no such training or watch in the folders of legroom ui --folder")
         if self._followers >= MOST_FOLLOWERS:
             raise Refused(503, f"{MOST_FOLLOWERS} pages are following already (close one)")
         return StreamingResponse(self._counted(news(name, folder, self._tell)), media_type="text/event-stream")

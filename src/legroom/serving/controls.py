@@ -31,7 +31,7 @@ MEMORY_DEPENDS_ON = (
     "max_replay_size", "num_updates_per_batch", "grad_updates_per_step", "gradient_steps", "train_freq",
 )  # fmt: skip
 ON_GPU_ONLY = ("expandable_segments", "max_split_size_mb", "empty_cache_every")
-STEPS_OF_RETURNS = "steps of returns"
+STEPS_OF_RETURNS = "n-step returns"
 SIZES = ("memory.max_bytes",)
 
 
@@ -77,8 +77,8 @@ def _observations(run: Run) -> Iterator[Control]:
         return
     if find_spaces(run.env.id or "") is None and workload_of(run) is None:
         shape, dtype = "env.spaces.observation.shape", "env.spaces.observation.dtype"
-        yield {"key": shape, "label": "shape of an observation", "kind": "widths", "default": None}
-        yield _choice(dtype, "type of its numbers", ["float32", "uint8", "float64", "int64"], "float32")
+        yield {"key": shape, "label": "observation shape", "kind": "widths", "default": None}
+        yield _choice(dtype, "observation type", ["float32", "uint8", "float64", "int64"], "float32")
 
 
 def _environments(backend: Backend, offered: Container[str]) -> Iterator[Control]:
@@ -92,12 +92,12 @@ def _environments(backend: Backend, offered: Container[str]) -> Iterator[Control
 
 
 def _around(offered: Container[str]) -> Iterator[Control]:
-    yield _count("eval.n_envs", "environments that evaluate", None)
+    yield _count("eval.n_envs", "evaluation environments", None)
     if "eval.workers" in offered:
-        yield _choice("eval.workers", "their workers", _choices(EvalSpec, "workers"), None)
+        yield _choice("eval.workers", "evaluation workers", _choices(EvalSpec, "workers"), None)
     if "checkpoint.replay_buffer" in offered:
-        yield _flag("checkpoint.replay_buffer", "checkpoints hold the replay buffer", None)
-    yield _number("total_timesteps", "timesteps in all", None, whole=True)
+        yield _flag("checkpoint.replay_buffer", "replay buffer in checkpoints", None)
+    yield _number("total_timesteps", "total timesteps", None, whole=True)
 
 
 def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
@@ -132,7 +132,7 @@ def _memory(offered: Container[str]) -> Iterator[Control]:
         elif bool in get_args(hint):
             yield _flag(key, label, None)
         elif key in SIZES:
-            yield {"key": key, "label": "most bytes stored", "kind": "size", "default": None}
+            yield {"key": key, "label": "limit of lean storage", "kind": "size", "default": None}
         elif key in LAST_STOPS:
             yield _count(key, label, None)
         else:

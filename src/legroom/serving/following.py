@@ -255,7 +255,7 @@ def _watch(name: str, folder: Path, samples: list[LiveSample], said: list[tuple[
     peak = format_size(max(sample.host for sample in samples)) if samples else "nothing"
     text = _text(folder, WATCH)
     if not text:
-        now = f"{format_size(samples[-1].host)} now, {peak} at most so far" if samples else "nothing measured yet"
+        now = f"{format_size(samples[-1].host)} now, {peak} peak so far" if samples else "nothing measured yet"
         return {"words": f"{name} is watched: {now}.", "kind": "", "body": body + _said(said)}
     told = json.loads(text)
     if not isinstance(told, dict):

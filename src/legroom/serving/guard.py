@@ -96,7 +96,7 @@ class Guard:
         if any(origin != f"http://{hosts[0]}" for origin in origins):
             raise Refused(403, "requests from other sites are refused")
         if "transfer-encoding" in headers:  # no page sends so; a megabyte in chunks of one byte takes seconds to read
-            raise Refused(411, "requests have a Content-Length")
+            raise Refused(411, "requests need a Content-Length")
         navigates = scope["method"] == "GET" and not scope["path"].startswith("/api/")
         if "cross-site" in headers.get("sec-fetch-site", []) and not navigates:
             raise Refused(403, "requests from other sites are refused")
@@ -147,7 +147,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
     """Return the whole body, refused as soon as it is too long or too slow."""
     for name, value in scope["headers"]:
         if name.lower() == b"content-length" and value.isdigit() and int(value) > LARGEST_BODY:
-            raise Refused(413, f"a request may have {LARGEST_BODY // 1024} KiB")
+            raise Refused(413, f"a request may have at most {LARGEST_BODY // 1024} KiB")
     body: bytes = b""
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
@@ -157,7 +157,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
                     raise Refused(400, "the request ended early")
                 body += message.get("body", b"")
                 if len(body) > LARGEST_BODY:
-                    raise Refused(413, f"a request may have {LARGEST_BODY // 1024} KiB")
+                    raise Refused(413, f"a request may have at most {LARGEST_BODY // 1024} KiB")
                 if not message.get("more_body"):
                     return body
     except TimeoutError:

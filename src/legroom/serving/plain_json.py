@@ -42,7 +42,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise BadInput(f"the request holds {name}, which is no number", hint="leave it out")
+    raise BadInput(f"the request holds {name}, which is not a number", hint="leave it out")
 
 
 def _finite(text: str) -> float:

@@ -52,9 +52,9 @@ def place_asked(asked: Mapping[str, Any], machine: Machine) -> Place:
     """
     ram, vram, gpu, device = (_text(asked, name) for name in ("ram", "vram", "gpu", "device"))
     if device not in (None, "cpu", "cuda"):
-        raise BadInput(f"device {device!r} is none", hint="cpu or cuda")
+        raise BadInput(f"unknown device {device!r}", hint="cpu or cuda")
     if device == "cpu" and (vram or gpu):
-        raise BadInput("device cpu contradicts a card", hint="leave one of them out")
+        raise BadInput("device cpu contradicts a GPU", hint="leave one of them out")
     if gpu is not None:
         machine = replace(machine, gpus=(_card(gpu),))
     budget = Budget(machine.available, None, _share(asked.get("reserve")), f"available {machine.place}")

@@ -58,7 +58,7 @@ class Tracer:
             BadInput: there is no such job, or another one took its place.
         """
         if job != self._job:
-            raise BadInput("another tracing took its place", hint="start it again")
+            raise BadInput("another trace replaced it", hint="start it again")
         if self._answer is not None:
             return self._answer
         return {"state": "running", "text": f"Tracing the networks: {time.monotonic() - self._began:.0f} s…"}
@@ -85,12 +85,12 @@ class Tracer:
 def _answered(out: bytes, err: bytes, code: int | None, seconds: float, where: Where) -> dict[str, Any]:
     if code not in (0, 1):  # 1: it does not fit, which is an answer
         lines = err.decode("utf-8", "replace").strip().splitlines() or [f"exit code {code}"]
-        return {"state": "failed", "text": f"It could not be traced: {lines[-1][:400]}"}
+        return {"state": "failed", "text": f"Tracing failed: {lines[-1][:400]}"}
     told = json.loads(out)["runs"][0]
     if told.get("unseen"):
-        return {"state": "failed", "text": f"It was not traced: {'; '.join(told['notes'])[:400]}."}
+        return {"state": "failed", "text": f"Not traced: {'; '.join(told['notes'])[:400]}."}
     if told.get("unknown"):
-        return {"state": "failed", "text": f"It could not be traced: {'; '.join(told['unknown'])[:400]}."}
+        return {"state": "failed", "text": f"Tracing failed: {'; '.join(told['unknown'])[:400]}."}
     footprint = footprint_of(told)
     peaks = [f"host {peak_text(footprint.host)}", *([f"GPU {peak_text(footprint.gpu)}"] if footprint.gpu else [])]
     host, gpu = bar_of(footprint, "host", name="traced"), bar_of(footprint, "gpu", name="traced")

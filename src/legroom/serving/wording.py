@@ -103,8 +103,8 @@ def _sentence(fits: bool | None, *places: Told) -> str:
         short = [_missing(left, where, what) for left, where, what in known if left["spare"] < 0]
         return f"Does not fit: {'; '.join(short)}."
     spare = [f"{format_size(left['spare'])}{what} to spare {where}" for left, where, what in known]
-    text = f"Fits with {', and '.join(spare)}." if spare else "No limit is known to compare with."
-    return text if fits else f"{text} Choose a card to judge the GPU."
+    text = f"Fits with {', and '.join(spare)}." if spare else "No memory limit is known."
+    return text if fits else f"{text} Choose a GPU to check GPU memory."
 
 
 def _missing(left: dict[str, Any], where: str, what: str) -> str:

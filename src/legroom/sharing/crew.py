@@ -54,9 +54,9 @@ class Crew:
         self.why_fresh = ""
         try:
             if start_template is None or n_envs <= envs_per_worker:  # for one worker it would be one process more
-                self.why_fresh = "no template is wanted"
+                self.why_fresh = "no template was requested"
             elif not CAN_FORK:
-                self.why_fresh = "this system tells too little about grandchildren"
+                self.why_fresh = "this system does not report grandchild processes"
             else:
                 try:
                     self.template = start_template()

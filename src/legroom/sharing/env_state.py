@@ -203,13 +203,13 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
-            raise _Unknown("an array of objects is no plain data")
+            raise _Unknown("an array of objects is not plain data")
         return value.copy()
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list | deque):
         return [_plain(each) for each in value]
-    raise _Unknown(f"{type(value).__name__} is no plain data")
+    raise _Unknown(f"{type(value).__name__} is not plain data")
 
 
 def _capture_spaces(link: gym.Env[Any, Any]) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def _restore_generator(generator: np.random.Generator | None, state: dict[str, A
     if generator is None or type(generator.bit_generator).__name__ != name:
         kind = getattr(np.random, str(name), None)
         if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
-            raise BadInput(f"the state names a random generator that NumPy has not: {name!r}")
+            raise BadInput(f"the state names a random generator that NumPy does not have: {name!r}")
         generator = np.random.Generator(kind())
     generator.bit_generator.state = _plain(state)
     return generator

@@ -33,7 +33,7 @@ class WorkerDied(LegroomError, RuntimeError):
         how = f"was killed by {self.signal_name}" if self.signal_name else f"ended with exit code {code}"
         if self.oom_killed:
             how += " (probably the OOM killer: the cgroup's count of processes killed for memory rose)"
-        words = f"; its last words:\n{last_words.rstrip()}" if last_words.strip() else ""
+        words = f"; its last output:\n{last_words.rstrip()}" if last_words.strip() else ""
         super().__init__(f"the worker of {name_envs(envs)}, pid {pid}, {how}{words}")
 
 

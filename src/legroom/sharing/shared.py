@@ -58,7 +58,7 @@ def share(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> Arrays:
     """Return the arrays of `key`, read-only and the same memory in all processes of the run.
 
     Args:
-        key: any text; it must tell apart whatever differs.
+        key: any text; different data need different keys.
         build: returns the arrays by name; called in one process, once, unless it raises. Numbers of any dtype, and
             structures of them, in C or Fortran order; a few of any size.
 
@@ -73,7 +73,7 @@ def share(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> Arrays:
         ([0, 1, 4, 9], False)
     """
     if not isinstance(key, str):
-        raise BadInput(f"share({key!r}, …): the key is a {type(key).__name__}", hint="a text is needed")
+        raise BadInput(f"share({key!r}, …): the key is a {type(key).__name__}", hint="give a string")
     known = _known.get(key)
     if known is not None:
         return known
@@ -185,7 +185,7 @@ def _own(built: Arrays) -> Arrays:
 
 
 def _warn(key: str, problem: OSError) -> None:
-    warnings.warn(f"share({key!r}): nothing can be shared, this process has its own: {problem}", stacklevel=4)
+    warnings.warn(f"share({key!r}): nothing can be shared, this process keeps its own copy: {problem}", stacklevel=4)
 
 
 def _after_fork() -> None:

@@ -103,7 +103,7 @@ def map_arrays(path: Path) -> Arrays:
         os.close(descriptor)
     end = memory.find(b"\n", len(MAGIC))
     if memory[: len(MAGIC)] != MAGIC or end < 0:
-        raise ValueError(f"{path} is no file of shared arrays")
+        raise ValueError(f"{path} is not a file of shared arrays")
     first = -(-(end + 1) // ALIGNMENT) * ALIGNMENT
     try:
         entries = ast.literal_eval(memory[len(MAGIC) : end].decode())

@@ -68,7 +68,7 @@ def _leaf(key: Key, space: spaces.Space[Any]) -> Leaf:
     if space.shape is None or dtype is None or dtype.kind not in NUMBERS:
         where = "" if key is None else f" at {key!r}"
         hint = "flatten it, for example with gymnasium.wrappers.FlattenObservation"
-        raise BadInput(f"observations of the space {space}{where} are no arrays of a fixed shape", hint=hint)
+        raise BadInput(f"observations of the space {space}{where} are not arrays of a fixed shape", hint=hint)
     return Leaf(key, tuple(space.shape), dtype.str)
 
 

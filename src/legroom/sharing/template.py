@@ -137,7 +137,7 @@ class _Limited(io.FileIO):
     def write(self, data: Any) -> int:
         data = memoryview(data)
         if self.tell() + data.nbytes > FUNCTIONS_NBYTES:
-            raise TemplateRefused(f"the env functions carry more than {FUNCTIONS_NBYTES >> 20} MiB along")
+            raise TemplateRefused(f"the env functions carry more than {FUNCTIONS_NBYTES >> 20} MiB")
         written = 0
         while written < data.nbytes:  # a single write ends at 2 GiB
             written += super().write(data[written:]) or 0

@@ -48,7 +48,7 @@ def _describe(frame: FrameType | None) -> str:
     importer = importers[0]
     module = importer.f_globals.get("__name__", "?")
     if module.startswith(UNPICKLERS):
-        return "torch was imported by what the env function carries along: it refers to torch itself"
+        return "torch was imported by data of the env function, which refers to torch itself"
     note = f"torch was imported by {module} ({importer.f_code.co_filename}:{importer.f_lineno})"
     if first and first != module:
         note += f", which {first} imports"

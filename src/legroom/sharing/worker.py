@@ -180,10 +180,10 @@ class _Worker:
         for index, env_fn in zip(envs, functions, strict=True):
             env = env_fn()
             if not isinstance(env, gym.Env):
-                raise TypeError(f"env function {index} returned {type(env)}, which is no gymnasium.Env")
+                raise TypeError(f"env function {index} returned {type(env)}, which is not a gymnasium.Env")
             self._envs.append(HostedEnv(env, index, monitor=monitor, as_returned=as_returned))
         if len({id(hosted.env.unwrapped) for hosted in self._envs}) < len(self._envs):
-            raise ValueError("two env functions returned the same environment; each must make one of its own")
+            raise ValueError("two env functions returned the same environment; each must make its own")
         self._by_index = {hosted.index: hosted for hosted in self._envs}
         return [f"{hosted.env.observation_space} and {hosted.env.action_space}" for hosted in self._envs]
 

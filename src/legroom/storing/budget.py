@@ -44,7 +44,9 @@ class Options:
         if self.max_bytes is not None:
             object.__setattr__(self, "max_bytes", parse_size(self.max_bytes, what="max_bytes"))
         if self.spill_dir is not None and not Path(self.spill_dir).is_dir():
-            raise BadInput("spill_dir is no directory", path=self.spill_dir, hint="create it, or leave spill_dir out")
+            raise BadInput(
+                "spill_dir is not a directory", path=self.spill_dir, hint="create it, or leave spill_dir out"
+            )
 
     @property
     def spills(self) -> bool:

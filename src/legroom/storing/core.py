@@ -18,7 +18,7 @@ else:
         IS_NATIVE = False
         warnings.warn(
             f"lean storage runs on NumPy, which is slower, since its C core could not be loaded ({error}); "
-            "reinstall legroom where a C compiler is at hand",
+            "reinstall legroom with a C compiler",
             RuntimeWarning,
             stacklevel=2,
         )

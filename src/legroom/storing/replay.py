@@ -115,7 +115,7 @@ class LeanReplay(LeanBuffer):
         """Return the one-step transitions of these rows and environments, drawing no random numbers."""
         if self.n_steps > 1:
             raise BadInput(
-                f"n_steps is {self.n_steps}, and (rows, environments) are read as they are", hint="n_steps=1"
+                f"n_steps is {self.n_steps}; reading (rows, environments) directly needs n_steps 1", hint="n_steps=1"
             )
         if self.optimize_memory_usage:
             after = (rows + 1) % self.buffer_size

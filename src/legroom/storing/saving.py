@@ -90,7 +90,7 @@ def read_file(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", path=path) from error
     except UNUSABLE as error:
-        raise BadInput(f"is no file written by a buffer's save(): {error}", path=path) from error
+        raise BadInput(f"was not written by a buffer's save(): {error}", path=path) from error
 
 
 def _read(file: IO[bytes], path: Path) -> dict[str, Any]:
@@ -99,11 +99,11 @@ def _read(file: IO[bytes], path: Path) -> dict[str, Any]:
 
     head = file.read(HEAD.size)
     if len(head) < HEAD.size or not head.startswith(MAGIC):
-        raise BadInput("is no file written by a buffer's save()", path=path)
+        raise BadInput("was not written by a buffer's save()", path=path)
     _, length, digest = HEAD.unpack(head)
     description = file.read(min(length, LONGEST_DESCRIPTION))
     if len(description) != length or hashlib.sha256(description).digest() != digest:
-        raise damaged("its description is not as written")
+        raise damaged("its description is damaged")
     content = json.loads(description)
     parts = []
     left = os.fstat(file.fileno()).st_size - file.tell()
@@ -113,10 +113,10 @@ def _read(file: IO[bytes], path: Path) -> dict[str, Any]:
         part = file.read(listed["bytes"])
         left -= len(part)
         if hashlib.sha256(part).hexdigest() != listed["sha256"]:
-            raise damaged(f"part {i} is not as written")
+            raise damaged(f"part {i} is damaged")
         parts.append(part)
     if file.read(1):
-        raise damaged("it goes on after its end")
+        raise damaged("it has data after its end")
     tree: dict[str, Any] = _put_back(content["tree"], parts)
     return tree
 

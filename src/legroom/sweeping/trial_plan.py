@@ -45,14 +45,14 @@ def make_trials(
 
     Raises:
         Unseen: it names some, and is not trusted.
-        BadInput: a key or a value that the run cannot have, or a run that does not say how long it trains.
+        BadInput: a key or a value that the run cannot have, or a run that has no total_timesteps.
     """
     asked = [(point, read_point(point)) for point in points(parameters)]
     check_trust([run for _, run in asked], trust=trust)
     seed = secrets.randbelow(2**31)  # the same for all, or they would differ by more than their params
     for _, run in asked:
         if run.total_timesteps is None:
-            raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
+            raise BadInput(f"{run.name} has no total_timesteps", path=run.source, hint="--timesteps N")
     firsts: dict[str, int] = {}
     shares = [firsts.setdefault(_memory_key(run), number) for number, (_, run) in enumerate(asked)]
     leaders = sorted(set(shares))

@@ -117,7 +117,7 @@ class Checkpoint:
             if size != entry["bytes"]:
                 raise BadInput(f"{name} has {size:,} bytes instead of {entry['bytes']:,}", path=self.path)
             if contents and found != entry["sha256"]:
-                raise BadInput(f"{name} is not as written (SHA-256)", path=self.path)
+                raise BadInput(f"{name} does not match its checksum (SHA-256)", path=self.path)
 
     def _read_state(self) -> dict[str, Any]:
         if self._state is None:
@@ -188,7 +188,7 @@ class Checkpoints:
             raise BadInput(
                 f"the checkpoint of step {step:,} cannot be written: {error.strerror or error}",
                 path=self.folder,
-                hint="make room; the earlier checkpoints are still good",
+                hint="free disk space; the earlier checkpoints are still good",
             ) from error
         self._newest = Checkpoint(path)
         self._evaluations.pop(step, None)
@@ -237,9 +237,9 @@ class Checkpoints:
                 kept = set_aside(path)
             except OSError as error:
                 still.append((path, reason))
-                said.append(f"warning: checkpoint {path.name} is damaged ({reason}) and cannot be set aside: {error}")
+                said.append(f"warning: checkpoint {path.name} is damaged ({reason}) and cannot be moved: {error}")
             else:
-                said.append(f"checkpoint {path.name} is damaged ({reason}): kept aside as {kept.name}")
+                said.append(f"checkpoint {path.name} is damaged ({reason}): moved to {kept.name}")
         self.damaged = still
         return said + self._bound_damaged()
 
@@ -249,7 +249,7 @@ class Checkpoints:
         for path in sorted(aside, reverse=True)[MOST_DAMAGED:]:
             with suppress(OSError):
                 delete(path, self.directory)
-                said.append(f"{path.name} is deleted: only {MOST_DAMAGED} damaged checkpoints are kept aside")
+                said.append(f"{path.name} is deleted: only {MOST_DAMAGED} damaged checkpoints are kept")
         return said
 
     @property
@@ -433,7 +433,7 @@ def _manifest(path: Path) -> dict[str, dict[str, Any]]:
     except (Damaged, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{MANIFEST} is damaged", path=path) from error
     if not plain or STATE not in files or step != _step_of(path):
-        raise BadInput(f"{MANIFEST} is not of this checkpoint", path=path)
+        raise BadInput(f"{MANIFEST} belongs to another checkpoint", path=path)
     return files
 
 

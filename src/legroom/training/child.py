@@ -172,7 +172,7 @@ class TrainingLoop:
     def _end(self, learner: Learner) -> int:
         finished = learner.timesteps >= learner.total_timesteps
         if learner.timesteps and not self._checkpoint_patiently(learner) and finished:
-            message = f"what was learned after step {self._pace.written_at_step or 0:,} could not be written"
+            message = f"training after step {self._pace.written_at_step or 0:,} could not be saved"
             self.send("failed", message=message, step=self._timesteps, exact=self._goes_on_exactly, cause="disk")
             return EXIT_TRAINING_FAILED
         self._signals.in_time()
@@ -244,7 +244,7 @@ class TrainingLoop:
         with suppress(OSError):
             aside = self._checkpoints.put_aside(suspicion.step) if suspicion is not None else []
             for path in aside:
-                self.say(f"put aside as aside-{path.name}: written after {suspicion and suspicion.what}")
+                self.say(f"moved to aside-{path.name}: written after {suspicion and suspicion.what}")
         self.send("failed", message=str(story), step=self._timesteps, exact=self._goes_on_exactly, cause="not-finite")
         return EXIT_TRAINING_FAILED
 
@@ -350,7 +350,7 @@ class TrainingLoop:
         while not self._checkpoint(learner):
             if self._signals or time.monotonic() > until:
                 return False
-            self.say(f"waiting for room, {max(until - time.monotonic(), 0):.0f} s at most; Ctrl-C gives up")
+            self.say(f"waiting for disk space, {max(until - time.monotonic(), 0):.0f} s at most; Ctrl-C gives up")
             self._checkpoints.make_room()
             looking_at = time.monotonic() + pause_s
             while time.monotonic() < looking_at and not self._signals:

@@ -70,12 +70,12 @@ def choose(
             said = f"{asked.name} fits: {needs(footprint)}"
             console.tell(f"{unknown_words(asked, footprint) or said}; training it as it is")
             return asked, (chosen, footprint)
-        with console.busy(f"{asked.name} does not fit; looking for a way"):
+        with console.busy(f"{asked.name} does not fit; looking for a plan that fits"):
             plan = fit(chosen, budget, predictor, allow=SAME_LEARNING)
         head = shortage(asked, footprint, budget)
         if plan.fits:
             knobs = words(turned_knobs(chosen, plan.run))
-            console.tell(f"{head}; with {knobs}, the same results take {needs(plan.after)}: training that")
+            console.tell(f"{head}; with {knobs}, it needs {needs(plan.after)}, same results: training that")
             return asked, (plan.run, plan.after)
         console.tell(f"{head}; it cannot fit without changing the training")
     return runs[0], None
@@ -86,7 +86,7 @@ def shortage(asked: Run, footprint: Footprint, budget: Budget) -> str:
     place, peak, have = "host", footprint.host, budget.ram or 0
     if footprint.gpu is not None and peak.high <= budget.usable(have):
         place, peak, have = "GPU", footprint.gpu, budget.vram or 0
-    return f"{asked.name} needs {format_size(peak.high)} of {place} memory and {format_size(have)} available"
+    return f"{asked.name} needs {format_size(peak.high)} of {place} memory, {format_size(have)} available"
 
 
 def unknown_words(asked: Run, footprint: Footprint) -> str:

@@ -71,7 +71,7 @@ def failure_of(record: ChildRecord, limit: int | None) -> Failure | None:
             return Failure(f"it crashed by {name} ({room})", record.step, "host" if near else None, repeats=not near)
         case None if record.exit_code == -signal.SIGKILL:
             by_kernel = record.oom_kills > 0
-            killer = "the kernel killed it for its memory" if by_kernel else "it was killed by SIGKILL"
+            killer = "the kernel killed it because memory ran out" if by_kernel else "it was killed by SIGKILL"
             place = "host" if by_kernel or near else None
             return Failure(f"{killer} ({room})", record.step, place, by_others=by_kernel and far)
     return None

@@ -50,7 +50,7 @@ class Lookout:
         if share >= CLOSE:
             self.why = f"{share:.0%} of the limit in use"
         elif share >= FAR_ENOUGH and (sample.pressure or 0.0) >= STANDSTILL:
-            self.why = f"everything waited for memory {sample.pressure:.0%} of the time, {share:.0%} of the limit"
+            self.why = f"processes waited for memory {sample.pressure:.0%} of the time, {share:.0%} of the limit"
         elif share >= FAR_ENOUGH and left is not None and left <= SOON_S:
             self.why = f"at this pace in {left:.0f} s"
         else:

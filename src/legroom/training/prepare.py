@@ -38,7 +38,7 @@ def _without_env(run: Run) -> BadInput:
     """Return the refusal of a run whose spaces are known, and whose environment only the script makes."""
     if run.source is not None and Path(run.source).suffix == ".py":
         hint = f"run the program itself: legroom train -- python {shlex.quote(str(run.source))}"
-        return BadInput("makes its environment itself", path=run.source, hint=hint)
+        return BadInput("creates its environment itself", path=run.source, hint=hint)
     return BadInput(
         "the run names no environment", path=run.source,
         hint="set env.id to package.module:Class, or run your own program: legroom train -- python train.py",
@@ -83,7 +83,7 @@ class Request:
             MissingExtra: a package that it needs is not installed.
         """
         if self.fit and self.plain:
-            raise BadInput("--plain trains as the library does it, --fit does not", hint="give one of them")
+            raise BadInput("--plain contradicts --fit", hint="give one of them")
         if self.resume and self.out is None:
             raise BadInput("--resume needs a folder", hint="--out DIR")
         kept = self.folder(self.asked).run() if self.resume else None
@@ -106,7 +106,7 @@ class Request:
         return checked
 
     def resumed_run(self, kept: Run) -> tuple[Run, Differences]:
-        """Return the run that a resume goes on with, and what differs from the one the folder was begun with.
+        """Return the run that resuming continues with, and what differs from the one the folder was begun with.
 
         Raises:
             BadInput: something differs that changes learning, and that was not allowed.
@@ -198,7 +198,7 @@ def _resumed(request: Request, machine: Machine, console: Console) -> Training |
         console.tell(f"changes results from here on: {listed(changes)}")
     ignored = {name: values for name, values in found.items() if name not in changes}
     if ignored:
-        console.tell(f"ignored, since the run was started with other values: {listed(ignored)}")
+        console.tell(f"ignored, because the run was started with other values: {listed(ignored)}")
     predicted = None if changes else folder.predicted()
     if predicted is None and not backend_of(run).spreads:
         with console.busy(f"predicting {run.name}"):
@@ -248,7 +248,7 @@ def _fitted(request: Request, machine: Machine, budget: Budget, console: Console
     """Return the run as it will be trained and its footprint; None when it does not fit and no change was agreed to."""
     asked, plain = request.asked, request.plain
     if asked.device == "cuda" and not machine.gpus:
-        raise BadInput("--device cuda: this machine shows no GPU", path=asked.source, hint="--device cpu")
+        raise BadInput("--device cuda: no GPU found on this machine", path=asked.source, hint="--device cpu")
     with console.busy(f"predicting {asked.name}"):
         predictor = (_predictor if request.fit else _quick_predictor)(asked, machine, probe_env=not plain)
         chosen = predictor.run if plain else predictor.freely()
@@ -262,7 +262,7 @@ def _fitted(request: Request, machine: Machine, budget: Budget, console: Console
         # Nothing is lost when a card is full: the update is redone. A host that is full kills.
         console.tell(f"{head}; an update that does not fit is redone in smaller pieces")
         return chosen, footprint
-    with console.busy(f"{asked.name} does not fit; looking for a way"):
+    with console.busy(f"{asked.name} does not fit; looking for a plan that fits"):
         plan = fit(chosen, budget, predictor, allow=PRICES if request.fit else SAME_LEARNING)
     agreed = _say_fitted(head, chosen, plan, console) if request.fit else _offer(head, chosen, plan, console)
     return (plan.run, plan.after) if agreed else None
@@ -286,7 +286,7 @@ def _offer(head: str, chosen: Run, plan: Plan, console: Console) -> bool:
     """Ask whether to train what fits and learns the same; return whether that was agreed to."""
     if not plan.fits:
         console.tell(f"{head}; it cannot fit without changing the training")
-        console.tell(f"{console.command} --fit trains what does fit, and says what changes")
+        console.tell(f"{console.command} --fit trains a run that fits, and says what changes")
         return False
     knobs = words(turned_knobs(chosen, plan.run))
     console.tell(f"{head}; with {knobs} it needs {format_size(plan.after.host.high)}, same results")

@@ -132,7 +132,7 @@ class RunFolder:
             except OSError:
                 lock.seek(0)
                 raise BadInput(
-                    f"another training (pid {lock.read().decode().strip() or 'unknown'}) is at work there",
+                    f"another training (pid {lock.read().decode().strip() or 'unknown'}) is already running there",
                     path=self.path,
                     hint="wait for it, or use another --out",
                 ) from None
@@ -220,19 +220,19 @@ class RunFolder:
                 said.append(f"{name} {error.message}: {self._set_aside(name)}, {derived}")
             else:
                 if name == RUN and document is not None and not document.checked:
-                    said.append("this folder is of legroom 0.1: its files have no checksums; new ones will")
+                    said.append("this folder was written by legroom 0.1: its files have no checksums; new files will")
         try:
             if (self.path / PROGRESS).exists():
                 read_progress(self.path / PROGRESS)
         except BadInput as error:
-            said.append(f"{PROGRESS} {error.message}: {self._set_aside(PROGRESS)}, begun anew")
+            said.append(f"{PROGRESS} {error.message}: {self._set_aside(PROGRESS)}, started again")
         return said
 
     def _set_aside(self, name: str) -> str:
         try:
-            return f"kept aside as {set_aside(self.path / name).name}"
+            return f"moved to {set_aside(self.path / name).name}"
         except OSError as error:
-            return f"cannot be set aside ({error.strerror or error})"
+            return f"cannot be moved ({error.strerror or error})"
 
     def _run_data(self) -> dict[str, Any] | None:
         """Return what run.json says, or the copy of it in the newest checkpoint that has one."""

@@ -171,7 +171,7 @@ def _follow(
                 meter.sample()
                 if record.began and record.samples and lookout.sees(record.samples[-1]):
                     display.say(
-                        f"memory is about to run out ({lookout.why}): checkpoint first, then continue with less"
+                        f"memory is about to run out ({lookout.why}): writing a checkpoint, then continuing with less"
                     )
                     _signal(child, signal.SIGUSR1)
                 stop.look()
@@ -222,7 +222,7 @@ class _Stop:
             return
         self._forced_at = math.inf
         if not self._record.end:
-            self._display.say("it did not stop by itself: ended by force")
+            self._display.say("it did not stop in time: killed")
         end_group(self._child)
 
     def wait(self) -> None:
@@ -243,7 +243,7 @@ def _end_hanging(
     """End a child whose environment hangs, and say where; one that hangs in closing has told its end already."""
     end_group(child)
     if record.end:
-        display.say(f"{hang.message}: ended by force")
+        display.say(f"{hang.message}: killed")
         return
     for line in [hang.message, *(hang.stacks.splitlines() if restart else ())]:  # else they are shown at the end
         display.say(line)

@@ -95,7 +95,7 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
     """
     run, folder = training.run, training.folder
     if run.total_timesteps is None:
-        raise BadInput(f"{run.name} does not say how long it trains", path=run.source, hint="--timesteps N")
+        raise BadInput(f"{run.name} has no total_timesteps", path=run.source, hint="--timesteps N")
     with folder.locked():
         display = LoggingDisplay(display, folder.path)
         before = folder.outcome() if training.resume else None
@@ -116,7 +116,7 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
                 raise BadInput(
                     f"a training cannot be started there: {error.strerror or error}",
                     path=folder.path,
-                    hint="--resume goes on with what is in it",
+                    hint="--resume continues the training in it",
                 ) from error
             history.add(record)
             if record.end.get("event") == "refused":
@@ -125,7 +125,7 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
                 raise BadInput(record.end["message"])
             if lacks_expandable_segments(record) and history.run.memory.expandable_segments is not False:
                 history.without_expandable_segments()
-                display.say("this CUDA driver cannot grow segments (expandable_segments): on without that")
+                display.say("this CUDA driver does not support expandable_segments: continuing without")
                 continue
             failure = failure_of(record, training.host_limit)
             if failure is None or not history.goes_on(failure, next_knob, retries):
@@ -167,7 +167,7 @@ def _write_patiently(outcome: Outcome, folder: RunFolder, display: Display) -> N
             return
         except OSError as error:
             waits = time.monotonic() < until
-            way = f"waiting for room, {WAIT_FOR_ROOM_S:.0f} s at most" if waits else "it is given up"
+            way = f"waiting for disk space, {WAIT_FOR_ROOM_S:.0f} s at most" if waits else "it is not kept"
             display.say(f"warning: {folder.path / OUTCOME} cannot be written: {error.strerror or error}; {way}")
             if not waits:
                 return
@@ -202,7 +202,7 @@ class TrainingHistory:
         self.retreats = list(before.retreats if before else ())
         self.record = ChildRecord()
         self.last_word = ""
-        self._goings_on = 0
+        self._restarts = 0
         self._failed_from: tuple[int | None] | None = None  # the checkpoint before the last failure that may repeat
         self._reason = "start"
 
@@ -216,7 +216,7 @@ class TrainingHistory:
 
     def add(self, record: ChildRecord) -> None:
         """Take in what one start told; samples and progress go on where the last start ended."""
-        if not self._goings_on:
+        if not self._restarts:
             self._reason = "resume" if self.resume and record.started_step else "start"
         knobs = turned_knobs(self.asked, self.run)
         if self.attempts and self.attempts[-1].knobs == knobs:  # one for all: there may be thousands of starts
@@ -250,13 +250,13 @@ class TrainingHistory:
         """Leave the allocator as torch has it: the driver does not know the calls that its growing segments need."""
         memory = self.run.memory.model_copy(update={"expandable_segments": False})
         self.run, self._reason = self.run.replace(memory=memory), "without expandable segments"
-        self._goings_on += 1
+        self._restarts += 1
 
     def goes_on(self, failure: Failure, next_knob: NextKnob | None, retries: int) -> bool:
         """Decide how to go on after a failure; False where there is no way, or it was tried often enough."""
-        self._goings_on += 1
-        if self._goings_on > retries:
-            self._give_up(failure, f"it has gone on {retries} times already")
+        self._restarts += 1
+        if self._restarts > retries:
+            self._give_up(failure, f"it was restarted {retries} times already")
             return False
         if failure.repeats:
             # None: before the first checkpoint, all starts begin alike
@@ -264,7 +264,7 @@ class TrainingHistory:
             if last == self._failed_from:
                 self._give_up(failure, "it happened twice without a new checkpoint in between")
                 return False
-        what = "resumed as it was"
+        what = "resumed unchanged"
         if failure.place is not None:
             found = next_knob(self.run, failure) if next_knob is not None else None
             if found is not None:
@@ -272,13 +272,13 @@ class TrainingHistory:
                 knobs = turned_knobs(before, self.run)
                 what = "resumed with " + ", ".join(f"{name}={value}" for name, value in knobs.items())
             elif not failure.by_others:
-                self._give_up(failure, "there is no knob left that may be turned")
+                self._give_up(failure, "no allowed change is left that saves memory")
                 return False
         self._reason = f"{failure.why}; {what}"
         self.retreats.append(Retreat(failure.step, failure.why, what))
         at = self.record.samples[-1].seconds if self.record.samples else 0.0
         self.record.moments.append(Moment(at, "retreat", f"step {failure.step:,}: {failure.why}; {what}"))
-        self.last_word = f"at step {failure.step:,}: {failure.why}; {what} (time {self._goings_on} of {retries})"
+        self.last_word = f"at step {failure.step:,}: {failure.why}; {what} (restart {self._restarts} of {retries})"
         self.resume = True
         return True
 

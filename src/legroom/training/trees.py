@@ -19,7 +19,7 @@ MARK = "$"
 
 
 class NotPlain(TypeError):
-    """A value that is no plain data; the text says where it stands and what it is."""
+    """A value that is not plain data; the text says where it stands and what it is."""
 
 
 def take_apart(tree: Any, prefix: str, arrays: dict[str, np.ndarray]) -> Any:

@@ -88,7 +88,7 @@ def _held(around: Circumstances) -> str:
     if around.limit is None:
         return f"It held {format_size(around.last_nbytes)}."
     held = f"It held {format_size(around.last_nbytes)} of {format_size(around.limit.nbytes)}"
-    return f"{held}, which is nearly all." if _is_near(around) else f"{held}: memory is hardly the reason."
+    return f"{held}, which is nearly all." if _is_near(around) else f"{held}: memory is probably not the reason."
 
 
 def _kernel_words(command: Sequence[str], around: Circumstances) -> str:

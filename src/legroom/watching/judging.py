@@ -1,7 +1,7 @@
 """What a curve of memory says: its phases of growth, whether it leaks, and when it reaches its limit.
 
 *leak*: the lowest points still rise steadily at the end, however the beginning is read, and memory was asked for as it
-rose. *growing*: it rises, but may be about to settle, or fills what was reserved before, or still loads libraries.
+rose. *growing*: it rises, but may settle soon, or fills what was reserved before, or still loads libraries.
 *ok*: it does not rise any more. A buffer that is asked for piece by piece and not full yet looks like a leak; nothing
 in the memory of a process tells the two apart.
 """
@@ -84,7 +84,7 @@ def judge(samples: Sequence[Sample]) -> tuple[LeakVerdict, str, float]:
     if found.too_few or samples[-1].t - begin < LEAKS_FROM_S:
         return "growing", "still growing at the end, too short to be sure", 0.0
     if found.verdict == "growing":
-        return "growing", "still growing at the end, may be about to settle", max(found.lately, 0.0)
+        return "growing", "still growing at the end, may settle soon", max(found.lately, 0.0)
     rate = f"{format_size(found.rate * 60)} a minute"
     if _fills(samples, begin):
         return "growing", f"fills memory that it had reserved, {rate}", found.rate

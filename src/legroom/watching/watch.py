@@ -75,7 +75,7 @@ def watch(
     """
     _demand_linux()
     if not command:
-        raise BadInput("watch: there is no command", hint="legroom watch -- python train.py")
+        raise BadInput("no command given", hint="legroom watch -- python train.py")
     display = display or Display()
     with nullcontext(signals) if signals is not None else Signals() as held:
         kills_before = oom_kills()
@@ -341,4 +341,4 @@ class _Watching:
 
 def _demand_linux() -> None:
     if not (sys.platform.startswith("linux") and Path("/proc/self/smaps_rollup").exists()):
-        raise BadInput("watch reads /proc as Linux has it since 4.14", hint="run it on Linux")
+        raise BadInput("watch needs the /proc of Linux 4.14 or later", hint="run it on Linux")

@@ -32,14 +32,14 @@ def read_ascii(path: Path) -> Grid:
     """Return the grid of a file.
 
     Raises:
-        BadInput: it cannot be read, or is no ASCII grid; says in which line.
+        BadInput: it cannot be read, or not an ASCII grid; says in which line.
     """
     try:
         lines = path.read_text("ascii").splitlines()
     except OSError as problem:
         raise BadInput(f"cannot be read: {problem.strerror}", path=path) from None
     except UnicodeDecodeError:
-        raise BadInput("is no ASCII grid", path=path, hint="it is not text") from None
+        raise BadInput("not an ASCII grid", path=path, hint="it is not text") from None
     header, first = _header(lines, path)
     columns, rows = (_whole(header[name], name, path) for name in ("ncols", "nrows"))
     if columns * rows > MOST_CELLS:
@@ -74,7 +74,7 @@ def _header(lines: list[str], path: Path) -> tuple[dict[str, float], int]:
             raise BadInput(f"{words[0]} is {words[1]!r}", path=path, line=index + 1, hint="a number") from None
     missing = [name for name in REQUIRED if name not in header]
     if missing:
-        raise BadInput(f"is no ASCII grid: no {', '.join(missing)}", path=path)
+        raise BadInput(f"not an ASCII grid: no {', '.join(missing)}", path=path)
     return header, len(header)
 
 

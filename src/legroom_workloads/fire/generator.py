@@ -123,7 +123,7 @@ def write_landscapes(folder: Path, count: int, shape: tuple[int, int] = (50, 50)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise BadInput("is not empty", path=folder, hint="another --out, so that no tiles are mixed")
+            raise BadInput("is not empty", path=folder, hint="choose another --out, so that tiles are not mixed")
         for seed in range(first_seed, first_seed + count):
             tile = generate(seed, shape)
             write_tile(folder / f"{tile.name}.tif", tile)

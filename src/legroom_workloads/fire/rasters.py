@@ -163,7 +163,7 @@ def _read_geotiff(file: Path) -> list[tuple[str | None, Grid]]:
                 found.append((description, Grid(numbers, width_m, (mask == 0) | ~np.isfinite(numbers))))
             return found
     except rasterio.errors.RasterioError as problem:
-        raise BadInput(f"is no GeoTIFF: {problem}", path=file) from None
+        raise BadInput(f"not a GeoTIFF: {problem}", path=file) from None
 
 
 def _checked(layer: str, grid: Grid, file: Path) -> NDArray[np.int16]:

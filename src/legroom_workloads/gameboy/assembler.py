@@ -105,7 +105,7 @@ def _value(text: str, names: dict[str, int], scope: str) -> int:
         try:
             number = names[name] if name in names else int(term, 0)
         except ValueError:
-            raise BadInput(f"{term} is no name and no number") from None
+            raise BadInput(f"{term} is neither a name nor a number") from None
         total += -number if sign == "-" else number
     return total
 
@@ -148,7 +148,7 @@ def _emit(word: str, operands: list[str], names: dict[str, int] | None, scope: s
 
 def _byte(number: int) -> int:
     if not -128 <= number < 256:
-        raise BadInput(f"{number} is no byte")
+        raise BadInput(f"{number} is not a byte")
     return number & 0xFF
 
 

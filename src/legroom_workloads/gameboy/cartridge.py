@@ -94,7 +94,7 @@ class _Reader:
         names = ("cartridge", "name", "rom_title", "memory", "boot", "variety", "actions", "round", "rewards")
         top = self._section(data, (), names)
         if top.get("cartridge") != VERSION:
-            raise self._bad((), "this is no cartridge file", hint=f"its first line is cartridge: {VERSION}")
+            raise self._bad((), "not a cartridge file", hint=f"its first line is cartridge: {VERSION}")
         memory = self._section(self._take(top, (), "memory"), ("memory",), None)
         for each, value in memory.items():
             self._memory[each] = self._place(value, ("memory", each))

@@ -251,7 +251,7 @@ class GameBoyEnv(gym.Env[Frame, np.int64]):
 def _read_state(path: str | Path) -> bytes:
     try:
         if Path(path).stat().st_size > LARGEST_STATE:
-            raise BadInput(f"{Path(path).stat().st_size:,} bytes are no save state", path=path)
+            raise BadInput(f"{Path(path).stat().st_size:,} bytes are not a save state", path=path)
         return Path(path).read_bytes()
     except FileNotFoundError:
         raise BadInput("no such save state", path=path, hint="a file written by PyBoy's save_state") from None

@@ -44,12 +44,12 @@ def check_rom(data: bytes, path: object) -> None:
     expected = header_checksum(data)
     if data[CHECKSUM_AT] != expected:
         raise BadInput(
-            f"no Game Boy ROM, or a damaged one: header checksum {data[CHECKSUM_AT]:#04x}, computed {expected:#04x}",
+            f"not a Game Boy ROM, or a damaged one: header checksum {data[CHECKSUM_AT]:#04x}, computed {expected:#04x}",
             path=path,
             hint=SUFFIXES,
         )
     if data[SIZE_AT] > LARGEST_SIZE_CODE:
-        raise BadInput(f"no Game Boy ROM: size code {data[SIZE_AT]:#04x} in its header", path=path, hint=SUFFIXES)
+        raise BadInput(f"not a Game Boy ROM: size code {data[SIZE_AT]:#04x} in its header", path=path, hint=SUFFIXES)
     size = SMALLEST << data[SIZE_AT]
     if len(data) < size:
         raise BadInput(f"{len(data):,} bytes, and its header says {size:,}: too short", path=path, hint="copy it again")

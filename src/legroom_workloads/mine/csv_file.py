@@ -126,5 +126,5 @@ def _header(path: Path, text: str) -> list[str]:
         raise BadInput(f"{len(missing)} column{plural} missing: {', '.join(missing)}", path=path, line=1, hint=hint)
     twice = sorted({name for name in names if names.count(name) > 1 and name in (*FILE_COLUMNS, OPTIONAL)})
     if twice:
-        raise BadInput(f"column {', '.join(twice)} stands there twice", path=path, line=1, hint="rename or delete one")
+        raise BadInput(f"column {', '.join(twice)} is there twice", path=path, line=1, hint="rename or delete one")
     return names

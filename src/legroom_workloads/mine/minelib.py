@@ -122,7 +122,7 @@ def read_minelib(path: str | os.PathLike[str]) -> MineLibInstance:
     """
     files = {file.suffix: file for file in data_files(path)}
     if ".blocks" not in files:
-        raise BadInput(f"{str(path)!r} is no MineLib instance", hint="name one of its files or their stem")
+        raise BadInput(f"{str(path)!r} is not a MineLib instance", hint="name one of its files or their stem")
     coordinates, attributes, lines = _read_blocks(files[".blocks"])
     n = len(coordinates)
     precedence = _read_precedence(files[".prec"], n) if ".prec" in files else None
@@ -177,7 +177,7 @@ def _read_blocks(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64], 
             )
         block = to_index(path, line, words[0], len(rows), "block")
         if lines[block]:
-            raise BadInput(f"block {block} stands already in line {lines[block]}", path=path, line=line)
+            raise BadInput(f"block {block} is already in line {lines[block]}", path=path, line=line)
         lines[block] = line
         coordinates[block] = [to_number(path, line, word, finite) for word in words[1:4]]
         numbers[block] = [or_nan(word) for word in words[4:]]
@@ -247,7 +247,7 @@ def _values(path: Path, rows: list[Row] | None, n: int) -> NDArray[np.float64]:
     unknown = np.flatnonzero(np.isnan(values))
     if len(unknown):
         raise BadInput(
-            f"OBJECTIVE_FUNCTION says nothing of {len(unknown):,} blocks, block {unknown[0]} first", path=path
+            f"OBJECTIVE_FUNCTION has no value for {len(unknown):,} blocks, block {unknown[0]} first", path=path
         )
     return values
 

@@ -62,7 +62,7 @@ def placed(path: Path, centres: Numbers, lines: Lines, *, fill_absent: bool) -> 
     if len(repeats):
         first = int(repeats[0])
         original = int(lines[np.argmax(flat == flat[first])])
-        message = f"the block at {_at(centres[first])} stands already in line {original}{and_lines(lines[repeats])}"
+        message = f"the block at {_at(centres[first])} is already in line {original}{and_lines(lines[repeats])}"
         raise BadInput(message, path=path, line=int(lines[first]), hint="keep one row per block")
     _check_absent(path, placement, flat, fill_absent)
     return placement

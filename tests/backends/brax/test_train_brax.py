@@ -136,7 +136,7 @@ def test_out_of_memory_and_killed_it_ends_with_the_same_bits(undisturbed, file, 
     ((why, place),) = [(each.why, each.place) for each in failures]
     assert "ut of memory" in why or "RESOURCE_EXHAUSTED" in why
     assert place == "host"
-    assert [each.what for each in ended.outcome.retreats][1:] == ["resumed as it was"]
+    assert [each.what for each in ended.outcome.retreats][1:] == ["resumed unchanged"]
     assert any(re.fullmatch(r"resuming from step [1-9]\d* \(exact\)", line) for line in killing.lines)
     expected = json.loads((undisturbed[0] / "outcome.json").read_text())
     assert ended.outcome.parameters_sha256 == expected["parameters_sha256"]

@@ -165,7 +165,7 @@ def test_a_command_that_is_no_python_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ([], "there is no command after --"),
+        ([], "no command after --"),
         (["no-such-command-here"], "no-such-command-here: there is no such command"),
         (["./plain.py"], "cannot be executed (legroom predict -- python ./plain.py)"),
         (["python", "-I", "plain.py"], "Python is started with -I (isolated mode)"),

@@ -254,7 +254,7 @@ def test_the_run_is_plain_data():
         (lambda: run_from_call(PPO, "MlpPolicy"), "missing a required argument: 'env'"),
         (lambda: run_from_call(PPO, "MlpPolicy", None, 1e-3), "the environment is missing"),
         (lambda: run_from_call(PPO, "CnPolicy", ToyEnv()), "unknown policy 'CnPolicy' (did you mean 'CnnPolicy'?)"),
-        (lambda: run_from_call(PPO, "MlpPolicy", 3), "env: an object of type int is no environment"),
+        (lambda: run_from_call(PPO, "MlpPolicy", 3), "env: an object of type int is not an environment"),
         (lambda: run_from_call(PPO, "MlpPolicy", ToyEnv(), n_steps=0), "n_steps=0 must be positive and below 2**63"),
         (lambda: run_from_call(PPO, "MlpPolicy", ToyEnv(), n_steps=2**64), "must be positive and below 2**63"),
         (

@@ -95,7 +95,7 @@ def test_files_that_are_not_there_or_not_geotiff(folder, tmp_path):
     with pytest.raises(BadInput, match="no such file or folder"):
         read_tile(tmp_path / "nowhere")
     (folder / "US_220_slp.tif").write_bytes(b"II*\0 but nothing after it")
-    with pytest.raises(BadInput, match="is no GeoTIFF"):
+    with pytest.raises(BadInput, match="not a GeoTIFF"):
         read_tile(folder)
     (folder / "US_220_slp.tif").unlink()
     with pytest.raises(BadInput, match="no layer slp"):
@@ -153,7 +153,7 @@ def test_an_ascii_grid_by_hand(tmp_path):
         ("1 2 3\n", "1 two 3\n", ":7: not a number: 'two'"),
         ("4 -1 6\n", "4 -1\n", ": 5 values where the header says 2x3"),
         ("4 -1 6\n", "4 -1 6 7\n", ":8: more than 2x3 values"),
-        ("ncols 3\n", "", ": is no ASCII grid: no ncols"),
+        ("ncols 3\n", "", ": not an ASCII grid: no ncols"),
         ("ncols 3\n", "ncols three\n", ":1: ncols is 'three'"),
         ("nrows 2\n", "nrows 1.5\n", ": nrows is 1.5"),
         ("nrows 2\n", "nrows nan\n", ": nrows is nan"),

@@ -65,9 +65,9 @@ def test_labels_reach_forward_and_back_and_belong_to_the_one_above():
     ("source", "message"),
     [
         ("nop\nld q, 1", "game.asm:2: there is no ld q, 1"),
-        ("ld a, heatlh", "game.asm:1: heatlh is no name and no number"),
+        ("ld a, heatlh", "game.asm:1: heatlh is neither a name nor a number"),
         ("x = 1\nx = 2", "game.asm:2: x is given twice"),
-        ("ld a, 256", "game.asm:1: 256 is no byte"),
+        ("ld a, 256", "game.asm:1: 256 is not a byte"),
         ("jr 0x200", "game.asm:1: 0x200 is 510 bytes away (jp reaches everywhere)"),
         ("org 0x0FFF\njp 0", "game.asm:2: reaches over the end at 0x1000"),
     ],

@@ -48,7 +48,7 @@ def test_ours_has_the_six_actions():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("cartridge: 1", "cartridge: 2", "game.yaml: this is no cartridge file (its first line is cartridge: 1)"),
+        ("cartridge: 1", "cartridge: 2", "game.yaml: not a cartridge file (its first line is cartridge: 1)"),
         ("0xC003", "0x1003", "game.yaml:4: memory.health is at 0x1003 (an address in RAM, 0x8000 to 0xFFFF)"),
         ("0xC003", "here", "game.yaml:4: memory.health is at 'here'"),
         ("0xC010, bytes: 2", "0xFFFF, bytes: 2", "game.yaml:5: memory.enemy is at 0xffff"),

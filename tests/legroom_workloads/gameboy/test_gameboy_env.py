@@ -173,8 +173,8 @@ def changed(where, value):
     [
         (None, "no such ROM"),
         (b"", "0 bytes, too short for a Game Boy ROM"),
-        (b"MZ" * 20_000, "no Game Boy ROM, or a damaged one: header checksum"),
-        (changed(0x134, 0), "no Game Boy ROM, or a damaged one: header checksum"),
+        (b"MZ" * 20_000, "not a Game Boy ROM, or a damaged one: header checksum"),
+        (changed(0x134, 0), "not a Game Boy ROM, or a damaged one: header checksum"),
         (fighter_rom()[:20_000], "20,000 bytes, and its header says 32,768: too short"),
     ],
 )

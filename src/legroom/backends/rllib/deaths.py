@@ -67,7 +67,7 @@ class DeathNotices(logging.Handler):
         elif (gone := _GONE.search(text)) is not None and gone[1] not in self._since:
             self._since[gone[1]] = (time.monotonic(), self._log_size())
             why = self._killed_for_memory() or reason_of(text)
-            self._say(f"env runner {gone[1]} does not answer ({why}): training goes on without it")
+            self._say(f"env runner {gone[1]} does not answer ({why}): training continues without it")
         elif (back := _BACK.search(text)) is not None and back[1] in self._since:
             died_at, offset = self._since.pop(back[1])
             why = self._reason_since(offset)

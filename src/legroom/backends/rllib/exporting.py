@@ -35,8 +35,8 @@ def export_rllib(directory: Path, archive: Path, *, force: bool = False, trust: 
     try:
         model.policy.load_state_dict(learned)
     except RuntimeError as error:
-        raise BadInput(f"is not of this run's policy: {error}", path=checkpoint.path) from error
+        raise BadInput(f"belongs to another policy: {error}", path=checkpoint.path) from error
     model.num_timesteps = checkpoint.step
     save_archive(model, archive)
-    notes = ("optimizers start anew: RLlib's are not SB3's",)
+    notes = ("optimizers start fresh: RLlib's differ from SB3's",)
     return Exported(archive, run.algo, checkpoint.step, archive.stat().st_size, notes)

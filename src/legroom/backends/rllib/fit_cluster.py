@@ -253,11 +253,11 @@ def _says_runners(run: Run) -> bool:
 def _turns(asked: Run, found: Division, *, head_binds: bool) -> Iterator[ClusterTurn]:
     before, after = rllib_plan(asked), found.plan
     if after.n_envs != before.n_envs:
-        why = "no division of more fits the nodes; less data per iteration"
+        why = "more environments do not fit the nodes; less data per iteration"
         if head_binds:
             batch = f"{after.train_batch_size:,} steps of one iteration"
             way = "shorter rollouts make room for more" if after.algo == "PPO" else "a smaller replay buffer makes room"
-            why = f"the head, which gets the {batch}, holds no more; {way}"
+            why = f"the head receives the {batch} and has no room for more; {way}"
         yield ClusterTurn(
             "env.n_envs", before.n_envs, after.n_envs, "changes-learning",
             f"{after.n_envs:,} environments instead of {before.n_envs:,}: {why}",

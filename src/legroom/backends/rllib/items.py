@@ -105,7 +105,7 @@ def role_items(run: Run, plan: RllibPlan, evidence: Evidence, figures: RayFigure
     head = (services, *_driver_items(run, plan, shadow, evidence, figures))
     if not plan.runners:
         head += tuple(replace(item, place=Place.HOST) for item in runner)
-    why = "the whole train batch, which RLlib moves to the card at once"
+    why = "the whole train batch, which RLlib moves to the GPU at once"
     batch = 2 * plan.train_batch_size * step_nbytes(run, plan) // max(plan.learners, 1)
     return RoleItems(
         node=tuple(_node_items(figures)),
@@ -191,7 +191,7 @@ def _runner_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, fi
 
 def _env_items(run: Run, shadow: Run, evidence: Evidence, envs: int) -> Iterator[Item]:
     observation, _ = spaces_of(run)
-    nbytes, known, why = run.env.nbytes, Known.DEFAULT, "said by the run file"
+    nbytes, known, why = run.env.nbytes, Known.DEFAULT, "from the run file"
     if nbytes is None and evidence.env_nbytes is not None:
         nbytes, known, why = evidence.env_nbytes, Known.MEASURED, "measured by building one"
     if nbytes is not None:

@@ -41,7 +41,7 @@ def build_policy(run: Run, observation_space: spaces.Space[Any], action_space: s
     policy_class = find_class(run, name) if ":" in name else algorithm.policy_aliases.get(name)
     if policy_class is None:
         known = ", ".join(algorithm.policy_aliases)
-        raise BadInput(f"policy {name!r} is none of {run.algo}'s", path=run.source, hint=f"one of {known}")
+        raise BadInput(f"policy {name!r} is not a policy of {run.algo}", path=run.source, hint=f"one of {known}")
     try:
         policy = policy_class(observation_space, action_space, lambda _: 0.0, **policy_arguments(run))
     except (AssertionError, TypeError, ValueError) as refused:

@@ -18,7 +18,7 @@ from legroom.training.checkpoint import parameters_sha256
 from legroom.training.trees import NotPlain, put_together, take_apart
 
 WHY_NOT_EXACT = "environments on Ray's runners begin new episodes, with new random numbers"
-WHY_NOT_EXACT_REPLAY = f"{WHY_NOT_EXACT}, and replay is filled anew"
+WHY_NOT_EXACT_REPLAY = f"{WHY_NOT_EXACT}, and the replay buffer is filled again"
 _PREFIX = "policy."  # of the module's parameters: what follows is SB3's name
 
 
@@ -26,7 +26,7 @@ def capture(algorithm: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the arrays and all else of the algorithm's state.
 
     Raises:
-        BadInput: a state that is no plain data.
+        BadInput: a state that is not plain data.
     """
     state = algorithm.get_state()
     learner = dict(state["learner_group"]["learner"])
@@ -64,7 +64,9 @@ def restore(algorithm: Any, checkpoint: SavedState) -> None:
         algorithm.set_state(state)
     except (KeyError, ValueError, RuntimeError, AttributeError) as error:
         raise BadInput(
-            f"is not of this algorithm: {error}", path=checkpoint.path, hint="resume with the run it was started with"
+            f"belongs to another algorithm: {error}",
+            path=checkpoint.path,
+            hint="resume with the run it was started with",
         ) from error
     algorithm.env_runner_group.sync_weights(
         from_worker_or_learner_group=algorithm.learner_group, policies=[DEFAULT_MODULE_ID], inference_only=True

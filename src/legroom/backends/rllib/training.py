@@ -75,7 +75,7 @@ class RllibLearner(Learner):
             self._loop.say(line)
         if self._run.env.timeout is not None:
             self._loop.say(
-                f"env.timeout is not watched: {STALLED_S:.0f} s without a step lead back to the last checkpoint"
+                f"env.timeout is not watched: {STALLED_S:.0f} s without a step restart from the last checkpoint"
             )
         stack, store = self._stack, self._run.memory.object_store_bytes
         clear_left_over(out := Path(self._task.out))  # of a child of this training that was killed
@@ -150,7 +150,7 @@ class RllibLearner(Learner):
             late = f"{self._plan.runners} env runners were not there after {BUILT_WITHIN_S:.0f} s"
             if self._task.resume:  # they were there before: the cluster fails, not what was asked of it
                 raise Stalled(f"{late}{self._notices.why_gone()}") from None
-            raise BadInput(late, hint="is the cluster busy? ray status tells") from None
+            raise BadInput(late, hint="is the cluster busy? ray status shows it") from None
         except Exception as failed:
             if self._notices.raised is not None:
                 raise self._notices.raised from failed

@@ -154,7 +154,7 @@ def rllib_plan(run: Run, *, runner_nbytes: int | None = None, learner_nbytes: in
         said.append("eval is left out: the score is that of the last episodes of training")
     knobs = [knob for knob in SB3_KNOBS if getattr(run.memory, knob) not in (None, "plain", False)]
     if knobs:
-        said.append(f"{', '.join(f'memory.{knob}' for knob in knobs)} have no effect: they are of SB3's trainings")
+        said.append(f"{', '.join(f'memory.{knob}' for knob in knobs)} have no effect: they apply to SB3 trainings only")
     for key in sorted(set(run.hyperparams) - _read_keys(algo, native)):
         said.append(f"{key} has no counterpart on RLlib and is left out")
     return RllibPlan(
@@ -246,8 +246,8 @@ def _ppo(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> dict[
     minibatch = min(batch_size, rollout)
     if rollout % minibatch:
         said.append(
-            f"{rollout:,} steps are no multiple of minibatches of {minibatch:,}: RLlib fills the last one of the "
-            "epochs with steps it has had already, where SB3 has a smaller one in every epoch"
+            f"{rollout:,} steps are not a multiple of minibatches of {minibatch:,}: RLlib fills the last one of the "
+            "epochs with repeated steps, where SB3 has a smaller one in every epoch"
         )
     if run.hyperparams.get("clip_range_vf") is not None:
         said.append("clip_range_vf is left out: RLlib clips the squared error of the value, SB3 its change")
@@ -329,7 +329,7 @@ def _sac(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> dict[
     if critics > 2:
         raise BadInput(f"RLlib's SAC has one critic or two, not {critics}", path=run.source, hint="n_critics: 2")
     if int(hyper(run, "learning_starts")):
-        said.append("before learning_starts RLlib acts by its first policy, where SB3 acts at random")
+        said.append("before learning_starts RLlib acts by its initial policy, SB3 at random")
     settings |= {
         "actor_lr": rate,
         "critic_lr": rate,
@@ -380,7 +380,7 @@ def _off_policy(run: Run, runners: int, envs_per_runner: int, said: list[str]) -
         "num_steps_sampled_before_learning_starts": int(hyper(run, "learning_starts")),
         "training_intensity": updates * batch_size / (fragment * envs_per_runner * (runners + 1)),
     }
-    said.append("replay is one buffer of whole episodes in the training process, whatever the number of environments")
+    said.append("replay is one buffer of whole episodes in the training process, for any number of environments")
     return _replaying(batch_size, capacity, max(fragment, n_step), updates, settings)
 
 
@@ -435,14 +435,14 @@ def _native(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> di
     left_out = renamed | PLACEMENT_KEYS | {"fcnet_hiddens"}
     settings = {k: v for k, v in given.items() if k in LEARNING_KEYS[algo] - left_out}
     n_envs, fragment = max(runners, 1) * envs_per_runner, given.get("rollout_fragment_length", "auto")
-    said.append("hyperparams are in RLlib's words: what they leave out has RLlib's defaults")
+    said.append("hyperparams use RLlib's names: missing ones have RLlib's defaults")
     if algo == "PPO":
         minibatch = int(given.get("minibatch_size", min(defaults["minibatch_size"], batch)))
         if minibatch > batch:
             raise BadInput(
                 f"minibatch_size {minibatch:,} is more than the train batch of {batch:,}",
                 path=run.source,
-                hint="RLlib refuses it; make it smaller",
+                hint="RLlib rejects it; make it smaller",
             )
         epochs = int(given.get("num_epochs", defaults["num_epochs"]))
         settings |= {"minibatch_size": minibatch, "num_epochs": epochs}
@@ -472,5 +472,5 @@ def _policy(run: Run, native: bool, said: list[str]) -> PolicySpec:
         hiddens = list(DEFAULT_HIDDENS) if policy.name == "MlpPolicy" else None
     if hiddens is not None:
         policy = policy.model_copy(update={"kwargs": policy.kwargs | {"net_arch": list(hiddens)}})
-        said.append(f"networks are SB3's {policy.name} with layers of {list(hiddens)}, actor and critic apart")
+        said.append(f"networks are SB3's {policy.name} with layers of {list(hiddens)}, actor and critic separate")
     return policy

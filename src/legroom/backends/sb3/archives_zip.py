@@ -141,7 +141,7 @@ def trusted_run(folder: Path, *, trust: bool) -> Run:
     run = run_of_folder(folder)
     code = () if trust else own_code(run).policy
     if code:
-        raise BadInput(f"the run names code of its own: {', '.join(code)}", path=folder, hint=TRUST)
+        raise BadInput(f"the run names its own code: {', '.join(code)}", path=folder, hint=TRUST)
     return run
 
 
@@ -163,7 +163,7 @@ def build_model(run: Run, observation: spaces.Space[Any], action: spaces.Space[A
     """Return the run's algorithm on environments that are not there, with its real settings and next to no buffers."""
     algorithm = find_algorithm("sb3", run.algo)
     if algorithm is None or run.backend != "sb3":
-        raise BadInput(f"{run.algo} of {run.backend} is no algorithm of SB3's", hint=", ".join(algorithm_names("sb3")))
+        raise BadInput(f"{run.algo} of {run.backend} is not an SB3 algorithm", hint=", ".join(algorithm_names("sb3")))
     size, storage = _buffer(algorithm)
     wanted = {**algorithm.defaults, **run.hyperparams}.get(size) if size else None
     hyperparams = {key: value for key, value in run.hyperparams.items() if not key.endswith(_BUFFER_ARGUMENTS)}
@@ -216,7 +216,7 @@ def _describe(archive: Path) -> dict[str, Any]:
         BadInput: it is no archive of SB3's.
     """
     if archive.exists() and not archive.is_file():
-        raise BadInput("is no file", path=archive)
+        raise BadInput("not a file", path=archive)
     try:
         with zipfile.ZipFile(archive) as content:
             _check_sizes(archive, content)
@@ -224,9 +224,9 @@ def _describe(archive: Path) -> dict[str, Any]:
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror or error}", path=archive) from error
     except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise BadInput("is no archive of a Stable-Baselines3 model", path=archive) from error
+        raise BadInput("not an archive of a Stable-Baselines3 model", path=archive) from error
     if not isinstance(described, dict):
-        raise BadInput("is no archive of a Stable-Baselines3 model", path=archive)
+        raise BadInput("not an archive of a Stable-Baselines3 model", path=archive)
     return described
 
 
@@ -283,7 +283,7 @@ def _algorithm(archive: Path, described: Mapping[str, Any], given: str | None) -
     name = given or _telltale(described)
     found = find_algorithm("sb3", name) if name else None
     if found is None:
-        what = f"{name!r} is unknown" if name else "its algorithm is not to be told from its hyperparameters"
+        what = f"{name!r} is unknown" if name else "its hyperparameters do not show its algorithm"
         raise BadInput(what, path=archive, hint=f"--algo, one of {', '.join(algorithm_names('sb3'))}")
     return found
 

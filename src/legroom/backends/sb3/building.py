@@ -142,7 +142,7 @@ def class_of_run(run: Run) -> Any:
         return base
     found = find_object(run.algo_class)
     if not isinstance(found, type) or not issubclass(found, base):
-        raise Untraceable(f"{run.algo_class!r} is no subclass of {base.__name__}")
+        raise Untraceable(f"{run.algo_class!r} is not a subclass of {base.__name__}")
     return found
 
 
@@ -208,7 +208,7 @@ def find_class(run: Run, name: str) -> Any:
     found = find_object(name)
     fine = isinstance(found, type) and issubclass(found, torch.nn.Module | torch.optim.Optimizer)
     if not fine and not name.startswith(LIVE) and package_of(name) in registered_packages(run):
-        raise Untraceable(f"{name!r} is no class of layers and no optimizer")
+        raise Untraceable(f"{name!r} is neither a class of layers nor an optimizer")
     return found
 
 

@@ -99,7 +99,8 @@ def rollout_rules(run: Run) -> Iterator[Finding]:
     elif rollout % batch:
         yield Finding(
             "LR007", "minibatch-does-not-divide", "warning",
-            f"{rollout:,} samples are no multiple of batch_size {batch:,}; the last minibatch has {rollout % batch:,}",
+            f"{rollout:,} samples are not a multiple of batch_size {batch:,}; "
+            f"the last minibatch has {rollout % batch:,}",
             hint="a batch_size that divides n_steps × n_envs", path=run.source,
         )  # fmt: skip
 

@@ -204,7 +204,7 @@ def _env_spec(env: Any) -> EnvSpec:
     if isinstance(env, gymnasium.Env):
         return EnvSpec(spaces=Spaces(from_gymnasium(env.observation_space), from_gymnasium(env.action_space)))
     raise BadInput(
-        f"env: an object of type {type(env).__name__} is no environment",
+        f"env: an object of type {type(env).__name__} is not an environment",
         hint="a gymnasium.Env, an SB3 VecEnv or a gymnasium id",
     )
 

@@ -44,7 +44,7 @@ class Guard:
     def __init__(self, model: BaseAlgorithm, micro_batch: MicroBatch | None = None) -> None:
         if not isinstance(model, BaseAlgorithm):
             raise BadInput(f"guard is for models of Stable-Baselines3, not {type(model).__name__}",
-                           hint="legroom.survive guards an update function of one's own")  # fmt: skip
+                           hint="legroom.survive guards your own update function")  # fmt: skip
         check_sizes(micro_batch)
         self.model = model
         self.retreats: list[Retreat] = []
@@ -61,7 +61,7 @@ class Guard:
     def __enter__(self) -> Guard:
         model: Any = self.model
         if self._class is not None:
-            raise BadInput("this guard is in use already", hint="one legroom.guard(model) per block")
+            raise BadInput("this guard is already in use", hint="one legroom.guard(model) per block")
         if not can_survive(type(model)):
             if self._begin_with is not None:
                 surviving(type(model), self._begin_with)  # which says why not
@@ -105,7 +105,7 @@ def guard(model: BaseAlgorithm, micro_batch: MicroBatch | None = None) -> Guard:
         micro_batch: samples per pass to begin with, or a schedule [[from_update, size], ...]; None: whole minibatches.
 
     Raises:
-        BadInput: it is no SB3 model, or (when the block is entered) `micro_batch` is given and it cannot have one.
+        BadInput: it is not an SB3 model, or (when the block is entered) it does not support `micro_batch`.
 
     Example:
         >>> import legroom
@@ -124,6 +124,6 @@ def _advice(model: BaseAlgorithm, redoes: bool) -> str:
         "rollouts" if isinstance(model, OnPolicyAlgorithm) else "transitions"
     ) + " in less memory"  # fmt: skip
     if redoes:
-        return f"it did not help to compute in pieces, or it was not an update that failed; {lean}"
+        return f"computing in pieces did not help, or the failure was not in an update; {lean}"
     name = type(model).__name__
     return f"an update of {name} cannot be done again safely once it has begun; a smaller batch_size helps, and {lean}"

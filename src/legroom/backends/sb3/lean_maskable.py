@@ -11,7 +11,7 @@ from legroom.storing.small_arrays import Masks
 
 
 class LeanMaskableRolloutBuffer(LeanRolloutBuffer, MaskableRolloutBuffer):
-    """sb3-contrib's maskable rollout buffer in little memory; arguments as of `LeanRolloutBuffer`."""
+    """sb3-contrib's maskable rollout buffer in less memory; arguments as in `LeanRolloutBuffer`."""
 
     small_arrays: ClassVar[tuple[str, ...]] = (*LeanRolloutBuffer.small_arrays, "action_masks")
 
@@ -38,7 +38,7 @@ class LeanMaskableRolloutBuffer(LeanRolloutBuffer, MaskableRolloutBuffer):
 
 
 class LeanMaskableDictRolloutBuffer(LeanMaskableRolloutBuffer, LeanDictRolloutBuffer, MaskableDictRolloutBuffer):
-    """sb3-contrib's maskable Dict rollout buffer in little memory."""
+    """sb3-contrib's maskable Dict rollout buffer in less memory."""
 
     _get_samples = MaskableDictRolloutBuffer._get_samples  # type: ignore[assignment]
 

@@ -29,7 +29,7 @@ Sampler = Callable[["LeanReplayBuffer", int], "np.ndarray | tuple[np.ndarray, np
 
 
 class LeanReplayBuffer(LeanReplay, ReplayBuffer):
-    """Stable-Baselines3's replay buffer in little memory; with a Dict space this is a `LeanDictReplayBuffer`.
+    """Stable-Baselines3's replay buffer in less memory; with a Dict space this is a `LeanDictReplayBuffer`.
 
     Args:
         optimize_memory_usage: accepted and ignored.
@@ -103,14 +103,14 @@ class LeanReplayBuffer(LeanReplay, ReplayBuffer):
 
 
 class LeanDictReplayBuffer(LeanReplayBuffer, DictReplayBuffer):
-    """Stable-Baselines3's Dict replay buffer in little memory, each part of the observation by itself."""
+    """Stable-Baselines3's Dict replay buffer in less memory, each key of the observation separately."""
 
 
 def _refuse(others: dict[str, Any], n_steps: int, gamma: float, observation_space: spaces.Space[Any]) -> None:
     """Say in one line what lean storage does not do, rather than do something else."""
     if her := [name for name in HER_ARGUMENTS if name in others]:
         raise BadInput(
-            f"{her[0]} belongs to hindsight replay, which lean storage does not do", hint="use HerReplayBuffer"
+            f"{her[0]} belongs to hindsight replay, which lean storage does not support", hint="use HerReplayBuffer"
         )
     if others:
         raise TypeError(f"LeanReplayBuffer takes no argument {next(iter(others))!r}")

@@ -27,7 +27,7 @@ FLATTENED = ("actions", "values", "log_probs", "advantages", "returns")
 
 
 class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
-    """Stable-Baselines3's rollout buffer in little memory; with a Dict space this is a `LeanDictRolloutBuffer`.
+    """Stable-Baselines3's rollout buffer in less memory; with a Dict space this is a `LeanDictRolloutBuffer`.
 
     Args:
         max_bytes: stored records beyond this (bytes, or "2GB") go to unlinked files; None: never.
@@ -167,4 +167,4 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
 
 
 class LeanDictRolloutBuffer(LeanRolloutBuffer, DictRolloutBuffer):
-    """Stable-Baselines3's Dict rollout buffer in little memory, each part of the observation by itself."""
+    """Stable-Baselines3's Dict rollout buffer in less memory, each key of the observation separately."""

@@ -39,7 +39,7 @@ def lean(algorithm: type[BaseAlgorithm], *args: Any, **kwargs: Any) -> BaseAlgor
         raise BadInput(f"{algorithm.__name__} has no buffer that lean storage replaces", hint="call it directly")
     given = kwargs.get("rollout_buffer_class")
     if given is not None and not issubclass(given, LeanRolloutBuffer):
-        raise BadInput(f"rollout_buffer_class={given.__name__} is given already", hint="remove it")
+        raise BadInput(f"rollout_buffer_class={given.__name__} is already given", hint="remove it")
     kwargs["rollout_buffer_class"] = given or lean_rollout_class(algorithm)
     kwargs["rollout_buffer_kwargs"] = {**(kwargs.get("rollout_buffer_kwargs") or {}), **for_buffer}
     return algorithm(*args, **kwargs)
@@ -48,9 +48,9 @@ def lean(algorithm: type[BaseAlgorithm], *args: Any, **kwargs: Any) -> BaseAlgor
 def _with_replay(algorithm: type, kwargs: dict[str, Any], for_buffer: dict[str, Any]) -> dict[str, Any]:
     given = kwargs.get("replay_buffer_class")
     if given is not None and issubclass(given, HerReplayBuffer):
-        raise BadInput("hindsight replay is not done by lean storage", hint=f"call {algorithm.__name__} directly")
+        raise BadInput("lean storage does not support hindsight replay", hint=f"call {algorithm.__name__} directly")
     if given is not None and not issubclass(given, LeanReplayBuffer):
-        raise BadInput(f"replay_buffer_class={given.__name__} is given already", hint="remove it")
+        raise BadInput(f"replay_buffer_class={given.__name__} is already given", hint="remove it")
     parameters = inspect.signature(algorithm).parameters
     buffer_kwargs = {**(kwargs.get("replay_buffer_kwargs") or {}), **for_buffer}
     if (

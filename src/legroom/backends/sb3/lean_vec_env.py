@@ -41,8 +41,8 @@ class LeanVecEnv(VecEnv):
     """Environments in torch-free worker processes.
 
     Args:
-        env_fns: functions that make one environment each; lambdas and closures are fine. Things of the main script
-            travel with them, the script itself is not imported again.
+        env_fns: functions that make one environment each; lambdas and closures are fine. What they use of the main
+            script is sent along; the script itself is not imported again.
         envs_per_worker: how many environments one process steps in turn.
         monitor: count episodes, for `rollout/ep_rew_mean` and the like. SB3's Monitor is not needed then.
         copy_observations: return copies instead of views.

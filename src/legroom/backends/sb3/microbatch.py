@@ -61,7 +61,7 @@ def with_micro_batch(algorithm: type, micro_batch: MicroBatch | None) -> type:
     """Return the algorithm with this micro-batch for all models made of it.
 
     Raises:
-        BadInput: it cannot have one, or `micro_batch` is no size.
+        BadInput: it does not support one, or `micro_batch` is not a size.
     """
     check_sizes(micro_batch)
     base = microbatched(algorithm)

@@ -54,7 +54,7 @@ def refuse_unknown_buffer(buffer: Any) -> None:
     if not is_known(buffer):
         name = "get" if isinstance(buffer, RolloutBuffer) else "sample"
         raise BadInput(
-            f"micro_batch: {type(buffer).__name__}.{name}() draws minibatches in a way of its own, not in parts",
+            f"micro_batch: {type(buffer).__name__}.{name}() draws minibatches in its own way, which cannot be split",
             hint="leave micro_batch out, or use SB3's or legroom's buffers",
         )
 

@@ -111,7 +111,7 @@ def prepare_replay(model: BaseAlgorithm, checkpoint: SavedState) -> tuple[Callab
         return (lambda: None), "the checkpoint holds no replay"
     theirs = data["layout"]
     if not _has_rows(buffer):
-        raise misfit(checkpoint, f"its replay is not of a {type(buffer).__name__}")
+        raise misfit(checkpoint, f"its replay buffer is not a {type(buffer).__name__}")
     _widen_flags(buffer, theirs["arrays"])
     rows = row_arrays(buffer)
     ours = _layout(buffer, rows)
@@ -191,9 +191,9 @@ def _widen_flags(buffer: Any, theirs: Mapping[str, Any]) -> None:
 def _unknown(buffer: Any) -> str:
     """Return why going on with the saved rows alone is not exact."""
     if type(buffer) not in KNOWN:
-        return f"what {type(buffer).__name__} remembers beside its transitions is not known to legroom"
+        return f"what {type(buffer).__name__} stores besides its transitions is not known to legroom"
     if getattr(buffer, "sampler", None) is not None:
-        return "what the replay buffer's sampler remembers is not known to legroom"
+        return "the state of the replay buffer's sampler is not known to legroom"
     return ""
 
 
@@ -344,7 +344,7 @@ def _dumps(checkpoint: SavedState, entries: list[dict[str, Any]]) -> Iterator[di
         with open_plain(path) as file:
             n_parts = int.from_bytes(file.read(8), "little")
             if not 0 < n_parts <= os.fstat(file.fileno()).st_size // 8:
-                raise BadInput("is no store of a replay buffer", path=path, hint="use an earlier checkpoint")
+                raise BadInput("not a store of a replay buffer", path=path, hint="use an earlier checkpoint")
             sizes = np.frombuffer(file.read(8 * n_parts), "<u8")
             parts = [file.read(int(size)) for size in sizes]
         yield {

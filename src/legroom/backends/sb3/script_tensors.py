@@ -102,9 +102,9 @@ def _placed_by_call(call: ast.Call, traced: set[str]) -> Iterator[tuple[int, str
         made = made or _is_algorithm(_last_name(call.func.value))
     moved = name in ("to", "set_default_device") and any(_is_card(each) for each in call.args)
     if moved or (method and name == "cuda"):
-        yield call.lineno, "puts something on the card"
+        yield call.lineno, "puts something on the GPU"
     elif not made and any(each.arg in _PLACING and _is_card(each.value) for each in call.keywords):
-        yield call.lineno, f"makes {name or 'something'} on the card"
+        yield call.lineno, f"makes {name or 'something'} on the GPU"
 
 
 def _is_card(node: ast.expr) -> bool:

@@ -201,7 +201,7 @@ def _section(checkpoint: SavedState, name: str) -> Any:
 
 
 def _only_plain(entries: Any) -> list[Any] | None:
-    """Return the entries without what is no plain data: they go to the logs only."""
+    """Return the entries without what is not plain data: they go to the logs only."""
     if entries is None:
         return None
     kept = []
@@ -242,7 +242,7 @@ def _noise_state(noise: ActionNoise | None) -> tuple[Any, str]:
     elif isinstance(noise, OrnsteinUhlenbeckActionNoise):
         state = np.asarray(noise.noise_prev)
     elif not isinstance(noise, NormalActionNoise):
-        why = f"what {kind} remembers is not known to legroom"
+        why = f"the state of {kind} is not known to legroom"
     return {"class": kind, "state": state}, why
 
 
@@ -250,13 +250,13 @@ def _restore_noise(model: BaseAlgorithm, saved: Any) -> str:
     """Set the action noise, and keep `_setup_learn` from resetting it; return why it could not be set."""
     noise, n_envs = model.action_noise, model.n_envs
     if noise is None or saved is None:
-        return "" if noise is None and saved is None else "there is other action noise"
+        return "" if noise is None and saved is None else "the action noise differs"
     if saved["class"] == VectorizedActionNoise.__name__ and not isinstance(noise, VectorizedActionNoise):
         noise = model.action_noise = VectorizedActionNoise(noise, n_envs)  # as _setup_learn would
     parts = noise.noises if isinstance(noise, VectorizedActionNoise) else [noise]
     states = saved["state"] if isinstance(noise, VectorizedActionNoise) else [saved]
     if len(states) != len(parts) or any(type(p).__name__ != s["class"] for p, s in zip(parts, states, strict=True)):
-        return "there is other action noise"
+        return "the action noise differs"
     for part, state in zip(parts, states, strict=True):
         if isinstance(part, OrnsteinUhlenbeckActionNoise):
             part.noise_prev = state["state"]

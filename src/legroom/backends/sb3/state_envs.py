@@ -103,9 +103,7 @@ def prepare_envs(
         try:
             _set_env_states(base, saved["states"])
         except Exception as error:  # it is the user's method
-            raise misfit(
-                checkpoint, f"an environment does not take its state: {type(error).__name__}: {error}"
-            ) from error
+            raise misfit(checkpoint, f"an environment rejects its state: {type(error).__name__}: {error}") from error
         for wrapper, each in zip(wrappers, saved["wrappers"], strict=True):
             _set_wrapper_state(wrapper, each["state"])
         base._seeds = list(saved["seeds"])
@@ -162,7 +160,7 @@ def _env_states(base: VecEnv) -> tuple[list[Any] | None, str]:
         states, why = base.env_method("get_state"), ""
         if any(state is None for state in states):
             reasons = base.env_method("why_no_state") if base.has_attr("why_no_state") else []
-            why = next(filter(None, reasons), "an environment could not say its state")
+            why = next(filter(None, reasons), "an environment could not report its state")
     for state in states:
         try:
             take_apart(state, "", {})
@@ -197,7 +195,7 @@ def _wrapper_state(wrapper: VecEnvWrapper) -> tuple[Any, str]:
         return _statistics(wrapper), ""  # type: ignore[arg-type]
     if _has_own_state(wrapper):
         return _plain_or(wrapper.get_state(), None), ""
-    return None, f"what {type(wrapper).__name__} remembers is not known to legroom"
+    return None, f"what {type(wrapper).__name__} keeps is not known to legroom"
 
 
 def _set_wrapper_state(wrapper: VecEnvWrapper, state: Any) -> None:

@@ -105,8 +105,8 @@ def prepare_learned(model: BaseAlgorithm, checkpoint: SavedState) -> Callable[[]
 
 def misfit(checkpoint: SavedState, difference: str) -> BadInput:
     """Return the error for a checkpoint of something else."""
-    hint = "resume with the run that wrote it, or train anew in another --out"
-    return BadInput(f"is not of this run: {difference}", path=checkpoint.path, hint=hint)
+    hint = "resume with the run that wrote it, or start over in another --out"
+    return BadInput(f"belongs to another run: {difference}", path=checkpoint.path, hint=hint)
 
 
 def _state_dict(module: Any) -> dict[str, torch.Tensor]:

@@ -132,9 +132,10 @@ def strip(bar: Bar, limit: Limit | None, *, name: str) -> str:
 
 
 def _limits(limits: Sequence[Limit], end: float) -> str:
+    quiet = ' class="soft"'  # the colour of a limit is for one that is drawn
     shown = [(limit, limit.nbytes <= end) for at, limit in enumerate(limits) if limit.nbytes <= end or not at]
     items = "".join(
-        f"<li>{'┆ ' if on else ''}{escape(limit.label)}: {format_size(limit.nbytes)}"
+        f"<li{'' if on else quiet}>{'┆ ' if on else ''}{escape(limit.label)}: {format_size(limit.nbytes)}"
         f"{'' if on else ', beyond this scale'}</li>"
         for limit, on in shown
     )

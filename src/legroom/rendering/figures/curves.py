@@ -59,7 +59,7 @@ def timeline(
         limit: drawn where memory comes anywhere near it.
         most_points: that are drawn.
     """
-    if len(times) < 2:
+    if len(times) < 2 or times[-1] <= times[0]:
         return ""
     sums = [sum(values) for values in zip(*(layer.values for layer in layers), strict=True)]
     kept = _kept(times, sums, most_points)

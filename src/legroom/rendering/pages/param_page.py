@@ -16,7 +16,7 @@ from legroom.rendering.param_text import by_value, trial_table, verdict_part
 from legroom.units import format_size
 
 GPU, HOST = "var(--trainer)", "var(--workers)"
-_FOOTER = f"Every point is a rehearsal on a simulated card; nothing was trained. Written by legroom fit {__version__}."
+_FOOTER = f"Every point is a rehearsal on a simulated GPU; nothing was trained. Written by legroom fit {__version__}."
 
 
 def param_page(found: ParamSearch) -> str:

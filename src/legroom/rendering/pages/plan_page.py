@@ -40,13 +40,13 @@ def tiers_page(name: str, tiers: Sequence[Tier]) -> str:
         yield f"<h1>{escape(name)} by GPU memory</h1>"
         yield text_table(tiers_table(tiers))
         yield f"<p>host memory: at most {format_size(max(tier.plan.after.host.high for tier in tiers))}</p>"
-        yield "<h2>GPU memory at its peak, by size of card</h2>"
+        yield "<h2>GPU memory at its peak, by size of GPU</h2>"
         bars: list[Bar] = []
         for tier in tiers:
             bar = bar_of(tier.plan.after, "gpu", name=f"{tier.vram / GIB:g} GiB")
             bars += [bar] if bar is not None else []
         sizes = [Limit(tier.vram, "a card") for tier in tiers]
-        yield stacked_bars(bars, sizes, title="GPU memory at its peak, by size of card")
+        yield stacked_bars(bars, sizes, title="GPU memory at its peak, by size of GPU")
         for tier in tiers:
             yield f"<h2>{tier.vram / GIB:g} GiB</h2>"
             yield from _plan(tier.plan, title=False, bars=False)
@@ -66,7 +66,7 @@ def recommendation_page(workload: str, found: Recommendation) -> str:
         runs = [(f"{each.run.name}, with free savings", each.freely) for each in found.named]
         yield from bars_by_place(runs, plan.budget)
         if plan.turns or found.chosen is None:
-            yield "<h2>With the knobs instead</h2>"
+            yield "<h2>With changed settings instead</h2>"
             yield from _plan(plan, title=False)
         yield footer(_FOOTER)
 
@@ -104,6 +104,6 @@ def _steps(plan: Plan) -> Iterator[tuple[str, Footprint]]:
 
 
 def _bills(plan: Plan) -> Iterator[str]:
-    yield f"<details><summary>What came out, item by item</summary>{item_table(plan.after)}</details>"
+    yield f"<details><summary>After fitting, item by item</summary>{item_table(plan.after)}</details>"
     if plan.turns:
-        yield f"<details><summary>As it was, item by item</summary>{item_table(plan.before)}</details>"
+        yield f"<details><summary>As it is, item by item</summary>{item_table(plan.before)}</details>"

@@ -53,21 +53,21 @@ def _body(profile: Profile, comparison: Comparison | None) -> Iterator[str]:
         yield "<h2>Memory over steps, since the first</h2>"
         yield from _growth_chart(profile)
     if leak.lines:
-        yield "<h2>Lines that leave memory behind</h2>"
+        yield "<h2>Lines that leak</h2>"
         yield text_table(line_table(leak))
-        yield f"<p>Found by {escape(leak.found_by)}, in a pass of its own.</p>"
+        yield f"<p>Found by {escape(leak.found_by)}, in a separate pass.</p>"
     if profile.observation is not None:
         yield "<h2>Observations</h2>"
         yield text_lines(observation_parts(profile.observation))
-        yield f"<p>Looked at {profile.observation.checked:,} observations.</p>"
+        yield f"<p>Checked {profile.observation.checked:,} observations.</p>"
     if profile.parallel or profile.scaling.why:
-        yield "<h2>Side by side, each in a process of its own</h2>"
+        yield "<h2>Copies side by side, each in its own process</h2>"
         if profile.parallel:
             yield from _parallel_chart(profile)
         yield text_lines(parallel_parts(profile))
     yield footer(
-        "Memory in use is what Python's and C's allocators have handed out. Processes are light workers of "
-        f"legroom's; memory that several share counts once. Written by legroom profile {__version__}."
+        "Memory in use is what Python's and C's allocators hold. Processes are legroom's light "
+        f"workers; memory that several share counts once. Written by legroom profile {__version__}."
     )
 
 

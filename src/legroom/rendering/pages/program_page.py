@@ -67,8 +67,8 @@ def _body(prediction: ProgramPrediction) -> Iterator[str]:
     yield text_lines(closing_lines(prediction))
     yield from _timeline(prediction)
     if seen.card is not None:
-        yield "<h2>What holds the card's memory at the peak, by line and module</h2>"
-        yield treemap(line_areas(seen), name=_unique(prediction, "map"), title="Memory of the card by source line")
+        yield "<h2>What holds GPU memory at the peak, by line and module</h2>"
+        yield treemap(line_areas(seen), name=_unique(prediction, "map"), title="GPU memory by source line")
         yield text_table(line_table(seen, 40))
     yield from bars_by_place([(footprint.name, footprint)], prediction.budget)
     yield f"<details><summary>Item by item</summary>{item_table(footprint)}</details>"
@@ -86,17 +86,17 @@ def _timeline(prediction: ProgramPrediction) -> Iterator[str]:
         [t for t, _, _ in points],
         [
             Layer("allocated", "var(--k-update)", [allocated for _, allocated, _ in points]),
-            Layer("reserved, not handed out", "var(--k-runtime)", [max(held - given, 0) for _, given, held in points]),
+            Layer("reserved, not allocated", "var(--k-runtime)", [max(held - given, 0) for _, given, held in points]),
         ],
         name=name,
-        title="Memory of the card over time",
-        limit=None if limit is None else Limit(limit, "the allocator may take"),
+        title="GPU memory over time",
+        limit=None if limit is None else Limit(limit, "limit of the allocator"),
         marks=marks,
         most_points=POINTS,
     )  # fmt: skip
     if not chart:
         return
-    yield "<h2>The card over time</h2>"
+    yield "<h2>GPU memory over time</h2>"
     choices = "".join(
         f'<input type="radio" name="{name}-zoom" id="{name}-{zoom}" class="zoom{zoom}"'
         f'{" checked" if zoom == 1 else ""}><label for="{name}-{zoom}">{zoom}×</label>'

@@ -37,7 +37,7 @@ def _body(report: TrainingReport) -> Iterator[str]:
     yield f"<h1>{escape(headline(outcome, report.name))}</h1>"
     yield verdict(outcome.status, _STATUS[outcome.status], outcome.error or _against(outcome.peaks.host))
     resume = None if outcome.resume is None else _RESUME[outcome.resume]
-    yield facts([("a resume goes on", resume), ("parameters (SHA-256)", outcome.parameters_sha256)])
+    yield facts([("resuming continues", resume), ("parameters (SHA-256)", outcome.parameters_sha256)])
     yield text_table(peak_table(outcome))
     yield from _memory(report)
     yield from _retreats(outcome)
@@ -69,7 +69,7 @@ def _memory(report: TrainingReport) -> Iterator[str]:
             [seconds for seconds, _, _ in moments], [Layer("measured", "var(--ink)", [n for _, n, _ in moments])],
             name=f"{name}-memory", title=f"{name} memory of {report.name} over time",
             phases=[phase for _, _, phase in moments], predicted=predicted,
-            limit=Limit(nbytes, "what there is") if nbytes else None, marks=report.moments,
+            limit=Limit(nbytes, "available") if nbytes else None, marks=report.moments,
         )  # fmt: skip
         if drawn:
             yield f"<h2>{name[0].upper()}{name[1:]} memory over time</h2>"
@@ -99,8 +99,8 @@ def _composition(report: TrainingReport) -> Iterator[str]:
         yield "<h2>What the predicted peak is made of</h2>"
         predicted = bar_of_items("predicted", report.at_host_peak, report.host, f"during {report.host.phase.value}")
         whole = Segment("measured", report.outcome.peaks.host.measured, "the whole tree of processes")
-        limits = [Limit(report.host_limit, "what there is")] if report.host_limit else []
-        yield stacked_bars([predicted, Bar("measured", (whole,))], limits, title="The host's peak")
+        limits = [Limit(report.host_limit, "available")] if report.host_limit else []
+        yield stacked_bars([predicted, Bar("measured", (whole,))], limits, title="Host memory at its peak")
     if any(item.measured is not None for item in report.outcome.items):
         yield "<h2>Item by item</h2>"
         yield text_table(item_table(report.outcome.items))

@@ -19,7 +19,7 @@ function knob(control, entry, changed) {
   const given = valueAt(entry.run, control.key);
   const turn = (value) => { mark(value); changed(control.key, value); };
   const box = make("div", { class: "knob", "data-key": control.key });
-  const back = make("button", { type: "button", class: "back", "aria-label": `${control.label}: reset`, hidden: true }, "back");
+  const back = make("button", { type: "button", class: "back", "aria-label": `${control.label}: reset`, hidden: true }, "reset");
   const label = make("label", { for: id }, control.label);
   const about = control.say ? make("p", { class: "say", id: `${id}-say` }, control.say) : null;
   const price = control.price ? make("span", { class: `price ${control.price}` }, control.price.replace("-", " ")) : null;

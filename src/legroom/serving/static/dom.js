@@ -43,7 +43,7 @@ export async function ask(path, body) {
   try {
     response = await fetch(path, options);
   } catch {
-    throw new Error("legroom ui has stopped answering: start it again");
+    throw new Error("legroom ui does not respond: start it again");
   }
   const text = await response.text();
   if (!response.ok) {
@@ -66,7 +66,7 @@ export function latest(work) {
   };
 }
 
-/** Return a function that waits until nobody has called it for a while. */
+/** Return a function that waits until it has not been called for a while. */
 export function settled(work, ms) {
   let timer = 0;
   return () => { clearTimeout(timer); timer = setTimeout(work, ms); };

@@ -69,6 +69,6 @@ function drawn(plan, entry) {
   const buttons = make("div", { class: "actions" },
     make("button", { type: "button", onclick: () => taken(structuredClone(plan.run)) }, "Apply"),
     make("button", { type: "button", onclick: () => offer(`${entry.name.replace(/[^\w.-]+/g, "-")}-fitted.yaml`, plan.file) }, "Download YAML"));
-  const nearest = plan.fits ? null : make("p", {}, "No closer plan with the allowed changes.");
+  const nearest = plan.fits ? null : make("p", {}, "The allowed changes get no closer.");
   return make("div", { class: "plan" }, before, make("ol", {}, ...turns), after, nearest, buttons);
 }

@@ -21,7 +21,7 @@ export function listFolders({ folders, roots }) {
 
 function empty(roots) {
   const where = roots.length
-    ? `This page looks in ${roots.join(", ")} and one level below. No training or watch has written there yet; the list is read again every few seconds.`
+    ? `This page looks in ${roots.join(", ")} and one level below. No training or watch has written there yet; the list updates every few seconds.`
     : "This page was started without --folder, so it has no folder to look in.";
   return [make("h2", {}, "Nothing to follow yet"), make("p", {}, where),
     make("p", {}, "A training or a watched command writes its memory to a folder, and this view shows it live:"),
@@ -58,5 +58,5 @@ function follow(name) {
     words.className = `words ${told.kind}`;
     byId("follow-body").innerHTML = told.body;  // drawn by the server, from escaped text
   };
-  source.onerror = () => { words.textContent = "The connection is lost; trying again…"; };
+  source.onerror = () => { words.textContent = "Connection lost; reconnecting…"; };
 }

@@ -123,8 +123,8 @@ function guesses(entry) {
 
 function showAssumed(entry) {
   const told = [];
-  if (entry.assumed) told.push(`This file does not say what ${entry.run.env.id || "the environment"} observes. Set the shape and type under “Observations”.`);
-  if ((entry.unknown || []).length) told.push(`This file alone does not tell ${entry.unknown.join(", ")}. Set the values if they are not the defaults.`);
+  if (entry.assumed) told.push(`This file does not define what ${entry.run.env.id || "the environment"} observes. Set the shape and type under “Observations”.`);
+  if ((entry.unknown || []).length) told.push(`This file does not set ${entry.unknown.join(", ")}. Set the values if they are not the defaults.`);
   byId("assumed").hidden = !told.length;
   byId("assumed").textContent = told.join(" ");
 }
@@ -285,7 +285,7 @@ function listen() {
   byId("link").addEventListener("click", async () => {
     history.replaceState(null, "", encode(state));
     try { await navigator.clipboard.writeText(location.href); byId("told").textContent = "The link is copied. It opens in any legroom ui."; }
-    catch { byId("told").textContent = "The address of this page is the link."; }
+    catch { byId("told").textContent = "Copying is blocked: copy the address of this page instead."; }
   });
   window.addEventListener("hashchange", () => { if (decode(location.hash) || location.hash.startsWith("#r=")) location.reload(); });  // a link was pasted
   setUpTracing(state, active, place);

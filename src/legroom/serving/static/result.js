@@ -22,7 +22,7 @@ export function setUpResult() {
     if (packed.length > LONGEST_LINK) { say("Too long for a link: send the file itself, and drop it on any legroom ui."); return; }
     history.replaceState(null, "", `#r=${packed}`);
     try { await navigator.clipboard.writeText(location.href); say("The link is copied. It opens in any legroom ui."); }
-    catch { say("The address of this page is the link."); }
+    catch { say("Copying is blocked: copy the address of this page instead."); }
   });
 }
 

@@ -56,7 +56,7 @@ async function open(file, taken) {
 async function read(name, text, taken) {
   if (!text.trim()) throw new Error("Paste a text first, or open a file.");
   const log = !/\.(py|ya?ml|json)$/i.test(name);
-  if (text.length > MOST_LETTERS && !log) throw new Error(`${name} is too large: ${MOST_LETTERS.toLocaleString("en")} letters at most`);
+  if (text.length > MOST_LETTERS && !log) throw new Error(`${name} is too large: ${MOST_LETTERS.toLocaleString("en")} characters at most`);
   const short = text.length > MOST_LETTERS ? `${text.slice(0, HEAD)}\n${text.slice(HEAD - MOST_LETTERS + 50_000)}` : text;
   // a log is known by its content, whatever it is called
   await taken(await ask("api/read", { name: log ? "" : name, text: short }), name, text);

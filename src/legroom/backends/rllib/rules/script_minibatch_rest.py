@@ -17,8 +17,8 @@ def look(script: Script) -> Iterable[Found]:
         rest = settings.batch % settings.minibatch
         if rest and settings.batch > settings.minibatch:
             yield Found(
-                f"{settings.batch:,} samples are no multiple of minibatch_size {settings.minibatch:,}; RLlib fills the "
-                f"last minibatch of the pass with samples that come a second time",
+                f"{settings.batch:,} samples are not a multiple of minibatch_size {settings.minibatch:,}; RLlib fills "
+                f"the last minibatch of the pass with repeated samples",
                 "a minibatch_size that divides the train batch", settings.line, severity="info",
             )  # fmt: skip
 

@@ -34,7 +34,7 @@ def checkpoint_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         return
     observation, _ = spaces_of(run)
     pickled = bounds_nbytes(observation) + run.env.n_envs * observation_nbytes(run)
-    why = "spaces and last observations, pickled into base64 into JSON"
+    why = "spaces and last observations, pickled as base64 in JSON"
     yield Item("checkpoint.model data", JSON_COPIES * pickled, Place.HOST, why, WRITING)
     if evidence.net is not None:
         why = "at most: tensors are copied one by one as they are written"
@@ -48,5 +48,5 @@ def checkpoint_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         yield Item("checkpoint.replay buffer", stored, Place.HOST, why, WRITING)
     elif keeps_infos(run):
         remembered = REMEMBERED * ring * run.env.n_envs
-        why = "the pickler remembers every info dict it has written"
+        why = "the pickler keeps every info dict it has written"
         yield Item("checkpoint.replay buffer", remembered, Place.HOST, why, WRITING, error=remembered // 4)

@@ -94,7 +94,7 @@ def instance_items(prefix: str, run: Run, evidence: Evidence, workers: str, envs
     processes = 1 if workers == "dummy" else -(-envs // run.env.envs_per_worker) if prefix == "env" else envs
     if run.env.nbytes is not None:
         nbytes, error = run.env.nbytes, run.env.nbytes // 10
-        yield Item(f"{prefix}.instance", nbytes, place, "said by the run file", count=envs, error=error)
+        yield Item(f"{prefix}.instance", nbytes, place, "from the run file", count=envs, error=error)
     elif evidence.env is not None:
         env = evidence.env
         if prefix == "eval":
@@ -105,7 +105,7 @@ def instance_items(prefix: str, run: Run, evidence: Evidence, workers: str, envs
         error = nbytes // 10
         yield Item(f"{prefix}.instance", nbytes, place, why, count=envs, known=Known.MEASURED, error=error)
     if evidence.env_not_built:
-        why = "what it imports and holds: not known, it was not built"
+        why = "what it imports and holds: unknown, it was not built"
         yield Item(f"{prefix}.not seen", 0, place, why, count=processes, known=Known.DEFAULT, error=NOT_SEEN_ERROR)
 
 
@@ -141,7 +141,7 @@ def script_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     env = evidence.env
     if env is None or not env.script + env.script_mapped + env.script_doubt:
         return
-    why, error = "what the script imports beside SB3, and defines", int(IMPORTS_ERROR * env.script) + env.script_doubt
+    why, error = "what the script defines, and imports besides SB3", int(IMPORTS_ERROR * env.script) + env.script_doubt
     nbytes = env.script + env.script_mapped
     yield Item("runtime.script", nbytes, Place.HOST, why, known=env.known, error=error)
     workers = n_workers(run) if run.env.workers == "subproc" and run.env.start_method != "fork" else 0

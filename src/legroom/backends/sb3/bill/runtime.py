@@ -36,7 +36,7 @@ def worker_items(prefix: str, workers: str, count: int, method: str | None, base
     if workers == "light" and count > 1 and base.light_forked:
         why, error = "numpy and gymnasium, imported once for all workers", base.errors.get("light_worker", 0)
         yield Item(f"{prefix}.worker template", base.light_worker, Place.WORKER, why, known=base.known, error=error)
-        figure, why = "light_forked", "forked from a process with numpy and gymnasium: what it writes to of its pages"
+        figure, why = "light_forked", "forked from a process with numpy and gymnasium: the pages it writes to"
     elif workers == "light":
         figure, why = "light_worker", "a process with numpy and gymnasium, without torch"
     elif method == "fork":

@@ -19,7 +19,7 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         f"environment "
         f"holds {episodes}"
     )
-    hint = "nothing is wrong with it; a shorter rollout would still hold whole episodes, in less memory"
+    hint = "this is not a mistake; a shorter rollout would still hold whole episodes, in less memory"
     yield Found(message, hint, one.line("hyperparams", "n_steps") or one.line("algo"))
 
 
@@ -28,10 +28,10 @@ RULE = Rule(
     name="episode-shorter-than-rollout",
     severity="info",
     what="n_steps is longer than an episode can be.",
-    why="Rollout length and episode length are two things: rollouts may hold many episodes or a part of one, and "
+    why="Rollout length and episode length are independent: rollouts may hold many episodes or a part of one, and "
     "the value "
-    "function stands in for what is cut off. But a rollout that is long only because someone took it for an episode "
-    "costs memory. Nothing is said where the length of an episode is not known.",
+    "function stands in for what is cut off. But a rollout that is long only because it was mistaken for an episode "
+    "costs memory. No finding where the length of an episode is unknown.",
     example="env: {id: CartPole-v1}   # at most 500 steps\nhyperparams: {n_steps: 2048}",
     remedy="None needed; fewer steps where memory is short.",
     look=per_run(look, needs=(*ROLLOUT, ("env", "wrappers"))),

@@ -30,7 +30,7 @@ RULE = Rule(
     code="LR012",
     name="flatten-copy-exceeds-ram",
     severity="error",
-    what="The rollout fits into RAM, its copy beside it does not.",
+    what="The rollout fits into RAM, but not together with its copy.",
     why="Before the first minibatch SB3 swaps and flattens the rollout's axes, which copies it: the peak is twice what "
     "is stored. The run collects a whole rollout and dies at its first update.",
     example="n_steps: 8192\nn_envs: 2   # of 144×160×12 uint8: 4.22 GiB stored, 8.44 GiB at the peak",

@@ -47,8 +47,8 @@ RULE = Rule(
     name="float32-rollout",
     severity="warning",
     what="Integer observations in the rollout buffer of stable-baselines3 before 2.7.1.",
-    why="That buffer is float32 whatever the space says: four times the memory for images. Documents that multiply "
-    "bytes of uint8 are right only from 2.7.1 on.",
+    why="That buffer is always float32: four times the memory for images. Estimates from "
+    "uint8 sizes are right only from 2.7.1 on.",
     example="stable-baselines3==2.3.2   # in requirements.txt, with a Game Boy's screen as observation",
     remedy="Upgrade stable-baselines3, or store leanly (memory: {rollout: lean}).",
     look=per_run(look, needs=ROLLOUT),

@@ -56,7 +56,7 @@ RULE = Rule(
     what="A constant for save_freq or eval_freq of SB3's callbacks, with several environments.",
     why="CheckpointCallback and EvalCallback count calls of env.step(), and each makes n_envs environment steps. "
     "SAVE_FREQ = 81,920 with 2 environments and rollouts of 16,384 saves every 10 iterations, not every 5. It is a "
-    "warning where the run ends before the first time.",
+    "warning where the run ends before the first one.",
     example="NUM_ENVS = 2\nSAVE_FREQ = 81_920   # every 163,840 environment steps",
     remedy="save_freq=max(81_920 // n_envs, 1). In legroom's own run files checkpoint.every counts environment steps.",
     look=per_run(look, needs=(N_ENVS,)),

@@ -37,7 +37,7 @@ RULE = Rule(
     code="LR007",
     name="minibatch-does-not-divide",
     severity="warning",
-    what="n_steps × n_envs is no multiple of batch_size.",
+    what="n_steps × n_envs is not a multiple of batch_size.",
     why="The last minibatch of each epoch is smaller, its gradient noisier and as heavy as a full one's; SB3 warns "
     "too.",
     example="n_steps: 1000\nn_envs: 1\nbatch_size: 64   # 15 full minibatches and one of 40",

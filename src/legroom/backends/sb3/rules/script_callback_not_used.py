@@ -26,7 +26,7 @@ def look(script: Script) -> Iterable[Found]:
         names = [b.name for s, b in unused if s is scope]
         first = index == 0 or unused[index - 1][0] is not scope
         yield Found(
-            f"{binding.name} ({what}) is created but never handed to learn(), so it never runs",
+            f"{binding.name} ({what}) is created but never passed to learn(), so it never runs",
             hint=f"learn(..., callback=[..., {binding.name}]), or add it to the CallbackList",
             line=getattr(binding.node, "lineno", None),
             fix=_fix(script, scope, binding, names) if first else None,
@@ -88,7 +88,7 @@ def _dropped(script: Script) -> Iterator[Found]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             what = callback_name(script, node.value.func)
             if what is not None:
-                yield Found(f"{what} is created and thrown away", "hand it to learn(callback=...)", node.lineno)
+                yield Found(f"{what} is created and discarded", "pass it to learn(callback=...)", node.lineno)
 
 
 def _attributes(script: Script) -> Iterator[Found]:
@@ -107,7 +107,7 @@ def _attributes(script: Script) -> Iterator[Found]:
         mentioned = len(re.findall(rf"\b{re.escape(target.attr)}\b", script.text))
         if learns and mentioned == 1 and not any(_mentions(text, target.attr) for text in script.importers):
             yield Found(
-                f"self.{target.attr} ({what}) is created but never handed to learn(), so it never runs",
+                f"self.{target.attr} ({what}) is created but never passed to learn(), so it never runs",
                 f"learn(..., callback=[..., self.{target.attr}])", node.lineno,
             )  # fmt: skip
 
@@ -134,7 +134,7 @@ def _fix(script: Script, scope: Scope, binding: Binding, names: list[str]) -> Fi
         elif what:
             line, column = given.lineno, script.column(given.lineno, given.col_offset)
             end = script.column(*_end(given))
-            return Fix(f"hand {added} to learn()", line, column, line, end, f"[{given.id}, {added}]")
+            return Fix(f"pass {added} to learn()", line, column, line, end, f"[{given.id}, {added}]")
     if isinstance(listed, ast.List) and listed.elts and listed.lineno > made_at:
         return _insert(script, listed.elts[-1], f", {added}", added)
     return None
@@ -143,7 +143,7 @@ def _fix(script: Script, scope: Scope, binding: Binding, names: list[str]) -> Fi
 def _insert(script: Script, after: ast.expr, text: str, added: str) -> Fix:
     line, byte_column = _end(after)
     column = script.column(line, byte_column)
-    return Fix(f"hand {added} to learn()", line, column, line, column, text)
+    return Fix(f"pass {added} to learn()", line, column, line, column, text)
 
 
 def _end(node: ast.expr) -> tuple[int, int]:
@@ -154,7 +154,7 @@ RULE = Rule(
     code="LR050",
     name="callback-not-used",
     severity="warning",
-    what="A callback is created and bound to a name, and nothing ever receives it.",
+    what="A callback is created but never passed to learn().",
     why=(
         "SB3 runs only the callbacks that learn() is given. An EvalCallback that is missing from the CallbackList "
         "evaluates nothing and keeps no best model, and nothing says so."

@@ -23,7 +23,7 @@ def look(script: Script) -> Iterable[Found]:
                 meant = any(word in (owner.name + name).lower() for word in _SHARED)
                 where = "" if home.path == script.path else f" in {home.name}"
                 yield Found(
-                    f"{owner.name}.{name}{where} is filled while running, in each worker process for itself: workers "
+                    f"{owner.name}.{name}{where} is filled at run time, separately in each worker process: workers "
                     "share no class attributes, so every worker holds a copy",
                     "read-only data: a memory-mapped .npy (numpy.load(mmap_mode='r')) that all workers open",
                     line if home.path == script.path else call.lineno,

@@ -19,8 +19,8 @@ def look(script: Script) -> Iterable[Found]:
             said.add(id(cls))
             where = "" if other.path == script.path else f" ({other.name}, line {place.lineno})"
             yield Found(
-                f"{cls.name} runs in worker processes and puts tensors on the GPU{where}: each worker makes a CUDA "
-                "context of its own, 300–500 MB of GPU memory",
+                f"{cls.name} runs in worker processes and puts tensors on the GPU{where}: each worker creates its own "
+                "CUDA context, 300–500 MB of GPU memory",
                 "keep environments on the CPU and return NumPy arrays",
                 place.lineno if other.path == script.path else call.lineno,
             )

@@ -96,10 +96,10 @@ RULE = Rule(
     code="LR051",
     name="eval-on-training-env",
     severity="warning",
-    what="EvalCallback is given the very environment that the model trains on.",
+    what="EvalCallback is given the same environment that the model trains on.",
     why=(
         "Evaluation resets and steps that environment in the middle of a rollout. The next training step continues "
-        "with an observation the environment has long left, and with VecNormalize the statistics mix too."
+        "with an observation that is no longer current, and with VecNormalize the statistics mix too."
     ),
     example='model = PPO("MlpPolicy", env)\neval_callback = EvalCallback(env, eval_freq=10_000)\n',
     remedy="eval_env = make_vec_env(...) of its own, wrapped alike; EvalCallback(eval_env).",

@@ -17,7 +17,7 @@ def look(script: Script) -> Iterable[Found]:
     for what, value in _methods(script):
         if text_of(script, value) == "fork":
             yield Found(
-                f"{what} starts workers by fork: a worker that is killed can hang the training for ever",
+                f"{what} starts workers by fork: a killed worker can hang the training forever",
                 'start_method="forkserver" (SB3\'s default) or "spawn", with the training under '
                 'if __name__ == "__main__":',
                 value.lineno, fix=_fix(script, value, what),

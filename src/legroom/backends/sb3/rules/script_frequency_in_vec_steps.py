@@ -139,7 +139,7 @@ RULE = Rule(
     what="save_freq or eval_freq is given as a number of steps, while the training has several environments.",
     why=(
         "SB3's callbacks count calls of env.step, and each is one step in every environment. With 8 environments, "
-        "save_freq=10_000 saves every 80,000 steps. It is a warning where the training ends before the first."
+        "save_freq=10_000 saves every 80,000 steps. It is a warning where the training ends before the first one."
     ),
     example='env = make_vec_env("CartPole-v1", n_envs=8)\nCheckpointCallback(save_freq=10_000, save_path="models")\n',
     remedy="save_freq=max(10_000 // n_envs, 1).",

@@ -36,7 +36,7 @@ RULE = Rule(
     severity="warning",
     what="A MaskablePPO is evaluated by stable_baselines3's own EvalCallback or evaluate_policy.",
     why="They call predict() without action_masks, so the policy may choose what the environment forbids. The best "
-    "model is then chosen by something that never happens in training.",
+    "model is then chosen by actions that never occur in training.",
     example='model = MaskablePPO("MlpPolicy", env)\nmodel.learn(10_000, callback=EvalCallback(eval_env))\n',
     remedy="MaskableEvalCallback, or evaluate_policy of sb3_contrib.common.maskable.evaluation.",
     look=per_script(look),

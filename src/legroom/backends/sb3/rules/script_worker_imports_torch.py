@@ -92,7 +92,7 @@ RULE = Rule(
     code="LR055",
     name="worker-imports-torch",
     severity="warning",
-    what="An environment that runs in worker processes sits in a module that imports torch.",
+    what="The module of an environment that runs in worker processes imports torch.",
     why=(
         "Every spawn or forkserver worker imports the environment's module. With the CUDA build of torch it has "
         f"{_WITH} of private memory, without torch {_WITHOUT}."

@@ -39,7 +39,7 @@ def _by_steps(one: SubjectRun) -> Iterator[Found]:
         yield Found(message, f"a multiple of {envs}", line, "warning")
     elif really != interval:
         message = (
-            f"target_update_interval {interval:,} is no multiple of {envs:,} envs: SB3 synchronises every "
+            f"target_update_interval {interval:,} is not a multiple of {envs:,} envs: SB3 synchronises every "
             f"{stride:,} steps "
             f"of all of them, {really:,} environment steps"
         )
@@ -87,9 +87,8 @@ def _by_gradients(one: SubjectRun, name: str) -> Iterator[Found]:
     if interval > 1 and steps > 0 and interval >= steps:
         each = "every gradient step" if steps == 1 else f"every round of {steps:,} gradient steps"
         message = (
-            f"target_update_interval {interval:,} has no effect: {name} counts gradient steps anew in every round, "
-            f"and a "
-            f"round has {steps:,}; the target moves with {each}"
+            f"target_update_interval {interval:,} has no effect: {name} restarts counting gradient steps in every "
+            f"round, and a round has {steps:,}; the target moves with {each}"
         )
         yield Found(message, "a smaller tau slows the target down", one.line(*KEY), "warning")
 

@@ -28,7 +28,7 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         if fraction > 1:
             left = 1 - 1 / fraction
             message = (
-                f"exploration_fraction {fraction:g} is over 1: epsilon has still {left:.0%} of its way to go when "
+                f"exploration_fraction {fraction:g} is over 1: epsilon still has {left:.0%} of its decay left when "
                 f"the run "
                 "ends"
             )

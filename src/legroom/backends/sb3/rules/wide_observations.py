@@ -68,7 +68,7 @@ RULE = Rule(
     what="float64 observations, or float32 images with values from 0 to 255.",
     why="The buffers keep the space's dtype and the networks compute in float32, so the second half of a float64 is "
     "stored "
-    "in vain; an image in float32 takes four times the bytes of uint8.",
+    "for nothing; an image in float32 takes four times the bytes of uint8.",
     example="observation: {type: box, shape: [84, 84, 4], dtype: float32, low: 0, high: 255}",
     remedy="Return the narrower dtype from the environment, or wrap it.",
     look=per_run(look, needs=(N_ENVS,)),
