@@ -34,6 +34,7 @@ from .fake_tensors import (
     _recipe,
     _tensors,
     is_meta,
+    storage_key,
 )
 from .journal import Journal
 from .library_memory import NAMES, LibraryMemory
@@ -46,6 +47,7 @@ META = torch.device("meta")
 _aten = torch.ops.aten
 
 _graph_task = torch._C._current_graph_task_id
+_tracing: Any = torch._C._get_tracing_state
 
 
 def _upsampling() -> list[Any]:
@@ -132,6 +134,9 @@ class Follower(StorageFollower):
             _aten.index_put.default: self._index,
             _aten._index_put_impl_.default: self._index,
             _aten.equal.default: self._equal,
+            _aten._convolution.default: lambda func, args, kwargs: self.dispatch(
+                _aten.convolution.default, args[:9], {}
+            ),
             _aten.allclose.default: self._allclose,
             _aten.repeat_interleave.Tensor: self._repeats,
             _aten._cudnn_rnn_flatten_weight.default: self._flatten_weights,
@@ -224,7 +229,7 @@ class Follower(StorageFollower):
         self.journal.json("cache emptied", device=card.index)
 
     def record_of(self, tensor: torch.Tensor) -> Record | None:
-        return self.records.get(tensor.untyped_storage()._cdata)
+        return self.records.get(storage_key(tensor))
 
     def has_values(self, tensor: torch.Tensor) -> bool:
         record = self.record_of(tensor)
@@ -235,6 +240,8 @@ class Follower(StorageFollower):
     def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator of the program."""
         if not _concerned(args, kwargs):
+            if args and type(args[0]) in (int, float, bool):  # a constant of TorchScript that is a tensor
+                args = _constants(func, args)
             return func(*args, **kwargs)
         if not self.following:
             return self._in_fork(func, args, kwargs)
@@ -242,7 +249,11 @@ class Follower(StorageFollower):
             found = self._inferred(func, args, kwargs)
             if found is not NONE:
                 return found
-        here = self.here
+        here, traced = self.here, _tracing()
+        if traced is not None:
+            if func is _aten.convolution.default:
+                return self._traced_convolution(args)
+            _trace(None)
         here.inside += 1
         try:
             return self._run(func, args, kwargs)
@@ -257,8 +268,16 @@ class Follower(StorageFollower):
             )
         finally:
             here.inside -= 1
+            if traced is not None:
+                _trace(traced)
         del func, args, kwargs
         raise failure
+
+    def _traced_convolution(self, args: Any) -> Any:
+        """Let `torch.jit.trace` note a convolution by the operator below it, as it does where no mode is active."""
+        flags = (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, torch.backends.cudnn.enabled, True)
+        with _traceable(), _Entered(self):
+            return _aten._convolution.default(*args, *flags)
 
     def _in_fork(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Refuse a card in a forked child, as PyTorch does; the rest of what it does is its own."""
@@ -829,6 +848,26 @@ def _hollowed(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=META)
     return tuple(_hollowed(each) for each in value) if isinstance(value, (list, tuple)) else value
+
+
+def _constants(func: Any, args: Any) -> Any:
+    """Return arguments with numbers as tensors where an operator takes these."""
+    kinds = [str(each.type) for each in func._schema.arguments]
+    return [torch.tensor(x) if k == "Tensor" and type(x) in (int, float, bool) else x for x, k in zip(args, kinds)]
+
+
+def _traceable() -> Any:
+    """Return a block in which PyTorch's own tracer, which sits above modes, may be reached or changed."""
+    module: Any = torch._C
+    key = module._dispatch_key_parse("Tracer")
+    included, excluded = module._dispatch_tls_local_include_set(), module._dispatch_tls_local_exclude_set()
+    return module._ForceDispatchKeyGuard(included.add(key), excluded.remove(key))
+
+
+def _trace(state: Any) -> None:
+    """Let sizes be numbers while an operator runs (None), which `torch.jit.trace` makes tensors of; or tensors again."""
+    with _traceable():
+        torch._C._set_tracing_state(state)
 
 
 def _concerned(args: Any, kwargs: Any) -> bool:

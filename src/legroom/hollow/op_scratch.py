@@ -56,7 +56,7 @@ Program = Callable[[Call], Iterator[Step]]
 
 # Operators that call cuBLAS and so need its workspace.
 MATMULS = {
-    _aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default, _aten.mv.default,
+    _aten.addmm.default, _aten.baddbmm.default, _aten.mv.default,
     _aten.addmv.default, _aten.addbmm.default, _aten.dot.default, _aten._addmm_activation.default,
 }  # fmt: skip
 
@@ -193,10 +193,22 @@ def _copies(*operands: torch.Tensor) -> Iterator[Step]:
             yield Step("alloc", f"operand {place}", nbytes(operand))
 
 
-@program(_aten.mm.default, _aten.bmm.default)
+@program(_aten.mm.default)
 def _product(call: Call) -> Iterator[Step]:
     yield Step("out")
     yield from _copies(*call.args[:2])
+    yield Step("cublas")
+
+
+@program(_aten.bmm.default)
+def _products(call: Call) -> Iterator[Step]:
+    if _OUTER_KERNEL and call.args[0].shape[2] == 1 and call.out.numel() and not call.out.is_complex():
+        yield Step("out")  # torch/_native/ops/bmm_outer_product, a Triton kernel since torch 2.14
+    else:
+        yield from _product(call)
+
+
+_OUTER_KERNEL = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 14)
 
 
 @program(_aten.addmm.default, _aten.baddbmm.default, _aten._addmm_activation.default)

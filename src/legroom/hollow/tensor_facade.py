@@ -15,6 +15,7 @@ import torch
 from . import pinned
 from .dispatching import Follower
 from .fake_tensors import is_meta as shown_is_meta
+from .fake_tensors import storage_key
 from .host_memory import default_device
 
 _aten = torch.ops.aten
@@ -69,14 +70,14 @@ def _properties(follower: Follower) -> None:
     def device(self: Any) -> Any:
         if here.inside or not is_meta(self):
             return _raw_device(self)
-        record = records.get(self.untyped_storage()._cdata)
+        record = records.get(storage_key(self))
         return _raw_device(self) if record is None else record.card.device
 
     def is_cuda(self: Any) -> bool:
-        return not here.inside and is_meta(self) and self.untyped_storage()._cdata in records
+        return not here.inside and is_meta(self) and storage_key(self) in records
 
     def shows_meta(self: Any) -> bool:
-        return bool(is_meta(self)) and (here.inside > 0 or self.untyped_storage()._cdata not in records)
+        return bool(is_meta(self)) and (here.inside > 0 or storage_key(self) not in records)
 
     tensor: Any = torch.Tensor
     tensor.device, tensor.is_cuda, tensor.is_meta = property(device), property(is_cuda), property(shows_meta)
@@ -254,8 +255,12 @@ def _leaving(follower: Follower) -> None:
         follower.journal.json("unmodelled", what=what, file=file, line=line)
         raise RuntimeError(f"{what} is not simulated in a rehearsal ({file}:{line})")
 
-    def dlpack(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return refuse("dlpack of a tensor of the card") if hollow(follower, self) else packed(self, *args, **kwargs)
+    def dlpack(self: Any, *args: Any, dl_device: Any = None, **kwargs: Any) -> Any:
+        if not hollow(follower, self):
+            return packed(self, *args, **kwargs, **({} if dl_device is None else {"dl_device": dl_device}))
+        if dl_device is None or int(dl_device[0]) != _ON_HOST:
+            return refuse("dlpack of a tensor of the card")
+        return packed(self.detach().cpu(), **{name: kwargs[name] for name in ("max_version",) if name in kwargs})
 
     def share_memory(self: Any) -> Any:
         return self if hollow(follower, self) else shared(self)  # a card's memory is shared as it is
@@ -265,16 +270,37 @@ def _leaving(follower: Follower) -> None:
             return refuse("sending a tensor of the card to another process (CUDA IPC)")
         return reduced(each)
 
-    to_dlpack = module.to_dlpack
+    to_dlpack, from_dlpack = module.to_dlpack, module.from_dlpack
 
     def old_dlpack(each: Any) -> Any:
-        return refuse("dlpack of a tensor of the card") if hollow(follower, each) else to_dlpack(each)
+        return _Capsule(each) if hollow(follower, each) else to_dlpack(each)
+
+    @functools.wraps(from_dlpack)
+    def unpacked(ext_tensor: Any, *, device: Any = None, copy: Any = None) -> Any:
+        given = ext_tensor.tensor if isinstance(ext_tensor, _Capsule) else ext_tensor
+        if hollow(follower, given):  # the same memory, unless it goes elsewhere
+            return given.detach().to(device or given.device, copy=bool(copy))
+        if card_device(follower, device) is not None:
+            return from_dlpack(given).to(device)
+        options = {"device": device, "copy": copy}
+        return from_dlpack(given, **{name: value for name, value in options.items() if value is not None})
 
     module.to_dlpack = top.to_dlpack = old_dlpack
+    module.from_dlpack = top.from_dlpack = unpacked
     tensor.__dlpack__, tensor.share_memory_ = dlpack, share_memory
     reductions.reduce_tensor = reduce
     for kind in (torch.Tensor, torch.nn.parameter.Parameter):
         multiprocessing.reduction.ForkingPickler.register(kind, reduce)
+
+
+_ON_HOST = 1  # DLPack's kDLCPU
+
+
+class _Capsule:
+    """What `to_dlpack` gives of a card's tensor: nobody else can read it."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor.detach()
 
 
 class _Across(torch.autograd.Function):
