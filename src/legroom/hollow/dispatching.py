@@ -42,6 +42,7 @@ from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call
 from .reads import Assumptions, answer
 from .shadows import NONE, Facts, Shadows, unwritten
 from .sites import Sites
+from .sparse_tensors import SparseTensors
 
 META = torch.device("meta")
 _aten = torch.ops.aten
@@ -123,6 +124,7 @@ class Follower(StorageFollower):
         self._unmodelled: set[Any] = set()
         self._doubts: dict[str, int] = {}
         self._tried: set[tuple[int, str]] = set()  # convolutions that were benchmarked
+        self._sparse = SparseTensors(self, _Entered)
         self._special = {
             _aten._local_scalar_dense.default: self._read_number,
             _aten._to_copy.default: self._to_copy,
@@ -134,6 +136,10 @@ class Follower(StorageFollower):
             _aten.index_put.default: self._index,
             _aten._index_put_impl_.default: self._index,
             _aten.equal.default: self._equal,
+            _aten._nested_tensor_from_mask_left_aligned.default: self._is_left_aligned,
+            _aten._ctc_loss.Tensor: self._ctc_loss,
+            _aten._sparse_coo_tensor_with_dims_and_tensors.default: self._made_sparse,
+            _aten._ctc_loss_backward.Tensor: self._ctc_loss,
             _aten._convolution.default: lambda func, args, kwargs: self.dispatch(
                 _aten.convolution.default, args[:9], {}
             ),
@@ -319,8 +325,11 @@ class Follower(StorageFollower):
         card = None
         if kwargs:
             kwargs, card = self._placed(kwargs, kwargs.get("device"))
-        if card is None:
-            card = self._card_of(args) or (self._card_of(kwargs.values()) if kwargs else None)
+        try:
+            if card is None:
+                card = self._card_of(args) or (self._card_of(kwargs.values()) if kwargs else None)
+        except NotImplementedError:  # a tensor without a storage of its own
+            return self._sparse.run(func, args, kwargs)
         known, here = card is not None, self.here
         here.card = card or self.cards[here.device]
         here.origin = facts.name
@@ -330,9 +339,12 @@ class Follower(StorageFollower):
                 return out
         if not known and not self._ours():
             return func(*args, **kwargs)  # the program's own use of the meta device
-        for given in args:
-            if isinstance(given, torch.Tensor) and is_meta(given):
-                self._births(given)  # if it was made behind the dispatcher's back
+        try:
+            for given in args:
+                if isinstance(given, torch.Tensor) and is_meta(given):
+                    self._births(given)  # if it was made behind the dispatcher's back
+        except NotImplementedError:
+            return self._sparse.run(func, args, kwargs)
         if facts.composite:  # called from here, below autograd, which divides it elsewhere
             with _Entered(self):
                 return func.decompose(*args, **kwargs)
@@ -413,12 +425,13 @@ class Follower(StorageFollower):
         return out
 
     def _doubt(self, facts: Facts, tensors: Any) -> None:
-        """Tell by how many bytes an operator's scratch may differ from what was requested; more than before only."""
         what, size = facts.doubt
-        nbytes = size(*tensors)
+        self.tell_doubt(what, size(*tensors), *self.sites.where())
+
+    def tell_doubt(self, what: str, nbytes: int, file: str, line: int) -> None:
+        """Tell by how many bytes an operator's scratch may differ from what was requested; more than before only."""
         if nbytes > self._doubts.get(what, 0):
             self._doubts[what] = nbytes
-            file, line = self.sites.where()
             self.journal.json("doubt", what=what, nbytes=nbytes, file=file, line=line)
 
     def _facts_of(self, func: Any) -> Facts:
@@ -596,6 +609,8 @@ class Follower(StorageFollower):
 
     def _to_copy(self, func: Any, args: Any, kwargs: Any) -> Any:
         source, wanted = args[0], kwargs.get("device")
+        if source.layout is not torch.strided:
+            return self._sparse.run(func, args, kwargs)
         if is_meta(source) and wanted is not None and torch.device(wanted).type == "cpu":
             record = self.record_of(source)
             if record is None:
@@ -649,6 +664,35 @@ class Follower(StorageFollower):
         with _Entered(self):  # what PyTorch calls inside, and reads
             found = torch.isclose(*args, **kwargs).all()
         return bool(self._read_number(_aten._local_scalar_dense.default, (found,), {}))
+
+    def _is_left_aligned(self, func: Any, args: Any, kwargs: Any) -> bool:
+        """Keep an encoder from nested tensors, which are not simulated: padding stays, at most as large as its input."""
+        self.assume("a padding mask read as not aligned, so that padding stays")
+        return False
+
+    def _made_sparse(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Make a sparse tensor of two on the card, which takes nothing; one that is on the host is copied."""
+        given = [x if is_meta(x) else self._to_copy(_aten._to_copy.default, (x,), {"device": META}) for x in args[3:5]]
+        return self._sparse.made(*given, args[2], bool(kwargs.get("is_coalesced")))
+
+    def _ctc_loss(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Read the lengths, as PyTorch does, whose other form of the operator takes numbers."""
+        back = func is _aten._ctc_loss_backward.Tensor
+        at = 3 if back else 2
+        targets, wide = args[at - 1], args[at - 1].shape[-1] if args[at - 1].dim() > 1 else 0
+        lengths = []
+        for each, longest in zip(args[at : at + 2], (args[at - 2].shape[0], wide or targets.numel())):
+            twin = self.shadows.twin(each) if is_meta(each) else each
+            if twin is NONE:
+                self.assume("lengths of sequences are the longest possible", sets_size=True)
+                twin = torch.full(each.shape, longest)
+            lengths.append(twin.tolist())
+        packet = _aten._ctc_loss_backward if back else _aten._ctc_loss
+        if not is_meta(targets):
+            targets = self._to_copy(_aten._to_copy.default, (targets,), {"device": META})
+        args = (*args[: at - 1], targets, *lengths, *args[at + 2 :])
+        facts = getattr(packet.default, "_legroom", None) or self._facts_of(packet.default)
+        return self._operator(packet.default, args, kwargs, facts)
 
     def _unscale(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Say that gradients without values are finite: a step that is skipped would take less than the others."""

@@ -158,6 +158,9 @@ def _moves(follower: Follower) -> None:
     def moved(self: Any, *args: Any, **kwargs: Any) -> Any:
         device, dtype, rest = _parsed(follower, args, kwargs)
         if device is None:
+            if hollow(follower, self) and _named_meta(args, kwargs):
+                with torch._C._DisableTorchDispatch():  # leaves the card: nothing of it is followed any more
+                    return torch.empty_strided(self.shape, self.stride(), dtype=dtype or self.dtype, device="meta")
             return to(self, *args, **kwargs)
         return move(self, device, dtype, **rest)
 
@@ -319,6 +322,11 @@ class _Across(torch.autograd.Function):
 is_lazy: Callable[[Any], bool] = importlib.import_module("torch.nn.parameter").is_lazy  # torch hides the module
 
 
+def _named_meta(args: Any, kwargs: Any) -> bool:
+    device = kwargs.get("device", args[0] if args else None)
+    return isinstance(device, (str, torch.device)) and torch.device(device).type == "meta"
+
+
 def _parsed(follower: Follower, args: Any, kwargs: Any) -> tuple[torch.device | None, Any, dict[str, Any]]:
     """Return the card that `.to(...)` names (None: none), the dtype, and what else is said."""
     rest = {name: kwargs[name] for name in ("non_blocking", "copy", "memory_format") if name in kwargs}
@@ -349,7 +357,35 @@ def _makers(follower: Follower) -> None:
     module: Any = torch
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(module, name, _on_host_first(follower, getattr(module, name)))
+    sparse_coo = module.sparse_coo_tensor
+
+    @functools.wraps(sparse_coo)
+    def sparse(indices: Any, values: Any, size: Any = None, *, device: Any = None, **kw: Any) -> Any:
+        card = card_device(follower, default_device() if device is None else device)
+        if card is not None:
+            indices = torch.as_tensor(indices, dtype=torch.int64, device=card)
+            values, device = torch.as_tensor(values, device=card), None
+        if size is None and hollow(follower, indices):
+            size = tuple((torch.max(indices, 1).values + 1).tolist()) + tuple(values.shape[1:])
+        given = (indices, values) if size is None else (indices, values, tuple(size))
+        return sparse_coo(*given, **kw, **({} if device is None else {"device": device}))
+
+    module.sparse_coo_tensor = sparse
     tensor: Any = torch.Tensor
+    old_new = tensor.new
+
+    @functools.wraps(old_new)
+    def new(self: Any, *args: Any, **kw: Any) -> Any:
+        if not hollow(follower, self) or kw:
+            return old_new(self, *args, **kw)
+        if self.layout is torch.sparse_coo:
+            return sparse(*args)
+        sizes = args[0] if args and isinstance(args[0], torch.Size) else args
+        if all(isinstance(each, int) for each in sizes):
+            return torch.empty(tuple(sizes), dtype=self.dtype, device=self.device)
+        return torch.tensor(args[0], dtype=self.dtype, device=self.device)
+
+    tensor.new = new
     new_tensor = tensor.new_tensor
 
     @functools.wraps(new_tensor)
