@@ -74,7 +74,7 @@ def test_spaces_that_are_not_known_get_a_stand_in_and_that_is_said(tmp_path):
         )
     told = " ".join(legroom("diff", tmp_path / "old/train.py", tmp_path / "new/train.py").stdout.split())
     assert "because buffer_size 10,000 → 500,000" in told
-    assert "spaces are not known; sizes are for pictures of 84×84×4" in told
+    assert "spaces are unknown; sizes are for pictures of 84×84×4" in told
 
 
 LOOP = """\

@@ -146,7 +146,7 @@ def test_a_forked_process_does_not_keep_a_run_folder_in_use(tmp_path):
 def test_a_thread_is_not_waited_for_where_it_is_not():
     thread = BackgroundThread([])
     assert thread.run(lambda: 1, needed=True) == 1
-    assert "belongs to the process" in in_fork(lambda: thread.run(lambda: 1, needed=True, within_s=5))
+    assert "belongs to the parent process" in in_fork(lambda: thread.run(lambda: 1, needed=True, within_s=5))
 
 
 def test_calls_of_a_forked_process_are_not_the_trainings():

@@ -81,8 +81,8 @@ def test_an_idle_card_has_all_its_memory_free():
         ("", "--vram 12GiB"),
         ("rtx", "--vram 12GiB"),
         ("Radeon RX 7900 XTX", "unknown GPU 'Radeon RX 7900 XTX' (give its memory instead"),
-        ("A100 48GB", "that card has 40 GB or 80 GB"),
-        ("RTX 4070 16GB", "that card has 12 GB"),
+        ("A100 48GB", "that GPU has 40 GB or 80 GB"),
+        ("RTX 4070 16GB", "that GPU has 12 GB"),
     ],
 )
 def test_an_unknown_card_is_refused_with_a_way_out(text, says):

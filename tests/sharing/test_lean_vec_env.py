@@ -285,7 +285,7 @@ def test_data_that_environments_of_a_worker_share_is_there_once(opened: Any) -> 
         (([],), "at least 1"),
         (([Walk], 0), "at least 1"),
         (([partial(Walk, "box"), partial(Walk, "image")],), "env 1 has the spaces"),
-        (([partial(Walk, "text")],), "no arrays of a fixed shape"),
+        (([partial(Walk, "text")],), "not arrays of a fixed shape"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(arguments: Any, message: str) -> None:
@@ -298,7 +298,7 @@ def test_env_functions_that_make_no_environment_of_their_own_are_refused() -> No
     env = Walk()
     with pytest.raises(ValueError, match="each must make its own"):
         LeanVecEnv([lambda: env, lambda: env], envs_per_worker=2)
-    with pytest.raises(TypeError, match=r"no gymnasium.Env"):
+    with pytest.raises(TypeError, match=r"not a gymnasium.Env"):
         LeanVecEnv([lambda: 3])
 
 

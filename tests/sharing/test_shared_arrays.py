@@ -179,7 +179,7 @@ def test_a_damaged_file_is_built_again(monkeypatch: pytest.MonkeyPatch, own_run:
 def test_where_nothing_can_be_written_everyone_has_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(shared_folder.VARIABLE, str(tmp_path / "file" / "run"))
-    with pytest.warns(UserWarning, match="this process has its own") as told:
+    with pytest.warns(UserWarning, match="this process keeps its own copy") as told:
         assert legroom.share("a", lambda: {"a": np.arange(3)})["a"].tolist() == [0, 1, 2]
     assert told[0].filename == __file__
 

@@ -149,7 +149,7 @@ def test_modules_functions_and_closures_that_import_torch_are_named() -> None:
     for function, named in (
         (by_module, r"imported by helper \(.*helper.py:2\)$"),
         (by_function, r"imported by test_worker_imports \(.*test_worker_imports.py:\d+\)$"),
-        (lambda: Walk(limit=int(torch.tensor(5))), "it refers to torch itself"),
+        (lambda: Walk(limit=int(torch.tensor(5))), "which refers to torch itself"),
     ):
         with pytest.warns(UserWarning, match=named) as told:
             LeanVecEnv([function] * 2).close()

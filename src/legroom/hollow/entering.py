@@ -64,7 +64,7 @@ def on_torch(journal: Any) -> Any:
     _remember_makers()
     journal.json("torch", version=torch.__version__, cuda_build=torch.version.cuda)
     if not hasattr(torch.Tensor, "_use_count"):
-        text = f"torch {torch.__version__} does not tell who holds a gradient: some may count twice in a backward pass"
+        text = f"torch {torch.__version__} does not show what holds a gradient: some may count twice in a backward pass"
         journal.json("note", text=text)
     follower = dispatching.Follower(plan, journal)
     tensor_facade.install(follower)

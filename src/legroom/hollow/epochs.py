@@ -108,7 +108,7 @@ class _Epoch:
         if len(rest) > 1:
             file, line = self._place
             where = f"{os.path.basename(file)}:{line}"
-            self._follower.journal.json("note", text=f"{len(rest) - 1:,} batches at {where} were left out: they repeat")
+            self._follower.journal.json("note", text=f"{len(rest) - 1:,} batches at {where} were skipped: they repeat")
 
 
 def _expects_the_end(frame: Any) -> bool:

@@ -29,7 +29,7 @@ def install(follower: Follower) -> None:
 
         rank = kwargs.get("rank", -1)
         size = kwargs.get("world_size", -1)
-        follower.journal.json("note", text="collectives between cards move nothing in a rehearsal")
+        follower.journal.json("note", text="collectives between GPUs move nothing in a rehearsal")
         return begin(
             "fake", rank=int(os.environ.get("RANK", 0)) if rank < 0 else rank, store=FakeStore(),
             world_size=int(os.environ.get("WORLD_SIZE", 1)) if size < 0 else size,

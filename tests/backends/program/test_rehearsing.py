@@ -77,7 +77,7 @@ def test_one_that_does_not_fit_says_so_and_what_to_try(tmp_path: Path) -> None:
     done = legroom("--vram", "512MiB", "--", sys.executable, script, "--batch-size", "64")
     assert done.returncode == 1
     assert done.stdout.startswith("Does not fit: needs up to ")
-    assert "--batch-size" in done.stdout or "a card of" in done.stdout
+    assert "--batch-size" in done.stdout or "a GPU with" in done.stdout
 
 
 def test_finished_updates_and_seconds(tmp_path: Path) -> None:
@@ -152,14 +152,14 @@ def test_programs_without_a_card_or_torch_get_no_gpu_verdict(tmp_path: Path) -> 
     head = HEAD.replace("writer.alloc(100 * MIB, here)", "")
     code, run, _ = document(tmp_path, "writer.step()", "--vram", "8GiB", head=head)
     assert (code, run["fits"]) == (1, None)
-    assert "the program had a card and put nothing on it" in run["unknown"][0]
+    assert "the program put nothing on the GPU" in run["unknown"][0]
 
 
 def test_a_command_that_is_no_python_program(tmp_path: Path) -> None:
     done = legroom("--json", "--ram", "64GiB", "--", "sleep", "0.3")
     (run,) = json.loads(done.stdout)["runs"]
     assert (done.returncode, run["fits"]) == (1, None)
-    assert run["unknown"] == ["no Python program: only its host memory was watched"]
+    assert run["unknown"] == ["not a Python program: only its host memory was watched"]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_relative_path_still_means_the_same_file_elsewhere(game, monkeypatch):
         ("missing.gb", "mine.yaml", "missing.gb: no such ROM"),
         ("short.gb", "mine.yaml", "short.gb: 20,000 bytes, and its header says 32,768: too short"),
         ("stub.gb", "mine.yaml", "stub.gb: 100 bytes, too short for a Game Boy ROM"),
-        ("text.gb", "mine.yaml", "text.gb: no Game Boy ROM, or a damaged one"),
+        ("text.gb", "mine.yaml", "text.gb: not a Game Boy ROM, or a damaged one"),
         ("mine.gb", None, "mine.gb: a ROM without a cartridge file (--cartridge FILE says"),
         ("mine.gb", "missing.yaml", "missing.yaml: no such file"),
         ("mine.gb", "typo.yaml", "the file has no key 'rewrds' (did you mean rewards?)"),

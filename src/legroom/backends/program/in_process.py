@@ -42,16 +42,16 @@ NAME = "this code"
 class rehearse:  # noqa: N801  used as a statement, like open()
     """Run the torch code of a `with` block on a simulated GPU; afterwards `footprint` says what it took.
 
-    An OutOfMemoryError of that GPU ends the block quietly: it is what was asked for. Any other exception goes on.
+    An OutOfMemoryError of that GPU ends the block quietly, since it is the answer. Other exceptions propagate.
 
     Args:
-        gpu: a known card; the block finds one without a limit if neither this nor `vram` is given.
+        gpu: a GPU's name; without this and `vram` the GPU has no limit.
         vram: its memory, as in `"8GiB"`.
-        ram: host memory to judge against; default: what is free.
+        ram: host memory to compare with; default: what is free.
         values: `assume` or `real`, as in `legroom predict --values`.
 
     Raises:
-        BadInput: no such card, a size that is none, or a block inside another.
+        BadInput: no such GPU, not a size, or a block inside another.
 
     Example:
         >>> import legroom, torch

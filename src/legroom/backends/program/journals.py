@@ -95,7 +95,7 @@ class Journal:
                     return  # made, and not begun yet
                 magic, version, committed, _ = HEADER.unpack_from(header)
                 if magic != MAGIC or version != VERSION:
-                    raise DamagedJournal(f"{self.path.name} is no journal of version {VERSION}")
+                    raise DamagedJournal(f"{self.path.name} is not a journal of version {VERSION}")
                 if committed <= self._read:  # nothing new, or seen while it was being written
                     return
                 file.seek(HEADER_BYTES + self._read)

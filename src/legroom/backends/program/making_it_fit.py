@@ -37,7 +37,7 @@ def _for_card(rehearsal: Rehearsal, footprint: Footprint, high: int, usable: int
     if fragmentation > FRAGMENTED * high:
         yield (
             f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in front of the command: {format_size(fragmentation)} "
-            "are reserved but not handed out"
+            "are reserved but not allocated"
         )
     share = (usable - (high - following)) / following if following else 0.0
     if 0 < share < 1:
@@ -49,7 +49,7 @@ def _for_card(rehearsal: Rehearsal, footprint: Footprint, high: int, usable: int
     larger = [card for card in GPUS if card.total >= high and "Laptop" not in card.name]
     if larger:
         card = min(larger, key=lambda card: card.total)
-        yield f"a card of {format_size(card.total)} or more, such as {card.name}"
+        yield f"a GPU with {format_size(card.total)} or more, such as {card.name}"
 
 
 def _smaller_batch(command: Sequence[str], share: float, following: int) -> Iterator[str]:

@@ -125,7 +125,7 @@ def source_of(command: Sequence[str], wanted: Sequence[str]) -> Source:
             for path in (parts.with_suffix(".py"), parts / "__main__.py"):
                 if path.is_file():
                     return Source(path.resolve(), at, 2, command[at + 1])
-            raise _cannot(f"{command[at + 1]} is no module in this folder", wanted)
+            raise _cannot(f"{command[at + 1]} is not a module in this folder", wanted)
         if word.endswith(".py") and Path(word).is_file():
             return Source(Path(word).resolve(), at)
     raise _cannot("the command names no Python file", wanted)
@@ -147,7 +147,7 @@ def patch_for(source: Source, wanted: Sequence[str]) -> Patch:
     except (OSError, SyntaxError, ValueError) as error:
         raise _cannot(f"{source.path.name} cannot be read ({error})", wanted) from None
     if b"\r" in before.replace(b"\r\n", b""):
-        raise _cannot(f"{source.path.name} has carriage returns alone, which git takes for no line", wanted)
+        raise _cannot(f"{source.path.name} has carriage returns alone, which git does not take as line ends", wanted)
     mark = codecs.BOM_UTF8 if before.startswith(codecs.BOM_UTF8) else b""
     lines = _lines(before.removeprefix(mark))
     newline = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"

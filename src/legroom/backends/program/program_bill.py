@@ -44,7 +44,7 @@ _WHY = {
     "stored": "made in an earlier iteration and kept: buffers, rollouts, other networks",
     "temporaries": "temporary: gradients in the backward pass",
     "scratch": "of operators and of the optimizer step",
-    "workspace": "cuBLAS, once per thread that multiplies",
+    "workspace": "cuBLAS, one per thread that multiplies",
 }
 
 
@@ -108,19 +108,19 @@ def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
     billed = sum(nbytes for _, nbytes in card.roles)
     if billed < card.peak_allocated:  # what a process had before its journal began
         rest = card.peak_allocated - billed
-        yield Item("gpu.others", rest, Place.GPU, "not told by line", (phase,), known=Known.TRACED)
+        yield Item("gpu.others", rest, Place.GPU, "not known by line", (phase,), known=Known.TRACED)
     doubt = _doubt(rehearsal, card)
     yield Item(
         "gpu.fragmentation", card.peak_reserved - card.peak_allocated, Place.GPU,
-        "reserved by PyTorch's allocator beyond what is handed out when most is", (phase,), known=Known.TRACED,
+        "reserved by PyTorch's allocator, but not allocated even at the peak", (phase,), known=Known.TRACED,
         error=ROUND_SEGMENT_BYTES + doubt,
     )  # fmt: skip
     failed = next((oom for oom in rehearsal.out_of_memory if not oom.caught), None)
     if failed is not None:
-        why = f"the request that did not fit, {_at(failed.file, failed.line)}; what would follow is unknown"
+        why = f"the request that did not fit, {_at(failed.file, failed.line)}; later requests are unknown"
         yield Item("gpu.failed request", failed.requested, Place.GPU, why, (phase,), known=Known.DEFAULT)
     yield Item(
-        "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by card and driver, beside the allocator",
+        "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by GPU and driver, outside the allocator",
         count=card.processes, known=Known.DEFAULT, error=CONTEXT_ERROR,
     )  # fmt: skip
     for one in rehearsal.beside:
@@ -190,8 +190,8 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
 def _workers_text(count: int, same: SameRun | None) -> str:
     """Return what the child processes are; Python's own helpers (resource tracker, fork server) are among them."""
     if same is None or same.run.env.workers == "dummy":
-        return f"its child processes, {count} in all"
-    return f"{same.run.env.n_envs} environments in worker processes, {count} child processes in all"
+        return f"its child processes, {count} in total"
+    return f"{same.run.env.n_envs} environments in worker processes, {count} child processes in total"
 
 
 def filling_name(filling: Filling) -> str:
@@ -213,7 +213,7 @@ def filling_text(filling: Filling) -> str:
 def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
     for leak in rehearsal.leaks:
         yield Finding(
-            "program", "gpu-leak", "error", leak_text(leak), "detach what is kept (.detach(), .item()), or let it go",
+            "program", "gpu-leak", "error", leak_text(leak), "detach what is kept (.detach(), .item()), or release it",
             leak.file or None, leak.line or None,
         )  # fmt: skip
     caught = [oom for oom in rehearsal.out_of_memory if oom.caught]
@@ -222,7 +222,7 @@ def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
         times = f"{len(caught)} time{'s' if len(caught) > 1 else ''}"
         yield Finding(
             "program", "out-of-memory-caught", "warning",
-            f"{_at(first.file, first.line)}: ran out of GPU memory {times}; the program caught it and went on",
+            f"{_at(first.file, first.line)}: ran out of GPU memory {times}; the program caught it and continued",
             path=first.file or None, line=first.line or None,
         )  # fmt: skip
 
@@ -266,10 +266,10 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
         yield f"torch.compile was run eagerly ({place}): the band is wider by {wider}"
     for doubt in rehearsal.doubts:
         at = f" ({_at(doubt.file, doubt.line)})" if doubt.file else ""
-        yield f"not known for certain: {doubt.what}{at}: the band is wider by {format_size(doubt.nbytes)}"
+        yield f"uncertain: {doubt.what}{at}: the band is wider by {format_size(doubt.nbytes)}"
     if rehearsal.card is not None:
         if rehearsal.card.processes > 1:
-            yield f"{rehearsal.card.processes} processes share the card; their peaks are added"
+            yield f"{rehearsal.card.processes} processes share the GPU; their peaks are added"
         for number, nbytes in rehearsal.card.others:
             yield f"cuda:{number} reserves up to {format_size(nbytes)}; the figures are of cuda:{rehearsal.card.device}"
     if rehearsal.skipped_steps:
@@ -289,15 +289,15 @@ def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
     if rehearsal.collected:
         size = format_size(rehearsal.collected)
         yield (
-            f"tensors of {size} and more are in reference cycles, which Python frees at times of its own: there may be "
-            "many more of them (gc.collect() in the loop frees them)"
+            f"tensors of {size} and more are in reference cycles, which Python frees only when its "
+            "collector runs: there may be many more of them (gc.collect() in the loop frees them)"
         )
     if _too_old(rehearsal.torch):
         yield f"torch {rehearsal.torch} is too old to be rehearsed; 2.3 or newer is needed"
     yield from _unseen_end(rehearsal)
     ended = rehearsal.stopped in ("finished", "repeats", "updates")
     if ended and rehearsal.torch and rehearsal.had_card and rehearsal.card is None:
-        yield "the program had a card and put nothing on it: no GPU verdict (does it ask for device='cuda'?)"
+        yield "the program put nothing on the GPU: no GPU verdict (does it ask for device='cuda'?)"
     for each in rehearsal.sizes_assumed:
         yield f"{_at(each.file, each.line)}: a size was assumed ({each.what}); --values real would compute it"
     for what in rehearsal.unmodelled:
@@ -319,7 +319,7 @@ def _too_old(torch: str) -> bool:
 def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
     after = f"after {rehearsal.updates:,} optimizer steps"
     if not rehearsal.python:
-        yield "no Python program: only its host memory was watched"
+        yield "not a Python program: only its host memory was watched"
         return
     if rehearsal.stopped == "failed":
         at = f" at {_at(*rehearsal.failed_at)}" if rehearsal.failed_at else ""
