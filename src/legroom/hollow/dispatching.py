@@ -675,7 +675,7 @@ class Follower(StorageFollower):
         return bool(self._read_number(_aten._local_scalar_dense.default, (found,), {}))
 
     def _is_left_aligned(self, func: Any, args: Any, kwargs: Any) -> bool:
-        """Keep an encoder from nested tensors, which are not simulated: padding stays, at most as large as its input."""
+        """Keep an encoder from nested tensors, which are not simulated: padding stays."""
         self.assume("a padding mask read as not aligned, so that padding stays")
         return False
 
@@ -918,7 +918,7 @@ def _traceable() -> Any:
 
 
 def _trace(state: Any) -> None:
-    """Let sizes be numbers while an operator runs (None), which `torch.jit.trace` makes tensors of; or tensors again."""
+    """Let sizes be numbers while an operator runs (None), or tensors again, as `torch.jit.trace` wants them."""
     with _traceable():
         torch._C._set_tracing_state(state)
 

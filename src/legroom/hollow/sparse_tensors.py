@@ -88,8 +88,8 @@ class SparseTensors:
             return self.made(indices, values, x.shape, True)
         flat, order, offsets = (_empty((entries,), torch.int64) for _ in range(3))
         for size in (2 * _aligned(8 * entries) + 2 * _ALIGNED - 1, 6 * _ALIGNED - 1):  # sort, then unique, by thrust
-            del_after = _empty((size,), torch.uint8)
-            del del_after
+            scratch = _empty((size,), torch.uint8)
+            del scratch
         left, known = self._different(indices)
         new_values = _empty((left, *values.shape[1:]), values.dtype)
         new_indices = _empty((indices.shape[0], left), torch.int64)
