@@ -157,9 +157,17 @@ def _is_handed_on(script: Script, use: ast.AST) -> bool:
 
 
 def in_training_loop(script: Script, node: ast.AST) -> bool:
-    """Return whether a loop around `node` also updates a network: it contains `backward()` or an optimizer's step."""
+    """Return whether a loop around `node` also updates a network: it contains `backward()` and an optimizer's step."""
     for loop in loops_of(script, node):
-        for part in ast.walk(loop):
-            if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "backward":
-                return True
+        calls = [part for part in ast.walk(loop) if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)]
+        names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute)}
+        if "backward" in names and any(_is_update(call) for call in calls):
+            return True
     return False
+
+
+def _is_update(call: ast.Call) -> bool:
+    """Return whether it is `optimizer.step()` or `scaler.step(optimizer)`; an environment's step has an action."""
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "step"):
+        return False
+    return not call.args or "scaler" in (dotted(call.func.value) or "").lower()
