@@ -99,11 +99,13 @@ def _bare(log: Log, place: int) -> Reading | None:
 def _driver_bare(log: Log, place: int) -> Reading | None:
     line = log.line(place)
     total = re.search(r"total memory reported: (\d+)", log.message(place, length=200))
-    kind: Kind = "cuda" if "tensorflow.python" in line else "jax"
-    return reading(
-        place, Rank.SAID, kind, _summary(None) if kind == "jax" else "GPU memory is taken already: TensorFlow could not "
-        "open the card.", capacity=int(total[1]) if total else None,
-    ) if XLA.search(line) else None  # fmt: skip
+    capacity = int(total[1]) if total else None
+    if "tensorflow.python" in line:
+        return reading(
+            place, Rank.SAID, "cuda", "GPU memory is taken already: TensorFlow could not open the card.",
+            capacity=capacity,
+        )  # fmt: skip
+    return reading(place, Rank.SAID, "jax", _summary(None), capacity=capacity) if XLA.search(line) else None
 
 
 def _tensor(log: Log, place: int) -> Reading | None:
