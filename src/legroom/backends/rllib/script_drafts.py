@@ -1,6 +1,7 @@
 """Runs of RLlib configuration objects: `PPOConfig().environment("CartPole-v1").training(lr=1e-4)`, read by syntax."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ OLDER = {
     "num_envs_per_worker": "num_envs_per_env_runner", "num_cpus_per_worker": "num_cpus_per_env_runner",
     "num_sgd_iter": "num_epochs",
 }  # fmt: skip
+_USES_RAY = re.compile(r"^\s*(?:from|import)\s+ray\b", re.MULTILINE)
 LAYERS = ("fcnet_hiddens", "model", "model_config", "model_config_dict")
 
 
@@ -30,7 +32,7 @@ def drafts(text: str, path: str) -> list[Draft]:
     Raises:
         BadInput: it is not Python.
     """
-    if "Config" not in text or "ray" not in text:
+    if not _USES_RAY.search(text):
         return []
     script = read_script(text, path)
     found = [_draft(script, root, algo, path) for root, algo in _roots(script)]
