@@ -3,8 +3,9 @@
     python -m bench.check_five MIRRORS      writes the section of bench/RESULTS.md
 
 MIRRORS holds git directories, `owner+name/repo`; nothing of them is kept. Errors and warnings were judged by reading
-the source (JUDGED counts those that are right; a change of the number wants a new reading). A training file is one in
-which a check finds a training, understood or not. `predict` reads it where it yields a run, by itself or with --like.
+the source (the last number of a row counts those that are right; a change of it wants a new reading). A training file
+is one in which a check finds a training, understood or not, or one of MORE, which were found by reading. `predict`
+counts where it gives a bill by arithmetic, by itself or completed with --like, which says what it filled in.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from legroom.checking.check import check
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.verdict import Budget
+from legroom.predicting.predict import add_up, gather
 from legroom.reading import read_all
 from legroom.units import GIB
 
@@ -34,6 +36,12 @@ REPOSITORIES = (
     ("victorpicinin/Street-Fighter-RL-Agent", "HEAD", "gameboy:default", 8),
     ("leeygang/wildrobot", "HEAD", "robot:default", 0),
 )
+# Training files in which a check finds no training: their loop is in a module, or they are settings alone.
+MORE = frozenset({
+    "train_model.py", "src/scripts/train_dqn_fuel_breaks.py", "src/scripts/train_dqn_fuel_breaks_parallel.py",
+    "parallel_config.json", "workstation_config.json", "memory_config.py", "train_memory_efficient.py",
+    "ENV_CONFIG.py", "training/train.py",
+})  # fmt: skip
 SUFFIXES = (".py", ".yaml", ".yml", ".json", ".txt", ".toml")
 
 
@@ -59,9 +67,13 @@ def extracted(git: Path, commit: str, folder: Path) -> Iterator[Path]:
 
 def readable(path: str, like: str) -> str:
     """Return how a prediction reads a file: by itself, with a run to complete it, or not."""
+    machine = Machine(32 * GIB, None, 32 * GIB, 0, GIB, cores=8, versions={})
     for said, base in (("by itself", None), ("with --like", like)):
         try:
-            if read_all(path, like=base):
+            runs = read_all(path, like=base)
+            for run in runs:
+                add_up(*gather(run, machine, mode="arithmetic", device="cpu"))
+            if runs:
                 return said
         except BadInput:
             continue
@@ -83,8 +95,11 @@ def main(arguments: list[str] | None = None) -> int:
             checked = check([folder], machine=machine, budget=budget)
             kinds = Counter(each.understanding.kind for each in checked if each.kind != "skipped")
             alive = [each for each in checked if each.kind != "skipped"]
-            training = [each.path for each in alive if each.understanding.kind != "no training"]
-            read = Counter(readable(path, like) for path in training)
+            training = {each.path for each in alive if each.understanding.kind != "no training"}
+            training |= {str(Path(folder, name)) for name in MORE if Path(folder, name).is_file()}
+            read = Counter(readable(path, like) for path in sorted(training))
+            missed = [str(Path(path).relative_to(folder)) for path in sorted(training) if readable(path, like) == "not"]
+            print(repo, commit, "not read:", missed)
         loud = [finding for each in checked for finding in each.findings if finding.severity != "info"]
         rows.append([
             repo if commit == "HEAD" else f"{repo} {commit}",
@@ -95,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
         ])  # fmt: skip
     columns = [
         "repository", "understood / not / no training", "errors and warnings", "not judged right",
-        "which", "training files that predict reads (by itself + with --like)",
+        "which", "training files with a prediction (by itself + with --like)",
     ]  # fmt: skip
     write_section("check and predict: the five repositories", columns, rows, "python -m bench.check_five MIRRORS")
     return 0

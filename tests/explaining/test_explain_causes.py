@@ -30,7 +30,7 @@ def test_a_replay_buffer_is_rows_times_envs_times_observation() -> None:
     assert named(found) == [("buffer rows", (2_000_000,)), ("n_envs", (1,)), ("observation", (4, 84, 84))]
     assert "replay" in found.cause
     assert "train.py:18" in found.cause
-    assert found.command == "legroom fit train.py"
+    assert found.command == "legroom fit -- python train.py"
     assert found.advice[0].knob == "memory.replay=lean"
     assert all("rollout" not in one.knob for one in found.advice)
 
@@ -74,7 +74,7 @@ def test_backward_is_recognised_and_other_processes_are_taken_off_the_card() -> 
     found = explained("cuda_others")
     assert "backward" in found.cause
     assert found.others == 6_979_321_856  # 4.00 + 2.50 GiB
-    assert found.command == "legroom fit run_ppo.py --vram 9.2GiB"  # 15.75 - 6.50 = 9.25, not above it
+    assert found.command == "legroom fit --vram 9.2GiB -- python run_ppo.py"  # 15.75 - 6.50 = 9.25, not above it
     assert found.advice[0].knob == "other processes"
 
 
@@ -145,11 +145,11 @@ def test_uncertain_causes_are_said_to_be_uncertain() -> None:
 
 def test_a_script_with_a_space_is_quoted() -> None:
     text = text_of("numpy_rollout.txt").replace("/home/ada/dig/train.py", "/home/ada/dig/my train.py")
-    assert explain(text).command == "legroom fit 'my train.py'"
+    assert explain(text).command == "legroom fit -- python 'my train.py'"
 
 
 def test_the_script_is_found_in_the_command_line_that_a_shell_shows() -> None:
-    assert explained("killed_zsh").command == "legroom fit train.py"
+    assert explained("killed_zsh").command == "legroom fit -- python train.py"
 
 
 def test_patterns_of_causes_are_about_paths_with_forward_slashes() -> None:

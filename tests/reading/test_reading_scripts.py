@@ -291,7 +291,8 @@ def test_networks_that_only_running_could_tell_are_not_guessed(tmp_path: Path) -
         PPO("MlpPolicy", "CartPole-v1", policy_kwargs=build_kwargs(), **build_env())
         """,
     )
-    with pytest.raises(BadInput, match=r"hyperparams is build_env\(\)"):
+    both = r"2 settings .*hyperparams \(line 4: build_env\(\)\), policy.kwargs \(line 4: build_kwargs\(\)\)"
+    with pytest.raises(BadInput, match=both):
         read(path)
     with pytest.raises(BadInput, match=r"policy.kwargs is build_kwargs\(\)"):
         read(path, overrides=[("n_steps", "64")])
@@ -326,7 +327,7 @@ def test_endless_recursion_ends(tmp_path: Path) -> None:
         PPO("MlpPolicy", make(0))
         """,
     )
-    with pytest.raises(BadInput, match=r"env.n_envs is .*give it with --set env.n_envs="):
+    with pytest.raises(BadInput, match=r"env.n_envs is .*add --set env.n_envs="):
         read(path)
     run = read(path, overrides=[("n_envs", "2")])
     assert run.env.spaces is None

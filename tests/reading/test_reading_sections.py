@@ -4,7 +4,7 @@ import pytest
 from tests.cli import in_process
 
 from legroom.errors import BadInput
-from legroom.reading import read
+from legroom.reading import read, read_all
 from legroom.reading.reading_notes import collected_notes
 from legroom.units import parse_size
 
@@ -29,11 +29,13 @@ def test_nested_sections_are_read_and_what_is_left_is_named(tmp_path):
     assert (run.algo, run.env.n_envs, run.total_timesteps) == ("MaskablePPO", 4, 1_000_000)
     assert run.hyperparams["n_steps"] == 512 and run.hyperparams["batch_size"] == 32
     assert run.policy.kwargs["net_arch"] == {"pi": [256, 256], "vf": [256, 256]}
-    assert notes == [
+    assert notes[:2] == [
         "sections not read: logging",
         "not used, though they look like sizes: training.feature_extractor.channels, "
         "training.feature_extractor.output_dim",
     ]
+    assert "taken from mine:full" in notes[2] and "legroom_workloads.mine:MineEnv" in notes[2]
+    assert "policy.features_extractor" in notes[2]  # the network is not the file's own
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_nested_sections_are_read_and_what_is_left_is_named(tmp_path):
 def test_settings_of_another_program_are_not_taken_for_a_run(tmp_path, text):
     file = tmp_path / "config.yaml"
     file.write_text(text)
-    with pytest.raises(BadInput, match="program of its own"):
+    with pytest.raises(BadInput, match="no algorithm and no spaces found"):
         read(str(file))
 
 
@@ -56,7 +58,83 @@ def test_a_constant_that_looks_like_a_size_and_is_not_read_is_named(tmp_path):
     file.write_text("NUM_ENVS = 2\nEP_LENGTH = 64\nOBS_SHAPE = (72, 80, 3)\nTITLE = 'x'\n")
     with collected_notes() as notes:
         read(str(file), like="gameboy:default")
-    assert notes == ["not used, though they look like sizes: OBS_SHAPE (line 3)"]
+    assert notes[0] == "not used, though they look like sizes: OBS_SHAPE (line 3)"
+    assert "the environment (legroom_workloads.gameboy:GameBoyEnv)" in notes[1]
+    assert "n_envs" not in notes[1] and "n_steps" not in notes[1]  # those are the file's own, by EP_LENGTH
+
+
+OWN_LOOP = """\
+seed: 1
+ppo: {num_envs: 1024, rollout_steps: 20, epochs: 4, num_minibatches: 8, gamma: 0.97, eval: {num_envs: 4}}
+networks: {actor: {hidden_sizes: [512, 128]}, critic: {hidden_sizes: [64]}}
+reward_weights: {alive: 1.0}
+quick_verify: {ppo: {num_envs: 2}}
+video: {width: 640}
+"""
+
+
+def test_settings_of_an_own_loop_are_read_in_the_words_of_the_run_that_completes_them(tmp_path):
+    file = tmp_path / "ppo.yaml"
+    file.write_text(OWN_LOOP)
+    with collected_notes() as notes:
+        run = read(str(file), like="robot:default")
+    assert (run.backend, run.env.n_envs) == ("brax", 1024)  # the outermost: not that of the evaluation
+    # 1,024 environments in 8 minibatches: 128 whole unrolls in each
+    wanted = {"unroll_length": 20, "num_updates_per_batch": 4, "num_minibatches": 8, "batch_size": 128}
+    assert {name: run.hyperparams[name] for name in wanted} == wanted
+    assert run.policy.kwargs == {"policy_hidden_layer_sizes": [512, 128], "value_hidden_layer_sizes": [64]}
+    said = "\n".join(notes)
+    assert "sections not read: reward_weights, quick_verify, video" in said and "video.width" in said
+    assert "the environment (legroom_workloads.robot:RobotEnv)" in said and "batch_size" not in notes[-1]
+
+
+def test_a_file_without_settings_of_a_training_is_said_to_be_none(tmp_path):
+    file = tmp_path / "compose.yaml"
+    file.write_text("version: '3'\nservices: {web: {image: nginx, ports: [80]}}\nvolumes: {}\n")
+    with pytest.raises(BadInput, match="no training settings found"):
+        read(str(file))
+
+
+def test_an_environment_of_the_files_own_does_not_get_the_spaces_of_another(tmp_path):
+    file = tmp_path / "constants.py"
+    file.write_text("ENV_ID = 'CartPole-v1'\nNUM_ENVS = 2\n")
+    run = read(str(file), like="gameboy:default")
+    assert run.env.id == "CartPole-v1" and run.env.spaces.observation.shape == (4,)
+
+
+def test_defaults_and_references_of_hydra_are_followed(tmp_path):
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "small.yaml").write_text("n_steps: 64\nbatch_size: ${agent.n_steps}\n")
+    file = tmp_path / "config.yaml"
+    file.write_text("defaults: [_self_, {agent: small}, {optim: gone}]\nn_envs: 3\nlogger: y\n")
+    with collected_notes() as notes:
+        run = read(str(file), like="gameboy:default")
+    assert (run.env.n_envs, run.hyperparams["n_steps"], run.hyperparams["batch_size"]) == (3, 64, 64)
+    assert notes[0] == "defaults not read, as there is no such file: optim/gone.yaml"
+
+
+def test_constants_of_main_and_entries_of_a_dict_are_read(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text("def main():\n    N_ENVS = 16\n    BUFFER_CAP = 1_000\n    step = 0\n")
+    run = read(str(file), like="fire:low")
+    assert (run.env.n_envs, run.hyperparams["buffer_size"]) == (16, 1000)
+    file.write_text("TIERS = {'low': {'N_ENVS': 2, 'BATCH_SIZE': 8}, 'high': {'N_ENVS': 4, 'BATCH_SIZE': 16}}\n")
+    assert [one.env.n_envs for one in read_all(str(file), like="fire:low")] == [2, 4]
+    assert read(f"{file}:high", like="fire:low").hyperparams["batch_size"] == 16
+
+
+def test_the_program_that_reads_the_settings_is_pointed_at(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "ppo.yaml").write_text(OWN_LOOP)
+    (tmp_path / "train.py").write_text(
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--config', required=True)\n"
+    )
+    done = in_process.legroom("predict", "configs/ppo.yaml", "--ram", "8GiB")
+    assert done.returncode == 2
+    assert "legroom predict --ram 8GiB -- python train.py --config configs/ppo.yaml" in done.stderr
+    done = in_process.legroom("predict", "train.py")
+    assert "legroom predict -- python train.py --config CONFIG" in done.stderr
 
 
 def test_an_algorithm_and_an_environment_are_a_run():

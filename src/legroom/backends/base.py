@@ -119,6 +119,17 @@ class Backend(Protocol):
         """
         return {}
 
+    def adopt_words(self, data: dict[str, Any], own: Collection[Key]) -> list[str]:
+        """Turn settings in words that programs of their own use (`n_steps`, `n_epochs`) into its own, in place.
+
+        Args:
+            own: the keys that stood in the user's file; the rest is of the run that completes it.
+
+        Returns:
+            The names that it has no word for, which are taken out.
+        """
+        return []
+
     def run_of_call(self, what: Any, policy: Any, env: Any, arguments: Mapping[str, Any]) -> Run | None:
         """Return the run that `what(policy, env, **arguments)` would be; None where it is no class of this library.
 

@@ -128,17 +128,27 @@ def is_short(loop: ast.AST) -> bool:
 
 def _shrinks(script: Script, name: str) -> bool:
     """Return whether something takes items out, renews or bounds the container, or hands it to who may do that."""
-    last = re.escape(name.rpartition(".")[2])
+    bare = name.rpartition(".")[2]
+    last = re.escape(bare)
     emptied = re.compile(
         rf"\b{last}\.(pop|popleft|popitem|clear|remove|rotate|reset)\b|\bdel\s+[\w.]*\b{last}\b"
         rf"|\b{last}\[[^\]\n]*:[^\]\n]*\]\s*=[^=]|len\(\s*[\w.]*\b{last}\s*\)\s*(<|>|==|%|//|-)|(<|>|==)=?\s*len\(\s*[\w.]*\b{last}\s*\)"
-        rf"|\b{last}\s*=\s*[\w.]*\b{last}\[|\blen\(self\)\s*(<|>|==)|__dict__|setattr\("
+        rf"|\b{last}\s*=\s*[\w.]*\b{last}\["
     )
     assigned = re.compile(rf"\b{last}\b\s*(:[^=\n]+)?=(?!=)|,\s*{last}\s*(,[\w\s,]*)?=(?!=)")
     texts = [other.text for other in script.followed] + list(script.importers)
-    if any(emptied.search(text) for text in texts) or sum(len(assigned.findall(text)) for text in texts) > 1:
+    if any(_may_change_all(text) for text in texts):
+        return True
+    near = "\n".join(line for text in texts if bare in text for line in text.splitlines() if bare in line)
+    if emptied.search(near) or len(assigned.findall(near)) > 1:
         return True
     return any(_is_handed_on(script, node) for node in script.nodes if dotted(node) == name)
+
+
+@lru_cache(maxsize=64)
+def _may_change_all(text: str) -> bool:
+    """Return whether a source changes attributes whose names it does not write, or bounds its own length."""
+    return re.search(r"\blen\(self\)\s*(<|>|==)|__dict__|setattr\(", text) is not None
 
 
 def _is_handed_on(script: Script, use: ast.AST) -> bool:
@@ -157,9 +167,17 @@ def _is_handed_on(script: Script, use: ast.AST) -> bool:
 
 
 def in_training_loop(script: Script, node: ast.AST) -> bool:
-    """Return whether a loop around `node` also updates a network: it contains `backward()` or an optimizer's step."""
+    """Return whether a loop around `node` also updates a network: it contains `backward()` and an optimizer's step."""
     for loop in loops_of(script, node):
-        for part in ast.walk(loop):
-            if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "backward":
-                return True
+        calls = [part for part in ast.walk(loop) if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)]
+        names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute)}
+        if "backward" in names and any(_is_update(call) for call in calls):
+            return True
     return False
+
+
+def _is_update(call: ast.Call) -> bool:
+    """Return whether it is `optimizer.step()` or `scaler.step(optimizer)`; an environment's step has an action."""
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "step"):
+        return False
+    return not call.args or "scaler" in (dotted(call.func.value) or "").lower()

@@ -27,6 +27,7 @@ from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import unseen_env
 from legroom.reading import read_all
+from legroom.reading.programs import program_of, required_arguments
 from legroom.reading.reading_notes import collected_notes
 from legroom.rendering.console import complain, say, status, told
 from legroom.rendering.prediction_text import comparison_text, estimate_text, prediction_json, prediction_text
@@ -177,7 +178,7 @@ def is_script(target: str) -> bool:
 def rehearsal_command(script: str, options: Mapping[str, str | None]) -> str:
     """Return the command that predicts a script by running it."""
     given = [word for name, value in options.items() if value is not None for word in (name, value)]
-    return shlex.join(["legroom", "predict", *given, "--", "python", script])
+    return shlex.join(["legroom", "predict", *given, "--", "python", script, *required_arguments(script)])
 
 
 @contextmanager
@@ -190,9 +191,14 @@ def pointing_to_running(targets: Sequence[str], options: Mapping[str, str | None
         script = (
             str(error.path) if str(error.path) in scripts else scripts[0] if len(targets) == len(scripts) == 1 else ""
         )
-        if not script:
+        if script:
+            command = rehearsal_command(script, options)
+        elif error.path is not None and (program := program_of(str(error.path))) is not None:
+            given = [word for name, value in options.items() if value is not None for word in (name, value)]
+            command = shlex.join(["legroom", "predict", *given, "--", "python", *program])
+        else:
             raise
-        way = f"or run it on a simulated GPU: {rehearsal_command(script, options)}"
+        way = f"or run it on a simulated GPU: {command}"
         hint = f"{error.hint}; {way}" if error.hint else way
         raise BadInput(error.message, hint=hint, path=error.path, line=error.line) from None
 

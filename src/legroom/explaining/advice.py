@@ -32,6 +32,11 @@ class _Case:
     cause: str
     run: str
 
+    @property
+    def program(self) -> str:
+        """Return how the user's own program is started."""
+        return f"python {self.run}" if self.run != "RUN" else "python train.py"
+
     def turn(self, key: str, value: str, say: str) -> Advice:
         """Return the advice to set one key of the run file, at its knob's price; what is no knob costs nothing."""
         knob = knob_named(key)
@@ -61,12 +66,20 @@ def _start(case: _Case) -> str:
         option, room = "--vram", found.capacity - min(found.others or 0, found.capacity)
     elif found.kind in _LIMITED_KINDS:
         option, room = "--ram", found.capacity
-    return f"legroom fit {case.run} {option} {typed_size(room)}" if room else f"legroom fit {case.run}"
+    given = f"{option} {typed_size(room)} " if room else ""
+    if _loads(found):
+        return f"legroom watch -- {case.program}"
+    if case.run == "RUN":
+        return f"legroom fit RUN {given}".rstrip()
+    return f"legroom fit {given}-- {case.program}"  # takes any program; a script may be one that cannot be read
 
 
 def _host(case: _Case) -> Iterator[Advice]:
     """Advise on RAM: the buffers first, then what the workers take."""
     found, cause = case.found, case.cause
+    if _loads(found):
+        yield from _loader(case)
+        return
     if cause in ("stack", "space", "data"):
         yield from _not_buffers(case)
         return
@@ -86,6 +99,20 @@ def _host(case: _Case) -> Iterator[Advice]:
         yield case.turn("hyperparams.buffer_size", str(rows), "a shorter replay buffer")
     if (case.size_of("n_envs") or 2) > _FEW_ENVS:
         yield case.turn("env.n_envs", str(_FEW_ENVS), "fewer environments at once")
+
+
+def _loads(found: Explanation) -> bool:
+    """Return whether it is a worker of PyTorch's DataLoader that died, and none of an environment."""
+    return found.kind == "worker-died" and "DataLoader" in found.summary
+
+
+def _loader(case: _Case) -> Iterator[Advice]:
+    say = "fewer loader workers: each has its own copy of what the dataset keeps, and batches made ahead"
+    yield Advice("num_workers", "slower", say, f"{case.program}  # DataLoader(num_workers=1)")
+    say = "fewer batches made ahead (2 for each worker)"
+    yield Advice("prefetch_factor", "slower", say, f"{case.program}  # DataLoader(prefetch_factor=1)")
+    say = "what the dataset keeps as one array, not as a list of objects: workers copy each object that they count"
+    yield Advice("dataset", "free", say, f"legroom watch -- {case.program}")
 
 
 def _not_buffers(case: _Case) -> Iterator[Advice]:
@@ -157,25 +184,26 @@ def _processes(case: _Case) -> Iterator[Advice]:
 
 def _simulation(case: _Case) -> Iterator[Advice]:
     """Advise on what lives on the card: environments first; the program's own options turn it."""
-    program = f"python {case.run}" if case.run != "RUN" else "python train.py"
     yield Advice("other processes", "free", "end what else is on the card, or use another one", "nvidia-smi")
     say = "no window, and no cameras that are not needed"
-    yield Advice("headless", "free", say, f"{program} --headless")
+    yield Advice("headless", "free", say, f"{case.program} --headless")
     say = "fewer environments: their state, contacts and cameras are most of what is on the card"
-    yield Advice("num_envs", "changes-learning", say, f"{program} --num_envs 512")
+    yield Advice("num_envs", "changes-learning", say, f"{case.program} --num_envs 512")
     say = "a shorter rollout: it is on the card too"
     yield Advice(
-        "rollout length", "changes-learning", say, f"{program}  # num_steps_per_env, horizon_length, unroll_length"
+        "rollout length", "changes-learning", say, f"{case.program}  # num_steps_per_env, horizon_length, unroll_length"
     )
 
 
 def _simulator_buffer(case: _Case) -> Iterator[Advice]:
     setting = (case.found.notes[0].partition(" ")[0] if case.found.notes else "") or "the buffer's size"
-    program = f"python {case.run}" if case.run != "RUN" else "python train.py"
     yield Advice(
-        setting, "free", "a larger buffer: the scene loses contacts without", f"{program}  # with a larger {setting}"
+        setting,
+        "free",
+        "a larger buffer: the scene loses contacts without",
+        f"{case.program}  # with a larger {setting}",
     )
-    yield Advice("num_envs", "changes-learning", "fewer environments: fewer contacts", f"{program} --num_envs 512")
+    yield Advice("num_envs", "changes-learning", "fewer environments: fewer contacts", f"{case.program} --num_envs 512")
 
 
 def _kv_cache(case: _Case) -> Iterator[Advice]:

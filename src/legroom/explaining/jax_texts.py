@@ -69,7 +69,16 @@ def _tpu(log: Log, place: int) -> Reading | None:
 
 def _driver(log: Log, place: int) -> Reading | None:
     """Read the CUDA driver's lines in a JAX or TensorFlow log: `failed to allocate 2.00G (2147483648 bytes) …`."""
-    match = re.match(rf"failed to allocate? {SIZE} \({SIZE}\)", log.message(place, length=200), re.IGNORECASE)
+    message = log.message(place, length=200)
+    pinned = re.match(r"failed to alloc(?:ate)? (\d+) bytes on host", message, re.IGNORECASE)
+    if pinned is not None:
+        size = int(pinned[1])
+        return reading(
+            place, Rank.REFUSED, "host-allocator",
+            f"The CUDA driver could not lock {format_size(size)} of host memory (RAM) for transfers to the card.",
+            requested=size,
+        )  # fmt: skip
+    match = re.match(rf"failed to allocate? {SIZE} \({SIZE}\)", message, re.IGNORECASE)
     return None if match is None else reading(
         place, Rank.REFUSED, "jax", _summary(to_bytes(match[2])), requested=to_bytes(match[2])
     )  # fmt: skip
@@ -88,7 +97,15 @@ def _bare(log: Log, place: int) -> Reading | None:
 
 
 def _driver_bare(log: Log, place: int) -> Reading | None:
-    return reading(place, Rank.SAID, "jax", _summary(None)) if XLA.search(log.line(place)) else None
+    line = log.line(place)
+    total = re.search(r"total memory reported: (\d+)", log.message(place, length=200))
+    capacity = int(total[1]) if total else None
+    if "tensorflow.python" in line:
+        return reading(
+            place, Rank.SAID, "cuda", "GPU memory is taken already: TensorFlow could not open the card.",
+            capacity=capacity,
+        )  # fmt: skip
+    return reading(place, Rank.SAID, "jax", _summary(None), capacity=capacity) if XLA.search(line) else None
 
 
 def _tensor(log: Log, place: int) -> Reading | None:

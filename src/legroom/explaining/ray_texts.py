@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from legroom.explaining.log import Log
-from legroom.explaining.reading import Rank, Reading, Recogniser, reading
+from legroom.explaining.reading import Rank, Reading, Recogniser, reading, says
 from legroom.explaining.sizes import NUMBER, SIZE, first_size, to_bytes
 from legroom.units import format_size
 
@@ -63,7 +63,7 @@ def _object_store(log: Log, place: int) -> Reading | None:
     message = log.message(place, length=700)
     size = first_size(rf"[Oo]bject size is {SIZE}", message) or first_size(rf"object of size {SIZE}", message)
     lru = re.search(r"\(global lru\) capacity: (\d{4,18})", log.around(place, before=0, after=1500))
-    if size is None and not re.search(r"ObjectStoreFull|Error|object store is full", log.line(place)):
+    if size is None and not re.search(r"ObjectStoreFull|PlasmaStoreFull|Error|object store is full", log.line(place)):
         return None
     capacity = int(lru[1]) if lru else None
     asked = f": one object of {format_size(size)} did not fit" if size else ""
@@ -84,6 +84,10 @@ def _actor_died(log: Log, place: int) -> Reading | None:
 
 
 RECOGNISERS = (
+    Recogniser("Ray status", ("***low memory***",), says(
+        Rank.SIGNAL, "ray", "Ray reports that the node is almost out of memory; what followed is not in this text.",
+        certain=False,
+    )),
     Recogniser("Ray monitor", ("due to the node running low on memory",), _monitor),
     Recogniser("Ray monitor before 2.0", ("of the memory on node",), _old_monitor),
     Recogniser("raylet summary", ("killed due to memory pressure (oom)", "exit_type = node_out_of_memory",

@@ -33,6 +33,9 @@ _LEAST = re.compile(r"(?:at least|\bto|capacity to|needs?)\s+(\d[\d,]*)", re.I)
 def _asked(log: Log, place: int) -> int | None:
     """Return what was asked for: PhysX and Warp say bytes in the message, or in the line after it."""
     message = log.message(place, length=400, before=60)
+    plain = re.findall(r"memory allocation of size (\d{4,18}) failed", log.around(place, before=300, after=0))
+    if plain:  # Vulkan's callers count in bytes
+        return int(plain[-1])
     return first_size(rf"(?:allocate (?:memory )?(?:of size )?|on device: cuda(?::\d+)? for ){SIZE}", message)
 
 

@@ -34,7 +34,8 @@ def _sized(log: Log, place: int) -> Reading | None:
     if size is None and (match := re.search(r"(?:of size|allocate|allocation of) (\d{4,20})\b", message)):
         size = int(match[1])
     shared = "/torch_" in message or "</torch" in message  # shared memory between workers: see worker_texts
-    return None if size is None or shared else _refused(place, size, "a native library")
+    on_card = "device memory allocation" in log.line(place).lower()  # Vulkan's: see simulator_texts
+    return None if size is None or shared or on_card else _refused(place, size, "a native library")
 
 
 def _overflow(log: Log, place: int) -> Reading | None:

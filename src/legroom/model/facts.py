@@ -12,10 +12,15 @@ def spaces_of(run: Run) -> tuple[Space, Space]:
         BadInput: the run has none and its environment was not built.
     """
     if run.env.spaces is None:
+        box, discrete = "{type: box, shape: [...], dtype: float32}", "{type: discrete, n: ...}"
+        spaces = f"--set env.spaces='{{observation: {box}, action: {discrete}}}'"
+        if run.env.id is None:
+            hint = f"add --like RUN, whose environment is then used, or --set env.id=..., or {spaces}"
+            raise BadInput("no environment and no spaces found in this file", path=run.source, hint=hint)
         raise BadInput(
             f"the spaces of env {run.env.id!r} are not known",
             path=run.source,
-            hint="declare env.spaces in the file or with --set env.spaces=..., or use --mode trace to build the env",
+            hint=f"add {spaces}, or use --mode trace to build the env",
         )
     return run.env.spaces.observation, run.env.spaces.action
 

@@ -15,12 +15,15 @@ class FileKind(Protocol):
         spellings: its names for keys of a run file.
         beside: the file in the same folder that completes it; without a folder it cannot be read.
         in_python: whether its mapping may stand in a Python module too, as `hyperparams = {...}`.
+        certain: whether its keys mean what the library means by them; a program of the user's own may read them
+            otherwise, so that a value which the library would refuse is no mistake.
     """
 
     name: str
     spellings: Mapping[str, Key] = {}
     beside: str = ""
     in_python: bool = False
+    certain: bool = True
 
     def matches(self, data: dict[Any, Any]) -> bool:
         """Return whether the parsed file is of this kind; run files are not asked about."""

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from legroom.backends.default import DEFAULT_BACKEND
-from legroom.errors import BadInput
-from legroom.model.draft import Draft, copied, merged, only_entry
+from legroom.errors import BadInput, NotARun
+from legroom.model.draft import Draft, copied, get, merged, only_entry
 from legroom.model.run import Run
 from legroom.model.trusted import run_from_trusted
 from legroom.named_runs import find_workload, run_names, workloads
 from legroom.reading import yamls
 from legroom.reading.reading_budget import bounded_reading
+from legroom.reading.reading_notes import note
 from legroom.reading.user_files import is_directory, is_file, read_text
 from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import Lines
@@ -235,15 +236,27 @@ def _from_yaml(text: str, path: str, entry: str | None, algo: str | None) -> lis
         kind = "a list" if isinstance(data, list) else "a single value"
         hint = "start with algo: and env:"
         raise BadInput(f"a run file is a mapping of keys to values, not {kind}", path=path, line=1, hint=hint)
+    from legroom.reading.composing import composed
     from legroom.reading.file_kinds import is_of_another_program, kind_of
 
+    of_hydra = isinstance(data.get("defaults"), list)
+    data = composed(data, path)
     foreign = kind_of(data)
     if foreign is not None:
         return foreign.drafts(data, lines, path, entry=entry, algo=algo)
-    if is_of_another_program(data):
-        hint = "a run file starts with algo: and env:; your own program is predicted by legroom predict -- python FILE"
-        raise BadInput("holds settings of a program of its own: no library is named in it", path=path, hint=hint)
+    if of_hydra or is_of_another_program(data):
+        return only_entry([_own_settings(data, lines, path)], entry, path)
     return only_entry([yamls.run_file_draft(data, lines, path)], entry, path)
+
+
+def _own_settings(data: dict[str, Any], lines: Lines, path: str) -> Draft:
+    from legroom.reading.constants import settings_draft
+
+    found = settings_draft(data, lines, path)
+    if found is None:
+        hint = "a run file starts with algo: and env:"
+        raise NotARun("no training settings found in this file", path=path, hint=hint)
+    return found
 
 
 def _from_python(text: str, path: str, entry: str | None, algo: str | None) -> list[Draft]:
@@ -270,8 +283,34 @@ def laid_over(draft: Draft, like: str | None) -> Draft:
     own_algo = draft.data.get("algo")
     if own_algo is not None and str(own_algo).lower() != str(base.get("algo")).lower():
         base.pop("hyperparams", None)  # another algorithm's
+    own_id = get(draft.data, ("env", "id"))
+    if own_id is not None and own_id != get(base, ("env", "id")):
+        counts = ("n_envs", "workers", "envs_per_worker")  # another environment's spaces would be a wrong figure
+        base["env"] = {key: value for key, value in base.get("env", {}).items() if key in counts}
+    _say_what_was_filled(base, draft, like)
+    replaced = {key: draft.unknown.pop(key) for key in list(draft.unknown) if get(base, key) is not None}
+    if replaced:
+        told = [f"{'.'.join(map(str, key))} (line {line}: {text})" for key, (line, text) in replaced.items()]
+        note(f"taken from {like}, as only running {draft.path} could tell: {', '.join(told)}")
     draft.data = merged(base, copied(draft.data))
     return draft
+
+
+def _say_what_was_filled(base: dict[str, Any], draft: Draft, like: str) -> None:
+    """Note what of the run that completes a file is not in the file, and whose environment it is."""
+    own = {"backend": base.get("backend", DEFAULT_BACKEND), "algo": base.get("algo"), **copied(draft.data)}
+    if draft.finish is not None:  # its words in those of the library
+        draft.finish(Draft(draft.name, draft.path, own, dict(draft.lines)), ())
+    filled: list[str] = [key for key in ("backend", "algo") if key in base and key not in draft.data]
+    places = [(part, key) for part in ("policy", "hyperparams") for key in base.get(part, {})]
+    for place in (*places, ("env", "n_envs"), ("env", "frame_stack")):
+        if get(base, place) is not None and get(own, place) is None and place not in draft.unknown:
+            filled.append(".".join(place))
+    whose = get(base, ("env", "id"))
+    if whose is not None and get(own, ("env", "id")) is None and get(own, ("env", "spaces")) is None:
+        filled.insert(0, f"the environment ({whose})")
+    if filled:
+        note(f"taken from {like}, as {draft.path or draft.name} does not say it: {', '.join(filled)}")
 
 
 def no_such_run(target: str) -> BadInput:

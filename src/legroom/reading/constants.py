@@ -1,8 +1,11 @@
 """A Python module of constants (`NUM_ENVS = 2`, `EP_LENGTH = 8192`), read by its syntax tree, never executed.
 
 Such a module says how long and how wide, seldom with which algorithm or on what observations: those come from
-`--like` or `--set`. Defaults of an `argparse` parser and of a class called Args or Config count as constants too,
-since that is where single-file implementations keep theirs.
+`--like` or `--set`. Defaults of an `argparse` parser, of a class called Args or Config, of `main()` and of a dict
+called config count as constants too, since that is where single-file implementations keep theirs.
+
+Settings that a program of the user's own reads from YAML or JSON are the same in another syntax: nested, each with one
+of these names. What they mean in the words of a library is known once the run that completes them is.
 """
 
 from __future__ import annotations
@@ -12,25 +15,29 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from legroom.backends.base import DEFAULT_BACKEND, find_algorithm
+from legroom.backends.base import DEFAULT_BACKEND, backend_named, backends, find_algorithm
 from legroom.errors import BadInput
 from legroom.model.draft import Draft, get
 from legroom.reading.interpreter.evaluator import fold
 from legroom.reading.interpreter.values import NotKnown, Symbol, Unfoldable, plain
 from legroom.reading.reading_notes import note
 from legroom.reading.source import nodes_of, parse_module
-from legroom.reading.yamls import Key
+from legroom.reading.yamls import Key, Lines
 
 # An episode's length: on-policy modules of this kind collect one episode per rollout, so it is their n_steps.
 EPISODE = "episode length"
 # Names (in lower case) and where they belong. What is not here is none of our business and ignored.
 NAMES: dict[str, Key] = {
-    **dict.fromkeys(("num_envs", "n_envs", "num_env", "num_cpu", "n_cpu", "num_workers"), ("env", "n_envs")),
-    **dict.fromkeys(("n_steps", "num_steps", "rollout_length", "rollout_steps"), ("hyperparams", "n_steps")),
+    **dict.fromkeys(
+        ("num_envs", "n_envs", "num_env", "num_cpu", "n_cpu", "num_workers", "num_parallel_envs"), ("env", "n_envs")
+    ),
+    **dict.fromkeys(
+        ("n_steps", "num_steps", "rollout_length", "rollout_steps", "unroll_length"), ("hyperparams", "n_steps")
+    ),
     **dict.fromkeys(("ep_length", "episode_length", "max_episode_steps"), ("hyperparams", EPISODE)),
     **dict.fromkeys(("frame_stack_size", "frame_stack", "n_stack", "num_stack"), ("env", "frame_stack")),
     **dict.fromkeys(("batch_size", "minibatch_size"), ("hyperparams", "batch_size")),
-    **dict.fromkeys(("n_epochs", "num_epochs", "update_epochs"), ("hyperparams", "n_epochs")),
+    **dict.fromkeys(("n_epochs", "num_epochs", "update_epochs", "epochs"), ("hyperparams", "n_epochs")),
     **dict.fromkeys(
         ("buffer_size", "buffer_cap", "buffer_capacity", "replay_size", "replay_buffer_size"),
         ("hyperparams", "buffer_size"),
@@ -51,6 +58,8 @@ NAMES: dict[str, Key] = {
     **dict.fromkeys(("policy", "policy_name", "policy_type"), ("policy", "name")),
     "policy_kwargs": ("policy", "kwargs"),
     "net_arch": ("policy", "kwargs", "net_arch"),
+    **dict.fromkeys(("policy_hidden_layers", "actor_hidden_dims"), ("policy", "kwargs", "net_arch", "pi")),
+    **dict.fromkeys(("value_hidden_layers", "critic_hidden_dims"), ("policy", "kwargs", "net_arch", "vf")),
     "seed": ("seed",),
     "device": ("device",),
     **dict.fromkeys(("n_eval_envs", "num_eval_envs"), ("eval", "n_envs")),
@@ -64,31 +73,106 @@ PER_ENV = (("eval", "every"), ("checkpoint", "every"))
 # What a name of a size has in it; such a constant that is not read is told of.
 SIZE_WORDS = ("shape", "size", "width", "height", "channels", "capacity", "hidden", "dim", "layers", "workers", "batch")
 CONFIG_CLASSES = ("args", "config", "cfg", "hyperparams", "hyperparameters")
+MAIN_FUNCTIONS = ("main", "train", "run", "run_training")
+HIDDEN = frozenset({"hidden_sizes", "hidden_layers", "hidden_layer_sizes", "hidden_dims", "hidden_units", "layers"})
+NETWORKS = {**dict.fromkeys(("actor", "policy", "pi"), "pi"), **dict.fromkeys(("critic", "value", "vf"), "vf")}
+LEAST_ENTRY = 2  # settings of a run in a mapping of a mapping of configurations
+MOST_NAMED = 12  # unused sizes or sections that are named; of more the rest is counted
 
 
 def drafts(text: str, path: str) -> list[Draft]:
-    """Return the one run that the constants of a module describe, as far as they do.
+    """Return the runs that the constants of a module describe, as far as they do.
+
+    That is one, or one for each entry of a dict of configurations: `CONFIGS = {"small": {"N_ENVS": 8}, ...}`.
 
     Raises:
         BadInput: it is not Python, or has no constant that a run file has a place for.
     """
+    values = list(_evaluated(text, path))
     draft = Draft(Path(path).stem, path, settle=settle, finish=finish)
-    unused = []
-    for name, value, line in _evaluated(text, path):
-        place = NAMES.get(name.lower())
-        if place is None and _is_size(name, value):
-            unused.append(f"{name} (line {line})")
-        if place is not None and isinstance(value, NotKnown):
-            draft.unknown[place] = (line, value.text)
-        elif place is not None and _fits(place, value):
-            draft.put(place, value, line)
+    _put_named(draft, [((name,), value, line) for name, value, line in values])
+    found = [draft]
     if not draft.data and not draft.unknown:
+        found = [each for _, value, line in values for each in _entries(value, path, line)]
+    if not found:
         hint = "it needs an SB3 constructor call, or constants such as NUM_ENVS, N_STEPS, BATCH_SIZE"
         raise BadInput("holds no training run and no constant of one", path=path, hint=hint)
-    if unused:
-        note(f"not used, though they look like sizes: {', '.join(unused)}")
+    for each in found:
+        each.data.setdefault("env", {})
+    return found
+
+
+def settings_draft(data: dict[Any, Any], lines: Lines, path: str) -> Draft | None:
+    """Return the run that the settings of a program of its own describe, as far as they do; None where none is found.
+
+    Of a name that stands in several sections, the outermost counts: others are of an evaluation or a quick test.
+    """
+    draft = Draft(Path(path).stem, path, settle=settle, finish=finish)
+    walked = sorted(walked_settings(data), key=lambda each: len(each[0]))
+    used = _put_named(draft, [(key, value, lines.get(key)) for key, value in walked if not isinstance(value, dict)])
+    if not any(key[0] in ("env", "hyperparams") for key in draft.lines):
+        return None
+    sections = [
+        str(key) for key, value in data.items() if isinstance(value, dict) and not any(u[0] == key for u in used)
+    ]
+    if sections:
+        note(f"sections not read: {_listed(sections)}")
+    note(f"read from {path}: {', '.join('.'.join(map(str, key)) for key in used)}")
     draft.data.setdefault("env", {})
-    return [draft]
+    return draft
+
+
+def walked_settings(data: dict[Any, Any], at: Key = ()) -> Iterator[tuple[Key, Any]]:
+    """Yield every key path with its value, outer ones first."""
+    for key, value in data.items():
+        yield (*at, key), value
+        if isinstance(value, dict):
+            yield from walked_settings(value, (*at, key))
+
+
+def _entries(value: Any, path: str, line: int) -> Iterator[Draft]:
+    """Yield a draft for each entry of a dict of configurations."""
+    for name, entry in value.items() if isinstance(value, dict) else ():
+        if not isinstance(entry, dict):
+            continue
+        draft = Draft(f"{Path(path).stem}:{name}", path, settle=settle, finish=finish)
+        if len(_put_named(draft, [((key,), each, line) for key, each in entry.items()])) >= LEAST_ENTRY:
+            yield draft
+
+
+def _put_named(draft: Draft, values: list[tuple[Key, Any, int | None]]) -> list[Key]:
+    """Put what has a place in a run file into the draft; return the names that were used. Unused sizes are noted."""
+    used: list[Key] = []
+    unused = []
+    for key, value, line in values:
+        place = _place(key)
+        if place is None:
+            if _is_size(str(key[-1]), value):
+                unused.append(".".join(map(str, key)) + (f" (line {line})" if line is not None else ""))
+        elif len(key) > 1 and place in draft.lines:
+            continue  # of an inner section, as that of an evaluation
+        elif isinstance(value, NotKnown):
+            draft.unknown[place] = (line, value.text)
+        elif _fits(place, value):
+            draft.put(place, value, line)
+            used.append(key)
+    if unused and used:
+        note(f"not used, though they look like sizes: {_listed(unused)}")
+    return used
+
+
+def _place(key: Key) -> Key | None:
+    """Return where a setting belongs in a run file; None where it has no place."""
+    name = str(key[-1]).lower()
+    if name in HIDDEN and len(key) > 1:
+        network = NETWORKS.get(str(key[-2]).lower())
+        return None if network is None else ("policy", "kwargs", "net_arch", network)
+    return NAMES.get(name)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def _is_size(name: str, value: Any) -> bool:
@@ -154,7 +238,7 @@ def settle(draft: Draft, given: Collection[Key]) -> None:
     if not get(data, ("env", "spaces")) and not get(data, ("env", "id")):
         missing["spaces"] = "--set env.spaces='{observation: ..., action: ...}'"
     if missing:
-        hint = f"use --like RUN, such as --like gameboy:default, or {' '.join(missing.values())}"
+        hint = f"add --like RUN, such as --like gameboy:default, or {' '.join(missing.values())}"
         raise BadInput(f"no {' and no '.join(missing)} found in this file", path=draft.path, hint=hint)
     finish(draft, given)
 
@@ -170,6 +254,10 @@ def finish(draft: Draft, given: Collection[Key]) -> None:
             draft.put(place, length, draft.lines.get(("hyperparams", EPISODE)))
         elif ("env", "episode_steps") not in given and isinstance(length, int):
             draft.put(("env", "episode_steps"), length, draft.lines.get(("hyperparams", EPISODE)))
+    library = backend_named(str(data.get("backend", DEFAULT_BACKEND)))
+    dropped = library.adopt_words(data, {key for key in draft.lines if key not in given})
+    if dropped:
+        note(f"not used, as {library.title} has no such setting: {', '.join(dropped)}")
     envs = get(data, ("env", "n_envs"), 1)
     for part, key in PER_ENV:
         value = get(data, (part, key))
@@ -179,7 +267,10 @@ def finish(draft: Draft, given: Collection[Key]) -> None:
 
 
 def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr, int]]:
-    """Yield (name, value, line) of module constants, of a config class's fields and of argparse defaults."""
+    """Yield (name, value, line) of module constants, config classes' fields, argparse defaults and main()'s constants.
+
+    A name that a module and its `main()` both bind has the value of `main()`, which comes later.
+    """
     for statement in tree.body:
         match statement:
             case ast.Assign(targets=targets):
@@ -194,11 +285,19 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr, int]]:
                 yield name, value, statement.lineno
             case ast.ClassDef(name=name) if name.lower() in CONFIG_CLASSES or name.lower().endswith(("config", "args")):
                 yield from _assignments(ast.Module(body=statement.body, type_ignores=[]))
+            case ast.FunctionDef(name=name, body=body) if name in MAIN_FUNCTIONS:
+                constants = [s for s in body if isinstance(s, ast.Assign) and _is_constant(s)]
+                yield from _assignments(ast.Module(body=[*constants], type_ignores=[]))
     for node in nodes_of(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
             found = argument_default(node)
             if found is not None:
                 yield *found, node.lineno
+
+
+def _is_constant(statement: ast.Assign) -> bool:
+    """Return whether it is `N_ENVS = 16`, and not a variable of the function."""
+    return all(isinstance(target, ast.Name) and target.id.isupper() for target in statement.targets)
 
 
 def argument_default(call: ast.Call) -> tuple[str, ast.expr] | None:
@@ -232,6 +331,10 @@ def _fits(place: Key, value: Any) -> bool:
     """Return whether `value` can be what the name suggests: `POLICY = {...}` of some other meaning is not ours."""
     if value is None:
         return False
-    if place in (("policy", "name"), ("algo",), ("env", "id"), ("device",)):
+    if place == ("algo",):
+        return isinstance(value, str) and any(find_algorithm(backend.name, value) for backend in backends())
+    if place in (("policy", "name"), ("env", "id"), ("device",)):
         return isinstance(value, str)
-    return True
+    if place[0] == "policy":
+        return isinstance(value, list | dict)
+    return not isinstance(value, list | dict)

@@ -92,6 +92,8 @@ def _read_file(target: str, overrides: Sequence[tuple[str, str]], like: str | No
     else:
         kind, drafts, problems = _yaml(text, file, entry, algo)
     runs = tuple(lenient_run(reading.laid_over(draft, like), overrides) for draft in drafts)
+    if any(each.name == kind and not each.certain for each in all_kinds()):
+        runs = tuple(replace(one, problems=()) for one in runs)
     return LenientFile(file, text, kind, runs, tuple(problems))
 
 

@@ -46,6 +46,8 @@ HARMLESS = frozenset({
     "target_kl", "tau", "verbose", "tensorboard_log", "action_noise", "exploration_fraction", "exploration_final_eps",
     "exploration_initial_eps", "target_entropy", "seed", "device", "stats_window_size", "normalize_advantage",
     "total_timesteps", "every", "episodes", "learning_starts", "activation_fn", "log_std_init", "ortho_init",
+    "num_evals", "reward_scaling", "episode_length", "normalize_observations", "action_repeat", "discounting",
+    "entropy_cost", "clipping_epsilon", "lr", "lambda_", "clip_param", "entropy_coeff", "vf_loss_coeff", "grad_clip",
 })  # fmt: skip
 
 HARMLESS_PARTS = frozenset({("env", "kwargs"), ("env", "id"), ("hyperparams", "replay_buffer_kwargs")})
@@ -269,16 +271,26 @@ class _Check:
             self.data["env"]["wrappers"] = [wrappers]
 
     def refuse_unknown(self) -> None:
-        for key, (line, text) in self.draft.unknown.items():
-            settled = any(key[: len(at)] == at or at[: len(key)] == key for at in self.given)
-            if settled or is_harmless(key):
-                continue
-            raise BadInput(
-                f"{_dotted(key)} is {text}, which only running the script could tell",
-                path=self.draft.path,
-                line=line,
-                hint=f"give it with --set {_dotted(key)}=...",
-            )
+        """Refuse what only running the script could tell, all of it at once, with the options that would give it."""
+        missing = {
+            key: where
+            for key, where in self.draft.unknown.items()
+            if not is_harmless(key) and not any(key[: len(at)] == at or at[: len(key)] == key for at in self.given)
+        }
+        if not missing:
+            return
+        ways = [f"--set {_dotted(key)}=..." for key in missing]
+        env = self.part("env")
+        if self.draft.settle is None and env.get("id") is None and env.get("spaces") is None:
+            ways.append(GIVE_SPACES)
+        line, text = next(iter(missing.values()))
+        if len(missing) == 1:
+            message = f"{_dotted(next(iter(missing)))} is {text}, which only running the script could tell"
+        else:
+            named = [f"{_dotted(key)} ({_at(where)})" for key, where in missing.items()]
+            message = f"{len(missing)} settings that only running the script could tell: {', '.join(named)}"
+        hint = f"add {' '.join(ways)}, or --like RUN, which fills what is missing"
+        raise BadInput(message, path=self.draft.path, line=line, hint=hint)
 
     def find_spaces(self) -> None:
         env = self.part("env")
@@ -461,6 +473,15 @@ class _Check:
             key: Key = ("hyperparams", "n_steps" if storage.kind == "rollout" else "buffer_size")
             size = f"{rows:.3g} rows x {run.env.n_envs:.3g} envs x {nbytes:.3g} B"
             self.fail(key, f"{size} of observations is over 2**63 bytes", "check n_steps, buffer_size and n_envs")
+
+
+GIVE_SPACES = "--set env.spaces='{observation: ..., action: ...}'"
+
+
+def _at(where: tuple[int | None, str]) -> str:
+    """Return the line and the source of what is not known."""
+    line, text = where
+    return text if line is None else f"line {line}: {text}"
 
 
 _EXTRA = "unexpected_keyword_argument"  # pydantic's word for an unknown key of a dataclass

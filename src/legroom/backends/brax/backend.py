@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from legroom.backends.base import Backend, hyper
 from legroom.backends.brax import constraints
 from legroom.backends.brax.facts import LAYERS, is_ppo
-from legroom.backends.brax.vocabulary import BRAX_ALGORITHMS, SPACES, VOCABULARY
+from legroom.backends.brax.vocabulary import BRAX_ALGORITHMS, SPACES, VOCABULARY, adopt_words
 from legroom.errors import BadInput
 from legroom.extras import needs
 from legroom.model.counts import Storage
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from legroom.model.archive import Exported
     from legroom.model.counts import Counts
+    from legroom.model.draft import Draft, Key
     from legroom.model.file_kind import FileKind
     from legroom.model.learner import FailureCause, Learner, Loop
     from legroom.model.rule import Rule
@@ -54,6 +55,14 @@ class BraxBackend(Backend):
         from legroom.backends.brax.reading import FILE_KINDS
 
         return FILE_KINDS
+
+    def script_drafts(self, text: str, path: str) -> list[Draft]:
+        from legroom.backends.brax.script_calls import drafts
+
+        return drafts(text, path)
+
+    def adopt_words(self, data: dict[str, Any], own: Collection[Key]) -> list[str]:
+        return adopt_words(data, own)
 
     # ---- facts
 

@@ -1,6 +1,6 @@
 """brax's words, as its `train()` functions have them, and the spaces of its own environments."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from legroom.backends.brax.facts import LAYERS
@@ -21,6 +21,41 @@ TRAIN: Mapping[str, Key] = {
     "num_eval_envs": ("eval", "n_envs"),
     "num_timesteps": ("total_timesteps",),
 }
+
+# What programs with a loop of their own call these; `adopt_words` reads their settings.
+OTHER_WORDS: Mapping[str, str] = {
+    "n_steps": "unroll_length", "n_epochs": "num_updates_per_batch", "gamma": "discounting",
+    "ent_coef": "entropy_cost", "clip_range": "clipping_epsilon", "vf_coef": "vf_loss_coefficient",
+    "buffer_size": "max_replay_size",
+}  # fmt: skip
+_NETS = {"pi": "policy_hidden_layer_sizes", "vf": "value_hidden_layer_sizes"}
+
+
+def adopt_words(data: dict[str, Any], own: Collection[Key]) -> list[str]:
+    """Turn a PPO's settings in other words into brax's; return the names that brax has no word for.
+
+    Such a loop cuts `n_steps x n_envs` samples into `num_minibatches`. brax counts whole unrolls, so that the same
+    minibatch is `n_envs / num_minibatches` of them.
+    """
+    hyper = data.get("hyperparams", {})
+    known = {name for each in BRAX_ALGORITHMS if each.name == data.get("algo") for name in each.defaults}
+    dropped = []
+    for name in [key[1] for key in own if key[0] == "hyperparams" and len(key) == 2]:
+        if name in hyper and name not in known:
+            value, word = hyper.pop(name), OTHER_WORDS.get(str(name))
+            if word in known:
+                hyper[word] = value
+            else:
+                dropped.append(str(name))
+    nets = data.get("policy", {}).get("kwargs", {}).pop("net_arch", None)
+    for name, layers in nets.items() if isinstance(nets, dict) else ():
+        data["policy"]["kwargs"][_NETS[name]] = layers
+    envs, parts = data.get("env", {}).get("n_envs"), hyper.get("num_minibatches")
+    split = ("hyperparams", "num_minibatches") in own and ("hyperparams", "batch_size") not in own
+    if split and isinstance(envs, int) and isinstance(parts, int) and parts > 0 and envs % parts == 0:
+        hyper["batch_size"] = envs // parts
+    return dropped
+
 
 VOCABULARY = Vocabulary(
     names=NETWORKS,

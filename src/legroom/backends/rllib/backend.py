@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from legroom.model.archive import Exported
     from legroom.model.cluster import Cluster, ClusterPlan, NodeBill
+    from legroom.model.draft import Draft
     from legroom.model.learner import FailureCause, Learner, Loop
     from legroom.model.rule import Rule
     from legroom.model.task import TrainTask
@@ -47,6 +48,11 @@ class RllibBackend(Backend):
         from legroom.backends.rllib.vocabulary import VOCABULARY
 
         return VOCABULARY
+
+    def script_drafts(self, text: str, path: str) -> list[Draft]:
+        from legroom.backends.rllib.script_drafts import drafts
+
+        return drafts(text, path)
 
     # ---- facts
 

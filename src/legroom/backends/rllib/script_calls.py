@@ -48,7 +48,7 @@ def rllib_settings(script: Script) -> Iterator[RllibSettings]:
 
 def _settings(script: Script, root: ast.Call) -> RllibSettings | None:
     keywords = (keyword for call in _trainings(script, root) for keyword in call.keywords)
-    given = {keyword.arg: keyword.value for keyword in keywords} | _assigned(script, root)
+    given = {keyword.arg: keyword.value for keyword in keywords} | set_fields(script, root)
     batch_name = next((name for name in _BATCH if name in given), "train_batch_size")
     # **settings, a keyword without a name, may hold any of them
     if None in given or _has_learners(script, root, batch_name):
@@ -62,7 +62,7 @@ def _settings(script: Script, root: ast.Call) -> RllibSettings | None:
     return RllibSettings(batch, small, batch_node is not None, small_node is not None, place.lineno, batch_name)
 
 
-def _chain(script: Script, root: ast.Call) -> Iterator[ast.Call]:
+def chain(script: Script, root: ast.Call) -> Iterator[ast.Call]:
     """Yield the method calls on a configuration: those chained to it, and those on the name it is bound to."""
     last = root
     for last in script.scopes.chained(root):
@@ -71,7 +71,7 @@ def _chain(script: Script, root: ast.Call) -> Iterator[ast.Call]:
         yield from script.scopes.chained(use)
 
 
-def _assigned(script: Script, root: ast.Call) -> dict[str | None, ast.expr]:
+def set_fields(script: Script, root: ast.Call) -> dict[str | None, ast.expr]:
     """Return what `config.minibatch_size = 512` gives, on the name that the configuration is bound to."""
     *_, last = root, *script.scopes.chained(root)
     given: dict[str | None, ast.expr] = {}
@@ -84,7 +84,7 @@ def _assigned(script: Script, root: ast.Call) -> dict[str | None, ast.expr]:
 
 
 def _trainings(script: Script, root: ast.Call) -> Iterator[ast.Call]:
-    for call in _chain(script, root):
+    for call in chain(script, root):
         if isinstance(call.func, ast.Attribute) and call.func.attr == "training":
             yield call
 
@@ -93,7 +93,7 @@ def _has_learners(script: Script, root: ast.Call, batch_name: str) -> bool:
     """train_batch_size is divided by the number of learners; then it is not the size that counts."""
     return batch_name == "train_batch_size" and any(
         isinstance(call.func, ast.Attribute) and call.func.attr in ("learners", "resources")
-        for call in _chain(script, root)
+        for call in chain(script, root)
     )
 
 
@@ -120,10 +120,10 @@ def rllib_fragments(script: Script) -> Iterator[Fragments]:
         if not (name.startswith("ray.") and name.endswith(".PPOConfig")):
             continue
         settings = _settings(script, root)
-        calls = [c for c in _chain(script, root) if isinstance(c.func, ast.Attribute)]
+        calls = [c for c in chain(script, root) if isinstance(c.func, ast.Attribute)]
         given = {k.arg: k.value for call in calls for k in call.keywords}
         fragment = integer_of(script, given.get("rollout_fragment_length"))
-        if settings is None or not fragment or None in given or _assigned(script, root) or fragment <= 0:
+        if settings is None or not fragment or None in given or set_fields(script, root) or fragment <= 0:
             continue
         runners = _count(script, given, ("num_env_runners", "num_rollout_workers"), 0)
         envs = _count(script, given, ("num_envs_per_env_runner", "num_envs_per_worker"), 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
-from legroom.model.draft import Draft
+from legroom.model.draft import Draft, get
 from legroom.model.spaces import KnownSpaces
 from legroom.reading.interpreter.follower import Follower
 from legroom.reading.interpreter.gym_calls import GYM_CALLS, Call, Caller, Env, called, one_env, wrapper_entry
@@ -300,7 +300,8 @@ class ScriptModels(Follower):
             env, kwargs, line = self.evals[0]
             if isinstance(trained, Env) and env.origin is trained.origin:
                 draft.put(("eval", "on_training_envs"), True, line)
-            place(draft, ("eval", "n_envs"), env.n_envs, line)
+            if isinstance(env.n_envs, int) or not get(draft.data, ("eval", "on_training_envs")):
+                place(draft, ("eval", "n_envs"), env.n_envs, line)
             draft.put(("eval", "workers"), env.workers, line)
             every, episodes = kwargs.get("eval_freq"), kwargs.get("n_eval_episodes")
             if isinstance(every, int) and every > 0:  # SB3 counts steps of the vectorised environment

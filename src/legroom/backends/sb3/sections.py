@@ -51,6 +51,7 @@ class SectionsFile(FileKind):
     """A file of nested sections that name an SB3 algorithm."""
 
     name = "settings"
+    certain = False
 
     def matches(self, data: dict[Any, Any]) -> bool:
         return _algorithm(data) is not None and _is_sb3(data)

@@ -299,10 +299,10 @@ def _default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> 
 
 def attribute_stores(script: Script, attribute: str) -> Iterator[tuple[ast.Attribute, ast.stmt | None]]:
     """Yield (target, statement) where an attribute of that name is assigned or deleted."""
-    pay(len(script.nodes) // 16)
-    for node in script.nodes:
-        if isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, ast.Store | ast.Del):
-            yield node, script.scopes.statement_of(node)
+    stores = script.stores.get(attribute, ())
+    pay(len(stores) + 1)
+    for node in stores:
+        yield node, script.scopes.statement_of(node)
 
 
 def _same_owner(script: Script, target: ast.Attribute, node: ast.Attribute) -> bool:

@@ -78,6 +78,15 @@ class Script:
     def lines(self) -> tuple[str, ...]:
         return tuple(self.text.splitlines())
 
+    @cached_property
+    def stores(self) -> dict[str, list[ast.Attribute]]:
+        """Where attributes are assigned or deleted, by their name."""
+        found: dict[str, list[ast.Attribute]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+                found.setdefault(node.attr, []).append(node)
+        return found
+
     @property
     def beside(self) -> tuple[Script, ...]:
         """The modules beside the script that it imports; a module has none of its own."""
@@ -216,13 +225,19 @@ class Script:
         return tuple(text for _, text in importers_of(own.stem, files[:MOST_NEIGHBOURS]))
 
 
+@lru_cache(maxsize=128)
+def _text_at(path: str, changed: int) -> str:
+    """Return the text of a file as it was at a time; each script of a folder asks about all the others."""
+    return read_text(path)
+
+
 def importers_of(stem: str, files: list[Path]) -> list[tuple[Path, str]]:
     """Return (file, text) of those files that import the module `stem`, directly or through one another."""
     texts = []
     for file in files:
         try:
-            texts.append((file, read_text(str(file))))
-        except BadInput:
+            texts.append((file, _text_at(str(file), file.stat().st_mtime_ns)))
+        except (BadInput, OSError):
             continue  # empty, binary or huge: nothing is imported there
     found: list[tuple[Path, str]] = []
     stems = {stem}
@@ -233,7 +248,7 @@ def importers_of(stem: str, files: list[Path]) -> list[tuple[Path, str]]:
             rf"|[\"'](?:[\w./]*[./])?(?:{names})(?:\.py)?[\"']",  # importlib, runpy, subprocess
             re.M,
         )
-        new = [(file, text) for file, text in texts if importing.search(text)]
+        new = [(file, text) for file, text in texts if any(name in text for name in stems) and importing.search(text)]
         texts = [entry for entry in texts if entry not in new]
         found += new
         stems = {file.stem for file, _ in new if file.stem != "__init__"}

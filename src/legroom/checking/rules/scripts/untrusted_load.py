@@ -38,7 +38,7 @@ def untrusted_loads(script: Script, loading: Loading) -> Iterator[Found]:
         what, file = found
         source = _from_elsewhere(script, file) or _downloaded(script, file)
         if what == "torch.load":
-            yield from _torch(script, call, source)
+            yield from _torch(call, source)
         elif source is not None:
             yield Found(
                 f"{what} executes code from the file, and the file comes from {source}",
@@ -83,21 +83,16 @@ def _loading(script: Script, call: ast.Call) -> tuple[str, ast.expr | None] | No
     return None
 
 
-def _torch(script: Script, call: ast.Call, source: str | None) -> Iterator[Found]:
+def _torch(call: ast.Call, source: str | None) -> Iterator[Found]:
+    """Yield what is wrong with a call of torch.load; without weights_only it is safe since torch 2.6."""
     only = argument(call, "weights_only")
-    hint = "torch.load(..., weights_only=True)"
-    if only is None and not any(k.arg is None for k in call.keywords) and source is not None:
-        yield Found(
-            f"torch.load without weights_only, and the file comes from {source}: torch before 2.6 executes code from "
-            "it (since 2.6 the default is weights_only=True)",
-            hint, call.lineno, severity="info",
-        )  # fmt: skip
-    elif isinstance(only, ast.Constant) and only.value is False:
+    if isinstance(only, ast.Constant) and only.value is False:
         severity: Severity = "warning" if source is not None else "info"
         where = f", and the file comes from {source}" if source is not None else "; load only files you made yourself"
         yield Found(
-            f"torch.load(weights_only=False) executes code from the file{where}", hint, call.lineno, severity=severity
-        )
+            f"torch.load(weights_only=False) executes code from the file{where}",
+            "torch.load(..., weights_only=True)", call.lineno, severity=severity,
+        )  # fmt: skip
 
 
 def _from_elsewhere(script: Script, node: ast.expr | None, depth: int = 0) -> str | None:

@@ -166,7 +166,21 @@ def _only_attributes(script: Script) -> bool:
                 pass
             case _ if not _goes_to_own(script, call):
                 return False
-    return all(_stays_in_sight(script, node, names) for node in script.nodes)
+        if not _is_called_here(script, call):
+            return False
+    # a module that gets them may hand them on to one that is not there
+    return all(_stays_in_sight(each, node, names) for each in script.followed for node in each.nodes)
+
+
+def _is_called_here(script: Script, call: ast.Call) -> bool:
+    """Return whether the function around a call of a parser is called in this file; others may read what it returns."""
+    function = script.scopes.function_of(call)
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return True
+    names = {n.id for n in script.nodes if isinstance(n, ast.Name)} | {
+        n.attr for n in script.nodes if isinstance(n, ast.Attribute)
+    }
+    return function.name in names
 
 
 def _parser(script: Script, call: ast.Call) -> str | None:
