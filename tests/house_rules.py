@@ -36,7 +36,7 @@ HEAVY = {
     "gymnasium": {"environments", "storing", "sharing", "backends"},
     "stable_baselines3": {"backends"},
     "sb3_contrib": {"backends"},
-    "jax": {"backends"},
+    "jax": {"device", "backends"},
     "brax": {"backends"},
     "mujoco": {"backends"},
     "ray": {"cluster", "sweeping", "backends"},

@@ -6,6 +6,7 @@ import functools
 import importlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ SLOWLY = (pytest.mark.slow, pytest.mark.skipif(not SLOW, reason="with LEGROOM_SL
 # what they hold is in the others too: PPO in mine, DQN with its replay in fire
 SLOW_FOLDERS = [pytest.param(name, marks=SLOWLY) for name in ("ppo", "dqn", "rllib")]
 NOTHING = {"NoneType"}
+# 0.1 took a card's figures of brax runs from the CPU's compiler; since 0.2 they are as XLA plans them for a card
+REPLACED = re.compile(r"robot:\w+ (cuda|gpu/\d)|docs/files/brax.yaml cuda")
 OLD, NEW = "legroom.workloads.", "legroom_workloads."  # where the workloads' environments and networks are
 
 
@@ -38,7 +41,8 @@ def made(name: str) -> Any:
 @pytest.mark.parametrize("name", ["runs", "predictions", "plans"])
 def test_runs_figures_and_plans_are_those_of_0_1(name: str) -> None:
     now = made(name)
-    changed = {key: (then, now.get(key)) for key, then in golden(name).items() if now.get(key) != then}
+    same = {key: then for key, then in golden(name).items() if not REPLACED.fullmatch(key)}
+    changed = {key: (then, now.get(key)) for key, then in same.items() if now.get(key) != then}
     for key, (then, given) in list(changed.items())[:5]:
         print(f"{key}\n  then {differing(then, given)}\n  now  {differing(given, then)}")  # noqa: T201
     assert not changed.keys(), f"{len(changed)} of {len(golden(name))} differ"

@@ -29,7 +29,7 @@ from legroom.model.facts import spaces_of
 from legroom.model.finding import Finding
 from legroom.model.footprint import Footprint
 from legroom.model.knob import Growth, Knob
-from legroom.model.machine import Machine
+from legroom.model.machine import Gpu, Machine
 from legroom.model.plan import PRICES, MostEnvs, Plan, Price
 from legroom.model.run import MemorySpec, Run
 from legroom.model.spaces import Space
@@ -186,6 +186,14 @@ class Backend(Protocol):
             MissingExtra, BadInput: mode `trace` without the library, or a run that it refuses.
         """
         return run
+
+    def asked_for_card(self, run: Run, gpu: Gpu, mode: Mode, progress: Callable[[str], None]) -> str:
+        """Have the library's compiler plan the run for this card, where it has one, and keep what it says.
+
+        Returns:
+            Why that failed, as a note for the reader; empty where it did not, or where there is nothing to ask.
+        """
+        return ""
 
     def env_task(self, run: Run) -> EnvTask | None:
         """Return how the run's gymnasium environment is to be looked at; None where it has no such environment."""

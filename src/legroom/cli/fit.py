@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,9 +24,11 @@ from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor, is_hopeless
 from legroom.fitting.search import fit
 from legroom.fitting.tiers import recommend
+from legroom.fitting.tiers import tier as plan_tier
 from legroom.fitting.tiers import tiers as plan_tiers
 from legroom.machine import probe
 from legroom.machine.child_process import run_file
+from legroom.machine.gpu_table import find_gpu
 from legroom.model.cluster import Cluster
 from legroom.model.plan import Plan
 from legroom.model.run import Run
@@ -48,7 +51,7 @@ Grow = Annotated[
 ]
 Tiers = Annotated[
     str | None,
-    typer.Option(metavar="GB,GB,...", rich_help_panel=BUDGET, help="A table by GPU memory, e.g. 8,12,16,24."),
+    typer.Option(metavar="GB,GB,...", rich_help_panel=BUDGET, help="A table by GPU memory or name: 8,12,RTX 4090."),
 ]
 MostSteps = Annotated[
     int | None,
@@ -199,12 +202,20 @@ def _fit_one(
 
 
 def _fit_tiers(
-    run: Run, sizes: Sequence[float], look: Look, answer: Answer, *, grow: bool, most_steps: int | None
+    run: Run, cards: Sequence[float | str], look: Look, answer: Answer, *, grow: bool, most_steps: int | None
 ) -> int:
-    """Fit one run to cards of several sizes."""
-    predictor = _predictor(run, look, grow=True)
-    with look.showing(f"fitting {run.name} to {len(sizes)} sizes of GPU"):
-        rows = list(plan_tiers(sizes, look.budget, predictor, grow=grow, most_steps=most_steps))
+    """Fit one run to cards of several sizes, or to cards by name."""
+    how: Any = {"grow": grow, "most_steps": most_steps}
+    sizes = [card for card in cards if isinstance(card, float)]
+    named = [replace(look, machine=options.with_gpu(look.machine, card)) for card in cards if isinstance(card, str)]
+    predictors = [_predictor(run, one, grow=True) for one in named]
+    predictor = _predictor(run, look, grow=True) if sizes else predictors[0]
+    with look.showing(f"fitting {run.name} to {len(cards)} GPUs"):
+        rows = list(plan_tiers(sizes, look.budget, predictor, **how))
+        for one, predictor in zip(named, predictors, strict=True):
+            gpu = one.machine.gpus[0]
+            rows.append(plan_tier(gpu.total, look.budget, predictor, card=gpu.name, **how))
+    rows.sort(key=lambda row: row.vram)
     text = partial(tiers_text, run.name, rows)
     answer.say(partial(tiers_json, rows), text, lambda: _pages().tiers_page(run.name, rows))
     return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
@@ -275,16 +286,24 @@ def _program_form(program: str, budget: Sequence[str] | None) -> str:
     return f"legroom fit {shlex.join(budget or ['--ram', 'SIZE'])} -- {program}"
 
 
-def _sizes(text: str) -> list[float]:
-    """Return `8,12,16` as numbers.
+def _sizes(text: str) -> list[float | str]:
+    """Return `8,12,RTX 4090` as numbers and names of cards.
 
     Raises:
-        BadInput: one of them is none.
+        BadInput: one of them is neither.
     """
-    try:
-        sizes = [float(part.strip().lower().removesuffix("gb").removesuffix("gib")) for part in text.split(",")]
-    except ValueError:
-        sizes = [-1.0]
-    if not all(0 < size < 1e6 for size in sizes):
-        raise BadInput(f"--tiers {text!r} is not a list of sizes in GB", hint="--tiers 8,12,16,24,48,80")
-    return sizes
+    cards: list[float | str] = []
+    for part in (each.strip() for each in text.split(",")):
+        try:
+            size = float(part.lower().removesuffix("gb").removesuffix("gib"))
+        except ValueError:
+            try:
+                cards.append(find_gpu(part).name)
+                continue
+            except BadInput:
+                size = -1.0
+        if not 0 < size < 1e6:
+            what = f"--tiers {text!r} is not a list of sizes in GB or of GPUs"
+            raise BadInput(what, hint="--tiers 8,12,16,24,48,80 or --tiers 'RTX 4070,RTX 4090'")
+        cards.append(size)
+    return cards

@@ -20,9 +20,10 @@ from legroom.units import GIB
 
 @dataclass(frozen=True)
 class Tier:
-    """The plan for one size of card, and what people look at first.
+    """The plan for one size of card, or for one card, and what people look at first.
 
     Args:
+        card: its name; empty where only its memory is given.
         most: of runs that get all environments that a card has room for, what bounds them.
     """
 
@@ -31,6 +32,7 @@ class Tier:
     batch: int
     minibatches: int | None
     most: MostEnvs | None
+    card: str = ""
 
     @property
     def n_envs(self) -> int:
@@ -57,14 +59,21 @@ def tiers(
         most_steps: env steps that one update may learn from, for runs that get all environments there is room for.
     """
     for size in sorted(sizes_gb):
-        vram = int(size * GIB)
-        plan = fit(predictor.run, replace(budget, vram=vram, vram_origin="given"), predictor)
-        most = backend_of(plan.run).with_most_envs(plan, predictor.footprint, most_steps)
-        if most is not None:
-            plan = most.plan
-        elif grow:
-            plan = grown(plan, predictor)
-        yield Tier(vram, plan, *backend_of(plan.run).gradient_step(plan.run), most)
+        yield tier(int(size * GIB), budget, predictor, grow=grow, most_steps=most_steps)
+
+
+def tier(
+    vram: int, budget: Budget, predictor: Predictor, *, grow: bool = False, most_steps: int | None = None,
+    card: str = "",
+) -> Tier:  # fmt: skip
+    """Return the tier of one card; `predictor` predicts for it."""
+    plan = fit(predictor.run, replace(budget, vram=vram, vram_origin=f"of a {card}" if card else "given"), predictor)
+    most = backend_of(plan.run).with_most_envs(plan, predictor.footprint, most_steps)
+    if most is not None:
+        plan = most.plan
+    elif grow:
+        plan = grown(plan, predictor)
+    return Tier(vram, plan, *backend_of(plan.run).gradient_step(plan.run), most, card)
 
 
 @dataclass(frozen=True)

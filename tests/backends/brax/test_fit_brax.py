@@ -123,7 +123,7 @@ def test_knobs_that_keep_the_data_of_an_update_are_turned_before_those_that_do_n
     run = read("robot:production")
     needed = predictor_of(run).footprint(run).gpu
     assert needed is not None
-    plan = planned(run, Budget(64 * GIB, int(needed.high * 0.9)))
+    plan = planned(run, Budget(64 * GIB, int(needed.high * 0.97)))  # most of it is the context
     assert plan.fits
     assert env_steps_per_training_step(plan.run) == env_steps_per_training_step(run)
     assert errors(plan.run) == []

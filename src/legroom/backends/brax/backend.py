@@ -16,7 +16,7 @@ from legroom.model.evidence import DeviceName, Evidence, Look, Mode
 from legroom.model.finding import Finding
 from legroom.model.footprint import Footprint
 from legroom.model.knob import Growth, Knob
-from legroom.model.machine import Machine
+from legroom.model.machine import Gpu, Machine
 from legroom.model.plan import MostEnvs, Plan
 from legroom.model.run import Run
 
@@ -82,13 +82,18 @@ class BraxBackend(Backend):
 
         return asked_of_compiler(run, mode, progress)
 
+    def asked_for_card(self, run: Run, gpu: Gpu, mode: Mode, progress: Callable[[str], None]) -> str:
+        from legroom.backends.brax.card_asking import asked_for_card
+
+        return asked_for_card(run, gpu, mode, progress)
+
     def env_task(self, run: Run) -> None:
         return None
 
     def look(self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
-        from legroom.backends.brax.items import brax_note
+        from legroom.backends.brax.card_asking import brax_notes
 
-        return [Look(notes=(brax_note(run, device),)) for run, device in zip(runs, devices, strict=True)]
+        return [Look(notes=brax_notes(run, device, machine)) for run, device in zip(runs, devices, strict=True)]
 
     def footprint(self, run: Run, evidence: Evidence) -> Footprint:
         from legroom.backends.brax.items import brax_items

@@ -9,6 +9,8 @@ A package may ship calibrations of its environments in a folder `calibrations` b
 `bench/robot_calibrations.py`). They hold for as long as the environment's own files are what they were; those made with
 other versions of the libraries are used with a wider band, since nobody should wait minutes for a first look.
 
+What XLA plans for a card is kept beside it (`card_plans`).
+
 brax compiles two kinds of program: where the environments are as many as the segments of a rollout (batch_size ×
 num_minibatches), one unroll of each is the rollout, and XLA leaves out the loop around it. Each kind is asked for by
 itself.
@@ -114,7 +116,7 @@ class Calibration(Data):
         return max((piece.get(term, 0.0) for piece in pieces), default=0.0)
 
 
-def _all_at_once(run: Run) -> Run:
+def all_at_once(run: Run) -> Run:
     """Return the run without chunks of environments."""
     if run.memory.env_chunk is None:
         return run
@@ -139,10 +141,19 @@ def kind_of(sizes: Sizes) -> str:
 
 def find_calibration(run: Run) -> Calibration | None:
     """Return what is kept about such runs on this machine, or shipped with their environment; None: nothing."""
-    found = _read(calibration_file(run))
-    if found is not None or (folder := shipped_folder(run.env.id)) is None:
-        return found
-    return _read(folder / _name(run))
+    found = (_read(place) for place in calibration_places(run))
+    return next((each for each in found if each is not None), None)
+
+
+def calibration_places(run: Run) -> list[Path]:
+    """Return the files that may hold it: on this machine, then shipped with its environment."""
+    folder = shipped_folder(run.env.id)
+    return [calibration_file(run), *([] if folder is None else [folder / _name(run)])]
+
+
+def kinds_for(run: Run, *, both: bool) -> list[str]:
+    """Return the kinds of program to ask for: the run's own, or both."""
+    return ["many"] if not is_ppo(run) else [*KIND.values()] if both else [kind_of(sizes_of(run))]
 
 
 def made_elsewhere(calibration: Calibration) -> list[str]:
@@ -249,11 +260,11 @@ _REMEMBERED: dict[Path, tuple[int, Any]] = {}
 
 
 def _read(path: Path) -> Calibration | None:
-    found: Calibration | None = _remembered(path, lambda each: _parsed(read_json(each)))
+    found: Calibration | None = remembered(path, lambda each: parsed(read_json(each)))
     return found
 
 
-def _remembered(path: Path, read: Callable[[Path], Any]) -> Any:
+def remembered(path: Path, read: Callable[[Path], Any]) -> Any:
     """Return what `read` makes of the file, None where there is none; once, since a fit asks thousands of times."""
     try:
         changed = path.stat().st_mtime_ns
@@ -264,13 +275,13 @@ def _remembered(path: Path, read: Callable[[Path], Any]) -> Any:
     return _REMEMBERED[path][1]
 
 
-def _parsed(data: Any) -> Calibration | None:
+def parsed(data: Any, what: type[Any] = Calibration) -> Any:
     """Return the calibration that our own JSON describes, None where it is damaged; without pydantic, which is slow."""
     try:
         programs = {kind: _program(each) for kind, each in data["programs"].items()}
         evaluation = None if data["evaluation"] is None else _program(data["evaluation"])
         checked = [Checked(Sizes(**each["sizes"]), each["temporaries"]) for each in data["checked"]]
-        return Calibration(**{**data, "programs": programs, "evaluation": evaluation, "checked": checked})
+        return what(**{**data, "programs": programs, "evaluation": evaluation, "checked": checked})
     except (KeyError, TypeError, AttributeError):
         return None
 
@@ -279,18 +290,19 @@ def _program(data: dict[str, Any]) -> Program:
     return Program(tuple(data["pieces"]), data["packing"])
 
 
-def find_relative(run: Run) -> tuple[Calibration, dict[str, Any], bool] | None:
-    """Return the latest calibration of the run's environment, of which networks it is, and whether with remat."""
+def find_relative(run: Run) -> tuple[Calibration, dict[str, Any], bool, Path] | None:
+    """Return the latest calibration of the run's environment, its networks, whether with remat, and its file."""
     places = [cache_folder() / _relative_name(run, _versions())]
     if (folder := shipped_folder(run.env.id)) is not None:
         places.append(folder / _relative_name(run))
     for place in places:
-        about = _remembered(place, read_json)
+        about = remembered(place, read_json)
         if not isinstance(about, dict):
             continue
-        found = _read(place.parent / str(about.get("file")))
+        file = place.parent / str(about.get("file"))
+        found = _read(file)
         if found is not None and found.programs:
-            return found, about["policy"], about["remat"]
+            return found, about["policy"], about["remat"], file
     return None
 
 
@@ -304,16 +316,15 @@ def calibrate(run: Run, *, progress: Callable[[str], None] = lambda _: None, bot
         BadInput: brax refuses the run.
         MissingExtra: jax or brax is not installed.
     """
-    run = _all_at_once(run)
-    known, sizes = find_calibration(run), sizes_of(run)
+    run = all_at_once(run)
+    known = find_calibration(run)
     if known is not None and made_elsewhere(known):  # asked again, with the libraries that are here
         known = None
     if known is None:
         free, busy = ask_compiler("compile", run, progress=progress), ask_compiler("compile", run, cores=1)
         known = _from_compiler(run, free, busy)
         save_calibration(run, known)
-    kinds = ["many"] if not is_ppo(run) else [*KIND.values()] if both else [kind_of(sizes)]
-    for kind in kinds:
+    for kind in kinds_for(run, both=both):
         if kind not in known.programs:
             answer = ask_compiler("mark", run, progress=progress, one_unroll=kind == "one", evaluation=False)
             known = known.model_copy(update={"programs": {**known.programs, kind: _program(answer)}})

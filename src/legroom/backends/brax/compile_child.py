@@ -12,10 +12,12 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from legroom.device import xla_target
 from legroom.errors import BadInput, MissingExtra
 from legroom.machine.child_process import write_answer
 
-EPOCH_MODULE, EVALUATION_MODULE = "jit__fun", "jit_generate_eval_unroll"  # as jax names what it compiles
+# as jax names what it compiles; the epoch for a card is not under `pmap`
+EPOCH_MODULE, CARD_EPOCH_MODULE, EVALUATION_MODULE = "jit__fun", "jit_training_epoch", "jit_generate_eval_unroll"
 
 
 def main() -> None:
@@ -28,9 +30,11 @@ def main() -> None:
 
     if task.get("cores") and hasattr(os, "sched_setaffinity"):  # before XLA counts them
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task["cores"]])
-    if task["what"] == "mark":
-        flags = f"--xla_dump_to={task['folder']}/dump --xla_dump_hlo_module_re={EPOCH_MODULE}|{EVALUATION_MODULE}"
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
+    if task["what"] in ("mark", "plan"):
+        modules = "|".join((EPOCH_MODULE, CARD_EPOCH_MODULE, EVALUATION_MODULE))
+        _add_flags(f"--xla_dump_to={task['folder']}/dump --xla_dump_hlo_module_re={modules}")
+    if "target" in task:
+        _add_flags(xla_target.FLAGS)
     try:
         answer = import_module("legroom.backends.brax.compiling").QUESTIONS[task["what"]](task, say)
     except BadInput as wrong:
@@ -41,3 +45,7 @@ def main() -> None:
         answer = {"missing": missing.name}
     write_answer(Path(task["answer"]), answer)
     os._exit(0)  # a compilation may still be going on in a thread
+
+
+def _add_flags(flags: str) -> None:
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"

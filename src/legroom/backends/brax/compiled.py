@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from legroom.device.xla_target import ENVIRONMENT
 from legroom.environments.own_code import own_code
 from legroom.errors import BadInput, MissingExtra
 from legroom.machine.child_process import how_it_ended, import_path, run_child
@@ -22,7 +23,7 @@ CHILD = "legroom.backends.brax.compile_child"
 TIMEOUT_S = 3600.0
 PACKAGES = ("jax", "brax")
 Progress = Callable[[str], None]
-Question = Literal["shapes", "compile", "mark"]
+Question = Literal["shapes", "compile", "mark", "plan"]
 
 
 def ask_compiler(
@@ -53,9 +54,9 @@ def ask_compiler(
             task_file.write_text(json.dumps(task))
         except (TypeError, ValueError) as wrong:
             raise BadInput(f"the settings of {run.name} are not plain data: {wrong}", path=run.source) from wrong
-        # Compiled for the CPU, whatever there is: no memory of a GPU is taken, and the answer is the same everywhere.
+        # No device but the CPU, whatever there is: no memory of a GPU is taken, and the answer is the same everywhere.
         environment = {
-            **os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "0", "TF_CPP_MIN_LOG_LEVEL": "3",
+            **os.environ, **ENVIRONMENT, "JAX_ENABLE_COMPILATION_CACHE": "0", "TF_CPP_MIN_LOG_LEVEL": "3",
         }  # fmt: skip
         path = import_path(run, own=bool(own_code(run).names))
         finished = threading.Event()

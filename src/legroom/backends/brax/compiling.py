@@ -7,7 +7,12 @@ high-water mark of this process, which is what tracing and compiling take on the
 is asked for before it generates any code, which takes most of a compilation's time: the process ends right there. With
 `evaluation`, the evaluation instead of the training step.
 
+*plan*: the run as it is, likewise ended before code is generated: the bytes of its temporaries.
+
 *shapes*: traces only: the bytes of weights, optimizer and states.
+
+With a `target` (`device/xla_target.py`) it is XLA's compiler for that card that is asked. brax's epoch is a `pmap`,
+which wants real devices; for a card it is the same function over an axis of one, as one program for one device.
 """
 
 import threading
@@ -19,13 +24,15 @@ from typing import Any
 import jax
 from brax.training import acting
 
-from legroom.backends.brax.buffers import coefficients, live_sums, read_assignment
+from legroom.backends.brax.buffers import Assignment, coefficients, live_sums, read_assignment
 from legroom.backends.brax.capture import Captured, capture, policy_params, without_device
-from legroom.backends.brax.compile_child import EPOCH_MODULE, EVALUATION_MODULE
+from legroom.backends.brax.compile_child import CARD_EPOCH_MODULE, EPOCH_MODULE, EVALUATION_MODULE
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
 from legroom.backends.brax.pieces import Program, Sizes, marked_replay, marked_sizes, undominated
+from legroom.device.xla_devices import card_sharding, on_card
 from legroom.model.run import EvalSpec, Run
 
+PMAP_AXIS = "i"  # as brax calls it
 MARKED_EVAL_ENVS = 61  # the prime that stands for environments
 POLL_S = 0.2
 REPORT = "-memory-usage-report.txt"  # written right after the buffer assignment
@@ -38,9 +45,9 @@ def _compile(task: Task, say: Say) -> dict[str, Any]:
     imported, started = _status("VmRSS"), time.perf_counter()
     captured = _captured(task, say)
     answer: dict[str, Any] = {"imported_nbytes": imported, **shapes_of(captured)}
-    lowered = _lowered(captured.epoch, captured.arguments)
+    lowered = _lowered(captured, task)
     answer["trace_s"], answer["traced_nbytes"] = time.perf_counter() - started, _status("VmHWM")
-    say("XLA compiles the training step")
+    say(f"XLA compiles the training step{_for_card(task)}")
     started = time.perf_counter()
     answer["epoch"] = _analysis(lowered.compile())
     answer["compile_s"], answer["compiled_nbytes"] = time.perf_counter() - started, _status("VmHWM")
@@ -49,7 +56,7 @@ def _compile(task: Task, say: Say) -> dict[str, Any]:
         del lowered
         say("XLA compiles the evaluation")
         started = time.perf_counter()
-        answer["evaluation"] = _analysis(_lowered(captured.evaluation, captured.evaluation_arguments).compile())
+        answer["evaluation"] = _analysis(_lowered(captured, task, evaluation=True).compile())
         answer["evaluation_s"], answer["all_compiled_nbytes"] = time.perf_counter() - started, _status("VmHWM")
         answer["retained_nbytes"] = _status("VmRSS")
     return answer
@@ -58,14 +65,10 @@ def _compile(task: Task, say: Say) -> dict[str, Any]:
 def _mark(task: Task, say: Say) -> dict[str, Any]:
     marked = marked_replay() if task["run"]["algo"] == "SAC" else marked_sizes(one_unroll=task["one_unroll"])
     captured = _captured(task, say, marked)
-    if task["evaluation"]:
+    evaluation = task["evaluation"]
+    if evaluation:
         marked = Sizes(MARKED_EVAL_ENVS)
-        function, arguments, module = captured.evaluation, captured.evaluation_arguments, EVALUATION_MODULE
-    else:
-        function, arguments, module = captured.epoch, captured.arguments, EPOCH_MODULE
-    lowered = _lowered(function, arguments)
-    say(f"XLA plans the memory of {'the evaluation' if task['evaluation'] else 'the training step'}")
-    assignment = read_assignment(_assignment_text(lowered, module, Path(task["folder"], "dump")))
+    assignment = _assignment(_lowered(captured, task, evaluation=evaluation), task, say)
     sums = list(live_sums(assignment))
     pieces = undominated([coefficients(each, {term: marked.value(term) for term in each}) for each in sums])
     if marked.unrolls == 1:  # as many environments as segments: what has that many rows is nearly all physics
@@ -73,6 +76,12 @@ def _mark(task: Task, say: Say) -> dict[str, Any]:
     fullest = max(sum(each.values()) for each in sums)
     program = Program(pieces, packing=assignment.packed / fullest)
     return {**program.model_dump(), "buffers": len(assignment.buffers), "packed": assignment.packed}
+
+
+def _plan(task: Task, say: Say) -> dict[str, Any]:
+    """Answer with the bytes that XLA packs the temporaries of the run as it is into."""
+    lowered = _lowered(_captured(task, say), task, evaluation=task["evaluation"])
+    return {"temporaries": _assignment(lowered, task, say).packed}
 
 
 def _captured(task: Task, say: Say, sizes: Sizes | None = None) -> Captured:
@@ -99,9 +108,35 @@ def with_sizes(run: Run, sizes: Sizes, eval_envs: int | None = None) -> Run:
     return run.replace(hyperparams=hyperparams, env=env, eval=evaluation)
 
 
-def _lowered(program: Any, arguments: tuple[Any, ...]) -> Any:
-    """Return the program, traced for arguments of these shapes: what jax has between tracing and compiling."""
-    return program.lower(*arguments)
+def _lowered(captured: Captured, task: Task, *, evaluation: bool = False) -> Any:
+    """Return the program, traced for its arguments' shapes: what jax has between tracing and compiling."""
+    program = captured.evaluation if evaluation else captured.epoch
+    arguments = captured.evaluation_arguments if evaluation else captured.arguments
+    if "target" in task:
+        program = program if evaluation else _one_device(captured)
+        arguments = on_card(arguments, card_sharding(task["target"]))
+    return program.lower(*arguments)  # type: ignore[attr-defined]
+
+
+def _one_device(captured: Captured) -> Any:
+    """Return the epoch without `pmap`, with what it donates."""
+    epoch = jax.vmap(captured.epoch.__wrapped__, axis_name=PMAP_AXIS)  # type: ignore[attr-defined]
+
+    def training_epoch(*arguments: Any) -> Any:
+        return epoch(*arguments)
+
+    return jax.jit(training_epoch, donate_argnums=tuple(range(len(captured.arguments) - 1)))
+
+
+def _for_card(task: Task) -> str:
+    return f" for a {task['card']}" if "target" in task else ""
+
+
+def _assignment(lowered: Any, task: Task, say: Say) -> Assignment:
+    evaluation = task["evaluation"]
+    module = EVALUATION_MODULE if evaluation else CARD_EPOCH_MODULE if "target" in task else EPOCH_MODULE
+    say(f"XLA plans the memory of {'the evaluation' if evaluation else 'the training step'}{_for_card(task)}")
+    return read_assignment(_assignment_text(lowered, module, Path(task["folder"], "dump")))
 
 
 def _assignment_text(lowered: Any, module: str, folder: Path) -> str:
@@ -198,5 +233,5 @@ def _status(name: str) -> int:
 
 
 QUESTIONS: dict[str, Callable[[Task, Say], dict[str, Any]]] = {
-    "shapes": lambda task, say: shapes_of(_captured(task, say)), "compile": _compile, "mark": _mark,
+    "shapes": lambda task, say: shapes_of(_captured(task, say)), "compile": _compile, "mark": _mark, "plan": _plan,
 }  # fmt: skip

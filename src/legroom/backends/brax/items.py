@@ -5,21 +5,28 @@ program: its arguments (weights, optimizer, the states of all environments) are 
 (rollout, activations, the physics' intermediate results) are one block for as long as it runs. How large that block is
 only the compiler knows; see `brax_calibration` for how it is asked once for all settings.
 
-It is the CPU's compiler that is asked, on any machine. Its block is exact for training on a CPU. A GPU's compiler
-decides for itself what to fuse and when, adds the workspaces of its libraries, and has to be allowed a wide band.
+The CPU's compiler is asked on any machine, and its block is exact for training on a CPU. A GPU's compiler decides for
+itself what to fuse and when; it is asked for the very card where the extra `xla-gpu` is installed, and plans that were
+asked before are kept and shipped (`card_plans`). Without one a wide band has to be allowed.
+
+On a card XLA's allocator takes at most three quarters of the memory. A run whose arrays need 7 GiB thus needs a card
+with 9.3 GiB free, whatever else is on it: the quarter that it leaves is an item of its own, where it is more than what
+lives outside of the allocator anyway.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from legroom.backends.brax.arithmetic import MOVED, arithmetic_items, context_item, replay_item
 from legroom.backends.brax.calibration import Calibration, calibrate, kind_of, made_elsewhere, sizes_of
 from legroom.backends.brax.compiled import ask_compiler
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
-from legroom.backends.brax.scaling import Scaled, calibration_of_env, known_of
+from legroom.backends.brax.scaling import Scaled, calibration_of_env, known_for, known_of
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import Evidence, Mode
 from legroom.model.footprint import Item, Known, Phase, Place
+from legroom.model.machine import Gpu, Machine
 from legroom.model.run import Run, Spaces
 from legroom.model.spaces import BoxSpace, DictSpace, Space
 from legroom.predicting.constraints import broken_rules
@@ -27,22 +34,37 @@ from legroom.units import MIB
 
 TRAINING = (Phase.COLLECT, Phase.UPDATE)
 # Of the temporaries. CPU: XLA's own plan, to which malloc's pages and the threads' stacks come; `bench/brax_memory.py`.
-# GPU: other fusions and schedules, cuBLAS workspaces, autotuning; nobody has measured it here.
+# GPU: from a plan of the CPU's compiler: other fusions and schedules (13 to 72 % more than the plans for cards). From a
+# plan for the card itself, or for another card: `bench/xla.py`.
 CPU_ERROR, GPU_ERROR = 0.05, 0.5
+CARD_ERROR, OTHER_CARD_ERROR = 0.05, 0.25
+CARD_ERROR_NBYTES = 2 * MIB  # the gaps between buffers of a small program, and workspaces of matrix products
+XLA_SHARE = 0.75  # of a card's memory: XLA_PYTHON_CLIENT_MEM_FRACTION's default, with and without preallocation
+# cuBLAS, cuDNN and cuSOLVER allocate beside what the plan holds (which has cuBLAS's 4 MiB where it calls it), and
+# before the first step XLA times kernels on copies of their operands. No card was measured (2026-11).
+WORKSPACE_NBYTES = 32 * MIB
 SCALED_ERROR = 0.25  # of what was taken from another network or from a step without a knob
 HOST_ERROR = 0.05  # of what tracing and compiling take, besides how many cores are free: repeated runs, other sizes
 RUNNING_NBYTES, RUNNING_ERROR = 12 * MIB, 10 * MIB  # thread pools and what jax allocates beside the program
 
 # Which terms of a program's temporaries are shown as what; whatever is left is "other".
-PHYSICS, MINIBATCH, ROLLOUT = ("N", "NU", "k", "kU"), ("BU", "B", "U"), ("BMU", "BM")
+PHYSICS, ROLLOUT = ("N", "NU", "NV", "NW", "k", "kU"), ("BMU", "BMV", "BMW", "BM")
+MINIBATCH = ("BU", "BV", "BW", "B", "U", "V", "W")
 
 
 def brax_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     """Yield the items of a brax run."""
-    device = Place.GPU if evidence.device == "cuda" else Place.HOST
-    if device is Place.GPU:
-        yield context_item()
-    known = known_of(run)
+    if evidence.device != "cuda":
+        yield from _library_items(run, known_of(run), Place.HOST)
+        return
+    yield context_item()
+    known = known_for(run, card_of(evidence.machine))
+    items = list(_library_items(run, known, Place.GPU))
+    yield from items
+    yield from _allocator_items(items, context_item())
+
+
+def _library_items(run: Run, known: Scaled | None, device: Place) -> Iterator[Item]:
     if known is None:
         yield from arithmetic_items(run, device)
         return
@@ -50,6 +72,28 @@ def brax_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     yield from _state_items(run, known, device)
     yield from _temporary_items(run, known, device)
     yield from _evaluation_items(run, known, device)
+
+
+def _allocator_items(items: Iterable[Item], context: Item) -> Iterator[Item]:
+    """What comes to the program's own arrays on a card."""
+    yield Item(
+        "gpu.library workspaces", WORKSPACE_NBYTES, Place.GPU, known=Known.DEFAULT, error=WORKSPACE_NBYTES,
+        why="cuBLAS, cuDNN, cuSOLVER and the timing of kernels: from none to twice this; varies by card and version",
+    )  # fmt: skip
+    on_card = [item for item in items if item.place is Place.GPU]
+    for phase in Phase:
+        arrays = WORKSPACE_NBYTES + sum(item.total for item in on_card if phase in item.phases)
+        unused = round(arrays * (1 / XLA_SHARE - 1)) - context.nbytes
+        if unused > 0:
+            yield Item(
+                "gpu.beyond XLA's share", unused, Place.GPU, phases=(phase,), known=Known.ARITHMETIC,
+                why=f"XLA's allocator takes at most {XLA_SHARE:.0%} of the card (XLA_PYTHON_CLIENT_MEM_FRACTION)",
+            )  # fmt: skip
+
+
+def card_of(machine: Machine) -> Gpu | None:
+    """Return the card that a run would train on, None where only its memory is known."""
+    return machine.gpus[0] if machine.gpus else None
 
 
 def _host_items(known: Calibration, device: Place) -> Iterator[Item]:
@@ -91,16 +135,24 @@ def _state_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
         yield replay_item(run, device)
 
 
+def _compiler_error(known: Scaled, device: Place) -> float:
+    """Return how far a program may be from its plan, as a share of its temporaries."""
+    if device is not Place.GPU:
+        return CPU_ERROR
+    return GPU_ERROR if known.plan is None else CARD_ERROR if known.same_card else OTHER_CARD_ERROR
+
+
 def _temporary_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
     """The program's block of temporaries, by what its fullest moment is made of."""
     sizes = sizes_of(run)
     terms = known.temporaries(sizes)
-    share = max(SCALED_ERROR if known.scaled else CPU_ERROR, known.calibration.deviation())
-    share = max(share, GPU_ERROR) if device is Place.GPU else share
+    share = max(SCALED_ERROR if known.scaled else _compiler_error(known, device), known.calibration.deviation())
     share = max(share, SCALED_ERROR) if made_elsewhere(known.calibration) else share
     if is_ppo(run) and kind_of(sizes) not in known.calibration.programs:
         share = max(share, SCALED_ERROR)  # the other kind of rollout was compiled
-    said = "as XLA for the CPU plans it" + ("; a GPU's compiler plans otherwise" if device is Place.GPU else "")
+    said = f"as XLA for {'the CPU' if known.plan is None else known.plan.card} plans it"
+    if device is Place.GPU and known.plan is None:
+        said += "; a GPU's compiler plans otherwise"
 
     def item(name: str, nbytes: float, why: str) -> Item:
         error = round(share * nbytes)
@@ -118,7 +170,8 @@ def _temporary_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
         ),
     ]  # fmt: skip
     yield from (item(*group) for group in groups)
-    yield item("xla.other temporaries", sum(terms.values()) - sum(nbytes for _, nbytes, _ in groups), said)
+    other = item("xla.other temporaries", sum(terms.values()) - sum(nbytes for _, nbytes, _ in groups), said)
+    yield other if known.plan is None else replace(other, error=max(other.error, CARD_ERROR_NBYTES))
 
 
 def _stored_groups(run: Run, known: Scaled, terms: dict[str, float]) -> list[tuple[str, float, str]]:
@@ -142,26 +195,11 @@ def _evaluation_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
         why=f"{envs:,} environments that evaluate{default}; brax keeps their last states",
     )  # fmt: skip
     temporaries = known.evaluation_nbytes(envs)
-    share = GPU_ERROR if device is Place.GPU else CPU_ERROR
+    share = _compiler_error(known, device)
     yield Item(
         "envs.evaluation temporaries", temporaries, device, phases=(Phase.CHECKPOINT,), known=Known.TRACED,
         error=round(share * temporaries), why="intermediate results of the physics while it evaluates",
     )  # fmt: skip
-
-
-def brax_note(run: Run, device: str) -> str:
-    """Return what the reader of the bill should know about where its figures come from."""
-    known = known_of(run)
-    if known is None:
-        return (
-            "predicted by arithmetic: the size of an environment is a default; --mode trace asks the compiler, once "
-            "for all settings of this environment"
-        )
-    of = "of the same environment with other networks or knobs" if known.scaled else "of this training step"
-    if others := made_elsewhere(known.calibration):
-        of += f", compiled with {', '.join(others)} (other versions here; --mode trace compiles it here)"
-    band = f"; a GPU's compiler decides for itself: ±{GPU_ERROR:.0%} of the temporaries" if device == "cuda" else ""
-    return f"temporaries are as XLA's CPU compiler plans those {of}{band}"
 
 
 def asked_of_compiler(run: Run, mode: Mode, progress: Callable[[str], None]) -> Run:

@@ -5,7 +5,8 @@ needs the largest of those sums, one *piece* each. The settings that axes of arr
 
     N environments, B batch_size, M num_minibatches, U unroll_length, and k = B × M / N unrolls of every environment,
 
-and a term is a product of them: `BMU` is the whole rollout, `BU` one minibatch, `NU` one unroll, `1` a constant. SAC
+and a term is a product of them: `BMU` is the whole rollout, `BU` one minibatch, `NU` one unroll, `1` a constant; V is
+U + 1 and W is U - 1, as the loss looks at an unroll with one step more or less. SAC
 has no unroll, and M are the transitions of its replay buffer.
 
 To see which axis is which, a program is compiled with sizes made of primes that no model has: B = 61 × 67 for N = 61,
@@ -43,7 +44,10 @@ class Sizes(Data):
 
     def value(self, term: str) -> float:
         """Return the term's value, 3 × 4 for `BU` of 3 segments of 4 steps."""
-        values = {"N": self.envs, "B": self.batch, "M": self.minibatches, "U": self.unroll, "k": self.unrolls}
+        values = {
+            "N": self.envs, "B": self.batch, "M": self.minibatches, "k": self.unrolls,
+            "U": self.unroll, "V": self.unroll + 1, "W": self.unroll - 1,
+        }  # fmt: skip
         return math.prod(values[letter] for letter in term if letter in values)
 
 
@@ -63,15 +67,17 @@ def term_of(dimensions: Iterable[int]) -> str:
     """Return the term that an array of these dimensions grows with; `UNKNOWN` in it where it is none of them."""
     found: Counter[str] = Counter()
     for size in dimensions:
-        if abs(size - PRIMES["u"]) == 1:  # the loss looks at an unroll without its first or last step, or with one more
-            found["u"] += 1
-            continue
         for letter, prime in PRIMES.items():
             while size and size % prime == 0:
                 size //= prime
                 found[letter] += 1
+        # the loss looks at an unroll without its first or last step, or with one more; a GPU's matrix products have
+        # that axis and the batch's as one
+        if abs(size - PRIMES["u"]) == 1:
+            found["V" if size > PRIMES["u"] else "W"] += 1
     letters = "".join(letter * found[letter] for letter in "nbm")
-    return (_NAMES.get(letters, UNKNOWN + letters) + "U" * found["u"]) or "1"
+    steps = "U" * found["u"] + "V" * found["V"] + "W" * found["W"]
+    return (_NAMES.get(letters, UNKNOWN + letters) + steps) or "1"
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,15 @@ The physics are the same; what differs are the networks' weights and activations
 Such a prediction has a wider band, and `predict --mode trace` asks the compiler about the run as it is.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from legroom.backends.brax.arithmetic import FLOAT, count_parameters, hidden_layers
-from legroom.backends.brax.calibration import Calibration, find_calibration, find_relative
+from legroom.backends.brax.calibration import Calibration, calibration_places, find_calibration, find_relative
+from legroom.backends.brax.card_plans import CardPlan, find_plan
 from legroom.backends.brax.facts import is_ppo
 from legroom.backends.brax.pieces import Sizes
+from legroom.device.xla_target import known_card
+from legroom.model.machine import Gpu
 from legroom.model.run import Run
 
 MINIBATCH_TERM, PHYSICS_TERM = "BU", "N"
@@ -23,6 +26,8 @@ class Scaled:
         activations: times the calibration's own.
         chunk: how many environments the physics' temporaries are of; None: all.
         stepwise: the networks go over the unroll one step at a time (remat).
+        plan: what XLA plans for a card, whose programs the calibration then has; None: they are the CPU's.
+        same_card: XLA was asked for the card, or for one of the same compute capability.
     """
 
     calibration: Calibration
@@ -33,6 +38,8 @@ class Scaled:
     activations: float = 1.0
     chunk: int | None = None
     stepwise: bool = False
+    plan: CardPlan | None = None
+    same_card: bool = False
 
     def temporaries(self, sizes: Sizes) -> dict[str, float]:
         """Return the bytes of each term at the fullest moment of the training step."""
@@ -54,8 +61,9 @@ class Scaled:
         data, state = min(known.transition_nbytes, minibatch), min(known.env_state_nbytes, physics)
         kept = self.activations / sizes.unroll if self.stepwise else self.activations
         at_once = min(self.chunk / sizes.envs, 1.0) if self.chunk else 1.0
+        samples = (data + kept * (minibatch - data)) / minibatch if minibatch else 1.0
         return {
-            MINIBATCH_TERM: (data + kept * (minibatch - data)) / minibatch if minibatch else 1.0,
+            **dict.fromkeys((MINIBATCH_TERM, "BV", "BW"), samples),  # also with a step more or less
             PHYSICS_TERM: (state + at_once * (physics - state)) / physics if physics else 1.0,
         }
 
@@ -69,6 +77,26 @@ def calibration_of_env(run: Run) -> Calibration | None:
     return None if relative is None else relative[0]
 
 
+def known_for(run: Run, gpu: Gpu | None) -> Scaled | None:
+    """Return the same for a card: with the programs as XLA plans them for it, or for one like it, where it was asked.
+
+    Args:
+        gpu: None where only the memory of the card is known.
+    """
+    known = known_of(run)
+    if known is None:
+        return None
+    card = None if gpu is None else known_card(gpu)
+    relative = find_relative(run)
+    files = calibration_places(run) if find_calibration(run) is not None else [] if relative is None else [relative[3]]
+    plans = [plan for plan in (find_plan(file, card) for file in files) if plan is not None]
+    plan = min(plans, key=lambda each: not each.is_of(card), default=None)  # asked here, shipped, or of another card
+    if plan is None or not plan.programs:
+        return known
+    calibration = plan.in_place_of(known.calibration, card)
+    return replace(known, calibration=calibration, plan=plan, same_card=plan.is_of(card))
+
+
 def known_of(run: Run) -> Scaled | None:
     """Return what the compiler's words mean for this run, None where it never said anything about its environment."""
     own, chunk = find_calibration(run), run.memory.env_chunk
@@ -80,7 +108,7 @@ def known_of(run: Run) -> Scaled | None:
     relative = find_relative(run)
     if relative is None:
         return None
-    calibration, policy, remat = relative
+    calibration, policy, remat, _ = relative
     other = run.replace(policy=run.policy.model_copy(update={"kwargs": policy}))
     trained, targets = count_parameters(run)
     before = count_parameters(other)[0]

@@ -1,0 +1,154 @@
+"""What XLA plans for a card is on the bill where it is known, and who reads it knows which card it was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_brax_calibration import make_calibration, make_run
+
+from legroom.backends.brax import card_asking, card_plans
+from legroom.backends.brax.calibration import VERSION, Checked, calibration_file, find_calibration, save_calibration
+from legroom.backends.brax.card_plans import CardPlan, ask_for_card, find_plan, plan_file
+from legroom.backends.brax.pieces import Program, Sizes
+from legroom.device.xla_target import plugin_missing, target_text
+from legroom.errors import BadInput
+from legroom.machine.cache import write_json
+from legroom.machine.gpu_table import GPUS, find_gpu
+from legroom.model.footprint import Footprint
+from legroom.model.machine import Machine
+from legroom.predicting.predict import predict
+from legroom.reading import read
+from legroom.units import GIB
+
+CARD = find_gpu("RTX 4090")
+# half of what the CPU's compiler plans for a minibatch
+PROGRAM = Program(({"BU": 250.0, "BMU": 120.0, "1": 4096.0},))
+
+
+def machine(card: str = "RTX 4090") -> Machine:
+    gpus = (find_gpu(card).as_gpu(),)
+    return Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=32 * GIB, cores=8, gpus=gpus)
+
+
+def temporaries(footprint: Footprint) -> int:
+    names = {"network.activations", "rollout", "rollout.copies", "envs.temporaries", "xla.other temporaries"}
+    return sum(item.total for item in footprint.items if item.name in names)
+
+
+@pytest.fixture(autouse=True)
+def calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    save_calibration(make_run(), make_calibration())
+
+
+def keep_plan(**checked: list[Checked]) -> None:
+    plan = CardPlan(VERSION, {}, CARD.name, {"one": PROGRAM, "many": PROGRAM}, None, dict(checked))
+    write_json(plan_file(calibration_file(make_run()), CARD), plan.model_dump())
+
+
+def test_the_bill_of_a_card_is_as_xla_plans_it_for_that_card() -> None:
+    keep_plan()
+    footprint = predict(make_run(), machine(), mode="arithmetic", device="cuda")
+    # 4 × 5 samples × 250 + 80 steps × 120 + 4096
+    assert temporaries(footprint) == 5000 + 9600 + 4096
+    item = next(item for item in footprint.items if item.name == "network.activations")
+    assert "XLA for GeForce RTX 4090" in item.why
+    assert item.error == 250  # 5 %, no longer half of it
+    # on the CPU nothing changes
+    assert temporaries(predict(make_run(), machine(), mode="arithmetic", device="cpu")) == 23_696
+
+
+def test_a_setting_that_xla_planned_as_it_is_is_met_and_others_have_its_bytes_per_sample() -> None:
+    keep_plan(**{CARD.name: [Checked(Sizes(8, 4, 4, 5), 25_600)]})
+    assert temporaries(predict(make_run(), machine(), mode="arithmetic", device="cuda")) == 25_600
+    # 80 × 120 of it are the rollout, so that each of 20 samples takes 800: 40 × 800 + 160 × 120
+    assert temporaries(predict(make_run(unroll=10), machine(), mode="arithmetic", device="cuda")) == 51_200
+
+
+def test_a_card_of_another_generation_has_a_wider_band_and_the_reader_is_told() -> None:
+    keep_plan()
+    footprint = predict(make_run(), machine("T4"), mode="arithmetic", device="cuda")
+    item = next(item for item in footprint.items if item.name == "network.activations")
+    assert item.error == 1250
+    assert any("for a GeForce RTX 4090" in note and "±25% of the temporaries" in note for note in footprint.notes)
+    same = predict(make_run(), machine("RTX 4060"), mode="arithmetic", device="cuda")  # the same capability
+    assert next(item for item in same.items if item.name == "network.activations").error == 250
+
+
+def test_without_a_plan_the_reader_is_told_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(card_asking, "plugin_missing", lambda: "jax-cuda12-plugin is not installed")
+    footprint = predict(make_run(), machine(), mode="arithmetic", device="cuda")
+    assert any("±50% of the temporaries" in note and "[xla-gpu]" in note for note in footprint.notes)
+
+
+def test_what_nvidia_smi_will_show_is_said_and_is_not_what_the_run_needs() -> None:
+    notes = predict(make_run(), machine(), mode="arithmetic", device="cuda").notes
+    assert any("nvidia-smi will show about 18.0 GiB" in note for note in notes)  # three quarters of 24,564 MiB
+    off = make_run(memory={"xla_preallocate": False})
+    save_calibration(off, make_calibration())
+    assert not any("nvidia-smi" in note for note in predict(off, machine(), mode="arithmetic", device="cuda").notes)
+
+
+def test_a_card_needs_a_third_more_than_the_arrays_since_xla_takes_three_quarters_of_it() -> None:
+    program = Program(({"1": 6.0 * GIB},))
+    plan = CardPlan(VERSION, {}, CARD.name, {"one": program, "many": program}, None, {})
+    write_json(plan_file(calibration_file(make_run()), CARD), plan.model_dump())
+    gpu = predict(make_run(), machine(), mode="arithmetic", device="cuda").gpu
+    assert gpu is not None
+    assert 8 * GIB < gpu.nbytes < 8.1 * GIB  # 6 GiB and 32 MiB of workspaces are three quarters of it
+
+
+def test_xla_is_asked_once_for_all_settings_and_again_for_the_very_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str, Any]] = []
+
+    def answer(what: str, run: Any, **more: Any) -> dict[str, Any]:
+        asked.append((what, more["card"], more.get("one_unroll")))
+        assert "cuda_compute_capability { major: 8 minor: 9 }" in more["target"]
+        return {"temporaries": 20_000} if what == "plan" else {"pieces": [{"BU": 1.0}], "packing": 1.0}
+
+    monkeypatch.setattr(card_plans, "ask_compiler", answer)
+    run = make_run()  # 16 segments for 8 environments: many unrolls
+    plan = ask_for_card(run, CARD)
+    assert [what for what, _, _ in asked] == ["mark", "mark", "plan"]
+    assert plan.exact(CARD, Sizes(8, 4, 4, 5)) == 20_000
+    ask_for_card(run, CARD)
+    assert len(asked) == 3  # all of it is known
+    ask_for_card(run, find_gpu("RTX 4060"))  # of the same generation: only the very run is asked about
+    assert asked[3:] == [("plan", "GeForce RTX 4060", None)]
+
+
+def test_a_compilation_that_fails_is_told_and_the_cpus_plan_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **more: Any) -> Any:
+        raise BadInput("no kernel for sm_60")
+
+    monkeypatch.setattr(card_asking, "plugin_missing", lambda: "")
+    monkeypatch.setattr(card_plans, "ask_compiler", fail)
+    footprint = predict(make_run(), machine("P100"), mode="auto", device="cuda")
+    assert temporaries(footprint) == 23_696
+    assert any("no kernel for sm_60" in note and "wide band" in note for note in footprint.notes)
+
+
+def test_versions_that_do_not_match_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"jax-cuda12-plugin": "0.9.1", "jax-cuda12-pjrt": "0.9.2", "nvidia-cuda-nvcc-cu12": "12.9.86"}
+    monkeypatch.setattr("legroom.device.xla_target.read_versions", lambda _: {**versions, "jaxlib": "0.9.2"})
+    assert plugin_missing() == "jax-cuda12-plugin 0.9.1 does not match jaxlib 0.9.2"
+
+
+def test_every_card_of_the_table_can_be_described_to_xla() -> None:
+    for card in GPUS:
+        text = target_text(card)
+        assert f"core_count: {card.multiprocessors}" in text and text.count("{") == text.count("}") == 4
+    assert "memory_bandwidth: 1008000000000 l2_cache_size: 75497472 clock_rate_ghz: 2.52" in target_text(CARD)
+
+
+def test_the_robot_ships_plans_for_cards_of_five_generations() -> None:
+    run = read("robot:default")
+    calibration = find_calibration(run)
+    folder = Path(__file__).parents[3] / "src/legroom_workloads/robot/calibrations"
+    file = next(folder.glob("*@geforce-rtx-4090.json"))
+    plan = find_plan(file.with_name(f"{file.stem.partition('@')[0]}.json"), CARD)
+    assert calibration is not None and plan is not None
+    assert plan.exact(CARD, Sizes(1024, 256, 4, 10)) == 32_054_272  # XLA's memory analysis says 32.1 MB
+    assert {find_gpu(name).capability for name in plan.checked} >= {(7, 5), (8, 0), (8, 6), (8, 9), (9, 0)}
