@@ -44,7 +44,7 @@ typedef struct {
     unsigned char *now;         /* the page's current bytes: a private copy, or the RAW record itself */
     unsigned char *spare;       /* the private copy's memory, kept while `now` points into an arena */
 } page;
-typedef struct { unsigned char *bytes; uint32_t used, mapped; } arena;
+typedef struct { unsigned char *bytes; uint32_t used, mapped; } arena;    /* mapped: 0 where the bytes are lent */
 typedef struct { uint32_t tag, ref; } slot;
 typedef struct { uint32_t kind, size; } header;
 
@@ -85,7 +85,7 @@ static inline int must_fail(void) { return 0; }
 static void *take(size_t n) { return must_fail() ? NULL : malloc(n ? n : 1); }
 static void *take_zeroed(size_t n, size_t each) { return must_fail() ? NULL : calloc(n ? n : 1, each); }
 static void *resize(void *p, size_t n) { return must_fail() ? NULL : realloc(p, n); }
-static void unmap_bytes(unsigned char *p, size_t n) { ASAN_UNPOISON_MEMORY_REGION(p, n); munmap(p, n); }
+static void unmap_bytes(unsigned char *p, size_t n) { if (!n) return; ASAN_UNPOISON_MEMORY_REGION(p, n); munmap(p, n); }
 static unsigned char *map_bytes(size_t n) {
     void *p = must_fail() ? MAP_FAILED : mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
@@ -141,7 +141,11 @@ static const unsigned char *find_record(const store *s, uint32_t ref, header *h,
     uint64_t at = (uint64_t)ref * s->unit;
     const arena *a = &s->arenas[at / ARENA_BYTES];
     uint32_t offset = (uint32_t)(at % ARENA_BYTES), packed;
-    if (a->bytes) { *h = unpack(a->bytes + offset); return a->bytes + offset + 4; }
+    if (a->bytes) {
+        *h = unpack(a->bytes + offset);
+        if (h->size > a->used - offset - 4) { errno = EIO; return NULL; }      /* only in a file that is not checked */
+        return a->bytes + offset + 4;
+    }
     if (read_fully(s->fd, &packed, 4, at)) return NULL;
     *h = unpack(&packed);
     if (h->size > s->page_bytes) { errno = EIO; return NULL; }
