@@ -133,7 +133,7 @@ static int revive(store *s) {
         if (!g->length) continue;
         g->chain = chain_of(s, g, size);
         if ((g->now = raw_record(s, g->versions[g->length - 1].ref))) continue;
-        if (!(problem = ensure_spare(s, g) ? NO_MEMORY : decode_page(s, g, NONE, g->length - 1, g->spare, size, room))) g->now = g->spare;
+        if (!(problem = ensure_spare(s, g) ? NO_MEMORY : decode_page(s, g, NONE, g->length - 1, NULL, g->spare, size, room))) g->now = g->spare;
     }
     for (uint32_t stream = 0; stream < s->n_streams && s->tail && !problem; stream++) {
         if (!s->length[stream]) continue;
