@@ -29,10 +29,10 @@ ROOMS = (
     "reading", "growth", "scheduling", "predicting", "fitting", "comparing", "checking", "explaining", "training",
     "watching", "profiling", "testing", "sweeping",
     "backends.sb3", "backends.brax", "backends.rllib", "backends.program", "backends.exports",
-    "api", "optuna", "extend", "workloads", "rendering", "serving", "cli", "__main__",
+    "api", "optuna", "torchrl", "tianshou", "extend", "workloads", "rendering", "serving", "cli", "__main__",
 )  # fmt: skip
 HEAVY = {
-    "torch": {"hollow", "device", "storing", "backends"},
+    "torch": {"hollow", "device", "storing", "torchrl", "backends"},
     "gymnasium": {"environments", "storing", "sharing", "backends"},
     "stable_baselines3": {"backends"},
     "sb3_contrib": {"backends"},

@@ -7,6 +7,7 @@
     legroom.read("mine:full")                               a Run from a file or a name
     legroom.MemoryCallback()                                predicted and measured memory in SB3's logger
     legroom.lean(PPO, "CnnPolicy", env, n_steps=2048)       the algorithm with lossless storage in little memory
+    legroom.LeanArray((84, 84), "uint8")                    a list of frames in little memory, for a loop of one's own
     legroom.LeanRolloutBuffer, LeanReplayBuffer, …          the same by SB3's own hooks, rollout_buffer_class=…
     legroom.DoubleDQN("MlpPolicy", env)                     SB3's DQN, double, with priorities and sets of actions
     legroom.LeanVecEnv(env_fns)                             an SB3 VecEnv whose worker processes need no torch
@@ -49,12 +50,14 @@ if TYPE_CHECKING:
     from legroom.profiling.profile_env import profile as profile
     from legroom.reading import read as read
     from legroom.sharing.shared import share as share
+    from legroom.storing.array import LeanArray as LeanArray
 
 __version__ = "0.2.0"
 
 # The public names and where they are. Type checkers read the imports above; a test compares the two.
 EXPORTS = BACKENDS_EXPORTS | {
     "fits": "legroom.api",
+    "LeanArray": "legroom.storing.array",
     "predict": "legroom.api",
     "predict_model": "legroom.api",
     "probe": "legroom.machine",

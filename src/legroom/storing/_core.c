@@ -27,6 +27,7 @@
 typedef struct {
     PyObject_HEAD
     PyThread_type_lock lock;
+    PyObject *lent;             /* what a mapped store reads: views, which keep the file mapped */
     store s;
 } Store;
 
@@ -51,6 +52,7 @@ static void leave(Store *self) { PyThread_release_lock(self->lock); }
 static void store_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     close_store(&((Store *)self)->s);
+    Py_XDECREF(((Store *)self)->lent);
     if (((Store *)self)->lock) PyThread_free_lock(((Store *)self)->lock);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
@@ -371,7 +373,7 @@ static PyObject *store_length(PyObject *object, PyObject *args) {
 static uint64_t resident_bytes(const store *s) {
     uint64_t bytes = s->ready ? ARENA_BYTES : 0;        /* touched memory pages: those below `used`, or whole huge ones */
     for (uint32_t i = s->first_resident; i < s->n_arenas; i++)
-        bytes += s->sealed || !in_huge_pages(s, i) ? (s->arenas[i].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1) : ARENA_BYTES;
+        if (s->arenas[i].mapped) bytes += s->sealed || !in_huge_pages(s, i) ? (s->arenas[i].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1) : ARENA_BYTES;
     return bytes;
 }
 
@@ -461,39 +463,46 @@ static PyObject *store_dump_arena(PyObject *object, PyObject *args) {
     return bytes;
 }
 
-static PyObject *store_load(PyObject *object, PyObject *args) {
-    Store *self = (Store *)object;
+/* Fills a fresh store from an index and arenas; with `lent`, the arenas are any buffers, and are read where they lie. */
+static PyObject *load_some(Store *self, PyObject *args, int lent) {
     PyObject *list;
     Py_buffer index;
     if (!PyArg_ParseTuple(args, "y*O!", &index, &PyList_Type, &list)) return NULL;
-    Py_ssize_t n = PyList_Size(list);
+    Py_ssize_t n = PyList_Size(list), held = 0;
     const unsigned char **arenas = PyMem_Calloc((size_t)n + 1, sizeof *arenas);
     size_t *sizes = PyMem_Calloc((size_t)n + 1, sizeof *sizes);
+    Py_buffer *views = PyMem_Calloc((size_t)n + 1, sizeof *views);
     uint32_t *words = PyMem_Malloc((size_t)index.len + 4);     /* a copy, since the buffer need not be aligned */
-    int problem = arenas && sizes && words ? 0 : NO_MEMORY, system_error = 0;
-    for (Py_ssize_t i = 0; i < n && !problem; i++) {
-        char *bytes;
-        Py_ssize_t size;
-        if (PyBytes_AsStringAndSize(PyList_GetItem(list, i), &bytes, &size)) goto done;
-        arenas[i] = (unsigned char *)bytes; sizes[i] = (size_t)size;
+    int problem = arenas && sizes && words && views ? 0 : NO_MEMORY, system_error = 0;
+    for (; held < n && !problem; held++) {
+        if (PyObject_GetBuffer(PyList_GetItem(list, held), &views[held], PyBUF_SIMPLE)) goto done;
+        arenas[held] = views[held].buf; sizes[held] = (size_t)views[held].len;
     }
     if (!problem && index.len % 4) problem = MALFORMED;
+    PyObject *kept = lent && !problem ? PyList_AsTuple(list) : NULL;   /* memoryviews of a map that is only read */
+    if (lent && !problem && !kept) goto done;
     if (!problem) {
         memcpy(words, index.buf, (size_t)index.len);
         enter(self);
         if (self->s.sealed) problem = SEALED;
         else if (self->s.n_arenas) problem = MALFORMED;      /* only into an empty store */
-        else problem = load_store(&self->s, words, (size_t)index.len / 4, arenas, sizes, (size_t)n);
+        else problem = load_store(&self->s, words, (size_t)index.len / 4, arenas, sizes, (size_t)n, lent);
         system_error = errno;
+        if (!problem) { self->lent = kept; kept = NULL; }
         leave(self);
     }
+    Py_XDECREF(kept);
     if (problem) raise(problem, system_error);
 done:
-    PyMem_Free(arenas); PyMem_Free(sizes); PyMem_Free(words);
+    while (held--) PyBuffer_Release(&views[held]);
+    PyMem_Free(arenas); PyMem_Free(sizes); PyMem_Free(words); PyMem_Free(views);
     PyBuffer_Release(&index);
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
 }
+
+static PyObject *store_load(PyObject *object, PyObject *args) { return load_some((Store *)object, args, 0); }
+static PyObject *store_map(PyObject *object, PyObject *args) { return load_some((Store *)object, args, 1); }
 
 #ifdef LEGROOM_FAIL_ALLOC
 static PyObject *fail_after(PyObject *module, PyObject *args) {
@@ -519,6 +528,7 @@ static PyMethodDef methods[] = {
     {"dump_index", store_dump_index, METH_NOARGS, "dump_index() -> bytes that load() takes"},
     {"dump_arena", store_dump_arena, METH_VARARGS, "dump_arena(i) -> bytes that load() takes"},
     {"load", store_load, METH_VARARGS, "load(index, arenas): fills an empty store of the same geometry"},
+    {"map", store_map, METH_VARARGS, "map(index, arenas): the same, reading the arenas where they lie; the store is sealed"},
     {NULL, NULL, 0, NULL},
 };
 static PyMethodDef functions[] = {

@@ -133,7 +133,7 @@ static int revive(store *s) {
         if (!g->length) continue;
         g->chain = chain_of(s, g, size);
         if ((g->now = raw_record(s, g->versions[g->length - 1].ref))) continue;
-        if (!(problem = ensure_spare(s, g) ? NO_MEMORY : decode_page(s, g, NONE, g->length - 1, g->spare, size, room))) g->now = g->spare;
+        if (!(problem = ensure_spare(s, g) ? NO_MEMORY : decode_page(s, g, NONE, g->length - 1, NULL, g->spare, size, room))) g->now = g->spare;
     }
     for (uint32_t stream = 0; stream < s->n_streams && s->tail && !problem; stream++) {
         if (!s->length[stream]) continue;
@@ -144,9 +144,24 @@ static int revive(store *s) {
     return problem;
 }
 
-/* Fills an empty store from its index and arenas[i] of sizes[i] bytes; an error leaves it empty. */
+/* Checks what can be checked without looking at any record: where they begin, and how many changes are in a row. */
+static int check_versions(const store *s) {
+    for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) {
+        const page *g = &s->pages[i];
+        for (uint32_t k = 0, changes = 0; k < g->length; k++) {
+            uint64_t at = (uint64_t)g->versions[k].ref * s->unit;
+            if (at / ARENA_BYTES >= s->n_arenas || at % ARENA_BYTES + 4 > s->arenas[at / ARENA_BYTES].used) return MALFORMED;
+            changes = g->versions[k].time & BASE ? 0 : changes + 1;
+            if (changes > most_changes(s->page_bytes)) return MALFORMED;
+        }
+    }
+    return 0;
+}
+
+/* Fills an empty store from its index and arenas[i] of sizes[i] bytes; an error leaves it empty. With `lent`, arenas
+ * stay where they are, records are looked at only when they are read, and the store is sealed. */
 static int load_store(store *s, const uint32_t *index, size_t words, const unsigned char *const *arenas,
-                      const size_t *sizes, size_t n) {
+                      const size_t *sizes, size_t n, int lent) {
     const uint32_t *end = index + words;
     const uint32_t head[INDEX_HEAD] = {MAGIC, s->n_streams, s->frame_bytes, s->n_stack, s->outer,
                                        (uint32_t)s->newest_first, s->page_bytes, s->unit, (uint32_t)n};
@@ -158,6 +173,7 @@ static int load_store(store *s, const uint32_t *index, size_t words, const unsig
     s->cap_arenas = (uint32_t)n;
     for (size_t i = 0; i < n; i++) {
         if (sizes[i] > ARENA_BYTES || sizes[i] != index[i] || sizes[i] % s->unit) goto failed;
+        if (lent) { s->arenas[s->n_arenas++] = (arena){(unsigned char *)(uintptr_t)arenas[i], (uint32_t)sizes[i], 0}; continue; }
         unsigned char *bytes = map_bytes(ARENA_BYTES);
         if (!bytes) { problem = NO_MEMORY; goto failed; }
         ASAN_POISON_MEMORY_REGION(bytes, ARENA_BYTES); ASAN_UNPOISON_MEMORY_REGION(bytes, sizes[i]);
@@ -170,7 +186,8 @@ static int load_store(store *s, const uint32_t *index, size_t words, const unsig
         if (s->length[i] >= BASE || (s->length[i] && s->length[i] < s->n_stack)) goto failed;
     if ((problem = load_versions(s, &index, end))) goto failed;
     if (index != end) { problem = MALFORMED; goto failed; }
-    if (!(problem = check_records(s)) && !(problem = revive(s))) return 0;
+    if (lent && !(problem = check_versions(s))) { free_writer(s); return 0; }
+    if (!lent && !(problem = check_records(s)) && !(problem = revive(s))) return 0;
 failed:
     empty_store(s);
     return problem;

@@ -74,6 +74,11 @@ static uint32_t lz_compress(const unsigned char *in, uint32_t start, uint32_t n,
     return o + literals;
 }
 
+/* Copies `length` bytes in steps of 16; up to 15 more may be read and written, so both need that room. */
+static inline void copy_steps(unsigned char *to, const unsigned char *from, uint32_t length) {
+    for (uint32_t k = 0; k < length; k += 16) memcpy(to + k, from + k, 16);
+}
+
 /* Copies `length` bytes from shortly before, which may overlap; up to `room` bytes may be written. */
 static inline void copy_match(unsigned char *to, const unsigned char *from, uint32_t length, uint32_t room) {
     size_t distance = (size_t)(to - from);
@@ -83,10 +88,13 @@ static inline void copy_match(unsigned char *to, const unsigned char *from, uint
         for (uint32_t k = 0; k < n; k++) to[k] = from[k];
         to += n; length -= n; room -= n; distance += n;
     }
-    uint32_t k = 0, whole = length + 16 <= room ? length : length & ~15u;
+    if (length + 16 <= room) { copy_steps(to, from, length); return; }
+    uint32_t k = 0, whole = length & ~15u;
     for (; k < whole; k += 16) memcpy(to + k, from + k, 16);
     for (; k < length; k++) to[k] = from[k];
 }
+
+#define SHORT 64u               /* bytes up to which steps are faster than a call of memcpy */
 
 /* Decodes exactly `n` bytes after a dictionary of `n` bytes (or none); returns 0, or -1 for a malformed block. */
 static int lz_decode(const unsigned char *in, uint32_t size, unsigned char *out, uint32_t n, const unsigned char *dictionary) {
@@ -95,8 +103,10 @@ static int lz_decode(const unsigned char *in, uint32_t size, unsigned char *out,
     while (in < end) {
         uint32_t token = *in++, length = token >> 4, more;
         if (length == 15) do { if (in >= end) return -1; more = *in++; length += more; } while (more == 255);
-        if (length > n - o || length > (size_t)(end - in)) return -1;
-        if (length <= 16 && n - o >= 16 && end - in >= 16) memcpy(out + o, in, 16);
+        uint32_t space = n - o;
+        size_t left = (size_t)(end - in);
+        if (length > space || length > left) return -1;
+        if (length <= SHORT && space >= length + 16 && left >= length + 16) copy_steps(out + o, in, length);
         else memcpy(out + o, in, length);
         o += length; in += length;
         if (in == end) break;
@@ -110,7 +120,9 @@ static int lz_decode(const unsigned char *in, uint32_t size, unsigned char *out,
         if (offset > o) {       /* begins in the dictionary, may run on into what is decoded */
             uint32_t back = offset - o, part = length < back ? length : back;
             if (!dictionary || back > n) return -1;
-            memcpy(out + o, dictionary + n - back, part);
+            const unsigned char *from = dictionary + n - back;
+            if (part <= SHORT && back >= part + 16 && n - o >= part + 16) copy_steps(out + o, from, part);
+            else memcpy(out + o, from, part);
             o += part; length -= part;
         }
         if (length) { copy_match(out + o, out + o - offset, length, n - o); o += length; }

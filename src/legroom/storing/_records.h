@@ -44,7 +44,7 @@ typedef struct {
     unsigned char *now;         /* the page's current bytes: a private copy, or the RAW record itself */
     unsigned char *spare;       /* the private copy's memory, kept while `now` points into an arena */
 } page;
-typedef struct { unsigned char *bytes; uint32_t used, mapped; } arena;
+typedef struct { unsigned char *bytes; uint32_t used, mapped; } arena;    /* mapped: 0 where the bytes are lent */
 typedef struct { uint32_t tag, ref; } slot;
 typedef struct { uint32_t kind, size; } header;
 
@@ -85,7 +85,7 @@ static inline int must_fail(void) { return 0; }
 static void *take(size_t n) { return must_fail() ? NULL : malloc(n ? n : 1); }
 static void *take_zeroed(size_t n, size_t each) { return must_fail() ? NULL : calloc(n ? n : 1, each); }
 static void *resize(void *p, size_t n) { return must_fail() ? NULL : realloc(p, n); }
-static void unmap_bytes(unsigned char *p, size_t n) { ASAN_UNPOISON_MEMORY_REGION(p, n); munmap(p, n); }
+static void unmap_bytes(unsigned char *p, size_t n) { if (!n) return; ASAN_UNPOISON_MEMORY_REGION(p, n); munmap(p, n); }
 static unsigned char *map_bytes(size_t n) {
     void *p = must_fail() ? MAP_FAILED : mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
@@ -141,7 +141,11 @@ static const unsigned char *find_record(const store *s, uint32_t ref, header *h,
     uint64_t at = (uint64_t)ref * s->unit;
     const arena *a = &s->arenas[at / ARENA_BYTES];
     uint32_t offset = (uint32_t)(at % ARENA_BYTES), packed;
-    if (a->bytes) { *h = unpack(a->bytes + offset); return a->bytes + offset + 4; }
+    if (a->bytes) {
+        *h = unpack(a->bytes + offset);
+        if (h->size > a->used - offset - 4) { errno = EIO; return NULL; }      /* only in a file that is not checked */
+        return a->bytes + offset + 4;
+    }
     if (read_fully(s->fd, &packed, 4, at)) return NULL;
     *h = unpack(&packed);
     if (h->size > s->page_bytes) { errno = EIO; return NULL; }
@@ -204,22 +208,44 @@ static uint32_t find_version(const page *g, uint32_t time) {
     return low;
 }
 
-/* Brings `out` from version `from` (its bytes are there already) or from nothing (from == NONE) to version `to`. */
-static int decode_page(const store *s, const page *g, uint32_t from, uint32_t to, unsigned char *out, uint32_t size, unsigned char *room) {
+/* Returns a base's bytes where they can be read in place: a RAW record in memory. NULL otherwise. */
+static const unsigned char *base_in_place(const store *s, uint32_t ref, uint32_t size) {
+    uint64_t at = (uint64_t)ref * s->unit;
+    const arena *a = &s->arenas[at / ARENA_BYTES];
+    if (!a->bytes || a->used - at % ARENA_BYTES - 4 < size) return NULL;
+    header h = unpack(a->bytes + at % ARENA_BYTES);
+    return h.kind == RAW && h.size == size ? a->bytes + at % ARENA_BYTES + 4 : NULL;
+}
+
+/* Writes version `to` to `out`, from nothing (from == NONE) or from version `from`, whose bytes are at `source`, which
+ * may be `out`. A patch is decoded from one place to another; places are chosen so that the last one ends in `out`. */
+static int decode_page(const store *s, const page *g, uint32_t from, uint32_t to, const unsigned char *source, unsigned char *out,
+                       uint32_t size, unsigned char *room) {
     uint32_t start = to;
     int problem;
+    unsigned char *other = room + s->page_bytes;
     while (!(g->versions[start].time & BASE) && start != from) start--;
-    if ((start != from || from == NONE) && (problem = load_base(s, g->versions[start].ref, out, size, room))) return problem;
+    const unsigned char *now = from != NONE && start == from ? source : start < to ? base_in_place(s, g->versions[start].ref, size) : NULL;
+    if (!now) {
+        if ((problem = load_base(s, g->versions[start].ref, out, size, room))) return problem;
+        now = out;
+    }
     for (uint32_t i = start + 1; i <= to; i++) {
         header h;
         const unsigned char *change = find_record(s, g->versions[i].ref, &h, room);
         if (!change) return SYSTEM_ERROR;
-        if (h.kind == DELTA) { if (apply_delta(out, size, change, h.size)) return MALFORMED; continue; }
-        if (h.kind != PATCH) return MALFORMED;
-        unsigned char *before = room + s->page_bytes;
-        memcpy(before, out, size);
-        if (lz_decode(change, h.size, out, size, before)) return MALFORMED;
+        if (h.kind == PATCH) {
+            unsigned char *next = (to - i) & 1 ? other : out;
+            if (next == now) next = next == out ? other : out;
+            if (lz_decode(change, h.size, next, size, now)) return MALFORMED;
+            now = next;
+            continue;
+        }
+        if (now != out) memcpy(out, now, size);
+        now = out;
+        if (h.kind != DELTA || apply_delta(out, size, change, h.size)) return MALFORMED;
     }
+    if (now != out) memcpy(out, now, size);
     return 0;
 }
 
@@ -238,10 +264,7 @@ static int decode_frames(const store *s, uint32_t stream, uint32_t first, uint32
             while (version + 1 < g->length && (g->versions[version + 1].time & ~BASE) <= moment) version++;
             unsigned char *to = whole ? out[k] + offset : partial;
             if (version == at) { if (to != previous) memcpy(to, previous, size); }
-            else {
-                if (at != NONE && to != previous && !(g->versions[version].time & BASE)) memcpy(to, previous, size);
-                if ((problem = decode_page(s, g, at, version, to, size, room))) return problem;
-            }
+            else if ((problem = decode_page(s, g, at, version, previous, to, size, room))) return problem;
             if (!whole) memcpy(out[k] + offset, partial, s->frame_bytes - offset);
             at = version; previous = to;
         }

@@ -125,6 +125,18 @@ def load_shelf(dump: dict[str, Any], options: Options, n_streams: int, observati
     return shelf
 
 
+def map_shelf(dump: dict[str, Any], options: Options, n_streams: int, observation_bytes: int, stack: Stack) -> Shelf:
+    """Return a sealed store that reads what `Shelf.dump` returned where it lies, for example in a mapped file.
+
+    Raises:
+        ValueError: it is damaged or of another geometry.
+    """
+    page_bytes = int.from_bytes(dump["index"][PAGE_BYTES_AT], "little")
+    shelf = new_shelf(Options(codec=options.codec), n_streams, observation_bytes, stack, page_bytes=page_bytes)
+    shelf.store.map(dump["index"], dump["arenas"])
+    return shelf
+
+
 def fitting(array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Return the array if it has this shape and dtype; raise ValueError otherwise."""
     if array.shape != shape or array.dtype != dtype:

@@ -232,6 +232,15 @@ class Store:
                 raise ValueError("a dump is loaded into a fresh store only")
             self._frames = load_frames(self._geometry, self._fd, index, arenas)
 
+    def map(self, index: Buffer, arenas: Sequence[Buffer]) -> None:
+        """Take over a dump to read it only. The C core reads it where it lies; here it is copied.
+
+        Raises:
+            ValueError: as `load` does.
+        """
+        self.load(bytes(index), [bytes(arena) for arena in arenas])
+        self.seal()
+
 
 def gather(stores: Sequence[Store], which: Buffer, streams: Buffer, numbers: Buffer, out: Buffer) -> None:
     """Write observation `numbers[i]` of stream `streams[i]` of store `which[i]` to the i-th place in `out`.

@@ -9,9 +9,10 @@ other as the description lists them.
 
 import hashlib
 import json
+import mmap
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -93,30 +94,61 @@ def read_file(path: Path) -> dict[str, Any]:
         raise BadInput(f"was not written by a buffer's save(): {error}", path=path) from error
 
 
-def _read(file: IO[bytes], path: Path) -> dict[str, Any]:
-    def damaged(what: str) -> BadInput:
-        return BadInput(f"is damaged: {what}", path=path, hint="use an earlier file")
+def map_file(path: Path) -> tuple[dict[str, Any], mmap.mmap]:
+    """Return what `write_file` wrote, with views of the mapped file for its parts, and the map that they need.
 
+    Only the description's checksum is compared.
+
+    Raises:
+        BadInput: it cannot be read, or is not as long as what was written.
+    """
+    try:
+        with open_plain(path) as file:
+            content = _description(file, path)
+            start = file.tell()
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        view, parts = memoryview(mapped), []
+        for i, listed in enumerate(content["parts"]):
+            if not 0 <= listed["bytes"] <= len(view) - start:
+                raise _damaged(path, f"it ends after {len(view) - start} of {listed['bytes']} bytes of part {i}")
+            parts.append(view[start : start + listed["bytes"]])
+            start += listed["bytes"]
+        return _put_back(content["tree"], parts), mapped
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", path=path) from error
+    except UNUSABLE as error:
+        raise BadInput(f"was not written by a buffer's save(): {error}", path=path) from error
+
+
+def _damaged(path: Path, what: str) -> BadInput:
+    return BadInput(f"is damaged: {what}", path=path, hint="use an earlier file")
+
+
+def _description(file: IO[bytes], path: Path) -> dict[str, Any]:
     head = file.read(HEAD.size)
     if len(head) < HEAD.size or not head.startswith(MAGIC):
         raise BadInput("was not written by a buffer's save()", path=path)
     _, length, digest = HEAD.unpack(head)
     description = file.read(min(length, LONGEST_DESCRIPTION))
     if len(description) != length or hashlib.sha256(description).digest() != digest:
-        raise damaged("its description is damaged")
-    content = json.loads(description)
-    parts = []
+        raise _damaged(path, "its description is damaged")
+    content: dict[str, Any] = json.loads(description)
+    return content
+
+
+def _read(file: IO[bytes], path: Path) -> dict[str, Any]:
+    content, parts = _description(file, path), list[bytes | memoryview]()
     left = os.fstat(file.fileno()).st_size - file.tell()
     for i, listed in enumerate(content["parts"]):
         if not 0 <= listed["bytes"] <= left:  # before memory is asked for
-            raise damaged(f"it ends after {left} of {listed['bytes']} bytes of part {i}")
+            raise _damaged(path, f"it ends after {left} of {listed['bytes']} bytes of part {i}")
         part = file.read(listed["bytes"])
         left -= len(part)
         if hashlib.sha256(part).hexdigest() != listed["sha256"]:
-            raise damaged(f"part {i} is damaged")
+            raise _damaged(path, f"part {i} is not as written")
         parts.append(part)
     if file.read(1):
-        raise damaged("it has data after its end")
+        raise _damaged(path, "it goes on after its end")
     tree: dict[str, Any] = _put_back(content["tree"], parts)
     return tree
 
@@ -140,12 +172,13 @@ def _take_out(node: Any, parts: list[np.ndarray | bytes]) -> Any:
     return node
 
 
-def _put_back(node: Any, parts: list[bytes]) -> Any:
+def _put_back(node: Any, parts: Sequence[bytes | memoryview]) -> Any:
     if isinstance(node, dict) and "$part" in node:
         part = parts[node["$part"]]
         if "dtype" not in node:
             return part
-        return np.frombuffer(bytearray(part), np.dtype(node["dtype"])).reshape(node["shape"])
+        bytes_of = bytearray(part) if isinstance(part, bytes) else part  # what is mapped is only read
+        return np.frombuffer(bytes_of, np.dtype(node["dtype"])).reshape(node["shape"])
     if isinstance(node, dict):
         return {key: _put_back(value, parts) for key, value in node.items()}
     if isinstance(node, list):
