@@ -6,10 +6,12 @@ predicted by arithmetic where nothing was ever measured (an empty cache), as it 
 environment of the user's own with data and arguments, extractors that stand in the script or beside it, hindsight
 replay, checkpoints with the replay buffer, evaluation on the training environments and on others, recurrent policies,
 wide networks, large rollouts, Dict observations in workers, masks, ARS and TRPO, entries of zoo files and named runs
-(both trained by `legroom train`).
+(both trained by `legroom train`), returns over several steps, light workers, and RL Zoo's own program.
 
     pip install -e '.[sb3,bench]' -c constraints.txt
     python -m bench.accuracy_heldout --seed N [--each 2] [KIND...]
+    python -m bench.accuracy_heldout --seed N --part 1/3 --keep one.jsonl    (a third of them; then, with all parts)
+    python -m bench.accuracy_heldout --seed N --join one.jsonl two.jsonl three.jsonl
 
 Results are written after every run, so that nothing is lost where it is cut short. Seeds below 1000 are the tuning set.
 
@@ -29,12 +31,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.accuracy_heldout_scripts import KINDS, MODULES
 from bench.accuracy_more_scripts import MODULES as MORE_MODULES
-from bench.accuracy_more_scripts import SCRIPTS, TRAINED
+from bench.accuracy_more_scripts import SCRIPTS as MORE_SCRIPTS
+from bench.accuracy_more_scripts import TRAINED as MORE_TRAINED
+from bench.accuracy_third_scripts import PROGRAMS
+from bench.accuracy_third_scripts import SCRIPTS as THIRD_SCRIPTS
+from bench.accuracy_third_scripts import TRAINED as THIRD_TRAINED
 from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
 from legroom.machine.tree import TreeMemory
@@ -43,7 +49,9 @@ MB = 1e6
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "LEGROOM_HISTORY": "off"}
 TIMEOUT_S = 300
 FIRST_HELD_OUT = 1000  # seeds below it are the tuning set
-ALL = (*KINDS, *SCRIPTS, *TRAINED)
+SCRIPTS = {**KINDS, **MORE_SCRIPTS, **THIRD_SCRIPTS}
+TRAINED = {**MORE_TRAINED, **THIRD_TRAINED}
+ALL = (*SCRIPTS, *TRAINED, *PROGRAMS)
 COLUMNS = [
     "run (MB)", "predicted", "between", "measured", "error", "in band", "arithmetic", "between", "after measuring",
     "seconds",
@@ -99,12 +107,14 @@ class Case:
 
     Args:
         supervised: the command is `legroom train`, whose own process is no part of the run.
+        program: predicted by a rehearsal of the command.
     """
 
     files: Mapping[str, str]
     target: list[str]
     command: list[str]
     supervised: bool = False
+    program: bool = False
 
 
 def case_of(kind: str, seed: int) -> Case:
@@ -114,8 +124,11 @@ def case_of(kind: str, seed: int) -> Case:
         files = {target.partition(":")[0]: text} if text else {}
         command = [*LEGROOM, "train", target, *options, "--out", "trained", "--plain", "--retries", "0", "--seed", "1"]
         return Case(files, [target, *options], command, supervised=True)
+    if kind in PROGRAMS:
+        command = [sys.executable, *PROGRAMS[kind](draw)]
+        return Case({}, command, command, program=True)
     script = f"{kind}_{seed}.py"
-    text = (KINDS.get(kind) or SCRIPTS[kind])(draw)
+    text = SCRIPTS[kind](draw)
     return Case({script: text, **MODULES, **MORE_MODULES}, [script], [sys.executable, script])
 
 
@@ -126,6 +139,8 @@ def _mb(nbytes: int) -> str:
 def predicted(case: Case, folder: Path, *options: str, cache: Path | None = None) -> Said | None:
     """Return what a prediction says, None where there is none, which is said."""
     command = [*LEGROOM, "predict", *case.target, "--json", "--ram", "64GiB", "--cpu-only", *options]
+    if case.program:
+        command = [*LEGROOM, "predict", "--json", "--ram", "64GiB", "--cpu-only", "--", *case.target]
     began = time.monotonic()
     environment = ENVIRONMENT | ({"XDG_CACHE_HOME": str(cache)} if cache else {})
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
@@ -162,9 +177,10 @@ def score(kind: str, seed: int) -> Score | None:
         folder.mkdir()
         for file, text in case.files.items():
             (folder / file).write_text(text)
-        cold = predicted(case, folder, "--mode", "arithmetic", cache=Path(name) / "nothing")
+        arithmetic = ("--mode", "arithmetic")
+        cold = None if case.program else predicted(case, folder, *arithmetic, cache=Path(name) / "nothing")
         traced = predicted(case, folder, "--trust")
-        warm = predicted(case, folder, "--mode", "arithmetic")
+        warm = None if case.program else predicted(case, folder, *arithmetic)
         true = measured(case, folder)
         return None if traced is None or true is None else Score(f"{kind}_{seed}", traced, cold, warm, true)
 
@@ -195,12 +211,29 @@ def summary(scores: list[Score], asked: int, failed: list[str]) -> list[str]:
 
 def write(scores: list[Score], failed: list[str], options: argparse.Namespace, asked: int) -> list[str]:
     lines = summary(scores, asked, failed)
-    if not options.kinds:
+    if not options.kinds and not options.keep:
         rows = [*[each.row() for each in scores], *[[line, *[""] * (len(COLUMNS) - 1)] for line in lines]]
         name = "held out" if options.seed >= FIRST_HELD_OUT else "tuning"
         how = f"python -m bench.accuracy_heldout --seed {options.seed} --each {options.each}"
         write_section(f"Host memory of generated runs, {name}{options.label}", COLUMNS, rows, how)
     return lines
+
+
+def read_kept(file: Path) -> list[tuple[str, Score | None]]:
+    """Return the runs that a part has kept, None for those that failed."""
+
+    def said(data: dict[str, float] | None) -> Said | None:
+        return Said(**data) if data else None  # type: ignore[arg-type]
+
+    found = []
+    for line in file.read_text().splitlines():
+        name, data = json.loads(line)
+        if data:
+            ways = {way: said(data[way]) for way in ("traced", "cold", "warm")}
+            found.append((name, Score(name, **ways, measured=data["measured"])))
+        else:
+            found.append((name, None))
+    return found
 
 
 def main() -> int:
@@ -210,16 +243,31 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=2, help="runs per kind, with successive seeds")
     parser.add_argument("--minutes", type=float, default=600, help="begin no run after so many")
     parser.add_argument("--label", default="", help="put behind the name of the section of results")
+    parser.add_argument("--part", default="1/1", help="I/N: every Nth run, for several processes beside each other")
+    parser.add_argument("--keep", type=Path, help="append what was found to this file, write no results")
+    parser.add_argument("--join", type=Path, nargs="+", help="write the results of what several parts have kept")
     options = parser.parse_args()
     asked = [(seed, kind) for seed in range(options.seed, options.seed + options.each) for kind in options.kinds or ALL]
     scores: list[Score] = []
     failed: list[str] = []
     lines: list[str] = []
+    if options.join:
+        kept = {name: found for file in options.join for name, found in read_kept(file)}
+        names = [f"{kind}_{seed}" for seed, kind in asked]
+        scores = [found for name in names if (found := kept.get(name)) is not None]
+        failed = [name for name in names if name in kept and kept[name] is None]
+        print("\n".join(write(scores, failed, options, len(names))))
+        return 0
+    part, parts = map(int, options.part.split("/"))
+    asked = asked[part - 1 :: parts]
     began = time.monotonic()
     for seed, kind in asked:
         if time.monotonic() - began > 60 * options.minutes:
             break
         found = score(kind, seed)
+        if options.keep:
+            with options.keep.open("a") as file:
+                print(json.dumps([f"{kind}_{seed}", found and asdict(found)]), file=file)
         if found is None:
             failed.append(f"{kind}_{seed}")
             continue

@@ -80,17 +80,21 @@ def asked(*arguments: object) -> Any:
 
 @contextlib.contextmanager
 def surroundings(*, measured: bool = False) -> Iterator[None]:
-    """Work at the root of the repository, without what was measured on this machine."""
+    """Work at the root of the repository, without what was measured on this machine, and what is installed on it."""
     before = dict(os.environ)
+    optional = importlib.import_module("legroom.backends.sb3.base_figures").OPTIONAL
+    packages = dict(optional)
     with tempfile.TemporaryDirectory() as empty, contextlib.chdir(ROOT):
         if not measured:
             os.environ["XDG_CACHE_HOME"] = empty
+            optional.clear()
         os.environ |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
         try:
             yield
         finally:
             os.environ.clear()
             os.environ.update(before)
+            optional.update(packages)
 
 
 def named_runs() -> list[str]:

@@ -10,6 +10,7 @@ import typer
 from legroom.cli.help import OUTPUT, rarely
 from legroom.errors import BadInput
 from legroom.model.cluster import ActorRequests, NodeBill
+from legroom.model.facts import trained_by_legroom
 from legroom.model.footprint import Footprint
 from legroom.model.prediction import Prediction
 from legroom.scheduling.requests import Request, System, request_for
@@ -59,7 +60,7 @@ def jobs_of(predictions: Sequence[Prediction], system: System) -> Iterator[dict[
         elif each.cluster is not None:
             yield nodes_of(each.footprint.name, each.bills, system)
         else:
-            yield job_of(each.footprint, system, by_legroom=not str(each.run.source).endswith(".py"))
+            yield job_of(each.footprint, system, by_legroom=trained_by_legroom(each.run))
 
 
 def nodes_of(

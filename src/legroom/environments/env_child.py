@@ -9,7 +9,6 @@ import gc
 import json
 import os
 import sys
-import threading
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -22,6 +21,7 @@ from legroom.environments.gym_spaces import from_gymnasium
 from legroom.environments.script_classes import lift
 from legroom.errors import BadInput
 from legroom.machine.child_process import close_and_leave, write_answer
+from legroom.machine.patience import call_after, queued_s
 from legroom.machine.tree import process_memory
 from legroom.model.spaces import leaves as model_leaves
 from legroom.sharing.light_packages import put_off_packages
@@ -44,15 +44,13 @@ def main() -> None:
         answer = {"error": f"env {refused.message}", "hint": refused.hint}
     write_answer(answer_file, answer)
     if envs and "error" not in answer:
-        timer = threading.Timer(task["timeout_s"], os._exit, (PROBE_TIMED_OUT,))
-        timer.daemon = True
-        timer.start()
+        cancel = call_after(task["timeout_s"], lambda: os._exit(PROBE_TIMED_OUT))
         answer["stepped"], answer["time_limit"] = step_envs(envs)
         write_answer(answer_file, answer)
         if task.get("probe"):
             answer["probe"] = probe_envs(task, envs)
             write_answer(answer_file, answer)
-        timer.cancel()
+        cancel()
     close_and_leave(envs)
 
 
@@ -64,8 +62,8 @@ def step_envs(envs: list[Any]) -> tuple[list[dict[str, int]] | None, int | None]
     meter, halves = Meter(), []
     steps_of, limits = [0] * len(envs), set[int | None]()
     for _ in range(2):
-        began, steps = time.monotonic(), 0
-        while steps < STEPS and time.monotonic() - began < STEPPING_S:
+        began, steps = time.monotonic() - queued_s(), 0
+        while steps < STEPS and time.monotonic() - queued_s() - began < STEPPING_S:
             steps += 1
             try:
                 for number, env in enumerate(envs):

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from legroom.machine.patience import patiently
+
 TIMEOUT_S = 120
 
 
@@ -33,7 +35,7 @@ def _read_child(child: subprocess.Popen[bytes] | None) -> dict[str, int] | None:
     if child is None:
         return None
     try:
-        output, _ = child.communicate(timeout=TIMEOUT_S)
+        output, _ = patiently(child, TIMEOUT_S, lambda left: child.communicate(timeout=left))
         report = json.loads(output.splitlines()[-1])
     except (subprocess.SubprocessError, ValueError, IndexError):
         return None

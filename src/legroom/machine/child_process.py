@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from legroom.machine.patience import patiently
 from legroom.machine.tree import descendants, session_members
 from legroom.model.run import Run
 from legroom.orphan import END_WITH_PARENT
@@ -57,7 +58,7 @@ def run_child(
             start_new_session=True,
         )  # fmt: skip
         try:
-            return child.wait(timeout_s)
+            return patiently(child, timeout_s, child.wait)
         except subprocess.TimeoutExpired:
             return None
         finally:

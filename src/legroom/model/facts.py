@@ -4,6 +4,8 @@ from legroom.errors import BadInput
 from legroom.model.run import Run
 from legroom.model.spaces import Space
 
+SCRIPTS = (".py", ".ipynb")
+
 
 def spaces_of(run: Run) -> tuple[Space, Space]:
     """Return the declared observation and action spaces.
@@ -23,6 +25,12 @@ def spaces_of(run: Run) -> tuple[Space, Space]:
             hint=f"add {spaces}, or use --mode trace to build the env",
         )
     return run.env.spaces.observation, run.env.spaces.action
+
+
+def trained_by_legroom(run: Run) -> bool:
+    """Return whether `legroom train` trains it: run files, zoo entries and named runs. A script trains by itself."""
+    file, _, entry = (run.source or "").rpartition(":")
+    return run.source is not None and not (file.endswith(SCRIPTS) or entry.endswith(SCRIPTS))
 
 
 def n_workers(run: Run) -> int:

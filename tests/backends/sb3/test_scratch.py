@@ -89,13 +89,26 @@ def test_an_update_that_takes_too_long_is_measured_with_smaller_batches(monkeypa
         tried.append(batch)
         if batch == 64:
             raise TimeoutError
-        return 2, 400_000_000 + batch * 1_000_000, 400_000_000
+        return [400_000_000 + batch * 1_000_000] * 2, 400_000_000
 
     monkeypatch.setattr(measured_updates, "update", update)
     monkeypatch.setattr(measured_updates, "give_back_from", lambda nbytes: None)  # this process goes on
     found = measured_updates.measure_updates(make(), [64])
     assert tried == [64, 4, 8]
     assert [each.batch for each in found] == [4, 8]
+
+
+def test_a_heap_that_still_rises_is_followed_to_the_runs_own_updates():
+    # 1,024 steps of PPO with minibatches of 64 and 10 epochs: 160 updates. The heap rose by 30 MB from the 2nd to the
+    # 16th, 10 MB per doubling, and rises on until the 160th: 3.32 doublings.
+    run = make().replace(total_timesteps=1024, hyperparams={"n_steps": 1024, "batch_size": 64})
+    net = estimate_net(run, "cpu")
+    found = [beyond_tensors(run, net, [Measured(64, 200_000_000, 0, 16, risen)]) for risen in (0, 30_000_000)]
+    assert found[1].nbytes - found[0].nbytes == pytest.approx(33_219_281, abs=1)
+    assert found[1].error - found[0].error == pytest.approx(0.6 * 33_219_281, abs=1)
+    once = run.replace(total_timesteps=None)  # its length is not known: as if it made a thousand
+    more = beyond_tensors(once, net, [Measured(64, 200_000_000, 0, 16, 30_000_000)])
+    assert more.nbytes - found[0].nbytes == pytest.approx(59_657_843, abs=1)
 
 
 def test_patience_is_of_the_processor():

@@ -59,19 +59,11 @@ def rollup(pid: int | str = "self") -> Any:
 def resident() -> Any:
     """Return this process's bytes as a lone training run would show them.
 
-    Pages of mapped files are divided among all processes that map them. Those of the training libraries are counted in
-    full, whoever else has torch loaded at the moment; those of the interpreter and the system by half, because some
-    other Python, the one that measures, is always there.
+    Pages of mapped files are divided among all processes that map them: they are counted in full, whoever else has
+    torch loaded at the moment.
     """
-    total, share = 0, 1.0
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        name, *rest = line.split()
-        if not name.endswith(":"):
-            path = rest[4] if len(rest) > 4 else ""
-            share = 0.5 if path.startswith("/") and "site-packages" not in path and "dist-packages" not in path else 1.0
-        elif name == "Rss:":
-            total += int(share * int(rest[0]) * 1024)
-    return total
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Rss:"))
 
 
 def children(pid: int) -> Any:

@@ -26,15 +26,23 @@ IMPORTED_IF_THERE = (
 )  # fmt: skip
 CHILD = Path(__file__).with_name("base_child.py")
 
-# Measured 2026-11-15, Linux x86-64, Python 3.11, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, numpy 2.4.6, by
-# `python src/legroom/backends/sb3/base_child.py forkserver` (and `fork`, `light`); it repeats within 1 MB.
+# Measured 2026-11-17, Linux x86-64, Python 3.11, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, numpy 2.4.6, by
+# `python src/legroom/backends/sb3/base_child.py forkserver` (and `fork`, `light`); it repeats within 1 MB. Of what SB3
+# imports where it is installed, nothing was; OPTIONAL is what each of these adds, by the same.
 SHIPPED_CPU = {
-    "trainer": 332_000_000, "worker": 157_000_000, "light_worker": 23_000_000, "light_forked": 4_900_000,
-    "fork_worker": 3_000_000, "fork_shared": 60_000_000, "helpers": 12_600_000, "without_updates": 243_000_000,
+    "trainer": 334_000_000, "worker": 157_000_000, "light_worker": 23_000_000, "light_forked": 4_900_000,
+    "fork_worker": 3_000_000, "fork_shared": 61_000_000, "helpers": 12_600_000, "without_updates": 244_000_000,
 }  # fmt: skip
+OPENCV = {"trainer": 16_400_000, "without_updates": 16_400_000, "worker": 4_100_000}
+OPTIONAL = {
+    "opencv-python": OPENCV,
+    "opencv-python-headless": OPENCV,
+    "tensorboard": {"trainer": 6_600_000, "without_updates": 6_500_000, "worker": 5_800_000, "fork_shared": 4_000_000},
+    "rich": {"trainer": 2_300_000, "without_updates": 2_700_000, "worker": 2_600_000},
+}
 # torch 2.14.1 with CUDA 13: a worker has 284 MB of its own; the trainer has the same 175 MB on top of a worker's as
 # above, and 120 MB more of mapped libraries; without updates it is taken to be less by as much as above.
-SHIPPED_CUDA = SHIPPED_CPU | {"trainer": 580_000_000, "worker": 284_000_000, "without_updates": 490_000_000}
+SHIPPED_CUDA = SHIPPED_CPU | {"trainer": 582_000_000, "worker": 284_000_000, "without_updates": 492_000_000}
 
 # Measured on this machine: what a repetition, page-cache state and the neighbours' share of libc and libpython change.
 MEASURED_ERRORS = {
@@ -96,7 +104,9 @@ def base_figures(*, needed: Collection[str] = (), device: str = "cpu") -> BaseFi
     versions = read_versions(LIBRARIES)
     cpu_build = versions.get("torch", "+cpu").endswith("+cpu")
     if device == "cuda" and cpu_build:
-        return BaseFigures(**SHIPPED_CUDA, errors=DEFAULT_ERRORS, known=Known.DEFAULT, versions={"torch": "with CUDA"})
+        return BaseFigures(
+            **shipped(cpu=False), errors=DEFAULT_ERRORS, known=Known.DEFAULT, versions={"torch": "with CUDA"}
+        )
     path = _cache_path(versions)
     measured = read_figures(path, SHIPPED_CPU)
     missing = set(needed) - set(measured)
@@ -105,10 +115,19 @@ def base_figures(*, needed: Collection[str] = (), device: str = "cpu") -> BaseFi
         for stage in _stages_for(missing):
             measured |= _measure(stage) or {}
         write_json(path, {"figures": measured, "versions": versions})
-    shipped = SHIPPED_CPU if cpu_build else SHIPPED_CUDA
     errors = {name: (MEASURED_ERRORS if name in measured else DEFAULT_ERRORS)[name] for name in SHIPPED_CPU}
     known = Known.MEASURED if "trainer" in measured else Known.DEFAULT
-    return BaseFigures(**(shipped | measured), errors=errors, known=known, versions=versions)
+    return BaseFigures(**(shipped(cpu=cpu_build) | measured), errors=errors, known=known, versions=versions)
+
+
+def shipped(*, cpu: bool) -> dict[str, int]:
+    """Return the shipped figures, with what SB3 imports of the packages that are installed here."""
+    figures = dict(SHIPPED_CPU if cpu else SHIPPED_CUDA)
+    added = {id(OPTIONAL[name]): OPTIONAL[name] for name in read_versions(OPTIONAL) if name in OPTIONAL}
+    for each in added.values():
+        for name, nbytes in each.items():
+            figures[name] += nbytes
+    return figures
 
 
 def figures_for(workers: Collection[str], start_method: str | None) -> set[str]:

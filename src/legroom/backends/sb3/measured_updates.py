@@ -27,6 +27,7 @@ from legroom.backends.sb3.building import HOST_ONLY, class_of_run, find_class, i
 from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.environments.gym_spaces import to_gymnasium
+from legroom.machine.patience import queued_s
 from legroom.model.facts import episode_limit, spaces_of
 from legroom.model.run import Run
 from legroom.sharing.heap import give_back_from
@@ -34,8 +35,10 @@ from legroom.sharing.heap import give_back_from
 # Collect and update until the peak has stopped rising: gradients and optimizer state exist from the second update on,
 # and malloc's heap goes on growing for a while as blocks of many sizes come and go.
 MAX_ROUNDS = 80
-CALM_ROUNDS = 16
-TIME_S, STILL_ROUNDS = 0.8, 2  # of the processor; beyond it so many rounds without a new peak are enough
+CALM_ROUNDS, LEAST_ROUNDS = 16, 3
+# Of the processor; beyond the first, as many rounds without a new peak are enough as there were before it; beyond the
+# second, none is waited for.
+TIME_S, LONGEST_S = 0.8, 2.5
 # For all updates together, in seconds of the processor: a busy machine takes longer for the same. What was found until
 # then counts; where it was nothing, two smaller batches are tried.
 PATIENCE_S, WALL_S = 8.0, 60.0
@@ -111,9 +114,11 @@ def _measured(run: Run, batches: list[int]) -> list[Measured]:
     for batch in batches:
         model = build(run, batch)
         with at_most(PATIENCE_S / len(batches), WALL_S / len(batches)):
-            rounds, peak, kept = update(model, batch, episode_limit(run))
+            peaks, kept = update(model, batch, episode_limit(run))
         del model
-        measured.append(Measured(batch, peak - before, kept - before, rounds))
+        # The second round is the first with all there is; what came on top is what malloc loses between blocks.
+        risen = max(peaks) - max(peaks[:2])
+        measured.append(Measured(batch, max(peaks) - before, kept - before, len(peaks), risen))
         gc.collect()
     return measured
 
@@ -121,9 +126,15 @@ def _measured(run: Run, batches: list[int]) -> list[Measured]:
 @contextmanager
 def at_most(seconds: float, wall_s: float = WALL_S) -> Iterator[None]:
     """Raise TimeoutError in the block after so many seconds of the processor (between two operators, where Python
-    looks up), or of the clock."""
+    looks up), or of the clock, without those in which it waited for a processor."""
+
+    began = time.monotonic() - queued_s()
 
     def stop(signum: int, frame: Any) -> None:
+        left = wall_s - (time.monotonic() - queued_s() - began)
+        if signum == signal.SIGALRM and left > 0:  # it waited for a processor
+            signal.setitimer(signal.ITIMER_REAL, left)
+            return
         raise TimeoutError(f"it takes more than {seconds:.0f} s of the processor or {wall_s:.0f} s")
 
     timers = {signal.SIGPROF: (signal.ITIMER_PROF, seconds), signal.SIGALRM: (signal.ITIMER_REAL, wall_s)}
@@ -178,8 +189,8 @@ def _without_log(model: Any) -> Any:
     return model
 
 
-def update(model: Any, batch: int, episode: int | None = None) -> tuple[int, int, int]:
-    """Collect a few steps and update, again and again; return how often, the peak, and the most kept after one.
+def update(model: Any, batch: int, episode: int | None = None) -> tuple[list[int], int]:
+    """Collect a few steps and update, again and again; return the peak of each time, and the most kept after one.
 
     Args:
         episode: the length of all episodes, where it is known; a recurrent update depends on it.
@@ -188,21 +199,27 @@ def update(model: Any, batch: int, episode: int | None = None) -> tuple[int, int
         TimeoutError: the first one was not done in time; of later ones, what was found before counts.
     """
     _, callback = _without_log(model)._setup_learn(1_000)
-    rounds, highest, kept, calm = 0, 0, 0, 0
+    peaks: list[int] = []
+    kept = calm = 0
     began = time.process_time()
     try:
-        while rounds < MAX_ROUNDS:
+        while len(peaks) < MAX_ROUNDS and not _is_calm(calm, len(peaks), time.process_time() - began):
             now, peak = _one_round(model, callback, batch, episode)
-            rounds, kept = rounds + 1, max(kept, now)
-            calm = calm + 1 if peak <= highest else 0
-            highest = max(highest, peak)
-            if calm >= (CALM_ROUNDS if time.process_time() - began < TIME_S else STILL_ROUNDS):
-                break
+            calm = calm + 1 if peaks and peak <= max(peaks) else 0
+            peaks.append(peak)
+            kept = max(kept, now)
     except TimeoutError:
-        if not rounds:
+        if not peaks:
             raise
-        highest = max(highest, resident()[1])
-    return rounds, highest, kept
+        peaks[-1] = max(peaks[-1], resident()[1])
+    return peaks, kept
+
+
+def _is_calm(calm: int, rounds: int, seconds: float) -> bool:
+    """Return whether enough rounds were made, given how many came after the one with the highest peak."""
+    if seconds < TIME_S or rounds < LEAST_ROUNDS:
+        return calm >= CALM_ROUNDS
+    return calm >= rounds // 2 or seconds > LONGEST_S
 
 
 def _one_round(model: Any, callback: Any, batch: int, episode: int | None) -> tuple[int, int]:

@@ -130,6 +130,21 @@ def iterations(run: Run) -> float:
     return math.ceil(run.total_timesteps / rollout_samples(run))
 
 
+def updates(run: Run) -> float:
+    """Return how many minibatches the run learns from; infinite when its length is not said."""
+    if run.total_timesteps is None:
+        return math.inf
+    if algorithm_of(run).family == "on-policy":
+        each = -(-rollout_samples(run) // batch_samples(run)) * int(hyper(run, "n_epochs") or 1)
+        return iterations(run) * each
+    steps = max(run.total_timesteps - int(hyper(run, "learning_starts") or 0), 0)
+    frequency, gradient_steps = hyper(run, "train_freq"), hyper(run, "gradient_steps")
+    every = frequency if isinstance(frequency, int) else 1
+    if not isinstance(gradient_steps, int) or gradient_steps < 0:  # as many as steps were made
+        return steps
+    return steps * gradient_steps / max(every * run.env.n_envs, 1)
+
+
 def written_rows(run: Run, ring: int) -> int:
     """Return how many of the ring's rows the run gets to write: all, unless it ends before."""
     if run.total_timesteps is None:

@@ -13,6 +13,7 @@ The result is kept under the user's cache directory by everything it depends on.
 """
 
 import json
+import math
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Literal
 
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.base_figures import LIBRARIES
-from legroom.backends.sb3.stored import gather_excess, in_flight_nbytes, one_env, pass_samples, update_nbytes
+from legroom.backends.sb3.stored import gather_excess, in_flight_nbytes, one_env, pass_samples, update_nbytes, updates
 from legroom.errors import Untraceable
 from legroom.hollow.cuda_reduce import Card
 from legroom.machine import probe
@@ -34,12 +35,17 @@ from legroom.units import format_size
 
 @dataclass(frozen=True)
 class Measured:
-    """Updates of `batch` samples: bytes at their peak and after them, above an idle process with the libraries."""
+    """Updates of `batch` samples: bytes at their peak and after them, above an idle process with the libraries.
+
+    Args:
+        risen: by how much the peak rose after the second one, with the same tensors.
+    """
 
     batch: int
     peak: int
     kept: int
     rounds: int
+    risen: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,12 @@ LAYOUT_ERROR, LARGEST_LAYOUT_ERROR = 0.12, 32_000_000
 # What the heap adds to a large batch's update: its blocks below 32 MiB, which come and go in many sizes. Found between
 # 45 and 130 MB in runs of 512 and 1024 pixels samples (2026-11-15, torch 2.13.0+cpu, glibc 2.36).
 HEAP, HEAP_ERROR = 70_000_000, 45_000_000
+# The heap goes on rising, by about as much with every doubling of the updates made: blocks of many sizes come and go,
+# and a new peak comes when the holes of before happen not to suit. QR-DQN with [128, 200, 200] arrays: 627 MB in the
+# second update, 709 in the 14th, 750 in the 64th, 750 in the 300th; with [32, 200, 200]: 398, 420 (7th), 430 (28th),
+# 441 (219th), 451 (344th) (2026-11-17, torch 2.13.0+cpu, glibc 2.36). It is followed to so many updates.
+MOST_UPDATES = 1000
+RISE_ERROR = 0.6  # of what is added for it
 # A child may grow to this beyond the libraries; a prediction must not be what fills the memory.
 CHILD_BUDGET = 240_000_000
 # Where a network alone is larger than that, one that takes no more than this share of what is free is tried all the
@@ -127,6 +139,9 @@ def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch
         noise = HEAP_ERROR + int(EXTRAPOLATION_ERROR * grown)
         peak += grown + HEAP
         why = f"measured with real updates of {first.batch:,} and {last.batch:,} samples, extrapolated to {batch:,}"
+    else:
+        rise = _later_rise(last, updates(run))
+        peak, noise = peak + rise, int(RISE_ERROR * rise)
     resident = net.weights + net.gradients + net.optimizer
     tensors = resident + update_nbytes(net) + gather_excess(net)
     # What the child's own environment has in memory is on the run's bill already, as the environments' items.
@@ -143,6 +158,14 @@ def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch
         why=f"operators' workspaces and malloc, {why}",
         retained=max(last.kept - resident - surroundings, 0),
     )
+
+
+def _later_rise(measured: Measured, updates: float) -> int:
+    """Return by how much the heap is likely to rise beyond what the measured updates show, in all of the run's."""
+    more = min(updates, MOST_UPDATES) / measured.rounds
+    if measured.rounds < 3 or more <= 1:
+        return 0
+    return int(measured.risen * math.log(more) / math.log(measured.rounds / 2))
 
 
 def _steady_peak(measured: Measured, net: NetTrace) -> int:

@@ -26,6 +26,7 @@ from legroom.extras import needs
 from legroom.hollow.cuda_reduce import Card, card_with
 from legroom.machine.child_process import installed_first, interpreter, run_file
 from legroom.machine.gpu_table import multiprocessors_of
+from legroom.machine.patience import patiently
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace, Values
 from legroom.model.footprint import Phase
@@ -214,7 +215,10 @@ def trace_in_child(requests: Sequence[Request]) -> list[Answer]:
     path, pipe = installed_first(sys.path, last=(str(Path.cwd()),)), subprocess.PIPE
     child = subprocess.Popen(interpreter(CHILD, path, ends=True), stdin=pipe, stdout=pipe, stderr=pipe)
     try:
-        output, errors = child.communicate(pickle.dumps(list(requests)), timeout=TIMEOUT_S * (1 + len(requests)))
+        to_send, limit_s = [pickle.dumps(list(requests))], TIMEOUT_S * (1 + len(requests))
+        output, errors = patiently(
+            child, limit_s, lambda left: child.communicate(to_send.pop() if to_send else None, timeout=left)
+        )
     except subprocess.TimeoutExpired:
         return [Answer(None, f"tracing took more than {TIMEOUT_S * (1 + len(requests))} s")] * len(requests)
     finally:
