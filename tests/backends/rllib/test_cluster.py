@@ -171,4 +171,4 @@ def test_where_the_head_holds_no_more_the_rest_are_spread_and_the_reason_is_said
     assert plan.runners * plan.envs_per_runner < 100_000
     assert plan.runners > 100  # not one runner that steps them all, beside 48 idle nodes
     (envs,) = [turn for turn in plan.turns if turn.key == "env.n_envs"]
-    assert "the head, which gets the" in envs.say
+    assert "the head receives the" in envs.say

@@ -69,7 +69,7 @@ def test_differences_of_meaning_are_said():
             target_kl=0.02, learning_rate="lin_0.001", rollout_buffer_kwargs={"a": 1})
     )  # fmt: skip
     text = "\n".join(plan.said)
-    for word in ("100 steps are no multiple", "clip_range stays 0.2", "clip_range_vf", "normalize_advantage",
+    for word in ("100 steps are not a multiple", "clip_range stays 0.2", "clip_range_vf", "normalize_advantage",
                  "target_kl", "rollout_buffer_kwargs"):  # fmt: skip
         assert word in text
     assert plan.settings["lr"] == [[0, 0.001], [100_000, 0.0]]  # linear to the end of the training

@@ -41,7 +41,7 @@ def test_a_training_goes_on_and_its_outcome_says_how_to_repeat_it(tmp_path):
     outcome, said = train(tmp_path, "disturbed", failing="{every: 18, times: 2}", **PPO)
     assert outcome["micro_batch"][:2] == [[0, 16], [17, 8]]
     assert [(each["update"], each["what"]) for each in outcome["retreats"][:2]] == [
-        (17, "redone with the same micro-batch of 16, all that was cached let go"),
+        (17, "redone with the same micro-batch of 16, after emptying the cache"),
         (17, "redone with micro-batches of 8 instead of 16"),
     ]
     assert "DefaultCPUAllocator" in outcome["retreats"][0]["why"]

@@ -181,7 +181,7 @@ def test_bad_input_is_one_line_each(tmp_path: Path) -> None:
         (lambda: export_sb3(tmp_path / "empty", tmp_path / "a.zip"), "no good checkpoint"),
         (lambda: export_sb3(tmp_path, tmp_path / "no" / "such" / "a.zip"), "cannot hold a file"),
         (lambda: import_sb3(tmp_path / "gone.zip", tmp_path / "r", True), "cannot be read: No such file"),
-        (lambda: import_sb3(tmp_path / "no.zip", tmp_path / "r", True), "no archive of a Stable-Baselines3 model"),
+        (lambda: import_sb3(tmp_path / "no.zip", tmp_path / "r", True), "not an archive of a Stable-Baselines3 model"),
         (lambda: import_sb3(zipped, tmp_path / "mine", True), "is not empty"),
         (lambda: import_sb3(zipped, tmp_path / "mine", True, force=True), "is left alone"),
         (lambda: import_sb3(zipped, tmp_path / "r", True, algorithm="PPO"), "cannot be loaded as PPO"),
