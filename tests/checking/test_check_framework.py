@@ -400,3 +400,28 @@ def test_settings_with_a_model_class_are_no_zoo_file(tmp_path):
     text = "run: {device: cuda, model_class: mine.models.Net, batch_size: 32, lr: 0.1}\n"
     (checked,) = look(write(tmp_path, text, "ppo.yml"))
     assert (checked.findings, checked.understanding.kind) == ((), "not understood")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "run_cql.py",
+            "import torch\nfrom kit.trainers import PolicyTrainer\ntrainer = PolicyTrainer(1)\ntrainer.train()\n",
+        ),
+        ("sac.yaml", "warehouse:\n  run: SAC\n  config:\n    learning_starts: 6000\n    buffer_size: 240000\n"),
+    ],
+)
+def test_a_training_that_is_elsewhere_is_not_said_to_be_none(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    (checked,) = check([str(tmp_path / name)], machine=MACHINE, budget=BUDGET)
+    assert (checked.findings, checked.understanding.kind) == ((), "not understood")
+
+
+def test_values_of_a_programs_own_settings_are_no_mistakes(tmp_path):
+    """A program of the user's own may mean something else by a key than SB3 does."""
+    file = tmp_path / "hp.yaml"
+    rl = "policy_kwargs: {features_extractor_class: {py/type: some.Class}}, n_steps: 64, n_epochs: 4, gae_lambda: 0.9"
+    file.write_text(f"algorithm: PPO\nrl: {{{rl}, clip_range: 0.1}}\nn_envs: 8\nexpert: x\nvenv: y\n")
+    (checked,) = check([str(file)], machine=MACHINE, budget=BUDGET)
+    assert not [finding for finding in checked.findings if finding.severity == "error"]

@@ -115,7 +115,7 @@ def test_advice_is_cheapest_first_and_its_commands_can_be_copied(name: str) -> N
         assert one.say
         assert len(shlex.split(one.command)) >= 1
     ours = found.kind not in ("simulator", "simulator-buffer", "kv-cache", "assertion")
-    assert not ours or found.command.startswith(("legroom fit ", "legroom train "))
+    assert not ours or found.command.startswith(("legroom fit ", "legroom train ", "legroom watch -- "))
     assert ours or not found.command.startswith(("legroom fit ", "legroom train "))  # they would refuse it
 
 

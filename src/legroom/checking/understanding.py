@@ -27,8 +27,11 @@ _GRADIENTS = {
 _SETTINGS = re.compile(
     r"(?im)(?:^|[{,])[ \t]*[\"']?(batch_?size|n_?steps|num_?steps|rollout_?\w+|num_?envs|n_?envs|learning_?rate|"
     r"lr|gamma|buffer_?size|replay\w*|num_?mini_?batches|mini_?batch_?size|n_?epochs|num_epochs|total_?timesteps|"
-    r"num_?timesteps|max_iterations|n_timesteps)[\"']?[ \t]*:"
+    r"num_?timesteps|max_iterations|n_timesteps|train_batch_size|sgd_minibatch_size|num_workers|num_envs_per_worker|"
+    r"rollout_fragment_length|timesteps_total|discount|learning_starts|actor_lr|critic_lr|critic_tau)[\"']?[ \t]*:"
 )
+# Classes that hold a training loop, by the names that people give them.
+_LOOPS = re.compile(r"Trainer|Runner|Agent|Learner|Workspace|Experiment|Algorithm|PPO|SAC|DQN|TD3|DDPG|A2C")
 
 
 def understanding_of(subject: Subject) -> Understanding:
@@ -63,6 +66,9 @@ def _of_script(script: Script) -> Understanding:
     other = next((package for package in sorted(OTHER_TRAINERS) if script.imports(package)), None)
     if other is not None:
         return _not(f"training with {other} (no rules for it yet)")
+    holder = _loop_elsewhere(script)
+    if holder is not None:
+        return _not(f"training by {holder}, whose loop is in another module")
     title = next((title for title, found in followed.items() if found is False), None)
     return NO_TRAINING if title is None else _not(f"{title} training whose settings cannot be followed")
 
@@ -74,6 +80,21 @@ def _training_calls(script: Script) -> Iterable[ast.Call]:
     for call in script.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in _TRAIN | {"backward"}:
             yield call
+
+
+def _loop_elsewhere(script: Script) -> str | None:
+    """Return the class whose `train()` a script calls, where that class is imported from a module that is not seen."""
+    for call in script.calls:
+        if not (isinstance(call.func, ast.Attribute) and call.func.attr in _TRAIN):
+            continue
+        made = call.func.value
+        if isinstance(made, ast.Name):
+            bindings = script.scopes.reaching(made)
+            made = bindings[0].value if len(bindings) == 1 and bindings[0].value is not None else made
+        name = script.qualified(made.func) if isinstance(made, ast.Call) else None
+        if name is not None and "." in name and _LOOPS.search(name.rpartition(".")[2]):
+            return name.rpartition(".")[2]
+    return None
 
 
 def _calls_attribute(script: Script, names: tuple[str, ...]) -> bool:
