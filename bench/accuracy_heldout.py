@@ -43,6 +43,7 @@ from bench.accuracy_third_scripts import SCRIPTS as THIRD_SCRIPTS
 from bench.accuracy_third_scripts import TRAINED as THIRD_TRAINED
 from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
+from legroom.machine.patience import patiently
 from legroom.machine.tree import TreeMemory
 
 MB = 1e6
@@ -158,7 +159,7 @@ def measured(case: Case, folder: Path) -> int | None:
         child = subprocess.Popen(case.command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=errors, cwd=folder)
         with PeakSampler(child.pid) as sampler:
             try:
-                code = child.wait(TIMEOUT_S)
+                code = patiently(child, TIMEOUT_S, child.wait)
             except subprocess.TimeoutExpired:
                 child.terminate()
                 code = child.wait() or 1
@@ -244,7 +245,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=600, help="begin no run after so many")
     parser.add_argument("--label", default="", help="put behind the name of the section of results")
     parser.add_argument("--part", default="1/1", help="I/N: every Nth run, for several processes beside each other")
-    parser.add_argument("--keep", type=Path, help="append what was found to this file, write no results")
+    parser.add_argument(
+        "--keep", type=Path, help="append what was found to this file, write no results; goes on where it was cut short"
+    )
     parser.add_argument("--join", type=Path, nargs="+", help="write the results of what several parts have kept")
     options = parser.parse_args()
     asked = [(seed, kind) for seed in range(options.seed, options.seed + options.each) for kind in options.kinds or ALL]
@@ -260,6 +263,9 @@ def main() -> int:
         return 0
     part, parts = map(int, options.part.split("/"))
     asked = asked[part - 1 :: parts]
+    if options.keep and options.keep.exists():  # it was cut short: go on
+        done = {name for name, _ in read_kept(options.keep)}
+        asked = [(seed, kind) for seed, kind in asked if f"{kind}_{seed}" not in done]
     began = time.monotonic()
     for seed, kind in asked:
         if time.monotonic() - began > 60 * options.minutes:
