@@ -62,5 +62,5 @@ def test_what_cannot_be_loaded_is_told_of_and_left_out(installed, tmp_path):
     shutil.copytree(installed, tmp_path / "site")
     (tmp_path / "site/team_legroom.py").write_text("raise ImportError('half of it')\n")
     told = legroom(tmp_path / "site", "check", "run.yaml", "--ram", "16GiB")
-    assert "legroom.rules 'team' is left out: ImportError: half of it" in told.stderr
+    assert "legroom.rules 'team' is skipped: ImportError: half of it" in told.stderr
     assert "64 envs" in told.stdout
