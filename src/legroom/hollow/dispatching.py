@@ -681,8 +681,10 @@ class Follower(StorageFollower):
 
     def _made_sparse(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Make a sparse tensor of two on the card, which takes nothing; one that is on the host is copied."""
-        given = [x if is_meta(x) else self._to_copy(_aten._to_copy.default, (x,), {"device": META}) for x in args[3:5]]
-        return self._sparse.made(*given, args[2], bool(kwargs.get("is_coalesced")))
+        indices, values = (
+            x if is_meta(x) else self._to_copy(_aten._to_copy.default, (x,), {"device": META}) for x in args[3:5]
+        )
+        return self._sparse.made(indices, values, args[2], bool(kwargs.get("is_coalesced")))
 
     def _ctc_loss(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Read the lengths, as PyTorch does, whose other form of the operator takes numbers."""
@@ -919,8 +921,9 @@ def _traceable() -> Any:
 
 def _trace(state: Any) -> None:
     """Let sizes be numbers while an operator runs (None), or tensors again, as `torch.jit.trace` wants them."""
+    module: Any = torch._C
     with _traceable():
-        torch._C._set_tracing_state(state)
+        module._set_tracing_state(state)
 
 
 def _concerned(args: Any, kwargs: Any) -> bool:

@@ -31,7 +31,7 @@ class SparseTensors:
 
     def __init__(self, follower: Any, entered: Any) -> None:
         self._follower, self._entered = follower, entered
-        self._table = {
+        self._table: dict[str, Any] = {
             "_to_copy": self.copied, "_coalesce": self.coalesced, "coalesce": self.coalesced, "_to_dense": self.dense,
             "to_dense": self.dense, "clone": self.cloned, "t": self.transposed, "transpose": self.transposed,
             "mm": self.product, "_sparse_mm": self.product, "matmul": self.product, "addmm": self.added_product,
