@@ -164,6 +164,28 @@ def test_a_memory_history_is_accepted_and_writes_no_file(tmp_path: Path, capfd: 
     assert "snapshots are empty in a rehearsal" in note["text"]
 
 
+def test_an_evaluation_that_is_written_down_is_told_of_before_it_comes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = """
+        import torch
+        net, target = torch.nn.Linear(2, 2).cuda(), torch.nn.Linear(2, 2).cuda()
+        target.eval()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(6):
+            net(torch.ones(1, 2, device="cuda")).sum().backward()
+            optimizer.step()
+            if step == 4:
+                net.eval()
+                net(torch.ones(9, 2, device="cuda"))
+    """
+    found = run(tmp_path, source, capfd)
+    kinds = [message["kind"] for message in found["messages"] if message["kind"].startswith("evaluation")]
+    assert kinds == ["evaluation awaited", "evaluation ended"]
+    (awaited,) = said(found, "evaluation awaited")
+    assert awaited["line"] == 10, "not the target network, which is never trained"
+
+
 def test_what_is_not_known_is_answered_and_listed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = run(
         tmp_path,

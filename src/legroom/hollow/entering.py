@@ -210,9 +210,10 @@ def _forks(follower: Any) -> None:
 def _optimizers(follower: Any) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+    from .evaluations import Evaluations
     from .growing import GrowingContainers
 
-    growing = GrowingContainers(follower.journal)
+    growing, evaluations = GrowingContainers(follower.journal), Evaluations(follower)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         follower.here.stepping += 1
@@ -228,6 +229,7 @@ def _optimizers(follower: Any) -> None:
             follower.journal.json("roles", **_roles(follower, optimizer))
         follower.journal.json("step", n=steps, optimizer=id(optimizer))
         growing.look(steps)
+        evaluations.look(steps)
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)

@@ -232,6 +232,7 @@ class Rehearsal:
     step_times: tuple[float, ...] = ()
     skipped_steps: int = 0
     epochs: int = 0
+    evaluation: tuple[str, int] | None = None
     collected: int = 0
     same_runs: tuple[SameRun, ...] = ()
 

@@ -64,6 +64,27 @@ def test_a_training_that_repeats_is_stopped_and_fits(tmp_path: Path) -> None:
     assert errors.startswith("mine\n")  # its own output, since standard output is the document's
 
 
+def test_an_evaluation_that_the_source_mentions_is_waited_for_and_named_if_it_does_not_come(tmp_path: Path) -> None:
+    """One that takes a whole test set at once takes more than the training that repeats before it."""
+    body = """
+writer.json("evaluation awaited", file=__file__, line=77)
+began = time.monotonic()
+while True:
+    update()
+    if "--evaluates" in sys.argv and began and time.monotonic() - began > 6:
+        began = None
+        writer.free(writer.alloc(500 * MIB, here))
+        writer.json("evaluation ended")
+"""
+    script, options = program(tmp_path, body), ("--json", "--vram", "8GiB", "--ram", "64GiB", "--seconds", "20")
+    (run,) = json.loads(legroom(*options, "--", sys.executable, script, "--evaluates").stdout)["runs"]
+    assert run["gpu"]["allocator"]["peak_allocated"] == 600 << 20 and run["program"]["stopped"] == "repeats"
+    assert "not seen: what comes later, such as a checkpoint" in run["notes"]
+    (run,) = json.loads(legroom(*options[:-1], "5", "--", sys.executable, script).stdout)["runs"]
+    assert run["program"]["stopped"] == "repeats"
+    assert "not seen: the evaluation at program.py:77, and what comes later, such as a checkpoint" in run["notes"]
+
+
 def test_the_same_keys_as_the_document_of_a_run(tmp_path: Path) -> None:
     _, run, _ = document(tmp_path, "update()")
     done = legroom("mine:full", "--mode", "arithmetic", "--json", "--gpu", "RTX 4070")

@@ -277,8 +277,9 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     if budget is not None and (dies := _kernel_kills(rehearsal, budget)):
         yield dies
     if rehearsal.stopped == "repeats":
-        later = "what comes later, such as an evaluation or a checkpoint"
-        yield f"not seen: {'what comes after the last epoch' if rehearsal.epochs else later}"
+        later = "what comes after the last epoch" if rehearsal.epochs else "what comes later, such as a checkpoint"
+        evaluation = f"the evaluation at {_at(*rehearsal.evaluation)}, and " if rehearsal.evaluation else ""
+        yield f"not seen: {evaluation}{later}"
 
 
 def _unknown(rehearsal: Rehearsal) -> Iterator[str]:

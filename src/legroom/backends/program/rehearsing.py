@@ -39,6 +39,7 @@ DEFAULT_SECONDS = 60.0
 SMALL_BYTES = 1 * MIB  # of a tensor of the card that also carries values
 WATCH_FILLING_S = 4.0  # how long a buffer is watched before its rate is believed
 WATCH_GROWTH_S = 2.0  # and the whole of the program, from the second step on
+EVALUATION_S = 15.0  # that an evaluation is waited for at least, once training repeats
 MOST_LISTED = 40
 HOST_KINDS = ("host-alloc", "host-written", "growing", "pinned")  # messages that tell of the host's memory
 
@@ -163,6 +164,7 @@ class ProgramSeen:
         self._messages: dict[str, list[dict[str, Any]]] = {}
         self._notes: list[str] = []
         self._assumed: dict[tuple[str, int, str], tuple[int, bool]] = {}
+        self._repeated_at: float | None = None  # since when only an evaluation is waited for
 
     def take(self, journal: str, record: Record) -> None:
         """Take in one record of a process."""
@@ -199,6 +201,10 @@ class ProgramSeen:
             book.in_epoch, book.epochs = False, book.epochs + 1
             if book.epochs == 1:
                 next(finder for finder in self._finders.values() if finder.book is book).restart()
+        elif kind == "evaluation awaited":
+            book.evaluation = str(message.get("file") or ""), int(message.get("line") or 0)
+        elif kind == "evaluation ended":
+            book.evaluation = None
         elif kind in HOST_KINDS and self.host is not None:
             self.host.take(book.pid, message)
         elif kind == "note":
@@ -247,7 +253,7 @@ class ProgramSeen:
             finder.update()
         stepping = [finder for finder in self._finders.values() if finder.book.steps]
         if stepping and all(finder.is_repeating for finder in stepping) and self._host_is_known():
-            if not self._epoch_is_awaited(stepping, seconds):
+            if not self._epoch_is_awaited(stepping, seconds) and not self._evaluation_is_awaited(seconds):
                 return "repeats"
         elif plan.updates is not None and self.updates >= plan.updates:
             return "updates"
@@ -268,6 +274,14 @@ class ProgramSeen:
                 Path(asking_file(str(self._folder), finder.book.pid)).touch()
             awaited = awaited or seconds < finder.left_out_at + ENOUGH_S
         return awaited
+
+    def _evaluation_is_awaited(self, seconds: float) -> bool:
+        """Return whether an evaluation that the source mentions may still come, as long again as was needed so far."""
+        if self.main is None or self.main.evaluation is None:
+            return False
+        if self._repeated_at is None:
+            self._repeated_at = seconds
+        return seconds < min(self._repeated_at + max(self._repeated_at, EVALUATION_S), self.plan.seconds - 1)
 
     def _host_is_known(self) -> bool:
         """Return whether host memory was watched for long enough to forecast buffers that fill, and growth."""
@@ -317,6 +331,7 @@ class ProgramSeen:
             step_times=tuple(main.step_times) if main is not None else (),
             skipped_steps=main.skipped_steps if main is not None else 0,
             epochs=main.epochs if main is not None else 0,
+            evaluation=main.evaluation if main is not None else None,
             collected=max(
                 (int(message.get("nbytes") or 0) for message in self._messages.get("collected", [])), default=0
             ),
