@@ -165,6 +165,12 @@ bench: bench-scheduler
 bench-scheduler: $(STAMP)  ## 60 jobs under exactly the limit that --for printed (an hour)
 	$(BIN)/python -m bench.scheduler_limits
 
+.PHONY: bench-xla
+bench-xla:  ## XLA's plans for cards beside predictions from other sizes, in an environment with the extra xla-gpu
+	$(PYTHON) -m venv .venv-xla
+	.venv-xla/bin/pip install --quiet --disable-pip-version-check -e '.[xla-gpu]' -c constraints.txt
+	.venv-xla/bin/python -m bench.xla
+
 .PHONY: bench-tuner
 bench: bench-tuner
 bench-tuner: $(STAMP)  ## 200 trials of Optuna under 4 GiB: what is pruned, and what the others take

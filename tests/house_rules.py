@@ -36,7 +36,7 @@ HEAVY = {
     "gymnasium": {"environments", "storing", "sharing", "backends"},
     "stable_baselines3": {"backends"},
     "sb3_contrib": {"backends"},
-    "jax": {"device", "backends"},
+    "jax": {"hollow", "device", "backends"},
     "brax": {"backends"},
     "mujoco": {"backends"},
     "ray": {"cluster", "sweeping", "backends"},

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import typer
 
@@ -192,7 +192,8 @@ def rehearser(
     def rehearsed(command: Sequence[str], environment: Mapping[str, str] | None = None) -> ProgramPrediction:
         if printed == "as it is" and sys.stderr.isatty():
             complain(f"running {shlex.join(command)} on a simulated GPU; Ctrl-C stops it and answers")
-        return predicted(rehearse(command, plan, output=printed, environment=environment), budget)
+        tell: Any = complain if sys.stderr.isatty() else lambda text: None
+        return predicted(rehearse(command, plan, output=printed, environment=environment, progress=tell), budget)
 
     return rehearsed
 

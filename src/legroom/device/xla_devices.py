@@ -4,6 +4,10 @@ Mirrors jax 0.9: `get_topology_desc` asks `canonicalize_platform` for the platfo
 only where it has a device (jax issues 23971 and 28376).
 """
 
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -13,6 +17,9 @@ from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 PLATFORM = "cuda"
+POLL_S = 0.2
+REPORT = "-memory-usage-report.txt"  # written right after the buffer assignment
+ASSIGNMENT = "-buffer-assignment.txt"
 
 
 def card_sharding(target: str) -> SingleDeviceSharding:
@@ -36,3 +43,30 @@ def on_card(tree: Any, sharding: SingleDeviceSharding) -> Any:
     """Return the shapes of a tree's arrays, as arrays of the card."""
     make: Any = jax.ShapeDtypeStruct  # which has no annotations
     return jax.tree_util.tree_map(lambda leaf: make(leaf.shape, leaf.dtype, sharding=sharding), tree)
+
+
+def assignment_text(compile_it: Callable[[], Any], module: str, folder: Path) -> str:
+    """Return what XLA writes about the buffers of a module, as soon as it has; the compilation is left to itself.
+
+    Args:
+        folder: that `xla_dump_to` names.
+    """
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            compile_it()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while True:
+        found = sorted(each for each in folder.glob(f"*{REPORT}") if module in each.name)
+        if found:
+            return Path(str(found[0]).replace(REPORT, ASSIGNMENT)).read_text()
+        if failed:
+            raise failed[0]
+        if not thread.is_alive():
+            raise AssertionError("XLA wrote no buffer assignment")
+        time.sleep(POLL_S)

@@ -27,7 +27,7 @@ def begin() -> Any:
     pid = os.getpid()
 
     def without_torch() -> None:
-        if os.getpid() == pid and "torch" not in sys.modules:
+        if os.getpid() == pid and not {"torch", "jax"} & set(sys.modules):
             journal.json("no-torch")
 
     atexit.register(without_torch)

@@ -200,7 +200,7 @@ class Rehearsal:
         repeats: steps at the end in which nothing new happened.
         seconds: it ran.
         failure: what an uncaught exception said, with its line, empty where there was none.
-        torch: version in the program's interpreter, empty where it never imported it.
+        torch, jax: versions in the program's interpreter, empty where it never imported them.
         python: whether any Python interpreter of the program let the guest in.
         points: (seconds, allocated, reserved) of the card over time.
     """
@@ -235,6 +235,7 @@ class Rehearsal:
     evaluation: tuple[str, int] | None = None
     collected: int = 0
     same_runs: tuple[SameRun, ...] = ()
+    jax: str = ""
 
     def __repr__(self) -> str:
         return f"Rehearsal({' '.join(self.command)}: {self.updates:,} updates in {self.seconds:.1f} s, {self.stopped})"

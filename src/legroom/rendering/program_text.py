@@ -178,7 +178,9 @@ def needs_text(prediction: ProgramPrediction) -> str:
 
 def progress_line(seen: Rehearsal) -> str:
     """Return how far the rehearsal came, and why it ended."""
-    steps = f"{seen.updates:,} optimizer step{'s' if seen.updates != 1 else ''}"
+    what = "call" if seen.jax and not seen.torch else "optimizer step"
+    steps = f"{seen.updates:,} {what}{'s' if seen.updates != 1 else ''}"
+    steps += " of large functions" if what == "call" else ""
     why = {
         "repeats": f"{seen.repeats:,} repeats, stopped because nothing new happened",
         "finished": "the program ended",

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from legroom.backends.brax.calibration import made_elsewhere
 from legroom.backends.brax.card_plans import ask_for_card
-from legroom.backends.brax.items import GPU_ERROR, OTHER_CARD_ERROR, XLA_SHARE, card_of
+from legroom.backends.brax.items import GPU_ERROR, OTHER_CARD_ERROR, card_of
 from legroom.backends.brax.scaling import Scaled, known_for, known_of
 from legroom.device.xla_target import EXTRA, PLUGIN, known_card, plugin_missing
 from legroom.errors import BadInput, MissingExtra
@@ -14,6 +14,7 @@ from legroom.model.evidence import Mode
 from legroom.model.machine import Gpu, Machine
 from legroom.model.run import Run
 from legroom.predicting.constraints import broken_rules
+from legroom.predicting.xla_allocator import XLA_SHARE
 from legroom.units import format_size
 
 

@@ -66,9 +66,8 @@ class CardPlan(Data):
         """Return the calibration with the card's programs instead of the CPU's."""
         levels = self._by_likeness(card)
         programs = {kind: _corrected(program, kind, levels) for kind, program in self.programs.items()}
-        return calibration.model_copy(update={
-            "programs": programs, "evaluation": self.evaluation or calibration.evaluation, "checked": next(filter(None, levels), []),
-        })  # fmt: skip
+        evaluation, checked = self.evaluation or calibration.evaluation, next(filter(None, levels), [])
+        return calibration.model_copy(update={"programs": programs, "evaluation": evaluation, "checked": checked})
 
     def is_of(self, card: KnownGpu | None) -> bool:
         """Return whether XLA was asked for the card, or for one of the same compute capability."""

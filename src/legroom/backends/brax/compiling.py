@@ -15,7 +15,6 @@ With a `target` (`device/xla_target.py`) it is XLA's compiler for that card that
 which wants real devices; for a card it is the same function over an axis of one, as one program for one device.
 """
 
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,14 +28,11 @@ from legroom.backends.brax.capture import Captured, capture, policy_params, with
 from legroom.backends.brax.compile_child import CARD_EPOCH_MODULE, EPOCH_MODULE, EVALUATION_MODULE
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
 from legroom.backends.brax.pieces import Program, Sizes, marked_replay, marked_sizes, undominated
-from legroom.device.xla_devices import card_sharding, on_card
+from legroom.device.xla_devices import assignment_text, card_sharding, on_card
 from legroom.model.run import EvalSpec, Run
 
 PMAP_AXIS = "i"  # as brax calls it
 MARKED_EVAL_ENVS = 61  # the prime that stands for environments
-POLL_S = 0.2
-REPORT = "-memory-usage-report.txt"  # written right after the buffer assignment
-ASSIGNMENT = "-buffer-assignment.txt"
 Task = dict[str, Any]
 Say = Callable[[str], None]
 
@@ -136,30 +132,7 @@ def _assignment(lowered: Any, task: Task, say: Say) -> Assignment:
     evaluation = task["evaluation"]
     module = EVALUATION_MODULE if evaluation else CARD_EPOCH_MODULE if "target" in task else EPOCH_MODULE
     say(f"XLA plans the memory of {'the evaluation' if evaluation else 'the training step'}{_for_card(task)}")
-    return read_assignment(_assignment_text(lowered, module, Path(task["folder"], "dump")))
-
-
-def _assignment_text(lowered: Any, module: str, folder: Path) -> str:
-    """Return what XLA writes about the buffers, as soon as it has; the compilation is left to itself."""
-    failed: list[BaseException] = []
-
-    def compile_it() -> None:
-        try:
-            lowered.compile()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=compile_it, daemon=True)
-    thread.start()
-    while True:
-        found = sorted(folder.glob(f"*{module}*{REPORT}"))
-        if found:
-            return Path(str(found[0]).replace(REPORT, ASSIGNMENT)).read_text()
-        if failed:
-            raise failed[0]
-        if not thread.is_alive():
-            raise AssertionError("XLA wrote no buffer assignment")
-        time.sleep(POLL_S)
+    return read_assignment(assignment_text(lowered.compile, module, Path(task["folder"], "dump")))
 
 
 def shapes_of(captured: Captured) -> dict[str, Any]:

@@ -8,14 +8,10 @@ only the compiler knows; see `brax_calibration` for how it is asked once for all
 The CPU's compiler is asked on any machine, and its block is exact for training on a CPU. A GPU's compiler decides for
 itself what to fuse and when; it is asked for the very card where the extra `xla-gpu` is installed, and plans that were
 asked before are kept and shipped (`card_plans`). Without one a wide band has to be allowed.
-
-On a card XLA's allocator takes at most three quarters of the memory. A run whose arrays need 7 GiB thus needs a card
-with 9.3 GiB free, whatever else is on it: the quarter that it leaves is an item of its own, where it is more than what
-lives outside of the allocator anyway.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from legroom.backends.brax.arithmetic import MOVED, arithmetic_items, context_item, replay_item
@@ -30,6 +26,7 @@ from legroom.model.machine import Gpu, Machine
 from legroom.model.run import Run, Spaces
 from legroom.model.spaces import BoxSpace, DictSpace, Space
 from legroom.predicting.constraints import broken_rules
+from legroom.predicting.xla_allocator import allocator_items
 from legroom.units import MIB
 
 TRAINING = (Phase.COLLECT, Phase.UPDATE)
@@ -37,12 +34,8 @@ TRAINING = (Phase.COLLECT, Phase.UPDATE)
 # GPU: from a plan of the CPU's compiler: other fusions and schedules (13 to 72 % more than the plans for cards). From a
 # plan for the card itself, or for another card: `bench/xla.py`.
 CPU_ERROR, GPU_ERROR = 0.05, 0.5
-CARD_ERROR, OTHER_CARD_ERROR = 0.05, 0.25
+CARD_ERROR, OTHER_CARD_ERROR = 0.15, 0.25
 CARD_ERROR_NBYTES = 2 * MIB  # the gaps between buffers of a small program, and workspaces of matrix products
-XLA_SHARE = 0.75  # of a card's memory: XLA_PYTHON_CLIENT_MEM_FRACTION's default, with and without preallocation
-# cuBLAS, cuDNN and cuSOLVER allocate beside what the plan holds (which has cuBLAS's 4 MiB where it calls it), and
-# before the first step XLA times kernels on copies of their operands. No card was measured (2026-11).
-WORKSPACE_NBYTES = 32 * MIB
 SCALED_ERROR = 0.25  # of what was taken from another network or from a step without a knob
 HOST_ERROR = 0.05  # of what tracing and compiling take, besides how many cores are free: repeated runs, other sizes
 RUNNING_NBYTES, RUNNING_ERROR = 12 * MIB, 10 * MIB  # thread pools and what jax allocates beside the program
@@ -61,7 +54,7 @@ def brax_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     known = known_for(run, card_of(evidence.machine))
     items = list(_library_items(run, known, Place.GPU))
     yield from items
-    yield from _allocator_items(items, context_item())
+    yield from allocator_items(items, context_item())
 
 
 def _library_items(run: Run, known: Scaled | None, device: Place) -> Iterator[Item]:
@@ -72,23 +65,6 @@ def _library_items(run: Run, known: Scaled | None, device: Place) -> Iterator[It
     yield from _state_items(run, known, device)
     yield from _temporary_items(run, known, device)
     yield from _evaluation_items(run, known, device)
-
-
-def _allocator_items(items: Iterable[Item], context: Item) -> Iterator[Item]:
-    """What comes to the program's own arrays on a card."""
-    yield Item(
-        "gpu.library workspaces", WORKSPACE_NBYTES, Place.GPU, known=Known.DEFAULT, error=WORKSPACE_NBYTES,
-        why="cuBLAS, cuDNN, cuSOLVER and the timing of kernels: from none to twice this; varies by card and version",
-    )  # fmt: skip
-    on_card = [item for item in items if item.place is Place.GPU]
-    for phase in Phase:
-        arrays = WORKSPACE_NBYTES + sum(item.total for item in on_card if phase in item.phases)
-        unused = round(arrays * (1 / XLA_SHARE - 1)) - context.nbytes
-        if unused > 0:
-            yield Item(
-                "gpu.beyond XLA's share", unused, Place.GPU, phases=(phase,), known=Known.ARITHMETIC,
-                why=f"XLA's allocator takes at most {XLA_SHARE:.0%} of the card (XLA_PYTHON_CLIENT_MEM_FRACTION)",
-            )  # fmt: skip
 
 
 def card_of(machine: Machine) -> Gpu | None:

@@ -152,6 +152,7 @@ def guest_environment(folder: Path, plan: Mapping[str, Any], base: Mapping[str, 
         **_large_requests(plan.get("ram"), base),
         "PYTHONPATH": str(GUEST) + (os.pathsep + path if path else ""),
         "PYTHONUNBUFFERED": "1",  # what it prints is seen, also where it is ended in mid-sentence
+        "JAX_PLATFORMS": "cpu",  # its functions are lowered for the card and compiled elsewhere
         "LEGROOM_REHEARSAL": "1",
         "LEGROOM_REHEARSAL_FOLDER": str(folder),
         "LEGROOM_REHEARSAL_PLAN": json.dumps(plan),

@@ -22,6 +22,7 @@ from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Kno
 from legroom.model.rehearsal import CardSeen, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
+from legroom.predicting.xla_allocator import XLA_SHARE, allocator_items
 from legroom.units import MIB, format_size, format_span
 
 # A CUDA build of torch in place of a CPU build: `base_figures` of the SB3 room has the measurement (2026-11).
@@ -46,6 +47,7 @@ _WHY = {
     "scratch": "of operators and of the optimizer step",
     "workspace": "cuBLAS, one per thread that multiplies",
 }
+XLA_ERROR = 0.05  # of what XLA plans: kernels that it would choose by timing them on the card
 
 
 def predicted(rehearsal: Rehearsal, budget: Budget) -> ProgramPrediction:
@@ -69,7 +71,7 @@ def footprint_of(rehearsal: Rehearsal, budget: Budget | None = None) -> Footprin
     if budget is not None and budget.vram is not None:
         card_items = _giving_way(card_items, budget.usable(budget.vram))
     allocator = None
-    if card is not None:
+    if card is not None and not _is_jax(rehearsal):
         own = [item for item in card_items if item.name != "gpu.context" and item.known is Known.TRACED]
         error = math.isqrt(sum(item.error**2 for item in own))
         allocator = AllocatorPeaks(card.peak_allocated, card.peak_reserved, error)
@@ -83,6 +85,11 @@ def footprint_of(rehearsal: Rehearsal, budget: Budget | None = None) -> Footprin
         unknown=tuple(_unknown(rehearsal)),
         assumed=rehearsal.assumed,
     )
+
+
+def _is_jax(rehearsal: Rehearsal) -> bool:
+    """Return whether what is on the card is of jax alone."""
+    return bool(rehearsal.jax) and not rehearsal.torch
 
 
 def program_name(command: tuple[str, ...]) -> str:
@@ -100,7 +107,24 @@ def _peak_phase(rehearsal: Rehearsal, card: CardSeen) -> Phase:
     return Phase.UPDATE if updating and rehearsal.updates else Phase.COLLECT
 
 
+def _jax_items(card: CardSeen) -> Iterator[Item]:
+    """The card of a JAX program."""
+    name = card.at.function if card.at is not None and card.at.function else "no function"
+    items = []
+    for role, nbytes in card.roles:
+        why, error = f"{_WHY[role]} ({name})", int(XLA_ERROR * nbytes) if role == "program" else 0
+        items.append(Item(f"gpu.{role}", nbytes, Place.GPU, why, (Phase.UPDATE,), known=Known.TRACED, error=error))
+    context = Item(
+        "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by card and driver, beside the allocator",
+        known=Known.DEFAULT, error=CONTEXT_ERROR,
+    )  # fmt: skip
+    yield from (*items, context, *allocator_items(items, context))
+
+
 def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
+    if _is_jax(rehearsal):
+        yield from _jax_items(card)
+        return
     phase = _peak_phase(rehearsal, card)
     for role, nbytes in card.roles:
         phases = ALWAYS if role == "weights" else (phase,)
@@ -169,7 +193,7 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
             "host.workers", host.workers, Place.WORKER, _workers_text(host.processes - 1, same),
             known=Known.MEASURED,
         )  # fmt: skip
-    if rehearsal.card is not None and not rehearsal.cuda_build:
+    if rehearsal.card is not None and rehearsal.torch and not rehearsal.cuda_build:
         yield Item(
             "host.cuda libraries", CUDA_LIBRARIES, Place.HOST,
             "a CUDA build of torch maps more libraries than the build here", known=Known.DEFAULT,
@@ -272,6 +296,12 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
             yield f"{rehearsal.card.processes} processes share the GPU; their peaks are added"
         for number, nbytes in rehearsal.card.others:
             yield f"cuda:{number} reserves up to {format_size(nbytes)}; the figures are of cuda:{rehearsal.card.device}"
+    if _is_jax(rehearsal) and rehearsal.card is not None:
+        yield "large functions were compiled and not executed: what depends on their values was computed with zeros"
+        yield (
+            f"nvidia-smi will show about {XLA_SHARE:.0%} of the card, whatever the program needs: XLA reserves that "
+            "when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false turns it off)"
+        )
     if rehearsal.skipped_steps:
         yield f"{rehearsal.skipped_steps} optimizer steps were skipped by the GradScaler"
     if budget is not None and (dies := _kernel_kills(rehearsal, budget)):
@@ -331,7 +361,13 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
         yield "stopped, because it really took more host memory than --real-limit allows"
     elif rehearsal.stopped in ("seconds", "updates") and rehearsal.updates:
         yield f"stopped {after}, before its memory repeated (more time: --seconds)"
-    if not rehearsal.torch:
+    if _is_jax(rehearsal):
+        if rehearsal.had_card and rehearsal.card is None:
+            within = (
+                f" within {rehearsal.seconds:.0f} s (more time: --seconds)" if rehearsal.stopped == "seconds" else ""
+            )
+            yield f"the program used jax and computed nothing large with it{within}: no GPU verdict"
+    elif not rehearsal.torch:
         if rehearsal.stopped == "finished":
             yield "the program ended before it used torch"
         elif rehearsal.stopped == "seconds":

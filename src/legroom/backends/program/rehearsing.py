@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from legroom.backends.program.card_bill import card_seen
 from legroom.backends.program.card_books import ProcessBook
 from legroom.backends.program.host_watch import HostWatch
+from legroom.backends.program.jax_bill import with_jax
 from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journals, Record, Site, process_of
 from legroom.backends.program.launching import (
     Output,
@@ -36,6 +37,7 @@ from legroom.units import MIB
 
 POLL_S = 0.05
 DEFAULT_SECONDS = 60.0
+TRACING_S = 240.0  # at least, until a JAX program calls its first large function
 SMALL_BYTES = 1 * MIB  # of a tensor of the card that also carries values
 WATCH_FILLING_S = 4.0  # how long a buffer is watched before its rate is believed
 WATCH_GROWTH_S = 2.0  # and the whole of the program, from the second step on
@@ -87,6 +89,7 @@ def rehearse(
     *,
     output: Output = "as it is",
     environment: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Rehearsal:
     """Run the command until nothing new happens, it ends, or a limit of the plan is reached; return what was seen.
 
@@ -94,6 +97,7 @@ def rehearse(
 
     Args:
         environment: the program's variables; None: ours.
+        progress: is told what takes long once the program has stopped.
 
     Raises:
         BadInput: the command cannot be started, or its interpreter keeps the guest out.
@@ -117,6 +121,7 @@ def rehearse(
         found = seen.rehearsal(
             command, stopped, code, seconds, host=host.seen(ended=stopped == "finished"), python=python
         )
+        found = with_jax(found, seen.messages, plan.card, plan.limit, progress)
         silent = found.stopped == "failed" and not seen.said_why
         return replace(found, failure=last_words(folder) or found.failure) if silent else found
 
@@ -257,11 +262,15 @@ class ProgramSeen:
                 return "repeats"
         elif plan.updates is not None and self.updates >= plan.updates:
             return "updates"
-        if seconds < plan.seconds:
+        if seconds < (max(plan.seconds, TRACING_S) if self._is_tracing() else plan.seconds):
             return None
         asked = [finder for finder in stepping if finder.left_out_at is not None]
         came_round = [finder for finder in asked if finder.book.epochs and finder.book.in_epoch and finder.is_calm]
         return "repeats" if asked and came_round == asked else "seconds"  # else a validation is still under way
+
+    def _is_tracing(self) -> bool:
+        """Return whether a JAX program has not come to its first large function yet: tracing one takes a minute."""
+        return bool(self._messages.get("jax")) and not self._messages.get("xla call")
 
     def _epoch_is_awaited(self, stepping: Sequence[RepeatFinder], seconds: float) -> bool:
         """Ask processes to leave out the rest of their first epoch; return whether one has not come to its end yet."""
@@ -337,6 +346,11 @@ class ProgramSeen:
             ),
             same_runs=tuple(same_runs(self._messages.get("call", []), self._messages.get("learn", []))),
         )
+
+    @property
+    def messages(self) -> Mapping[str, Sequence[dict[str, Any]]]:
+        """What processes told beside the card's requests, by kind."""
+        return self._messages
 
     @property
     def said_why(self) -> bool:

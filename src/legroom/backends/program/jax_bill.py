@@ -1,0 +1,125 @@
+"""What a JAX program needs on a card: arrays that are live when a compiled function is called, and XLA's plan of it.
+
+The guest (`hollow/jax_programs.py`) has written down every large function, lowered for a card, and what was live at its
+calls; here XLA is asked about each, once per program, card and versions. The peak is the largest sum of live arrays,
+results that take no argument's place, and temporaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from legroom.device.xla_programs import plan_program
+from legroom.device.xla_target import known_card
+from legroom.errors import BadInput, MissingExtra
+from legroom.machine.gpu_table import KnownGpu, find_gpu
+from legroom.model.machine import Gpu
+from legroom.model.rehearsal import CardSeen, OutOfMemory, Rehearsal, SourceLine
+from legroom.predicting.xla_allocator import XLA_SHARE
+
+Messages = Mapping[str, Sequence[dict[str, Any]]]
+ANY_CARD = "RTX 4090"  # whose compiler is asked where only the memory of a card is given
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What is on the card while a function runs, or between functions."""
+
+    live: int
+    results: int
+    temporaries: int
+    name: str
+    file: str
+    line: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.live + self.results + self.temporaries
+
+
+def with_jax(
+    found: Rehearsal, messages: Messages, gpu: Gpu | None, limit: int | None, progress: Callable[[str], None]
+) -> Rehearsal:
+    """Return the rehearsal with what its JAX functions need on the card; as it is where it used no jax.
+
+    Args:
+        limit: bytes of the card that its allocator may take; None for no limit but XLA's own.
+    """
+    told = messages.get("jax", ())
+    if not told:
+        return found
+    found = replace(found, jax=str(told[0].get("version") or "?"))
+    if gpu is None or found.card is not None:
+        note = "jax and torch are both used: only what torch has on the card is in the bill"
+        return found if gpu is None else replace(found, notes=(*found.notes, note))
+    card = known_card(gpu) or find_gpu(ANY_CARD)
+    plans, unknown = _plans(messages, card, progress)
+    moments = list(_moments(messages, plans))
+    if not moments:
+        return replace(found, unmodelled=(*found.unmodelled, *unknown))
+    most = max(moments, key=lambda moment: moment.nbytes)
+    seen = replace(found, card=_card_seen(most), unmodelled=(*found.unmodelled, *unknown))
+    limit = min(gpu.total if limit is None else limit, int(XLA_SHARE * gpu.total))
+    failed = next((moment for moment in moments if moment.nbytes > limit), None)
+    if failed is None:
+        return seen
+    asked = failed.results + failed.temporaries
+    text = f"RESOURCE_EXHAUSTED: Out of memory while trying to allocate {asked:,} bytes for {failed.name}"
+    oom = OutOfMemory(failed.file, failed.line, text, asked, max(limit - failed.live, 0), caught=False)
+    return replace(seen, stopped="out-of-memory", out_of_memory=(oom,), failed_at=(failed.file, failed.line))
+
+
+def _plans(
+    messages: Messages, card: KnownGpu, progress: Callable[[str], None]
+) -> tuple[dict[tuple[int, int], dict[str, int]], list[str]]:
+    """Return XLA's plans by process and number of the program, and why there is none of others."""
+    plans: dict[tuple[int, int], dict[str, int]] = {}
+    unknown: list[str] = []
+    programs = messages.get("xla program", ())
+    for count, program in enumerate(programs, 1):
+        name, at = str(program["name"]), f"{Path(str(program['file'])).name}:{program['line']}"
+        progress(f"XLA plans the memory of {name} for a {card.name} ({count} of {len(programs)})")
+        try:
+            plans[program["pid"], program["number"]] = plan_program(Path(program["path"]), card)
+        except (BadInput, MissingExtra, OSError) as wrong:
+            unknown.append(f"{name} ({at}): {wrong}")
+    return plans, list(dict.fromkeys(unknown))
+
+
+def _moments(messages: Messages, plans: Mapping[tuple[int, int], dict[str, int]]) -> list[_Moment]:
+    """Return the moments in their order: calls of large functions, and what is live after small ones."""
+    about = {(each["pid"], each["number"]): each for each in messages.get("xla program", ())}
+    found: list[tuple[float, _Moment]] = []
+    for call in messages.get("xla call", ()):
+        key = call["pid"], call["number"]
+        planned, program = plans.get(key, {}), about[key]
+        live = int(call["live"]) + int(program.get("consts") or 0) + planned.get("constants", 0)
+        name, place = str(program["name"]), (str(call["file"]), int(call["line"]))
+        found.append((
+            float(call["t"]), _Moment(live, planned.get("results", 0), planned.get("temporaries", 0), name, *place),
+        ))  # fmt: skip
+    for each in messages.get("xla live", ()):
+        found.append((float(each["t"]), _Moment(int(each["live"]), 0, 0, "", str(each["file"]), int(each["line"]))))
+    return [moment for _, moment in sorted(found, key=lambda pair: pair[0])]
+
+
+def _card_seen(most: _Moment) -> CardSeen:
+    parts = {"arrays": most.live, "results": most.results, "program": most.temporaries}
+    lines = tuple(
+        SourceLine(most.file, most.line, nbytes, most.name, most.name, role)
+        for role, nbytes in parts.items() if nbytes
+    )  # fmt: skip
+    return CardSeen(
+        device=0,
+        processes=1,
+        peak_allocated=most.nbytes,
+        peak_reserved=most.nbytes,
+        roles=tuple((role, nbytes) for role, nbytes in parts.items() if nbytes),
+        lines=lines,
+        at=SourceLine(most.file, most.line, most.nbytes, most.name),
+        phase="",
+        interval=0,
+    )

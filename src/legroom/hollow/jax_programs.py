@@ -1,0 +1,220 @@
+"""Follows what a JAX program compiles: every function is lowered for the platform `cuda`, and large ones are not run.
+
+jax hands each call of a compiled function that its C++ cache does not know to `_pjit_call_impl_python`; here the cache
+never knows one. A function that would compute for long, or on much memory, is lowered for a card, which any jaxlib can
+do, and written down for legroom to have it compiled elsewhere; its results are zeros over memory that is never
+written, so that nothing is computed. Small functions (keys, schedules, initial weights) are run on the CPU as they are.
+
+Mirrors `jax._src.pjit` of jax 0.9.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import sysconfig
+from typing import Any, Dict, List, Tuple
+
+MOST_OPERATIONS = 1e9  # elements computed: a second or so of a CPU
+MOST_BYTES = 64 << 20  # of arguments and results
+LOOPS = 100  # of a `while`, whose length nobody knows
+TELLING_BYTES = 64 << 10  # of results: from here on all live arrays are counted after a call
+HOLLOW_BYTES = 1 << 20
+SMALL, UNKNOWN = -1, -2  # in place of a number: functions that are run, and those that cannot be lowered for a card
+_INSTALLED = tuple(
+    os.path.join(folder, "") for name, folder in sysconfig.get_paths().items() if "lib" in name and folder
+)
+
+
+def on_jax(journal: Any, jax: Any) -> None:
+    """Follow jax, which has just been imported."""
+    jax.config.update("jax_platforms", "cpu")  # also where the program asked for a card by a variable
+    journal.json("jax", version=jax.__version__)
+    try:
+        _install(journal, jax)
+    except (ImportError, AttributeError) as error:
+        journal.json("unmodelled", what=f"jax {jax.__version__}, whose functions cannot be followed ({error})")
+
+
+def _install(journal: Any, jax: Any) -> None:
+    from jax._src import pjit
+
+    call = pjit._pjit_call_impl_python
+    follower = Follower(journal, jax, call)
+    pjit._get_fastpath_data = lambda *args, **kwargs: None
+    pjit._pjit_call_impl_python = follower.call
+    devices = jax.devices
+
+    def devices_of(backend: Any = None) -> Any:
+        return devices(None if backend in ("gpu", "cuda") else backend)
+
+    jax.devices = devices_of
+
+
+class Follower:
+    """Decides for each function whether it is run, and tells what is live when it is called."""
+
+    def __init__(self, journal: Any, jax: Any, call: Any) -> None:
+        self._journal, self._jax, self._call = journal, jax, call
+        self._known: Dict[int, Tuple[Any, int]] = {}  # by jaxpr: itself, so that its id stays its own, and its number
+        self._most: Dict[int, int] = {}
+        self._highest = 0
+
+    def call(self, *args: Any, **params: Any) -> Any:
+        jaxpr = params["jaxpr"]
+        known = self._known.get(id(jaxpr))
+        if known is None:
+            number = self._announce(args, params) if is_large(jaxpr) else SMALL
+            known = self._known[id(jaxpr)] = (jaxpr, number)
+        if known[1] == SMALL:
+            found = self._call(*args, **params)
+            if sum(_nbytes(each) for each in jaxpr.out_avals) >= TELLING_BYTES:
+                self._tell_live()
+            return found
+        if known[1] != UNKNOWN:
+            self._tell_call(known[1], args)
+        results = [self._hollow(aval) for aval in jaxpr.out_avals]
+        for argument, donated in zip(args, params["donated_invars"]):
+            if donated and hasattr(argument, "delete"):
+                argument.delete()
+        return results, None, None, ()
+
+    def _announce(self, args: Any, params: Any) -> int:
+        """Write the function down, lowered for a card."""
+        from jax._src import pjit
+        from jax._src.interpreters import mlir
+
+        number = sum(1 for _, each in self._known.values() if each >= 0)
+        path = os.path.join(os.environ["LEGROOM_REHEARSAL_FOLDER"], f"program-{os.getpid()}-{number}.mlir")
+        where, line = place()
+        try:
+            lowered = self._lowered(args, params, pjit, mlir)
+            with open(path, "wb") as file:
+                file.write(_portable(lowered.stablehlo(), mlir))
+        except Exception as error:  # the program itself may be fine: it is ours that cannot follow it
+            what = f"{params['name']}, which cannot be lowered for a card ({type(error).__name__}: {error})"[:400]
+            self._journal.json("unmodelled", what=what, file=where, line=line)
+            return UNKNOWN
+        self._journal.json(
+            "xla program", number=number, name=params["name"], path=path, file=where, line=line,
+            consts=sum(_nbytes(each) for each in lowered.const_args),
+        )  # fmt: skip
+        return number
+
+    def _lowered(self, args: Any, params: Any, pjit: Any, mlir: Any) -> Any:
+        """Return the function lowered for the platform of cards; callbacks ask for a backend, which is not there."""
+        get_backend = mlir.ModuleContext.get_backend
+        mlir.ModuleContext.get_backend = lambda *_, **__: self._jax.devices()[0].client
+        try:
+            return pjit._resolve_and_lower(
+                [pjit.convert_to_metaty(each) for each in args],
+                **params,
+                lowering_platforms=("cuda",),
+                lowering_parameters=mlir.LoweringParameters(),
+                pgle_profiler=None,
+            )
+        finally:
+            mlir.ModuleContext.get_backend = get_backend
+
+    def _live(self) -> int:
+        return sum(each.nbytes for each in self._jax.live_arrays())
+
+    def _tell_call(self, number: int, args: Any) -> None:
+        """Tell what is on the card when a large function is called, its arguments from the host included."""
+        array = self._jax.Array
+        live = self._live() + sum(_nbytes(each) for each in args if not isinstance(each, array))
+        if live > self._most.get(number, -1):
+            self._most[number] = live
+            file, line = place()
+            self._journal.json("xla call", number=number, live=live, file=file, line=line)
+        self._journal.json("step", n=0)
+
+    def _tell_live(self) -> None:
+        live = self._live()
+        if live > self._highest + TELLING_BYTES:
+            self._highest = live
+            file, line = place()
+            self._journal.json("xla live", live=live, file=file, line=line)
+
+    def _hollow(self, aval: Any) -> Any:
+        """Return an array of zeros; a large one is over memory that is not written."""
+        import numpy as np
+
+        jax = self._jax
+        if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
+            data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(aval.shape, aval.dtype))
+            return jax.random.wrap_key_data(jax.device_put(np.zeros(data.shape, data.dtype)))
+        nbytes = _nbytes(aval)
+        if nbytes >= HOLLOW_BYTES:
+            try:
+                memory = np.frombuffer(mmap.mmap(-1, nbytes), dtype=aval.dtype).reshape(aval.shape)
+                return jax.dlpack.from_dlpack(memory)
+            except (BufferError, TypeError, ValueError, RuntimeError):  # a type that NumPy or dlpack has not got
+                pass
+        return jax.device_put(np.zeros(aval.shape, aval.dtype))
+
+
+def _portable(module: Any, mlir: Any) -> bytes:
+    """Return the module as other versions of jaxlib can read it, where that can be done."""
+    try:
+        from jax._src.export import _export
+
+        return bytes(_export._module_to_bytecode(module))
+    except Exception:
+        return bytes(mlir.module_to_bytecode(module))
+
+
+def is_large(jaxpr: Any) -> bool:
+    """Return whether a function computes or holds too much to be run here."""
+    arrays = [*jaxpr.in_avals, *jaxpr.out_avals]
+    return sum(map(_nbytes, arrays)) > MOST_BYTES or operations(jaxpr.jaxpr) > MOST_OPERATIONS
+
+
+def operations(jaxpr: Any) -> float:
+    """Return about how many elements a function computes, loops and all."""
+    total = 0.0
+    for equation in jaxpr.eqns:
+        results = sum(getattr(each.aval, "size", 1) for each in equation.outvars)
+        inner = [operations(each) for each in _inner(equation.params)]
+        name = equation.primitive.name
+        if name == "dot_general":
+            (left, _), _ = equation.params["dimension_numbers"]
+            for axis in left:
+                results *= equation.invars[0].aval.shape[axis]
+        times = equation.params.get("length", 1) if name == "scan" else LOOPS if name == "while" else 1
+        total += results + times * (max(inner) if name == "cond" and inner else sum(inner))
+        if total > 1e18:
+            break
+    return total
+
+
+def _inner(params: Any) -> List[Any]:
+    """Return the functions inside of an equation."""
+    found = []
+    for value in params.values():
+        for each in value if isinstance(value, (tuple, list)) else (value,):
+            each = getattr(each, "jaxpr", each)
+            if hasattr(each, "eqns"):
+                found.append(each)
+    return found
+
+
+def _nbytes(aval: Any) -> int:
+    size, dtype = getattr(aval, "size", 0), getattr(aval, "dtype", None)
+    return int(size) * int(getattr(dtype, "itemsize", 4))
+
+
+def place() -> Tuple[str, int]:
+    """Return file and line of the user's code that is running; else of the library that calls jax."""
+    frame: Any = sys._getframe(1)
+    ours, library = os.path.dirname(os.path.abspath(__file__)), ("?", 0)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        installed = "site-packages" in file or file.startswith(_INSTALLED)
+        if not installed and not file.startswith((ours, "<")):
+            return file, frame.f_lineno
+        if library[0] == "?" and installed and f"{os.sep}jax{os.sep}" not in file:
+            library = file, frame.f_lineno
+        frame = frame.f_back
+    return library

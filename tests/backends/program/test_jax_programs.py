@@ -1,0 +1,131 @@
+"""A JAX program is billed by XLA's plans of its functions; what cannot be planned is unknown, never "fits"."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from legroom.backends.program import jax_bill
+from legroom.backends.program.jax_bill import with_jax
+from legroom.backends.program.program_bill import predicted
+from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
+from legroom.device.xla_program_child import allocations
+from legroom.errors import MissingExtra
+from legroom.machine.gpu_table import find_gpu
+from legroom.model.rehearsal import HostSeen, Rehearsal
+from legroom.model.verdict import Budget
+from legroom.units import GIB
+
+CARD = find_gpu("RTX 4090").as_gpu()
+HOST = HostSeen(peak=300 << 20, last=300 << 20, workers=0, processes=1)
+SEEN = Rehearsal(("python", "train.py"), 0, "finished", 2, 0, 5.0, HOST, had_card=True)
+MESSAGES: dict[str, list[dict[str, Any]]] = {
+    "jax": [{"version": "0.9.2", "pid": 1, "t": 0.1}],
+    "xla program": [
+        {"number": 0, "name": "update", "path": "p", "file": "train.py", "line": 9, "consts": 0, "pid": 1, "t": 1.0}
+    ],
+    "xla call": [
+        {"number": 0, "live": GIB, "file": "train.py", "line": 30, "pid": 1, "t": 1.1},
+        {"number": 0, "live": 2 * GIB, "file": "train.py", "line": 30, "pid": 1, "t": 1.2},
+    ],
+    "xla live": [{"live": GIB, "file": "train.py", "line": 5, "pid": 1, "t": 0.5}],
+}
+
+
+def planning(monkeypatch: pytest.MonkeyPatch, results: int, temporaries: int) -> None:
+    planned = {"arguments": GIB, "results": results, "temporaries": temporaries, "constants": 0}
+    monkeypatch.setattr(jax_bill, "plan_program", lambda path, card: planned)
+
+
+def test_the_peak_is_live_arrays_and_what_the_largest_call_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    planning(monkeypatch, results=3 * GIB, temporaries=4 * GIB)
+    prediction = predicted(with_jax(SEEN, MESSAGES, CARD, None, lambda _: None), Budget(64 * GIB, CARD.total))
+    items = {item.name: item.total for item in prediction.footprint.items}
+    assert (items["gpu.arrays"], items["gpu.results"], items["gpu.program"]) == (2 * GIB, 3 * GIB, 4 * GIB)
+    assert prediction.fits is True
+    card = prediction.rehearsal.card
+    assert card is not None and card.at is not None and (card.at.file, card.at.line) == ("train.py", 30)
+
+
+def test_running_out_is_told_at_the_line_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    planning(monkeypatch, results=3 * GIB, temporaries=14 * GIB)  # 18 GiB at the first call; XLA takes 17.99 of 23.99
+    found = with_jax(SEEN, MESSAGES, CARD, None, lambda _: None)
+    assert found.stopped == "out-of-memory"
+    (oom,) = found.out_of_memory
+    assert (oom.file, oom.line, oom.requested) == ("train.py", 30, 17 * GIB)
+    assert oom.text.startswith("RESOURCE_EXHAUSTED") and "update" in oom.text
+    assert predicted(found, Budget(64 * GIB, CARD.total)).fits is False
+
+
+def test_a_function_that_xla_was_not_asked_about_makes_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path, card: Any) -> Any:
+        raise MissingExtra("xla-gpu", "jax-cuda12-plugin", what="asking XLA for a card")
+
+    monkeypatch.setattr(jax_bill, "plan_program", fail)
+    prediction = predicted(with_jax(SEEN, MESSAGES, CARD, None, lambda _: None), Budget(64 * GIB, CARD.total))
+    assert prediction.fits is None
+    assert any("update (train.py:9)" in why and "xla-gpu" in why for why in prediction.footprint.unknown)
+
+
+def test_the_parts_of_a_buffer_assignment_are_told_apart() -> None:
+    text = """BufferAssignment:
+allocation 0: size 4000, output shape is |f32[1000]|, maybe-live-out:
+allocation 1: size 800, parameter 0, shape |f32[200]| at ShapeIndex {}:
+allocation 2: size 600, parameter 1, maybe-live-out, shape |f32[150]| at ShapeIndex {}:
+allocation 3: size 1, thread-local:
+allocation 4: size 4, constant:
+allocation 5: size 9000, preallocated-temp:
+"""
+    assert allocations(text) == {"arguments": 1400, "results": 4000, "temporaries": 9000, "constants": 4}
+
+
+PROGRAM = """
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def update(w, x):
+    def step(w, _):
+        return w - jnp.tanh(x @ w), w[0, 0]
+    return jax.lax.scan(step, w, None, length=100_000)
+
+key = jax.random.PRNGKey(0)
+w = jax.random.normal(key, (256, 256))
+assert float(jnp.abs(w).sum()) > 0  # small functions are run
+for _ in range(3):
+    w, seen = update(w, jnp.ones((256, 256)))
+print("shape", w.shape, float(w.sum()))
+"""
+
+
+def test_a_program_that_would_compute_for_minutes_is_followed_in_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jax")
+    asked: list[bytes] = []
+
+    def plan(path: Path, card: Any) -> dict[str, int]:
+        asked.append(path.read_bytes())
+        return {"arguments": 0, "results": 1000, "temporaries": 2000, "constants": 0}
+
+    monkeypatch.setattr(jax_bill, "plan_program", plan)
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    found = rehearse([sys.executable, str(script)], RehearsalPlan(CARD), output="kept")
+    assert found.stopped == "finished" and found.exit_code == 0, found.failure
+    assert len(asked) == 1  # one large function, three times called
+    assert found.updates == 3 and found.card is not None and found.card.at is not None
+    assert (Path(found.card.at.file).name, found.card.at.line) == ("train.py", 15)
+    assert found.card.at.function == "update"
+    # w and x, 256 KiB each, the key, and the last results: w again and 100,000 numbers
+    assert 2 * 262_144 < found.card.peak_allocated - 3000 < 4 * 262_144 + 400_000 + 1000
+
+
+def test_the_guest_reads_without_legroom() -> None:
+    source = Path(jax_bill.__file__).parents[2] / "hollow" / "jax_programs.py"
+    code = f"import ast; ast.parse(open({str(source)!r}).read(), feature_version=(3, 9))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
