@@ -120,8 +120,6 @@ _WIDEST = [
     "index_put",
     "tensordot",
     "scatter_add",
-    "cat",
-    "stack",
 ]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -61,10 +61,15 @@ class _Kernels:
             "mish_backward": _like_first,  # one kernel on a card, a chain of operators elsewhere
             "softmax.int": partial(self.softmax, _aten._softmax),
             "log_softmax.int": partial(self.softmax, _aten._log_softmax),
+            "ctc_loss.Tensor": self.ctc_loss,
             "lstm.input": self.lstm,
             "gru.input": partial(self.layer, _GRU),
             "rnn_tanh.input": partial(self.layer, _RNN_TANH),
             "rnn_relu.input": partial(self.layer, _RNN_RELU),
+            "lstm.data": self.packed_lstm,
+            "gru.data": partial(self.packed_layer, _GRU),
+            "rnn_tanh.data": partial(self.packed_layer, _RNN_TANH),
+            "rnn_relu.data": partial(self.packed_layer, _RNN_RELU),
         }
 
     # -- attention -----------------------------------------------------------------------------------------------
@@ -138,6 +143,19 @@ class _Kernels:
         found: Tensor = operator(x if fused or dtype is None else x.to(dtype), dim, fused)
         return found
 
+    def ctc_loss(
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0,
+        reduction: int = 1, zero_infinity: bool = False,
+    ) -> Tensor:  # fmt: skip
+        # LossCTC.cpp; beside a dispatch mode PyTorch would leave lengths that are on the host there
+        found = _first(_aten._ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity))
+        if zero_infinity:
+            zero = torch.zeros((), dtype=found.dtype, device=found.device)
+            found = torch.where(found == torch.inf, zero, found)
+        if reduction == 1:
+            return (found / target_lengths.to(found.device, found.dtype).clamp_min(1)).mean()
+        return found.sum() if reduction == 2 else found
+
     # -- recurrent cells -----------------------------------------------------------------------------------------
 
     def lstm_cell(
@@ -172,6 +190,22 @@ class _Kernels:
         output, state, _ = _cudnn(mode, x, hx, None, params, shape)
         return output, state
 
+    def packed_lstm(
+        self, data: Tensor, batch_sizes: Tensor, hx: list[Tensor], params: list[Tensor], has_biases: bool,
+        num_layers: int, dropout: float, train: bool, bidirectional: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        shape = _Layers(has_biases, num_layers, dropout, train, bidirectional, False, batch_sizes.tolist())
+        output, state, memory = _cudnn(_LSTM, data, hx[0], hx[1], params, shape)
+        return output, state, memory
+
+    def packed_layer(
+        self, mode: int, data: Tensor, batch_sizes: Tensor, hx: Tensor, params: list[Tensor], has_biases: bool,
+        num_layers: int, dropout: float, train: bool, bidirectional: bool,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        shape = _Layers(has_biases, num_layers, dropout, train, bidirectional, False, batch_sizes.tolist())
+        output, state, _ = _cudnn(mode, data, hx, None, params, shape)
+        return output, state
+
 
 _RNN_RELU, _RNN_TANH, _LSTM, _GRU = range(4)  # cudnnRNNMode_t
 
@@ -184,6 +218,7 @@ class _Layers:
     train: bool
     bidirectional: bool
     batch_first: bool
+    batch_sizes: list[int] = field(default_factory=list)  # of packed sequences: how many go on at each step
 
 
 def _cudnn(mode: int, x: Tensor, hx: Tensor, cx: Tensor | None, params: list[Tensor], shape: _Layers) -> Any:
@@ -196,7 +231,7 @@ def _cudnn(mode: int, x: Tensor, hx: Tensor, cx: Tensor | None, params: list[Ten
     hidden = hx.shape[-1]
     return _aten._cudnn_rnn(
         x, params, 4 if shape.has_biases else 2, block, hx, cx, mode, hidden, 0, shape.number, shape.batch_first,
-        shape.dropout, shape.train, shape.bidirectional, [], None,
+        shape.dropout, shape.train, shape.bidirectional, shape.batch_sizes, None,
     )[:3]  # fmt: skip
 
 
@@ -299,8 +334,8 @@ def _padded(tensor: Tensor, multiple: int) -> Tensor:
 
 
 def _aligned_bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Return a mask for the memory-efficient kernel: rows that begin at multiples of 16 elements, then broadcast."""
+    """Return a mask for the memory-efficient kernel: rows that begin at multiples of 8 elements, then broadcast."""
     columns = mask.shape[-1]
-    if columns % 16:
-        mask = torch.nn.functional.pad(mask, (0, -columns % 16))[..., :columns]
+    if columns % 8:
+        mask = torch.nn.functional.pad(mask, (0, -columns % 8))[..., :columns]
     return mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])

@@ -14,6 +14,7 @@ import torch
 
 from . import card_files, generators, graphs, nvml, processes, streams
 from .dispatching import Follower
+from .host_memory import default_device
 
 C: Any = torch._C
 MODELLED = ("expandable_segments", "max_split_size_mb", "release_lock_on_cudamalloc")  # of the allocator's settings
@@ -94,6 +95,20 @@ def _typed_tensors(follower: Follower) -> None:
         dtype = getattr(torch, f"{name}Tensor").dtype
         kind = Kind(f"{name}Tensor", (), {"__new__": made, "dtype": dtype, "__module__": "torch.cuda"})
         setattr(torch.cuda, f"{name}Tensor", kind)
+
+    set_type = torch.set_default_tensor_type
+
+    def set_default_type(t: Any, /) -> None:
+        name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
+        on_card = name.startswith("torch.cuda.")
+        if on_card or default_device() is not None:
+            torch.set_default_device("cuda" if on_card else None)
+        if on_card:
+            torch.set_default_dtype(getattr(torch, name.rpartition(".")[2]).dtype)
+        else:
+            set_type(t)
+
+    torch.set_default_tensor_type = set_default_type
 
 
 def _index(device: Any) -> int | None:

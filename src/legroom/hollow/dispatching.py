@@ -34,6 +34,7 @@ from .fake_tensors import (
     _recipe,
     _tensors,
     is_meta,
+    storage_key,
 )
 from .journal import Journal
 from .library_memory import NAMES, LibraryMemory
@@ -41,11 +42,13 @@ from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call
 from .reads import Assumptions, answer
 from .shadows import NONE, Facts, Shadows, unwritten
 from .sites import Sites
+from .sparse_tensors import SparseTensors
 
 META = torch.device("meta")
 _aten = torch.ops.aten
 
 _graph_task = torch._C._current_graph_task_id
+_tracing: Any = torch._C._get_tracing_state
 
 
 def _upsampling() -> list[Any]:
@@ -121,6 +124,7 @@ class Follower(StorageFollower):
         self._unmodelled: set[Any] = set()
         self._doubts: dict[str, int] = {}
         self._tried: set[tuple[int, str]] = set()  # convolutions that were benchmarked
+        self._sparse = SparseTensors(self, _Entered)
         self._special = {
             _aten._local_scalar_dense.default: self._read_number,
             _aten._to_copy.default: self._to_copy,
@@ -132,6 +136,13 @@ class Follower(StorageFollower):
             _aten.index_put.default: self._index,
             _aten._index_put_impl_.default: self._index,
             _aten.equal.default: self._equal,
+            _aten._nested_tensor_from_mask_left_aligned.default: self._is_left_aligned,
+            _aten._ctc_loss.Tensor: self._ctc_loss,
+            _aten._sparse_coo_tensor_with_dims_and_tensors.default: self._made_sparse,
+            _aten._ctc_loss_backward.Tensor: self._ctc_loss,
+            _aten._convolution.default: lambda func, args, kwargs: self.dispatch(
+                _aten.convolution.default, args[:9], {}
+            ),
             _aten.allclose.default: self._allclose,
             _aten.repeat_interleave.Tensor: self._repeats,
             _aten._cudnn_rnn_flatten_weight.default: self._flatten_weights,
@@ -224,7 +235,7 @@ class Follower(StorageFollower):
         self.journal.json("cache emptied", device=card.index)
 
     def record_of(self, tensor: torch.Tensor) -> Record | None:
-        return self.records.get(tensor.untyped_storage()._cdata)
+        return self.records.get(storage_key(tensor))
 
     def has_values(self, tensor: torch.Tensor) -> bool:
         record = self.record_of(tensor)
@@ -235,6 +246,8 @@ class Follower(StorageFollower):
     def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator of the program."""
         if not _concerned(args, kwargs):
+            if args and type(args[0]) in (int, float, bool):  # a constant of TorchScript that is a tensor
+                args = _constants(func, args)
             return func(*args, **kwargs)
         if not self.following:
             return self._in_fork(func, args, kwargs)
@@ -242,7 +255,11 @@ class Follower(StorageFollower):
             found = self._inferred(func, args, kwargs)
             if found is not NONE:
                 return found
-        here = self.here
+        here, traced = self.here, _tracing()
+        if traced is not None:
+            if func is _aten.convolution.default:
+                return self._traced_convolution(args)
+            _trace(None)
         here.inside += 1
         try:
             return self._run(func, args, kwargs)
@@ -257,8 +274,16 @@ class Follower(StorageFollower):
             )
         finally:
             here.inside -= 1
+            if traced is not None:
+                _trace(traced)
         del func, args, kwargs
         raise failure
+
+    def _traced_convolution(self, args: Any) -> Any:
+        """Let `torch.jit.trace` note a convolution by the operator below it, as it does where no mode is active."""
+        flags = (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, torch.backends.cudnn.enabled, True)
+        with _traceable(), _Entered(self):
+            return _aten._convolution.default(*args, *flags)
 
     def _in_fork(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Refuse a card in a forked child, as PyTorch does; the rest of what it does is its own."""
@@ -300,8 +325,11 @@ class Follower(StorageFollower):
         card = None
         if kwargs:
             kwargs, card = self._placed(kwargs, kwargs.get("device"))
-        if card is None:
-            card = self._card_of(args) or (self._card_of(kwargs.values()) if kwargs else None)
+        try:
+            if card is None:
+                card = self._card_of(args) or (self._card_of(kwargs.values()) if kwargs else None)
+        except NotImplementedError:  # a tensor without a storage of its own
+            return self._sparse.run(func, args, kwargs)
         known, here = card is not None, self.here
         here.card = card or self.cards[here.device]
         here.origin = facts.name
@@ -311,9 +339,12 @@ class Follower(StorageFollower):
                 return out
         if not known and not self._ours():
             return func(*args, **kwargs)  # the program's own use of the meta device
-        for given in args:
-            if isinstance(given, torch.Tensor) and is_meta(given):
-                self._births(given)  # if it was made behind the dispatcher's back
+        try:
+            for given in args:
+                if isinstance(given, torch.Tensor) and is_meta(given):
+                    self._births(given)  # if it was made behind the dispatcher's back
+        except NotImplementedError:
+            return self._sparse.run(func, args, kwargs)
         if facts.composite:  # called from here, below autograd, which divides it elsewhere
             with _Entered(self):
                 return func.decompose(*args, **kwargs)
@@ -394,12 +425,13 @@ class Follower(StorageFollower):
         return out
 
     def _doubt(self, facts: Facts, tensors: Any) -> None:
-        """Tell by how many bytes an operator's scratch may differ from what was requested; more than before only."""
         what, size = facts.doubt
-        nbytes = size(*tensors)
+        self.tell_doubt(what, size(*tensors), *self.sites.where())
+
+    def tell_doubt(self, what: str, nbytes: int, file: str, line: int) -> None:
+        """Tell by how many bytes an operator's scratch may differ from what was requested; more than before only."""
         if nbytes > self._doubts.get(what, 0):
             self._doubts[what] = nbytes
-            file, line = self.sites.where()
             self.journal.json("doubt", what=what, nbytes=nbytes, file=file, line=line)
 
     def _facts_of(self, func: Any) -> Facts:
@@ -577,6 +609,8 @@ class Follower(StorageFollower):
 
     def _to_copy(self, func: Any, args: Any, kwargs: Any) -> Any:
         source, wanted = args[0], kwargs.get("device")
+        if source.layout is not torch.strided:
+            return self._sparse.run(func, args, kwargs)
         if is_meta(source) and wanted is not None and torch.device(wanted).type == "cpu":
             record = self.record_of(source)
             if record is None:
@@ -630,6 +664,35 @@ class Follower(StorageFollower):
         with _Entered(self):  # what PyTorch calls inside, and reads
             found = torch.isclose(*args, **kwargs).all()
         return bool(self._read_number(_aten._local_scalar_dense.default, (found,), {}))
+
+    def _is_left_aligned(self, func: Any, args: Any, kwargs: Any) -> bool:
+        """Keep an encoder from nested tensors, which are not simulated: padding stays."""
+        self.assume("a padding mask read as not aligned, so that padding stays")
+        return False
+
+    def _made_sparse(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Make a sparse tensor of two on the card, which takes nothing; one that is on the host is copied."""
+        given = [x if is_meta(x) else self._to_copy(_aten._to_copy.default, (x,), {"device": META}) for x in args[3:5]]
+        return self._sparse.made(*given, args[2], bool(kwargs.get("is_coalesced")))
+
+    def _ctc_loss(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Read the lengths, as PyTorch does, whose other form of the operator takes numbers."""
+        back = func is _aten._ctc_loss_backward.Tensor
+        at = 3 if back else 2
+        targets, wide = args[at - 1], args[at - 1].shape[-1] if args[at - 1].dim() > 1 else 0
+        lengths = []
+        for each, longest in zip(args[at : at + 2], (args[at - 2].shape[0], wide or targets.numel())):
+            twin = self.shadows.twin(each) if is_meta(each) else each
+            if twin is NONE:
+                self.assume("lengths of sequences are the longest possible", sets_size=True)
+                twin = torch.full(each.shape, longest)
+            lengths.append(twin.tolist())
+        packet = _aten._ctc_loss_backward if back else _aten._ctc_loss
+        if not is_meta(targets):
+            targets = self._to_copy(_aten._to_copy.default, (targets,), {"device": META})
+        args = (*args[: at - 1], targets, *lengths, *args[at + 2 :])
+        facts = getattr(packet.default, "_legroom", None) or self._facts_of(packet.default)
+        return self._operator(packet.default, args, kwargs, facts)
 
     def _unscale(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Say that gradients without values are finite: a step that is skipped would take less than the others."""
@@ -829,6 +892,26 @@ def _hollowed(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=META)
     return tuple(_hollowed(each) for each in value) if isinstance(value, (list, tuple)) else value
+
+
+def _constants(func: Any, args: Any) -> Any:
+    """Return arguments with numbers as tensors where an operator takes these."""
+    kinds = [str(each.type) for each in func._schema.arguments]
+    return [torch.tensor(x) if k == "Tensor" and type(x) in (int, float, bool) else x for x, k in zip(args, kinds)]
+
+
+def _traceable() -> Any:
+    """Return a block in which PyTorch's own tracer, which sits above modes, may be reached or changed."""
+    module: Any = torch._C
+    key = module._dispatch_key_parse("Tracer")
+    included, excluded = module._dispatch_tls_local_include_set(), module._dispatch_tls_local_exclude_set()
+    return module._ForceDispatchKeyGuard(included.add(key), excluded.remove(key))
+
+
+def _trace(state: Any) -> None:
+    """Let sizes be numbers while an operator runs (None), or tensors again, as `torch.jit.trace` wants them."""
+    with _traceable():
+        torch._C._set_tracing_state(state)
 
 
 def _concerned(args: Any, kwargs: Any) -> bool:

@@ -54,6 +54,9 @@ def _takes_nothing(func: Any) -> bool:
 
 
 _FILLING = {
+    "_amp_update_scale_",
+    "_foreach_copy_",
+    "unsafe_split",
     "fill_",
     "zero_",
     "_foreach_zero_",

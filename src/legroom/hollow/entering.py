@@ -56,6 +56,7 @@ def on_torch(journal: Any) -> Any:
         epochs,
         fake_tensors,
         host_memory,
+        second_order,
         tensor_facade,
     )
 
@@ -75,6 +76,7 @@ def on_torch(journal: Any) -> Any:
         card_autocast._operator(name): each for name, each in kernels.items() if hasattr(there, name.partition(".")[0])
     }
     _kept(fake_tensors.foreach_as_on_cuda())
+    second_order.in_thread_of_card(follower)
     _autocasting(follower)
     _scaled_gradients(follower)
     _eagerly(follower)

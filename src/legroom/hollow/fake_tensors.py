@@ -40,6 +40,22 @@ from .value_reads import ValueReads
 
 DEVICE = torch.device("meta")
 is_meta: Any = torch._C.TensorBase.is_meta.__get__  # type: ignore[attr-defined]  # whatever a tensor shows
+_wrapped: Any = torch._C._functorch.is_functorch_wrapped_tensor
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Return what tells storages apart; that of the values of a sparse tensor, and of what functorch has wrapped."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except NotImplementedError:
+        if _wrapped(tensor):
+            return storage_key(torch._C._functorch.get_unwrapped(tensor))
+        if tensor.layout is not torch.sparse_coo:
+            return 0
+        with torch._C._DisableTorchDispatch():
+            return storage_key(tensor._values())
+
+
 _aten = torch.ops.aten
 _OWN_OPERATORS = {"aten", "prims", "prim", "profiler", "inductor"}  # torch's namespaces
 

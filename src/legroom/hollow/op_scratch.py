@@ -56,7 +56,7 @@ Program = Callable[[Call], Iterator[Step]]
 
 # Operators that call cuBLAS and so need its workspace.
 MATMULS = {
-    _aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default, _aten.mv.default,
+    _aten.addmm.default, _aten.baddbmm.default, _aten.mv.default,
     _aten.addmv.default, _aten.addbmm.default, _aten.dot.default, _aten._addmm_activation.default,
 }  # fmt: skip
 
@@ -114,7 +114,10 @@ def _sum_bytes(out: torch.Tensor) -> int:
     return max(4, out.element_size())  # half precision is added up in float32
 
 
-@program(_aten.any.default, _aten.all.default, _aten.any.dim, _aten.all.dim)
+@program(
+    _aten.any.default, _aten.all.default, _aten.any.dim, _aten.all.dim, _aten._is_all_true.default,
+    _aten._is_any_true.default,
+)  # fmt: skip
 def _any(call: Call) -> Iterator[Step]:
     yield Step("out")
     yield from reduction(call, call.args[0], call.arg(1, "dim"), 1)
@@ -193,10 +196,22 @@ def _copies(*operands: torch.Tensor) -> Iterator[Step]:
             yield Step("alloc", f"operand {place}", nbytes(operand))
 
 
-@program(_aten.mm.default, _aten.bmm.default)
+@program(_aten.mm.default)
 def _product(call: Call) -> Iterator[Step]:
     yield Step("out")
     yield from _copies(*call.args[:2])
+    yield Step("cublas")
+
+
+@program(_aten.bmm.default)
+def _products(call: Call) -> Iterator[Step]:
+    if _OUTER_KERNEL and call.args[0].shape[2] == 1 and call.out.numel() and not call.out.is_complex():
+        yield Step("out")  # torch/_native/ops/bmm_outer_product, a Triton kernel since torch 2.14
+    else:
+        yield from _product(call)
+
+
+_OUTER_KERNEL = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 14)
 
 
 @program(_aten.addmm.default, _aten.baddbmm.default, _aten._addmm_activation.default)
@@ -658,10 +673,47 @@ def _recurrent_backward(call: Call) -> Iterator[Step]:
         yield Step("out", "3")
 
 
+@program(_aten._pack_padded_sequence.default)
+def _pack(call: Call) -> Iterator[Step]:
+    # PackedSequence.cpp: sequences that end together are cut off together; the parts are then joined
+    x, lengths, batch_first = call.args[:3]
+    x = x.transpose(0, 1) if batch_first else x
+    before, batch = 0, x.shape[1]
+    for number, length in enumerate(reversed(lengths.tolist())):
+        if length > before:
+            part = x[before:length, : batch - number]
+            if not part.is_contiguous():
+                yield Step("alloc", f"part {number}", nbytes(part))
+            before = length
+    yield Step("out", "0")
+    yield Step("host", "1")
+    for number in range(batch):
+        yield Step("free", f"part {number}")
+
+
+@program(_aten._ctc_loss.default)
+def _ctc_loss(call: Call) -> Iterator[Step]:
+    # LossCTC.cu: lengths of inputs and targets, where targets begin, then what is kept
+    for name in ("lengths", "target lengths", "offsets"):
+        yield Step("alloc", name, 8 * call.args[0].shape[1])
+    yield Step("out", "1")
+    yield Step("out", "0")
+
+
+@program(_aten._ctc_loss_backward.default)
+def _ctc_loss_backward(call: Call) -> Iterator[Step]:
+    for name in ("lengths", "target lengths", "offsets"):
+        yield Step("alloc", name, 8 * call.args[1].shape[1])
+    yield Step("alloc", "log of beta", nbytes(call.args[6]))
+    yield Step("out")
+    yield Step("free", "log of beta")
+
+
 def rnn_values(args: Any) -> int:
     """Return the bytes of one value per time step, sample, layer and direction, of recurrent layers in training."""
     x, hx = args[0], args[4]
-    return x.element_size() * x.shape[0] * x.shape[1] * hx.shape[0] * hx.shape[-1] if args[12] else 0
+    samples = math.prod(x.shape[:-1])  # packed sequences have one axis for both
+    return x.element_size() * samples * hx.shape[0] * hx.shape[-1] if args[12] else 0
 
 
 # -- shapes that the meta device does not know -----------------------------------------------------------------------
@@ -694,8 +746,8 @@ def _recurrent_shapes(
     x: Any, weights: Any, per_layer: int, block: Any, hx: Any, cx: Any, mode: int, hidden: int, projected: int,
     layers: int, batch_first: bool, dropout: float, train: bool, bidirectional: bool, *rest: Any,
 ) -> Any:  # fmt: skip
-    first, second = (x.shape[1], x.shape[0]) if batch_first else (x.shape[0], x.shape[1])
-    output = x.new_empty((first, second, hidden * (2 if bidirectional else 1)))
+    steps = (x.shape[1], x.shape[0]) if batch_first else x.shape[:-1]
+    output = x.new_empty((*steps, hidden * (2 if bidirectional else 1)))
     state, memory = hx.new_empty(hx.shape), hx.new_empty(0) if cx is None else cx.new_empty(cx.shape)
     if block is None:
         block = x.new_empty(sum(weight.numel() for weight in weights))
@@ -712,6 +764,16 @@ def _recurrent_backward_shapes(x: Any, weights: Any, per_layer: int, block: Any,
         place += weight.numel()
     memory = None if cx is None else cx.new_empty(cx.shape)
     return grad.transpose(0, 1) if batch_first else grad, hx.new_empty(hx.shape), memory, parts
+
+
+def _ctc_loss_shapes(log_probs: Any, targets: Any, lengths: Any, target_lengths: Any, *rest: Any) -> Any:
+    steps, batch = log_probs.shape[:2]
+    longest = max(target_lengths, default=0)
+    return log_probs.new_empty((batch,)), log_probs.new_empty((batch, steps, 2 * longest + 1))
+
+
+def _ctc_loss_backward_shapes(grad: Any, log_probs: Any, *rest: Any) -> Any:
+    return log_probs.new_empty(log_probs.shape)
 
 
 def _like_first(first: Any, *rest: Any, **options: Any) -> Any:
@@ -735,6 +797,8 @@ def _in_place(*args: Any, **options: Any) -> None:
 
 
 SHAPES: dict[Any, Callable[..., Any]] = {
+    _aten._ctc_loss.default: _ctc_loss_shapes,
+    _aten._ctc_loss_backward.default: _ctc_loss_backward_shapes,
     _aten._sample_dirichlet.default: _like_first,
     _aten._standard_gamma.default: _like_first,
     _aten._scaled_dot_product_efficient_attention_backward.default: _shared_keys_shapes,

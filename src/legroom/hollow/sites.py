@@ -26,7 +26,7 @@ _INSTALLED = tuple(
     }
 )
 _MOST_FRAMES = 4
-_USER, _LIBRARY, _MODULE, _SKIP = 1, 2, 3, 0
+_USER, _LIBRARY, _MODULE, _CALLED, _SKIP = 1, 2, 3, 4, 0
 _MODULE_CALL = torch.nn.Module._call_impl.__code__
 
 
@@ -35,6 +35,7 @@ class Sites:
 
     def __init__(self, announce: Callable[[int, list[list[Any]], str | None], None]) -> None:
         self._announce = announce
+        self.caller: Any = None  # the frame that a thread of ours works for
         self._kinds: dict[Any, int] = {_MODULE_CALL: _MODULE}
         self._numbers: dict[Any, int] = {}
         self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
@@ -60,7 +61,7 @@ class Sites:
                     library = (code, frame.f_lasti)
             elif kind == _MODULE and module is None and not found:
                 module = frame.f_locals.get("self")
-            frame = frame.f_back
+            frame = frame.f_back if kind != _CALLED else self.caller
         if not found and library is not None:
             found.append(library)
         key = (id(module), *found)
@@ -81,8 +82,12 @@ class Sites:
                 return frame.f_code.co_filename, frame.f_lineno
             if kind == _LIBRARY and library[0] == "?":
                 library = frame.f_code.co_filename, frame.f_lineno
-            frame = frame.f_back
+            frame = frame.f_back if kind != _CALLED else self.caller
         return library
+
+    def goes_on_with_caller(self, function: Any) -> None:
+        """Let the places of a function be those of `caller`, for whom it works in another thread."""
+        self._kinds[function.__code__] = _CALLED
 
     def _path(self, module: Any) -> str:
         """Return where a module stands in the one that was called first, by name."""

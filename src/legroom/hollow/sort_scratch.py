@@ -102,6 +102,15 @@ def _randperm(call: Call) -> Iterator[Step]:
     yield Step("alloc", "sort", radix_sort_bytes(number, key, bits))
 
 
+@program(_aten.embedding.default)
+def _embedding(call: Call) -> Iterator[Step]:
+    # Embedding.cpp: rows are chosen by one list of indices
+    indices = call.args[1]
+    if indices.dim() > 1 and not indices.is_contiguous():
+        yield Step("alloc", "indices", nbytes(indices))
+    yield Step("out")
+
+
 @program(_aten.embedding_dense_backward.default)
 def _embedding_backward(call: Call) -> Iterator[Step]:
     # Embedding.cu, embedding_dense_backward_cuda: many indices are sorted, then summed in parts of ten
@@ -109,9 +118,43 @@ def _embedding_backward(call: Call) -> Iterator[Step]:
     number, width = indices.numel(), grad.shape[-1]
     if not grad.is_contiguous():
         yield Step("alloc", "gradient", nbytes(grad))
+    if not indices.is_contiguous():
+        yield Step("alloc", "indices", nbytes(indices))
     if number <= _SORTED_INDICES:
         yield Step("out")
         return
+    yield from _summed_rows(number, width, symbols)
+
+
+@program(_aten._embedding_bag_backward.default, _aten._embedding_bag_dense_backward.default)
+def _bag_backward(call: Call) -> Iterator[Step]:
+    # EmbeddingBag.cu: as above whatever the number of indices, unless the largest values are looked for
+    names = [each.name for each in _bag_arguments(len(call.args))]
+    given = dict(zip(names, call.args)) | call.kwargs
+    if given.get("mode") == _MAX or given.get("sparse"):
+        yield Step("out")
+        return
+    yield from _summed_rows(given["indices"].numel(), call.args[0].shape[-1], given["num_weights"])
+
+
+_MAX = 2  # embedding_bag's mode
+
+
+def _bag_arguments(number: int) -> Any:
+    """Return the arguments of the operator that takes so many: with offsets, it is the one above."""
+    both = (_aten._embedding_bag_backward.default, _aten._embedding_bag_dense_backward.default)
+    return (both[0] if number > 10 else both[1])._schema.arguments
+
+
+@program(_aten._embedding_bag.default, _aten._embedding_bag_forward_only.default)
+def _bag(call: Call) -> Iterator[Step]:
+    # EmbeddingBag.cu, _embedding_bag_cuda: sizes of bags, the bag of every index, the result, where the largest are
+    for index in (2, 1, 0, 3):
+        yield Step("out", str(index))
+
+
+def _summed_rows(number: int, width: int, symbols: int) -> Iterator[Step]:
+    """Yield what adding up rows by index takes: indices are sorted, and rows summed in parts of ten."""
     for name in ("sorted", "order", "range"):
         yield Step("alloc", name, 8 * number)
     yield Step("alloc", "sort", radix_sort_bytes(number, 8, _bits(symbols)))

@@ -15,6 +15,7 @@ import torch
 from . import pinned
 from .dispatching import Follower
 from .fake_tensors import is_meta as shown_is_meta
+from .fake_tensors import storage_key
 from .host_memory import default_device
 
 _aten = torch.ops.aten
@@ -69,14 +70,14 @@ def _properties(follower: Follower) -> None:
     def device(self: Any) -> Any:
         if here.inside or not is_meta(self):
             return _raw_device(self)
-        record = records.get(self.untyped_storage()._cdata)
+        record = records.get(storage_key(self))
         return _raw_device(self) if record is None else record.card.device
 
     def is_cuda(self: Any) -> bool:
-        return not here.inside and is_meta(self) and self.untyped_storage()._cdata in records
+        return not here.inside and is_meta(self) and storage_key(self) in records
 
     def shows_meta(self: Any) -> bool:
-        return bool(is_meta(self)) and (here.inside > 0 or self.untyped_storage()._cdata not in records)
+        return bool(is_meta(self)) and (here.inside > 0 or storage_key(self) not in records)
 
     tensor: Any = torch.Tensor
     tensor.device, tensor.is_cuda, tensor.is_meta = property(device), property(is_cuda), property(shows_meta)
@@ -157,6 +158,9 @@ def _moves(follower: Follower) -> None:
     def moved(self: Any, *args: Any, **kwargs: Any) -> Any:
         device, dtype, rest = _parsed(follower, args, kwargs)
         if device is None:
+            if hollow(follower, self) and _named_meta(args, kwargs):
+                with torch._C._DisableTorchDispatch():  # leaves the card: nothing of it is followed any more
+                    return torch.empty_strided(self.shape, self.stride(), dtype=dtype or self.dtype, device="meta")
             return to(self, *args, **kwargs)
         return move(self, device, dtype, **rest)
 
@@ -254,8 +258,12 @@ def _leaving(follower: Follower) -> None:
         follower.journal.json("unmodelled", what=what, file=file, line=line)
         raise RuntimeError(f"{what} is not simulated in a rehearsal ({file}:{line})")
 
-    def dlpack(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return refuse("dlpack of a tensor of the card") if hollow(follower, self) else packed(self, *args, **kwargs)
+    def dlpack(self: Any, *args: Any, dl_device: Any = None, **kwargs: Any) -> Any:
+        if not hollow(follower, self):
+            return packed(self, *args, **kwargs, **({} if dl_device is None else {"dl_device": dl_device}))
+        if dl_device is None or int(dl_device[0]) != _ON_HOST:
+            return refuse("dlpack of a tensor of the card")
+        return packed(self.detach().cpu(), **{name: kwargs[name] for name in ("max_version",) if name in kwargs})
 
     def share_memory(self: Any) -> Any:
         return self if hollow(follower, self) else shared(self)  # a card's memory is shared as it is
@@ -265,16 +273,37 @@ def _leaving(follower: Follower) -> None:
             return refuse("sending a tensor of the card to another process (CUDA IPC)")
         return reduced(each)
 
-    to_dlpack = module.to_dlpack
+    to_dlpack, from_dlpack = module.to_dlpack, module.from_dlpack
 
     def old_dlpack(each: Any) -> Any:
-        return refuse("dlpack of a tensor of the card") if hollow(follower, each) else to_dlpack(each)
+        return _Capsule(each) if hollow(follower, each) else to_dlpack(each)
+
+    @functools.wraps(from_dlpack)
+    def unpacked(ext_tensor: Any, *, device: Any = None, copy: Any = None) -> Any:
+        given = ext_tensor.tensor if isinstance(ext_tensor, _Capsule) else ext_tensor
+        if hollow(follower, given):  # the same memory, unless it goes elsewhere
+            return given.detach().to(device or given.device, copy=bool(copy))
+        if card_device(follower, device) is not None:
+            return from_dlpack(given).to(device)
+        options = {"device": device, "copy": copy}
+        return from_dlpack(given, **{name: value for name, value in options.items() if value is not None})
 
     module.to_dlpack = top.to_dlpack = old_dlpack
+    module.from_dlpack = top.from_dlpack = unpacked
     tensor.__dlpack__, tensor.share_memory_ = dlpack, share_memory
     reductions.reduce_tensor = reduce
     for kind in (torch.Tensor, torch.nn.parameter.Parameter):
         multiprocessing.reduction.ForkingPickler.register(kind, reduce)
+
+
+_ON_HOST = 1  # DLPack's kDLCPU
+
+
+class _Capsule:
+    """What `to_dlpack` gives of a card's tensor: nobody else can read it."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor.detach()
 
 
 class _Across(torch.autograd.Function):
@@ -291,6 +320,11 @@ class _Across(torch.autograd.Function):
 
 
 is_lazy: Callable[[Any], bool] = importlib.import_module("torch.nn.parameter").is_lazy  # torch hides the module
+
+
+def _named_meta(args: Any, kwargs: Any) -> bool:
+    device = kwargs.get("device", args[0] if args else None)
+    return isinstance(device, (str, torch.device)) and torch.device(device).type == "meta"
 
 
 def _parsed(follower: Follower, args: Any, kwargs: Any) -> tuple[torch.device | None, Any, dict[str, Any]]:
@@ -323,7 +357,35 @@ def _makers(follower: Follower) -> None:
     module: Any = torch
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(module, name, _on_host_first(follower, getattr(module, name)))
+    sparse_coo = module.sparse_coo_tensor
+
+    @functools.wraps(sparse_coo)
+    def sparse(indices: Any, values: Any, size: Any = None, *, device: Any = None, **kw: Any) -> Any:
+        card = card_device(follower, default_device() if device is None else device)
+        if card is not None:
+            indices = torch.as_tensor(indices, dtype=torch.int64, device=card)
+            values, device = torch.as_tensor(values, device=card), None
+        if size is None and hollow(follower, indices):
+            size = tuple((torch.max(indices, 1).values + 1).tolist()) + tuple(values.shape[1:])
+        given = (indices, values) if size is None else (indices, values, tuple(size))
+        return sparse_coo(*given, **kw, **({} if device is None else {"device": device}))
+
+    module.sparse_coo_tensor = sparse
     tensor: Any = torch.Tensor
+    old_new = tensor.new
+
+    @functools.wraps(old_new)
+    def new(self: Any, *args: Any, **kw: Any) -> Any:
+        if not hollow(follower, self) or kw:
+            return old_new(self, *args, **kw)
+        if self.layout is torch.sparse_coo:
+            return sparse(*args)
+        sizes = args[0] if args and isinstance(args[0], torch.Size) else args
+        if all(isinstance(each, int) for each in sizes):
+            return torch.empty(tuple(sizes), dtype=self.dtype, device=self.device)
+        return torch.tensor(args[0], dtype=self.dtype, device=self.device)
+
+    tensor.new = new
     new_tensor = tensor.new_tensor
 
     @functools.wraps(new_tensor)
