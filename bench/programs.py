@@ -7,12 +7,13 @@ and an environment to run them in, at the places that the file names. One half w
 rehearsed and is reported apart; so are short scripts of our own that drive a library which has no program to run, and
 a program whose sizes depend on values, which are zeros on that device.
 
-`heldout2` to `heldout4` and `oom-heldout2` are programs of other repositories, chosen when the ones before were known;
+`heldout2` to `heldout5` and `oom-heldout2` are programs of other repositories, chosen when the ones before were known;
 of those that would not end in a while the truth is that of the first `steps_recorded` optimizer steps.
 
-    python -m bench.programs FOLDER [PART]... [--only NAME] [--again]
+    python -m bench.programs FOLDER [PART]... [--only NAME] [--again] [--jobs N]
 
-`--only` writes no table. `--again` writes one apart: a set that was looked at since is no longer held out.
+`--only` writes no table. `--again` writes one apart: a set that was looked at since is no longer held out. `--jobs`
+rehearses several programs at a time: their seconds are then no measure of speed.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryFile
 from typing import Any
 
 from bench.results import write_section
@@ -34,8 +36,8 @@ DATA = Path(__file__).parent / "data" / "programs.json"
 COLUMNS = ("program", "true reserved MiB", "reserved", "allocated", "stopped", "s", "processor s", "in band")
 PARTS = {
     "dev": ", looked at", "heldout": ", held out", "heldout2": ", held out, second set",
-    "heldout3": ", held out, third set", "heldout4": ", held out, fourth set", "oom": "", "oom-heldout": ", held out",
-    "oom-heldout2": ", held out, second set",
+    "heldout3": ", held out, third set", "heldout4": ", held out, fourth set", "heldout5": ", held out, fifth set",
+    "oom": "", "oom-heldout": ", held out", "oom-heldout2": ", held out, second set",
 }  # fmt: skip
 PLENTY = 1 << 36
 Table = tuple[str, tuple[str, ...], list[list[object]]]
@@ -48,23 +50,21 @@ def rehearsed(row: dict[str, Any], folder: str, vram: int, seconds: int = LONGES
     python = f"{folder}/venv/bin/{here['argv'][0]}"
     command = [sys.executable, "-m", "legroom.cli.main", "predict", "--json", "--vram", f"{vram}B",
                "--seconds", str(seconds), "--", python, *here["argv"][1:]]  # fmt: skip
-    began, worked = time.monotonic(), _processor_s()
+    began = time.monotonic()
     paths = [each for each in (here["env"].get("PYTHONPATH"), os.environ.get("PYTHONPATH")) if each]
     environment = {**os.environ, **here["env"], **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})}
-    done = subprocess.run(command, cwd=here["cwd"], env=environment, capture_output=True, text=True, check=False)
-    took = {"seconds": time.monotonic() - began, "processor_s": _processor_s() - worked}
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)["runs"][0]
-    except (ValueError, KeyError, IndexError):
-        lines = (done.stderr.strip() or "nothing said").splitlines()
-        return {"failed": lines[-1][:100], **took}
+    with TemporaryFile("w+") as said, TemporaryFile("w+", errors="replace") as complaints:
+        child = subprocess.Popen(command, cwd=here["cwd"], env=environment, stdout=said, stderr=complaints)
+        _, status, used = os.wait4(child.pid, 0)  # with its processor time, and that of all that it waited for
+        child.returncode = os.waitstatus_to_exitcode(status)
+        took = {"seconds": time.monotonic() - began, "processor_s": used.ru_utime + used.ru_stime}
+        said.seek(0), complaints.seek(0)
+        try:
+            found: dict[str, Any] = json.loads(said.read())["runs"][0]
+        except (ValueError, KeyError, IndexError):
+            lines = (complaints.read().strip() or "nothing said").splitlines()
+            return {"failed": lines[-1][:100], **took}
     return {**found, **took}
-
-
-def _processor_s() -> float:
-    """Return the processor time of all that was started from here and has ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _difference(found: int, true: int) -> str:
@@ -79,24 +79,27 @@ def compare(row: dict[str, Any], folder: str) -> tuple[list[object], float | Non
     times = [f"{said['seconds']:.0f}", f"{said['processor_s']:.0f}"]
     if "peak_reserved" not in books:
         why = said.get("failed") or (said.get("program") or {}).get("stopped", "")
-        return [row["name"], size, "no answer", "", why, *times, "no"], None
+        line: list[object] = [row["name"], size, "no answer", "", why, *times, "no"]
+        print(*line, sep="  ", flush=True)
+        return line, None
     low, high = books.get("band") or (0, 0)
     line = [
         row["name"], size, _difference(books["peak_reserved"], true["peak_reserved"]),
         _difference(books["peak_allocated"], true["peak_allocated"]), said["program"]["stopped"],
         *times, "yes" if low <= true["peak_reserved"] <= high else "no",
     ]  # fmt: skip
+    print(*line, sep="  ", flush=True)
     return line, books["peak_reserved"] / true["peak_reserved"] - 1
 
 
-def half(rows: list[dict[str, Any]], folder: str) -> Table:
+def half(rows: list[dict[str, Any]], folder: str, jobs: int) -> Table:
     """Rehearse one half of the programs."""
     lines: list[list[object]] = []
     misses: dict[str, list[float | None]] = {"public, unedited": [], "scripts of our own": []}
     exact = dict.fromkeys(misses, 0)
-    for row in rows:
-        line, miss = compare(row, folder)
-        print(*line, sep="  ", flush=True)
+    with ThreadPoolExecutor(jobs) as pool:
+        compared = list(pool.map(lambda row: compare(row, folder), rows))
+    for row, (line, miss) in zip(rows, compared, strict=True):
         if row["values_set_sizes"]:
             line[0] = f"{line[0]} (sizes depend on values)"
         else:
@@ -113,7 +116,7 @@ def half(rows: list[dict[str, Any]], folder: str) -> Table:
     return "Programs as they are", COLUMNS, lines
 
 
-def lines_of_death(rows: list[dict[str, Any]], folder: str) -> Table:
+def lines_of_death(rows: list[dict[str, Any]], folder: str, _jobs: int) -> Table:
     """Compare where programs run out of memory on cards of given sizes."""
     probe = {"argv": ["python", "-c", "import torch; torch.zeros(1, device='cuda')"], "cwd": folder, "env": {}}
     beside = PLENTY - rehearsed(probe, folder, PLENTY)["gpu"]["allocator"]["limit"]
@@ -140,11 +143,13 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--only", metavar="NAME")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1)
     asked = parser.parse_args(arguments)
     data = json.loads(DATA.read_text())
     for part in asked.parts or PARTS:
         rows = [row for row in data[part] if asked.only in (None, row["name"])]
-        name, columns, lines = (lines_of_death if part.startswith("oom") else half)(rows, str(asked.folder.resolve()))
+        table = lines_of_death if part.startswith("oom") else half
+        name, columns, lines = table(rows, str(asked.folder.resolve()), asked.jobs)
         if asked.only is None:
             again = (", no longer so", " --again") if asked.again else ("", "")
             command = f"python -m bench.programs FOLDER {part}{again[1]}"

@@ -118,6 +118,44 @@ def test_the_cache_leaves_room_for_what_cudnn_keeps_of_a_recurrent_layer(
     assert found["code"] == 0
 
 
+def test_torch_tensor_follows_a_default_type_on_the_card(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(
+        tmp_path,
+        """
+        import torch
+        torch.set_default_tensor_type("torch.cuda.FloatTensor")
+        print(torch.Tensor([1, 2]), torch.Tensor(2, 3).device, torch.nn.Parameter(torch.Tensor(4)).device)
+        torch.set_default_tensor_type("torch.FloatTensor")
+        print(torch.Tensor([1, 2]), torch.Tensor(2, 3).device)
+        """,
+        capfd,
+        card={"name": "card", "bytes": 1 << 30, "capability": [8, 6], "sm_count": 28},
+    )
+    assert found["code"] == 0
+    assert [line for line in found["printed"] if line.startswith("tensor")] == [
+        "tensor([1., 2.], device='cuda:0') cuda:0 cuda:0",
+        "tensor([1., 2.]) cpu",
+    ]
+
+
+def test_scripted_code_may_call_torch_tensor(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = run(
+        tmp_path,
+        """
+        import torch
+        import torch.distributed.optim  # scripts classes that do, as pytorch-ignite makes it do
+        @torch.jit.script
+        def half(x: int):
+            return torch.tensor(x) / 2
+        print(half(3))
+        """,
+        capfd,
+        card={"name": "card", "bytes": 1 << 30, "capability": [8, 6], "sm_count": 28},
+    )
+    assert found["code"] == 0
+    assert found["printed"][-1] == "tensor(1.5000)"
+
+
 def test_the_card_is_the_one_that_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = run(
         tmp_path,

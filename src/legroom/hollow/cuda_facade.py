@@ -98,12 +98,25 @@ def _typed_tensors(follower: Follower) -> None:
         setattr(torch.cuda, f"{name}Tensor", kind)
 
     set_type = torch.set_default_tensor_type
+    tensor: Any = torch.Tensor
+
+    def from_default_type(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        """Make what `torch.Tensor(...)` makes of sizes and of data; a default device alone does not reach it."""
+        if cls is not tensor or kwargs or any(isinstance(each, tensor) for each in args):
+            return torch._C.TensorBase.__new__(cls, *args, **kwargs)
+        if all(isinstance(each, int) for each in args) or isinstance(args[0], torch.Size):
+            return torch.empty(*args, dtype=torch.get_default_dtype())
+        return torch.tensor(*args, dtype=torch.get_default_dtype())
 
     def set_default_type(t: Any, /) -> None:
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
         on_card = name.startswith("torch.cuda.")
         if on_card or default_device() is not None:
             torch.set_default_device("cuda" if on_card else None)
+        if on_card:
+            tensor.__new__ = from_default_type
+        elif "__new__" in vars(tensor):
+            tensor.__new__ = torch._C.TensorBase.__new__
         if on_card:
             torch.set_default_dtype(getattr(torch, name.rpartition(".")[2]).dtype)
         else:

@@ -20,6 +20,7 @@ written.
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from collections.abc import Iterator
@@ -492,6 +493,7 @@ _SUPPORTED = (
 
 
 def _with_meta(original: Any) -> Any:
+    @functools.wraps(original)
     def supported(*args: Any, **kwargs: Any) -> list[str]:
         return ["cuda", *original(*args, **kwargs), "meta"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from pathlib import Path
 from typing import Any, Callable
 
 import torch
@@ -30,6 +31,7 @@ def install(follower: Follower) -> None:
     _moves(follower)
     _makers(follower)
     _grouping(follower)
+    _scripting()
 
 
 _modes = getattr(torch._C, "_len_torch_function_stack")  # noqa: B009  not in torch's stubs
@@ -399,6 +401,20 @@ def _makers(follower: Follower) -> None:
         return torch.tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
     tensor.new_tensor = made
+
+
+def _scripting() -> None:
+    """Let `torch.jit.script` compile the functions that were replaced here as what they replace."""
+    here = str(Path(__file__).parent)
+
+    def replaced(function: Any) -> Any:
+        ours = getattr(getattr(function, "__code__", None), "co_filename", "").startswith(here)
+        return getattr(function, "__wrapped__", function) if ours else function
+
+    for module, name in (("torch.jit._builtins", "_find_builtin"), ("torch.jit._recursive", "try_compile_fn")):
+        inside: Any = importlib.import_module(module)
+        asked = getattr(inside, name)
+        setattr(inside, name, lambda function, *args, asked=asked: asked(replaced(function), *args))
 
 
 def _on_host_first(follower: Follower, maker: Callable[..., Any]) -> Callable[..., Any]:
