@@ -29,7 +29,8 @@ ROOT = DOCS.parent
 FILES = DOCS / "files"
 MOST_S = 1800  # a training on a busy machine
 _RUN = re.compile(
-    r"^<!-- run(?P<how>(?: slow| loosely| needs \w+)*): (?P<command>.+?) -->\n(?:\n```text\n(?P<output>.*?)\n```\n)?", re.M | re.S
+    r"^<!-- run(?P<how>(?: slow| loosely| needs \w+)*): (?P<command>.+?) -->\n(?:\n```text\n(?P<output>.*?)\n```\n)?",
+    re.M | re.S,
 )
 _FENCE = re.compile(r"^```(?P<kind>\{?[\w+-]*\}?)[^\n]*\n(?P<body>.*?)^```\s*?$", re.M | re.S)
 _SPAN = re.compile(r"(?<!`)`(legroom [^`]+)`(?!`)")
