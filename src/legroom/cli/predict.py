@@ -27,7 +27,6 @@ from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import unseen_env
 from legroom.reading import read_all
-from legroom.reading.programs import program_of, required_arguments
 from legroom.reading.reading_notes import collected_notes
 from legroom.rendering.console import complain, say, status, told
 from legroom.rendering.prediction_text import comparison_text, estimate_text, prediction_json, prediction_text
@@ -177,6 +176,8 @@ def is_script(target: str) -> bool:
 
 def rehearsal_command(script: str, options: Mapping[str, str | None]) -> str:
     """Return the command that predicts a script by running it."""
+    from legroom.reading.programs import required_arguments  # parses source, which --help must not pay for
+
     given = [word for name, value in options.items() if value is not None for word in (name, value)]
     return shlex.join(["legroom", "predict", *given, "--", "python", script, *required_arguments(script)])
 
@@ -187,6 +188,8 @@ def pointing_to_running(targets: Sequence[str], options: Mapping[str, str | None
     try:
         yield
     except BadInput as error:
+        from legroom.reading.programs import program_of
+
         scripts = [target for target in targets if is_script(target)]
         script = (
             str(error.path) if str(error.path) in scripts else scripts[0] if len(targets) == len(scripts) == 1 else ""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from legroom.reading.reading_budget import pay
+from legroom.reading.source import children_of
 
 Kind = Literal["assign", "unpack", "augmented", "parameter", "import", "definition", "loop", "with", "other"]
 Position = tuple[int, int]
@@ -215,7 +216,7 @@ class Scopes:
             case ast.stmt() | ast.NamedExpr() | ast.comprehension():
                 self._bind_by_assignment(node, scope)
         self._bind_by_name(node, scope)
-        for child in ast.iter_child_nodes(node):
+        for child in children_of(node):
             self.parents[id(child)] = node
             self._visit(child, scope)
 
