@@ -294,7 +294,7 @@ def test_a_stream_shorter_than_one_observation_is_refused(made_by: ModuleType) -
 
 # Dumps made by hand: frames of one page of 16 words in one stream, records with references to 4 bytes.
 
-RAW, LZ4, CONST, DELTA, PATCH = range(5)
+RAW, LZ4, CONST, DELTA, PATCH, NARROW = range(6)
 BASE = 0x80000000
 NOISY_PAGE = random.Random(0).randbytes(64)
 PAGE = (RAW, NOISY_PAGE)
@@ -320,6 +320,11 @@ def delta(*words: int) -> tuple[int, bytes]:
     return DELTA, struct.pack(f"<{len(words)}I", *words)
 
 
+def narrow(unit: int, bits: int) -> bytes:
+    """Return 64 bytes of numbers of `unit` bytes, of which `bits` bits are kept."""
+    return bytes([unit, bits, 0, 0]) + NOISY_PAGE[: 64 // unit * bits // 8]
+
+
 def literals(page: bytes) -> bytes:
     """Return an LZ4 block without matches."""
     return bytes([0xF0, len(page) - 15]) + page
@@ -331,6 +336,10 @@ SOUND = {
     "an LZ4 block that ends with a match": made_dump(
         (LZ4, b"\x4f" + NOISY_PAGE[:4] + b"\x04\x00" + bytes([60 - 4 - 15]))
     ),
+    **{
+        f"numbers of {unit} bytes in {bits} bits": made_dump((NARROW, narrow(unit, bits)))
+        for unit, bits in ((1, 1), (1, 2), (1, 4), (4, 8), (4, 16), (8, 8), (8, 16), (8, 32))
+    },
     "a change": made_dump(PAGE, delta(0x00010000, 5)),
     "a change of the last word": made_dump(PAGE, delta(0x0001000F, 5)),
     "a change of all words": made_dump(PAGE, delta(0x80100000, 5)),
@@ -356,13 +365,19 @@ UNSOUND = {
     "an LZ4 block of less than a page": made_dump((LZ4, literals(NOISY_PAGE[:60]))),
     "an LZ4 block that begins before its page": made_dump((LZ4, b"\x0f\x01\x00" + bytes([64 - 4 - 15]))),
     "a patch that begins before the page before": made_dump(PAGE, (PATCH, b"\x0f\x41\x00" + bytes([64 - 4 - 15]))),
+    "numbers in more bits than are known": made_dump((NARROW, narrow(2, 8))),
+    "numbers in no bits": made_dump((NARROW, bytes(4))),
+    "numbers without their head": made_dump((NARROW, b"\1\1")),
+    "numbers with one too many": made_dump((NARROW, narrow(1, 4) + b"?")),
+    "numbers with one too few": made_dump((NARROW, narrow(4, 16)[:-1])),
+    "numbers with something else in their head": made_dump((NARROW, b"\1\1\1\0" + narrow(1, 1)[4:])),
     "a page of other size": made_dump((RAW, NOISY_PAGE[:60])),
     "a constant of two words": made_dump((CONST, bytes(8))),
     "a change before any page": made_dump(delta(0x00010000, 5)),
     "a change that a later page hides": made_dump(PAGE, delta(0, 0), PAGE),
     "a change in the middle of many frames": made_dump(PAGE, *[delta(0, 0), PAGE] * 60),
     "a record within a record": made_dump((RAW, bytes(32) + b"\x22" + bytes(31)), (CONST, bytes(4)), refs=[9]),
-    "a record of no kind that nobody uses": made_dump(PAGE, (5, b""), refs=[0]),
+    "a record of no kind that nobody uses": made_dump(PAGE, (6, b""), refs=[0]),
     "a record larger than a page that nobody uses": made_dump(PAGE, (RAW, bytes(68)), refs=[0]),
     "too many changes": made_dump(PAGE, *[delta(0x00010000, i) for i in range(MOST_CHANGES + 1)]),
     "the same change too often": made_dump(PAGE, delta(0x00010000, 5), refs=[0] + [17] * (MOST_CHANGES + 1)),

@@ -34,13 +34,39 @@ from buffer_pairs import (
     space_for,
 )
 from gymnasium import spaces
-from stable_baselines3.common.buffers import NStepReplayBuffer
+from stable_baselines3.common.buffers import NStepReplayBuffer, RolloutBuffer
 from toy_envs import noise, stack
 
 import legroom
 from legroom.errors import BadInput, LegroomError
 from legroom.storing.outputs import Outputs
 from legroom.storing.saving import write_file
+
+# A decoded copy, where max_bytes allows it
+
+
+@pytest.mark.parametrize(("max_bytes", "kept"), [("100MB", True), (None, False), ("50kB", False)])
+def test_a_budget_is_used_for_a_decoded_copy(max_bytes, kept):
+    space = spaces.Box(0, 255, (40, 40), np.uint8)
+    plain = RolloutBuffer(64, space, spaces.Discrete(3), device="cpu", n_envs=2)
+    lean = legroom.LeanRolloutBuffer(64, space, spaces.Discrete(3), device="cpu", n_envs=2, max_bytes=max_bytes)
+    rng = np.random.default_rng(0)
+    for round_ in range(2):
+        for buffer in (plain, lean):
+            buffer.reset()
+        for _ in range(64):
+            row = (rng.integers(0, 255, (2, 40, 40), np.uint8), np.zeros((2, 1)), np.zeros(2), np.zeros(2))
+            for buffer in (plain, lean):
+                buffer.add(*row, torch.zeros(2), torch.zeros(2))
+        for epoch in range(2):
+            batches = []
+            for buffer in (plain, lean):
+                np.random.seed(10 * round_ + epoch)
+                batches.append([batch.observations for batch in buffer.get(32)])
+            assert all(torch.equal(one, other) for one, other in zip(*batches, strict=True))
+        assert ("decoded" in lean.breakdown()) == kept
+        assert not kept or lean.nbytes > 64 * 2 * 1600
+
 
 # Micro-batches
 

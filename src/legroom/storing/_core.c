@@ -5,6 +5,7 @@
  *
  *   RAW    the page's bytes              (shared by all versions with the same content, in any stream, at any time)
  *   LZ4    the same, LZ4-compressed      (where that saves at least an eighth)
+ *   NARROW the same, small numbers in few bits (masks, grids, tokens: read several times as fast as LZ4)
  *   CONST  one 32-bit word, repeated
  *   DELTA  the words that differ from the page's previous version
  *   PATCH  an LZ4 block whose dictionary is the page's previous version: what moved (a scrolling picture) costs little
@@ -16,7 +17,7 @@
  * Only the buffer protocol and the stable ABI are used; the GIL is released around all work; one lock per Store keeps
  * readers and the writer apart. Out of memory leaves the store as it was before the call.
  *
- * _words.h: hashes and deltas; _lz4.h: the codec; _records.h: structures and reading; _store.h: writing; _dump.h: to
+ * _words.h: hashes and deltas; _lz4.h, _narrow.h: the codecs; _records.h: structures and reading; _store.h: writing; _dump.h: to
  * bytes and back; this file: the Python type.
  */
 #define PY_SSIZE_T_CLEAN
@@ -374,6 +375,8 @@ static uint64_t resident_bytes(const store *s) {
     uint64_t bytes = s->ready ? ARENA_BYTES : 0;        /* touched memory pages: those below `used`, or whole huge ones */
     for (uint32_t i = s->first_resident; i < s->n_arenas; i++)
         if (s->arenas[i].mapped) bytes += s->sealed || !in_huge_pages(s, i) ? (s->arenas[i].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1) : ARENA_BYTES;
+    if (!s->sealed && s->n_arenas > s->first_resident && s->touched > s->arenas[s->n_arenas - 1].used)
+        bytes += s->touched - ((s->arenas[s->n_arenas - 1].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1));
     return bytes;
 }
 
@@ -389,7 +392,7 @@ static PyObject *store_resident(PyObject *object, PyObject *ignored) {
 static PyObject *store_nbytes(PyObject *object, PyObject *ignored) {
     (void)ignored;
     Store *self = (Store *)object;
-    static const char *const kinds[KINDS] = {"raw", "lz4", "const", "delta", "patch"};
+    static const char *const kinds[KINDS] = {"raw", "lz4", "const", "delta", "patch", "narrow"};
     enter(self);
     const store copy = self->s;
     uint64_t arenas = resident_bytes(&copy), spilled = 0;
@@ -430,6 +433,14 @@ static PyObject *store_seal(PyObject *object, PyObject *ignored) {
     enter(self);
     if (!self->s.sealed) seal_store(&self->s);
     leave(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *store_trim(PyObject *object, PyObject *ignored) {
+    (void)ignored;
+    enter((Store *)object);
+    trim(&((Store *)object)->s);
+    leave((Store *)object);
     Py_RETURN_NONE;
 }
 
@@ -524,6 +535,7 @@ static PyMethodDef methods[] = {
     {"resident", store_resident, METH_NOARGS, "resident() -> bytes of arenas in memory"},
     {"spill", store_spill, METH_VARARGS, "spill(keep_bytes): moves the oldest arenas to the file"},
     {"seal", store_seal, METH_NOARGS, "seal(): gives back what only writing needs; the store is only read from now on"},
+    {"trim", store_trim, METH_NOARGS, "trim(): gives back memory taken ahead of time; writing may go on"},
     {"n_arenas", store_n_arenas, METH_NOARGS, "n_arenas() -> arenas, in memory and on disk"},
     {"dump_index", store_dump_index, METH_NOARGS, "dump_index() -> bytes that load() takes"},
     {"dump_arena", store_dump_arena, METH_VARARGS, "dump_arena(i) -> bytes that load() takes"},

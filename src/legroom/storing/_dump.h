@@ -3,7 +3,8 @@
 #define LEGROOM_DUMP_H
 #include "_store.h"
 
-#define MAGIC 0x3153524Cu       /* "LRS1" */
+#define MAGIC 0x3253524Cu       /* "LRS2" */
+#define OLD_MAGIC 0x3153524Cu   /* "LRS1": the same without NARROW records */
 #define INDEX_HEAD 9u           /* words before the arenas' used bytes */
 
 /* At least as many changes in a row as a store writes to a page. The reference counts 56 bytes or more for each towards
@@ -167,7 +168,8 @@ static int load_store(store *s, const uint32_t *index, size_t words, const unsig
                                        (uint32_t)s->newest_first, s->page_bytes, s->unit, (uint32_t)n};
     int problem = MALFORMED;
     if (n * (ARENA_BYTES / s->unit) >= NONE) return MALFORMED;
-    if (words < INDEX_HEAD + n + s->n_streams || memcmp(index, head, sizeof head)) return MALFORMED;
+    if (words < INDEX_HEAD + n + s->n_streams || (index[0] != MAGIC && index[0] != OLD_MAGIC)
+        || memcmp(index + 1, head + 1, sizeof head - sizeof *head)) return MALFORMED;
     index += INDEX_HEAD;
     if (n && !(s->arenas = take(n * sizeof *s->arenas))) return NO_MEMORY;
     s->cap_arenas = (uint32_t)n;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "_lz4.h"
+#include "_narrow.h"
 #ifdef __SANITIZE_ADDRESS__     /* what no record has been written to must not be read either */
 #include <sanitizer/asan_interface.h>
 #else
@@ -16,6 +17,8 @@
 #define ARENA_BYTES ((size_t)1 << 20)
 #define HUGE_PAGE ((size_t)1 << 21)
 #define SMALL_PAGE ((size_t)4096)
+#define AHEAD ((uint32_t)1 << 16)       /* bytes made resident at once where records are large: one by one, pages take longer */
+#define LARGE_RECORD 4096u
 #define CHAIN_LIMIT 2u          /* pages' worth of changes before a page is written anew */
 #define PATCH_WORK 4u           /* decoding a patch counts as this part of a page */
 #define FINDING 512u            /* what finding a record costs, in bytes of copying */
@@ -33,7 +36,7 @@
 #define MALFORMED (-3)
 #define SEALED (-5)
 
-enum kind { RAW, LZ4, CONST, DELTA, PATCH, KINDS };
+enum kind { RAW, LZ4, CONST, DELTA, PATCH, NARROW, KINDS };
 
 typedef struct { uint32_t time, ref; } version;
 typedef struct {
@@ -56,6 +59,7 @@ typedef struct {
     uint32_t *length;           /* frames per stream */
     page *pages;                /* [stream][page] */
     arena *arenas; uint32_t n_arenas, cap_arenas;
+    uint32_t touched;           /* bytes of the last arena that were made resident ahead of time */
     unsigned char *ready;       /* the other half of a huge memory page, for the next arena */
     uint32_t first_resident;    /* arenas before this one are on disk */
     int fd;                     /* where arenas are spilled to, or -1 */
@@ -152,6 +156,25 @@ static const unsigned char *find_record(const store *s, uint32_t ref, header *h,
     return read_fully(s->fd, room, h->size, at + 4) ? NULL : room;
 }
 
+/* Makes the memory resident that the next record and its like will be written to. */
+static void touch_ahead(store *s, const arena *a, uint32_t need) {
+#ifdef MADV_POPULATE_WRITE
+    uint32_t from = a->used < s->touched ? s->touched : a->used & ~(uint32_t)(SMALL_PAGE - 1), end = a->used + need;
+    if (need < LARGE_RECORD || end <= s->touched || in_huge_pages(s, s->n_arenas - 1)) return;
+    end = (end + AHEAD - 1) & ~(AHEAD - 1);
+    if (!madvise(a->bytes + from, end - from, MADV_POPULATE_WRITE)) s->touched = end;   /* before Linux 5.14: as ever */
+#else
+    (void)s; (void)a; (void)need;
+#endif
+}
+
+/* Gives back what was made resident in vain, as far as is known now. */
+static void trim(store *s) {
+    arena *a = s->n_arenas > s->first_resident ? &s->arenas[s->n_arenas - 1] : NULL;
+    size_t used = a ? (a->used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1) : 0;
+    if (a && a->mapped && s->touched > used && !madvise(a->bytes + used, s->touched - used, MADV_DONTNEED)) s->touched = 0;
+}
+
 /* Appends a record and returns its reference, or NONE without memory. */
 static uint32_t add_record(store *s, uint32_t kind, const void *payload, uint32_t size) {
     uint32_t need = record_bytes(s, size);
@@ -167,8 +190,10 @@ static uint32_t add_record(store *s, uint32_t kind, const void *payload, uint32_
         if (!bytes) return NONE;
         ASAN_POISON_MEMORY_REGION(bytes, ARENA_BYTES);
         s->arenas[s->n_arenas++] = (arena){bytes, 0, ARENA_BYTES};
+        s->touched = 0;
     }
     arena *a = &s->arenas[s->n_arenas - 1];
+    touch_ahead(s, a, need);
     uint32_t packed = kind | size << KIND_BITS;
     ASAN_UNPOISON_MEMORY_REGION(a->bytes + a->used, need);
     memcpy(a->bytes + a->used, &packed, 4);
@@ -189,6 +214,7 @@ static int load_base(const store *s, uint32_t ref, unsigned char *out, uint32_t 
     switch (h.kind) {
     case RAW: if (h.size != size) return MALFORMED; memcpy(out, payload, size); return 0;
     case LZ4: return lz_decode(payload, h.size, out, size, NULL) ? MALFORMED : 0;
+    case NARROW: return read_narrow(payload, h.size, out, size) ? MALFORMED : 0;
     case CONST: if (h.size != 4) return MALFORMED; fill_words(out, load32(payload), size); return 0;
     }
     return MALFORMED;

@@ -56,11 +56,20 @@ static uint32_t intern(store *s, const unsigned char *bytes, uint32_t size) {
             return s->table[at].ref;
         }
     }
-    uint32_t packed = s->compress && worth_trying(s->futile) ? lz_compress(bytes, 0, size, s->scratch, size - size / 8) : 0;
-    s->futile = packed ? 0 : s->futile + 1;
-    uint32_t ref = packed ? add_record(s, LZ4, s->scratch, packed) : add_record(s, RAW, bytes, size);
+    header h = {RAW, size};
+    const void *payload = bytes;
+    if (s->compress) {
+        width w = find_width(bytes, size);
+        uint32_t narrow = w.unit ? narrow_bytes(w, size) : size, most = narrow < size - size / 8 ? narrow - narrow / 4 : size - size / 8;
+        uint32_t packed = worth_trying(s->futile) ? lz_compress(bytes, 0, size, s->scratch, most) : 0;
+        s->futile = packed ? 0 : s->futile + 1;
+        if (packed) h = (header){LZ4, packed};
+        else if (narrow < size - size / 8) { make_narrow(bytes, size, w, s->scratch); h = (header){NARROW, narrow}; }
+        if (h.kind != RAW) payload = s->scratch;
+    }
+    uint32_t ref = add_record(s, h.kind, payload, h.size);
     if (ref == NONE) return NONE;
-    s->literal_size += (uint32_t)((int32_t)((packed ? packed : size) - s->literal_size) / 16);
+    s->literal_size += (uint32_t)((int32_t)(h.size - s->literal_size) / 16);
     remember(s, tag, ref, replace);
     return ref;
 }
@@ -314,7 +323,7 @@ static void empty_store(store *s) {
     if (s->length) memset(s->length, 0, s->n_streams * sizeof *s->length);
     s->arenas = NULL; s->table = NULL; s->ready = NULL;
     s->n_arenas = s->cap_arenas = s->first_resident = s->table_size = s->table_used = s->hits = s->inserts = 0;
-    s->nbytes_versions = s->nbytes_now = 0;
+    s->nbytes_versions = s->nbytes_now = s->touched = 0;
     s->futile = s->patch_futile = 0; s->literal_size = s->page_bytes;
     memset(s->payload, 0, sizeof s->payload); memset(s->records, 0, sizeof s->records);
 }
@@ -327,6 +336,11 @@ static void pack_arenas(store *s, uint32_t first) {
     if (first >= s->n_arenas) return;
     uint32_t n = s->n_arenas - first;
     size_t last = (s->arenas[s->n_arenas - 1].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1);
+    if ((n - 1) * ARENA_BYTES + last < HUGE_PAGE) {         /* no huge page would be used: only what is not needed goes */
+        arena *a = &s->arenas[s->n_arenas - 1];
+        if (a->mapped > last) { unmap_bytes(a->bytes + last, a->mapped - last); a->mapped = (uint32_t)last; }
+        return;
+    }
     unsigned char *bytes = map_for_huge_pages((n - 1) * ARENA_BYTES + last);
     if (!bytes) return;
     for (uint32_t i = 0; i < n; i++) {

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from legroom.storing.budget import LARGE, Shelf, explained, fitting, load_shelf, new_shelf
-from legroom.storing.core import gather
 from legroom.storing.observations import Observations
 from legroom.storing.outputs import Decoded
 from legroom.storing.stacks import SINGLE, Stack
@@ -48,6 +47,7 @@ class Column(Observations):
     def clear(self) -> None:
         """Forget all rows; what was found out about stacks stays known."""
         self.flat = False
+        self._decoded: np.ndarray | None = None  # everything, flat, where there is memory for it
         if self.is_plain:
             self._plain = np.zeros((self.rows, self.n_envs, *self.item_shape), self.dtype)
             self.shelves: tuple[Shelf, ...] = ()
@@ -62,13 +62,29 @@ class Column(Observations):
         """From now on, index environment by environment, as SB3 does after its `swap_and_flatten`."""
         if self.is_plain and not self.flat:
             self._plain = self._plain.swapaxes(0, 1).reshape(self.rows * self.n_envs, *self.item_shape)
+        for shelf in self.shelves:
+            shelf.store.trim()
         self.flat = True
+
+    def decode_all(self) -> None:
+        """Keep everything decoded from now on, as SB3 does, so that no later epoch decodes it again."""
+        if not self.is_plain and self._decoded is None:
+            decoded = np.empty(self.shape_if(flat=True), self.dtype)
+            envs, rows = np.divmod(np.arange(len(decoded)), self.rows)
+            self._read_into(rows, envs, decoded)
+            self._decoded = decoded
+
+    def breakdown(self) -> dict[str, int]:
+        """Return the bytes in memory by purpose, and those on disk as `spilled`."""
+        kept = {} if self._decoded is None else {"decoded": self._decoded.nbytes}
+        return {**super().breakdown(), **kept}
 
     def __setitem__(self, row: int, observations: np.ndarray) -> None:
         if self.is_plain:
             self._plain[row] = observations
             return
         observations = self.as_stored(observations)
+        self._decoded = None
         with self._lock:
             if self.finder.stack is None:
                 self.finder.look(observations)
@@ -83,7 +99,11 @@ class Column(Observations):
         """Return observations by flat index, by row, or by (rows, environments), decoded for the caller alone."""
         if self.is_plain:
             return np.array(self._plain[index]).view(Decoded)
+        if self._decoded is not None and self.flat:
+            return np.array(self._decoded[index]).view(Decoded)
         rows, envs = self._rows_and_envs(index)
+        if rows.ndim == 1 and rows.shape == envs.shape:
+            return self.read(rows, envs)
         rows, envs = np.broadcast_arrays(rows, envs)
         out = self.read(rows.ravel(), envs.ravel())
         return out.reshape((*rows.shape, *self.item_shape))
@@ -116,7 +136,7 @@ class Column(Observations):
         Raises:
             ValueError: it does not fit this column or is damaged.
         """
-        found: dict[str, Any] = {"flat": bool(state["flat"])}
+        found: dict[str, Any] = {"flat": bool(state["flat"]), "_decoded": None}
         stack = Stack(*state["stack"]) if state["decided"] else SINGLE
         if self.is_plain:
             found["_plain"] = fitting(state["plain"], self.shape_if(state["flat"]), self.dtype)
@@ -145,9 +165,8 @@ class Column(Observations):
 
     def _read_into(self, rows: np.ndarray, envs: np.ndarray, out: np.ndarray) -> None:
         numbers = self._numbers[rows, envs]
-        which = np.zeros(len(numbers), np.uint32)
         try:
-            gather((self.shelves[0].store,), which, envs.astype(np.uint32), numbers, out)
+            self.shelves[0].store.read(envs.astype(np.uint32), numbers, out)
         except OSError as error:
             raise explained(error) from error
 
@@ -165,6 +184,8 @@ class Column(Observations):
         if self.flat:
             if not (isinstance(index, np.ndarray) and index.dtype.kind == "i"):
                 index = np.arange(self.rows * self.n_envs)[index]
+            if self.n_envs == 1:
+                return index, np.zeros_like(index)
             envs, rows = np.divmod(index, self.rows)
             return rows, envs
         rows_of, envs_of = np.arange(self.rows)[:, None], np.arange(self.n_envs)[None, :]

@@ -196,6 +196,9 @@ class Store:
             self._sealed = True
             self._frames.seal()
 
+    def trim(self) -> None:
+        """Give back memory that was taken ahead of time: none is, here."""
+
     def _refuse_sealed(self) -> None:
         if self._sealed:
             raise ValueError("this store is sealed: it is only read from now on")

@@ -18,9 +18,9 @@ import numpy as np
 
 from legroom.storing.reference_frames import BASE, UNKNOWN_WORK_BYTES, Frames, Versions
 from legroom.storing.reference_geometry import Geometry
-from legroom.storing.reference_records import PATCH, STANDALONE, WORD, Arenas, Words, decode
+from legroom.storing.reference_records import NARROW, STANDALONE, WORD, Arenas, Words, decode
 
-MAGIC = b"LRS1"
+MAGIC, OLD_MAGIC = b"LRS2", b"LRS1"  # the old one knows no NARROW records
 
 
 def dump_index(frames: Frames) -> bytes:
@@ -70,7 +70,7 @@ def _all_records(arenas: Arenas, page_bytes: int) -> set[int]:
     """
     refs = set()
     for ref, kind, size in arenas.records():
-        if kind > PATCH or size > page_bytes:
+        if kind > NARROW or size > page_bytes:
             raise ValueError(f"a record of kind {kind} and {size} bytes where pages have {page_bytes}")
         refs.add(ref)
     return refs
@@ -120,7 +120,7 @@ class _IndexWords:
     """The words of an index, taken one after the other; running out of them is a ValueError."""
 
     def __init__(self, index: bytes) -> None:
-        if index[: len(MAGIC)] != MAGIC or len(index) % WORD.itemsize:
+        if index[: len(MAGIC)] not in (MAGIC, OLD_MAGIC) or len(index) % WORD.itemsize:
             raise ValueError("not an index of lean storage")
         self._words, self._at = np.frombuffer(index, WORD), 1
 

@@ -4,6 +4,7 @@
     LZ4    the same, as an LZ4 block                       (read here, written only by the C core)
     CONST  one 32-bit word, repeated
     DELTA  the words that differ from the page's previous version
+    NARROW small numbers in few bits each                  (likewise)
     PATCH  an LZ4 block whose dictionary is the page's previous version    (read here, written only by the C core)
 
 Everything compares raw 32-bit words, so that NaN and -0.0 are safe and one way serves every dtype. Records lie in
@@ -31,8 +32,9 @@ ARENA_BYTES = 1 << 20
 MAX_UNITS = (1 << 32) - 2  # a reference has 32 bits, all of them set mean none to the C core
 MEMORY_PAGE_BYTES = 4096
 
-RAW, LZ4, CONST, DELTA, PATCH = range(5)
-STANDALONE = (RAW, LZ4, CONST)
+RAW, LZ4, CONST, DELTA, PATCH, NARROW = range(6)
+STANDALONE = (RAW, LZ4, CONST, NARROW)
+WIDTHS = ((1, 1), (1, 2), (1, 4), (4, 8), (4, 16), (8, 8), (8, 16), (8, 32))  # bytes of a number, bits kept of it
 FILL = 0x8000  # flag in a delta's run: one word follows, to be repeated
 MIN_FILL_WORDS = 4  # shorter runs of one value cost less as part of a literal run
 
@@ -59,7 +61,28 @@ def decode(kind: int, payload: bytes, before: Words | None, n_words: int) -> Wor
         return apply_delta(before, payload)
     if kind == PATCH and before is not None:
         return np.frombuffer(unpack_lz4(payload, WORD.itemsize * n_words, before.tobytes()), WORD)
+    if kind == NARROW:
+        return unpack_narrow(payload, WORD.itemsize * n_words).view(WORD)
     raise ValueError(f"a record of kind {kind} and {len(payload)} bytes does not belong here")
+
+
+def unpack_narrow(payload: bytes, n_bytes: int) -> npt.NDArray[np.uint8]:
+    """Return the `n_bytes` bytes whose numbers were kept in few bits each.
+
+    Raises:
+        ValueError: the record is malformed.
+    """
+    unit, bits = payload[0:1], payload[1:2]
+    width = (unit[0], bits[0]) if len(payload) >= WORD.itemsize else (0, 0)
+    if width not in WIDTHS or any(payload[2:4]) or n_bytes % width[0]:
+        raise ValueError(f"numbers of {width[0]} bytes in {width[1]} bits")
+    count, kept = n_bytes // width[0], np.frombuffer(payload, np.uint8, offset=WORD.itemsize)
+    if len(kept) != -(-count * width[1] // 8):
+        raise ValueError("numbers in few bits, of another size")
+    if width[1] >= 8:
+        return kept.view(f"<u{width[1] // 8}").astype(f"<u{width[0]}").view(np.uint8)
+    each = np.arange(0, 8, width[1], dtype=np.uint8)
+    return (kept[:, None] >> each & np.uint8((1 << width[1]) - 1)).reshape(-1)[:count].copy()
 
 
 def make_delta(old: Words, new: Words) -> bytes:

@@ -81,7 +81,8 @@ class LeanReplay(LeanBuffer):
 
     def add(self: Any, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Add one transition of every environment."""
-        self.make_room()
+        if self.options.max_bytes is not None:
+            self.make_room()
         kind: Any = type(self)
         if _writes_all(kind) and not self.optimize_memory_usage:
             self._add(obs, next_obs, action, reward, done, infos)

@@ -30,6 +30,7 @@ FEWEST_SEGMENTS = 8
 # 293 in pages of 16 KiB, and read as fast (2026-11-16, `bench.fire_replay`).
 NUMBERS_PER_PAGE, LARGEST_PAGE = 4096, 32768
 WORTH_OF_BEGINNING = 32  # times the bytes of its first row that a segment holds before it may end
+LOOKS = 1024  # times per round of the ring that a segment may end
 BOTH = 2  # observations and next observations at once
 
 
@@ -56,6 +57,7 @@ class Ring(Observations):
         self.page_bytes = min(NUMBERS_PER_PAGE * self.dtype.itemsize, LARGEST_PAGE)
         self.is_number = False  # whether an observation may come without its axis, as those of a Discrete space do
         self.reads_pairs = True  # whether the same rows are asked of both sides, as SB3 does for one-step returns
+        self._look_every = max(1, self.rows // LOOKS)
         self._lock = threading.RLock()
         if self.is_plain:
             self._plain = np.zeros((2, self.rows, self.n_envs, *self.item_shape), self.dtype)
@@ -89,13 +91,14 @@ class Ring(Observations):
             return
         observations, next_observations = self.as_stored(observations), self.as_stored(next_observations)
         with self._lock:
-            self._check_order(row)
+            if row != self.count % self.rows:
+                self._check_order(row)
             if self.finder.stack is None:
                 self.finder.look(observations)
                 if self.stack != SINGLE:
                     self._cut_anew()
             segment = self._segments[-1] if self._segments else None
-            if segment is None or self._may_end(segment):
+            if segment is None or (not (self.count - segment.first) % self._look_every and self._may_end(segment)):
                 segment = self._next_segment(segment)
             segment.shelf.store.append_pairs(observations, next_observations, self._numbers, row)
             if segment.first == self.count:

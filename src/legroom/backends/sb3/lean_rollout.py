@@ -20,6 +20,7 @@ from legroom.storing.buffers import LeanBuffer, check_form, parts_of, shapes_of
 from legroom.storing.column import Column
 from legroom.storing.reading_ahead import ReadingAhead
 from legroom.storing.tensors import outputs_for
+from legroom.units import parse_size
 
 PATIENCE_S = 0.01  # how long the thread waits for the batch before the current one to be let go
 
@@ -30,7 +31,8 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
     """Stable-Baselines3's rollout buffer in less memory; with a Dict space this is a `LeanDictRolloutBuffer`.
 
     Args:
-        max_bytes: stored records beyond this (bytes, or "2GB") go to unlinked files; None: never.
+        max_bytes: stored records beyond this (bytes, or "2GB") go to unlinked files; None: never. Where a decoded copy
+            of the rollout fits into it too, there is one from the first epoch on, and later ones cost what SB3's do.
         spill_dir: the directory of those files; None: the system's directory for temporary files.
         codec: "lz4", or "none" to store pages and changes as they are.
         prefetch: whether the next minibatch is decoded in a thread while the current one is used.
@@ -153,8 +155,12 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
     def _flatten(self) -> None:
         for name in FLATTENED:
             setattr(self, name, self.swap_and_flatten(getattr(self, name)))
+        plain = sum(self.buffer_size * self.n_envs * column.item_bytes for column in self.columns.values())
+        affordable = self.options.max_bytes is not None and self.nbytes + plain <= parse_size(self.options.max_bytes)
         for column in self.columns.values():
             column.flatten()
+            if affordable:
+                column.decode_all()
 
     def _get_samples_patiently(self, part: np.ndarray) -> Any:
         for column in self.columns.values():
