@@ -8,7 +8,9 @@ rehearsed and is reported apart; so are short scripts of our own that drive a li
 a program whose sizes depend on values, which are zeros on that device.
 
 `heldout2` to `heldout5` and `oom-heldout2` are programs of other repositories, chosen when the ones before were known;
-of those that would not end in a while the truth is that of the first `steps_recorded` optimizer steps.
+of those that would not end in a while the truth is that of the first `steps_recorded` optimizer steps. Four truths of
+`heldout5` had ended before the program's evaluation, whose memory the rehearsal then found; they were recorded again,
+past it, when the held-out table had been written.
 
     python -m bench.programs FOLDER [PART]... [--only NAME] [--again] [--jobs N]
 

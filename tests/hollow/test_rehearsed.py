@@ -125,6 +125,7 @@ def test_torch_tensor_follows_a_default_type_on_the_card(tmp_path: Path, capfd: 
         import torch
         torch.set_default_tensor_type("torch.cuda.FloatTensor")
         print(torch.Tensor([1, 2]), torch.Tensor(2, 3).device, torch.nn.Parameter(torch.Tensor(4)).device)
+        torch.optim.SGD([torch.nn.Parameter(torch.Tensor(4))], 0.1)
         torch.set_default_tensor_type("torch.FloatTensor")
         print(torch.Tensor([1, 2]), torch.Tensor(2, 3).device)
         """,

@@ -114,6 +114,7 @@ def _typed_tensors(follower: Follower) -> None:
         if on_card or default_device() is not None:
             torch.set_default_device("cuda" if on_card else None)
         if on_card:
+            importlib.import_module("torch._dynamo")  # while the constructor is still the one whose signature it checks
             tensor.__new__ = from_default_type
         elif "__new__" in vars(tensor):
             tensor.__new__ = torch._C.TensorBase.__new__
