@@ -20,6 +20,7 @@ from legroom.model.trusted import run_from_trusted
 from legroom.named_runs import find_workload, run_names, workloads
 from legroom.reading import yamls
 from legroom.reading.reading_budget import bounded_reading
+from legroom.reading.reading_notes import note
 from legroom.reading.user_files import is_directory, is_file, read_text
 from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import Lines
@@ -270,6 +271,9 @@ def laid_over(draft: Draft, like: str | None) -> Draft:
     own_algo = draft.data.get("algo")
     if own_algo is not None and str(own_algo).lower() != str(base.get("algo")).lower():
         base.pop("hyperparams", None)  # another algorithm's
+    own_env, env = draft.data.get("env") or {}, (base.get("env") or {}).get("id")
+    if env is not None and not own_env.get("id"):
+        note(f"WARNING: billed with the environment of {like} ({env}), not with your own: the file names none")
     draft.data = merged(base, copied(draft.data))
     return draft
 
