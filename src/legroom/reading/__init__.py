@@ -12,6 +12,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+from legroom.backends.base import backend_of
 from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput
 from legroom.model.draft import Draft, copied, merged, only_entry
@@ -265,14 +266,16 @@ def laid_over(draft: Draft, like: str | None) -> Draft:
     if like is None:
         return draft
     bases = named_drafts(like, single=True) or _from_target(like, ())
-    base = _checked(bases[0], ()).model_dump(exclude_defaults=True)
+    run = _checked(bases[0], ())
+    base = run.model_dump(exclude_defaults=True)
     for key in ("name", "description", "recommended_for", "source"):
         base.pop(key, None)
     own_algo = draft.data.get("algo")
     if own_algo is not None and str(own_algo).lower() != str(base.get("algo")).lower():
         base.pop("hyperparams", None)  # another algorithm's
     own_env, env = draft.data.get("env") or {}, (base.get("env") or {}).get("id")
-    if env is not None and not own_env.get("id"):
+    # where the environment is part of what is compiled, it decides nearly all of the bill
+    if env is not None and not own_env.get("id") and backend_of(run).env_task(run) is None:
         note(f"WARNING: billed with the environment of {like} ({env}), not with your own: the file names none")
     draft.data = merged(base, copied(draft.data))
     return draft
