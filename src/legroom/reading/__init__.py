@@ -12,6 +12,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+from legroom.backends.base import backend_of
 from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput, NotARun
 from legroom.model.draft import Draft, copied, get, merged, only_entry
@@ -277,7 +278,8 @@ def laid_over(draft: Draft, like: str | None) -> Draft:
     if like is None:
         return draft
     bases = named_drafts(like, single=True) or _from_target(like, ())
-    base = _checked(bases[0], ()).model_dump(exclude_defaults=True)
+    run = _checked(bases[0], ())
+    base = run.model_dump(exclude_defaults=True)
     for key in ("name", "description", "recommended_for", "source"):
         base.pop(key, None)
     own_algo = draft.data.get("algo")

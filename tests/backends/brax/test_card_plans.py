@@ -14,12 +14,19 @@ from legroom.backends.brax.card_plans import CardPlan, ask_for_card, find_plan, 
 from legroom.backends.brax.pieces import Program, Sizes
 from legroom.device.xla_target import plugin_missing, target_text
 from legroom.errors import BadInput
+from legroom.fitting.changes import with_settings
+from legroom.fitting.predictor import Predictor
+from legroom.fitting.priced import predict_all
+from legroom.fitting.tiers import tier
 from legroom.machine.cache import write_json
 from legroom.machine.gpu_table import GPUS, find_gpu
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
+from legroom.model.verdict import Budget
 from legroom.predicting.predict import predict
 from legroom.reading import read
+from legroom.reading.reading_notes import collected_notes
+from legroom.rendering.prediction_text import comparison_table
 from legroom.units import GIB
 
 CARD = find_gpu("RTX 4090")
@@ -152,3 +159,32 @@ def test_the_robot_ships_plans_for_cards_of_five_generations() -> None:
     assert calibration is not None and plan is not None
     assert plan.exact(CARD, Sizes(1024, 256, 4, 10)) == 32_054_272  # XLA's memory analysis says 32.1 MB
     assert {find_gpu(name).capability for name in plan.checked} >= {(7, 5), (8, 0), (8, 6), (8, 9), (9, 0)}
+
+
+def test_whose_environment_is_billed_is_said_where_the_file_names_none(tmp_path: Path) -> None:
+    file = tmp_path / "quick.yaml"
+    file.write_text("ppo: {num_envs: 512, batch_size: 128, num_minibatches: 4, unroll_length: 10}\n")
+    with collected_notes() as notes:
+        read(str(file), like="robot:default")
+    assert any(note.startswith("WARNING: billed with the environment of robot:default") for note in notes)
+
+
+def test_a_run_that_brax_refuses_is_never_shown_as_one_that_fits() -> None:
+    runs = [with_settings(read("robot:default"), hyperparams={"batch_size": 100}), read("robot:quick")]
+    predictions = predict_all(runs, machine(), Budget(64 * GIB, CARD.total), None, mode="arithmetic", device="cuda")
+    refused, good = comparison_table(predictions).rows
+    assert str(getattr(refused[-1], "text", refused[-1])) == "no: invalid"
+    assert str(getattr(good[-1], "text", good[-1])).startswith("yes")
+
+
+def test_tiers_of_cards_by_name_say_how_many_environments_memory_alone_would_allow() -> None:
+    tiers = []
+    for name in ("RTX 4060", "RTX 4090"):
+        predictor = Predictor(read("robot:default"), machine(name), mode="arithmetic", device="cuda", probe_env=False)
+        card = find_gpu(name)
+        tiers.append(tier(card.total, Budget(64 * GIB), predictor, card=card.name))
+    small, large = tiers
+    assert small.most is not None and large.most is not None
+    assert small.most.by_memory < large.most.by_memory
+    assert (small.card, large.card) == ("GeForce RTX 4060", "GeForce RTX 4090")
+    assert small.most.bound == "env steps per update"

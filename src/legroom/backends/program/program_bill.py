@@ -348,7 +348,7 @@ def _too_old(torch: str) -> bool:
 
 
 def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
-    after = f"after {rehearsal.updates:,} optimizer steps"
+    after = f"after {rehearsal.updates:,} {'calls of large functions' if _is_jax(rehearsal) else 'optimizer steps'}"
     if not rehearsal.python:
         yield "not a Python program: only its host memory was watched"
         return

@@ -168,6 +168,7 @@ class ProgramSeen:
         self._finders: dict[str, RepeatFinder] = {}
         self._messages: dict[str, list[dict[str, Any]]] = {}
         self._notes: list[str] = []
+        self._traced_s = 0.0  # until a JAX program called its first large function
         self._assumed: dict[tuple[str, int, str], tuple[int, bool]] = {}
         self._repeated_at: float | None = None  # since when only an evaluation is waited for
 
@@ -262,15 +263,20 @@ class ProgramSeen:
                 return "repeats"
         elif plan.updates is not None and self.updates >= plan.updates:
             return "updates"
-        if seconds < (max(plan.seconds, TRACING_S) if self._is_tracing() else plan.seconds):
+        if seconds < self._most_seconds(seconds):
             return None
         asked = [finder for finder in stepping if finder.left_out_at is not None]
         came_round = [finder for finder in asked if finder.book.epochs and finder.book.in_epoch and finder.is_calm]
         return "repeats" if asked and came_round == asked else "seconds"  # else a validation is still under way
 
-    def _is_tracing(self) -> bool:
-        """Return whether a JAX program has not come to its first large function yet: tracing one takes a minute."""
-        return bool(self._messages.get("jax")) and not self._messages.get("xla call")
+    def _most_seconds(self, seconds: float) -> float:
+        """Return when to stop: a JAX program first traces its functions for a minute, which is no time of training."""
+        if not self._messages.get("jax"):
+            return self.plan.seconds
+        if not self._messages.get("xla call"):
+            self._traced_s = seconds
+            return max(self.plan.seconds, TRACING_S)
+        return self._traced_s + self.plan.seconds
 
     def _epoch_is_awaited(self, stepping: Sequence[RepeatFinder], seconds: float) -> bool:
         """Ask processes to leave out the rest of their first epoch; return whether one has not come to its end yet."""
