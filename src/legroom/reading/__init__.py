@@ -289,6 +289,10 @@ def laid_over(draft: Draft, like: str | None) -> Draft:
     if own_id is not None and own_id != get(base, ("env", "id")):
         counts = ("n_envs", "workers", "envs_per_worker")  # another environment's spaces would be a wrong figure
         base["env"] = {key: value for key, value in base.get("env", {}).items() if key in counts}
+    if own_id is None and get(base, ("env", "id")) is not None and backend_of(run).env_task(run) is None:
+        # the environment is part of what is compiled, and decides nearly all of the bill
+        whose = f"{like} ({get(base, ('env', 'id'))})"
+        note(f"WARNING: billed with the environment of {whose}, not with your own: the file names none")
     _say_what_was_filled(base, draft, like)
     replaced = {key: draft.unknown.pop(key) for key in list(draft.unknown) if get(base, key) is not None}
     if replaced:

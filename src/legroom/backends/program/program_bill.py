@@ -46,6 +46,9 @@ _WHY = {
     "temporaries": "temporary: gradients in the backward pass",
     "scratch": "of operators and of the optimizer step",
     "workspace": "cuBLAS, one per thread that multiplies",
+    "arrays": "jax arrays that are live when the function is called",
+    "results": "of the function, where they do not take the place of a donated argument",
+    "program": "temporaries of the compiled function, as XLA plans them for the GPU",
 }
 XLA_ERROR = 0.05  # of what XLA plans: kernels that it would choose by timing them on the card
 
