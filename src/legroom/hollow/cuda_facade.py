@@ -106,7 +106,7 @@ def _typed_tensors(follower: Follower) -> None:
             return torch._C.TensorBase.__new__(cls, *args, **kwargs)
         if all(isinstance(each, int) for each in args) or isinstance(args[0], torch.Size):
             return torch.empty(*args, dtype=torch.get_default_dtype())
-        return torch.tensor(*args, dtype=torch.get_default_dtype())
+        return torch.tensor(args[0], dtype=torch.get_default_dtype())
 
     def set_default_type(t: Any, /) -> None:
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
