@@ -102,7 +102,7 @@ OURS_AND_PLAIN = ("legroom (default)", "SB3 (default)")
 LATER_EPOCH = "a later epoch ÷ SB3's, which has flattened"
 FIGURES: tuple[tuple[str, str, Figure], ...] = (
     ("GPU memory of SB3 runs, held out", "GPU memory: vram_own2_heldout.json", _gpu),
-    ("GPU memory of public programs as they are, held out", "Programs as they are, held out, fourth set", _programs),
+    ("GPU memory of public programs as they are, held out", "Programs as they are, held out, fifth set", _programs),
     ("Host memory of generated runs, held out", "Host memory of generated runs, held out", _host),
     ("Largest argument that fits (`fit --param`)", "Arguments that fit, held-out", _arguments),
     ("Fitted runs, trained under a limit of that size", "Fitted runs under a limit equal to the budget", _fitted),

@@ -96,7 +96,7 @@ def test_the_whole_page_of_the_mine_s_error() -> None:
         "a copy at update\n"
         "n_steps 256 instead of 2,048 would ask 13.1 GiB\n"
         "\n"
-        "price             what to turn             what it does\n"
+        "price             change                   effect\n"
         "slower            memory.rollout=lean      the rollout in a fraction, bit-equal,\n"
         "                                           no flatten copy\n"
         "slower            memory.max_bytes=4GiB    lean storage goes to disk above 4 GiB\n"

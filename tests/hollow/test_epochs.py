@@ -74,8 +74,8 @@ def test_the_validation_after_an_epoch_is_seen_and_one_that_keeps_its_results_in
     assert run["program"]["stopped"] == "repeats"
     assert "validated 401 {1, 2}" in said or "validated 401 {2, 1}" in said  # all of it; the last batch is a row less
     assert run["gpu"]["allocator"]["peak_allocated"] > 401 * 100 * 4 * 64 * 4
-    assert any("batches at program.py:" in note and "left out" in note for note in run["notes"])
-    assert sum("left out" in note for note in run["notes"]) == 2  # training, and the loop that keeps nothing
+    assert any("batches at program.py:" in note and "skipped" in note for note in run["notes"])
+    assert sum("skipped" in note for note in run["notes"]) == 2  # training, and the loop that keeps nothing
 
 
 @pytest.mark.slow
@@ -90,4 +90,4 @@ def test_a_program_that_calls_next_itself_is_not_ended(tmp_path: Path) -> None:
     run, said = rehearsed(tmp_path, NEXT)
     assert "StopIteration" not in said
     assert run["program"]["stopped"] in ("repeats", "finished")
-    assert not any("left out" in note for note in run["notes"])
+    assert not any("skipped" in note for note in run["notes"])

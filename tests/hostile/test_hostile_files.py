@@ -186,7 +186,7 @@ def test_of_a_library_only_layers_and_optimizers_are_made(name: str) -> None:
     from legroom.backends.sb3.building import find_class
     from legroom.errors import Untraceable
 
-    with pytest.raises(Untraceable, match="no class of layers"):
+    with pytest.raises(Untraceable, match="neither a class of layers"):
         find_class(Run(algo="PPO", env=EnvSpec(id="CartPole-v1")), name)
 
 

@@ -82,7 +82,7 @@ def run_asked(data: Any) -> Run:
     """
     if isinstance(data, dict):
         data = {key: value for key, value in data.items() if key != "source"}
-    return run_from_dict(data)
+    return run_from_dict(data).model_copy(update={"source": "the page"})  # as a run file, which `legroom train` trains
 
 
 def plain_run(run: Run) -> dict[str, Any]:

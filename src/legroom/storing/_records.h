@@ -156,11 +156,11 @@ static const unsigned char *find_record(const store *s, uint32_t ref, header *h,
     return read_fully(s->fd, room, h->size, at + 4) ? NULL : room;
 }
 
-/* Makes the memory resident that the next record and its like will be written to. */
+/* Makes the memory resident that the next record and its like will be written to; a small store would waste much of it. */
 static void touch_ahead(store *s, const arena *a, uint32_t need) {
 #ifdef MADV_POPULATE_WRITE
     uint32_t from = a->used < s->touched ? s->touched : a->used & ~(uint32_t)(SMALL_PAGE - 1), end = a->used + need;
-    if (need < LARGE_RECORD || end <= s->touched || in_huge_pages(s, s->n_arenas - 1)) return;
+    if (s->n_arenas < 2 || need < LARGE_RECORD || end <= s->touched || in_huge_pages(s, s->n_arenas - 1)) return;
     end = (end + AHEAD - 1) & ~(AHEAD - 1);
     if (!madvise(a->bytes + from, end - from, MADV_POPULATE_WRITE)) s->touched = end;   /* before Linux 5.14: as ever */
 #else

@@ -64,7 +64,7 @@ class LeanArray:
         ...     frame = np.zeros((84, 84), np.uint8)
         ...     frame[step % 84] = 255
         ...     frames.append(frame)
-        >>> len(frames), frames[10].sum() == 84 * 255, frames[[3, 7]].shape
+        >>> len(frames), bool(frames[10].sum() == 84 * 255), frames[[3, 7]].shape
         (1000, True, (2, 84, 84))
         >>> frames.nbytes < 1000 * 84 * 84 / 20
         True

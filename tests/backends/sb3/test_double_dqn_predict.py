@@ -77,9 +77,8 @@ def test_an_update_is_measured_for_real(micro_batch):
     run = one_env(make(micro_batch=micro_batch))
     model = build(run, 16)
     assert model.sets.chosen == 5
-    rounds, peak, kept = update(model, 16)
-    assert rounds > 0
-    assert peak >= kept > 0
+    peaks, kept = update(model, 16)
+    assert max(peaks) >= kept > 0
     assert model.priorities.highest >= 1
 
 
