@@ -35,4 +35,4 @@ agent = TD3(
     models=models, memory=RandomMemory(memory_size=args.memory_size, num_envs=8, device=env.device),
     cfg={"batch_size": 256, "learning_starts": 40, "random_timesteps": 40}, **spaces,
 )
-SequentialTrainer(env=env, agents=agent, cfg={"timesteps": 100_000, "headless": True}).train()
+SequentialTrainer(env=env, agents=agent, cfg={"timesteps": 100_000, "headless": True, "disable_progressbar": True}).train()
