@@ -461,7 +461,7 @@ def test_a_default_device_large_scaled_gradients_and_what_may_not_leave_the_card
     printed = found["printed"]
     assert found["code"] == 1 and found["steps"] == 2, printed
     assert [line.partition(" is not")[0] for line in printed if "not simulated" in line] == [
-        "dlpack of a tensor of the card", "sending a tensor of the card to another process (CUDA IPC)",
+        "dlpack of a tensor on the GPU", "sending a tensor on the GPU to another process (CUDA IPC)",
     ]  # fmt: skip
     frames = [line for line in printed if line.startswith("  File ")]
     assert frames and not [line for line in frames if f"{os.sep}hollow{os.sep}" in line]

@@ -130,7 +130,7 @@ def _not_buffers(case: _Case) -> Iterator[Advice]:
 def _gpu(case: _Case) -> Iterator[Advice]:
     found = case.found
     if found.others:
-        say = f"they hold {format_size(found.others)}: end them or use another card"
+        say = f"they hold {format_size(found.others)}: end them or use another GPU"
         yield Advice("other processes", "free", say, "nvidia-smi")
     if _fragmented(found):
         yield case.turn("memory.expandable_segments", "true", "segments can grow: no fragments")
@@ -150,7 +150,7 @@ def _fragmented(found: Explanation) -> bool:
 
 
 def _xla(case: _Case) -> Iterator[Advice]:
-    yield case.turn("memory.xla_preallocate", "false", "XLA takes what it needs, not 75 % of the card at once")
+    yield case.turn("memory.xla_preallocate", "false", "XLA takes what it needs, not 75 % of the GPU at once")
     yield case.turn("env.n_envs", "512", "fewer environments: their state is most of it")
     yield case.turn("hyperparams.batch_size", "128", "a smaller minibatch")
 
@@ -184,12 +184,12 @@ def _processes(case: _Case) -> Iterator[Advice]:
 
 def _simulation(case: _Case) -> Iterator[Advice]:
     """Advise on what lives on the card: environments first; the program's own options turn it."""
-    yield Advice("other processes", "free", "end what else is on the card, or use another one", "nvidia-smi")
+    yield Advice("other processes", "free", "end what else is on the GPU, or use another one", "nvidia-smi")
     say = "no window, and no cameras that are not needed"
     yield Advice("headless", "free", say, f"{case.program} --headless")
-    say = "fewer environments: their state, contacts and cameras are most of what is on the card"
+    say = "fewer environments: their state, contacts and cameras are most of what is on the GPU"
     yield Advice("num_envs", "changes-learning", say, f"{case.program} --num_envs 512")
-    say = "a shorter rollout: it is on the card too"
+    say = "a shorter rollout: it is on the GPU too"
     yield Advice(
         "rollout length", "changes-learning", say, f"{case.program}  # num_steps_per_env, horizon_length, unroll_length"
     )
@@ -207,10 +207,10 @@ def _simulator_buffer(case: _Case) -> Iterator[Advice]:
 
 
 def _kv_cache(case: _Case) -> Iterator[Advice]:
-    yield Advice("other processes", "free", "end what else is on the card", "nvidia-smi")
+    yield Advice("other processes", "free", "end what else is on the GPU", "nvidia-smi")
     serve = "vllm serve MODEL"
     share = f"{serve} --gpu-memory-utilization 0.95"
-    yield Advice("gpu_memory_utilization", "free", "a larger share of the card", share)
+    yield Advice("gpu_memory_utilization", "free", "a larger share of the GPU", share)
     say = "a shorter context needs less cache"
     yield Advice("max_model_len", "changes-learning", say, f"{serve} --max-model-len 4096")
 

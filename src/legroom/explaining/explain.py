@@ -43,7 +43,7 @@ MOST_BLOCKS = 10  # a few seconds; nobody's failure stands 40 MiB before the end
 TOGETHER = 3000  # characters between sentences about one failure
 OVERLAP_BYTES = 1 << 16  # a message that lies across two blocks is whole in one of them
 NOT_ON_THE_CARD = (
-    "not on the card: replay buffer, rollout and an environment's simulations; having less of them frees none of it"
+    "not on the GPU: replay buffer, rollout and an environment's simulations; having less of them frees none of it"
 )
 _ALLOCATIONS = {"host-array", "host-allocator", "cuda", "cublas", "mps", "jax"}  # a frame shows what allocated
 UNKNOWN = Explanation(

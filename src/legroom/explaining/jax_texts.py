@@ -75,7 +75,7 @@ def _driver(log: Log, place: int) -> Reading | None:
         size = int(pinned[1])
         return reading(
             place, Rank.REFUSED, "host-allocator",
-            f"The CUDA driver could not lock {format_size(size)} of host memory (RAM) for transfers to the card.",
+            f"The CUDA driver could not lock {format_size(size)} of host memory (RAM) for transfers to the GPU.",
             requested=size,
         )  # fmt: skip
     match = re.match(rf"failed to allocate? {SIZE} \({SIZE}\)", message, re.IGNORECASE)
@@ -102,7 +102,7 @@ def _driver_bare(log: Log, place: int) -> Reading | None:
     capacity = int(total[1]) if total else None
     if "tensorflow.python" in line:
         return reading(
-            place, Rank.SAID, "cuda", "GPU memory is taken already: TensorFlow could not open the card.",
+            place, Rank.SAID, "cuda", "GPU memory is taken already: TensorFlow could not open the GPU.",
             capacity=capacity,
         )  # fmt: skip
     return reading(place, Rank.SAID, "jax", _summary(None), capacity=capacity) if XLA.search(line) else None

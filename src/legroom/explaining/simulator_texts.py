@@ -44,7 +44,7 @@ def _simulator(log: Log, place: int) -> Reading | None:
     asked = f": {format_size(requested)} more was asked for" if requested else ""
     return reading(
         place, Rank.REFUSED if requested else Rank.SAID, "simulator",
-        f"GPU memory ran out in the simulator, which keeps its environments on the card{asked}.", requested=requested,
+        f"GPU memory ran out in the simulator, which keeps its environments on the GPU{asked}.", requested=requested,
     )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def _taichi(log: Log, place: int) -> Reading | None:
         return None
     return reading(
         place, Rank.REFUSED, "simulator",
-        "GPU memory ran out in the simulator, which keeps its environments on the card.",
+        "GPU memory ran out in the simulator, which keeps its environments on the GPU.",
     )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def _buffer(log: Log, place: int) -> Reading | None:
     return reading(
         place, Rank.REFUSED, "simulator-buffer",
         f"No memory ran out: a buffer of the simulator is too small for this scene and drops contacts. Raise "
-        f"{setting}{size}; the buffer is allocated on the card.",
+        f"{setting}{size}; the buffer is allocated on the GPU.",
         notes=(f"{setting} must be at least {wanted:,}",) if wanted else (),
     )  # fmt: skip
 
@@ -111,7 +111,7 @@ def _kv_cache(log: Log, place: int) -> Reading | None:
         free = to_bytes(f"{started[1]} GiB")
     return reading(
         place, Rank.REFUSED, "kv-cache",
-        "vLLM found no room for its KV cache: weights and activations fill the share of the card that it may take "
+        "vLLM found no room for its KV cache: weights and activations fill the share of the GPU that it may take "
         "(gpu_memory_utilization).",
         requested=needed, free=free, capacity=capacity,
     )  # fmt: skip

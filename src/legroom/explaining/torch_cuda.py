@@ -74,7 +74,7 @@ def _notes(
     if free and requested and free >= requested:
         notes.append("more was free than was asked: another process, a quota or fragments took it")
     if allocated and capacity and allocated > capacity:
-        notes.append("more is allocated than the card has: the Windows driver has spilled into RAM")
+        notes.append("more is allocated than the GPU has: the Windows driver has spilled into RAM")
     return notes
 
 
@@ -123,7 +123,7 @@ def _runtime_error(log: Log, place: int) -> Reading | None:
     return reading(
         place, Rank.SAID, "cuda",
         f"{_NO_ROOM}: CUDA itself refused, outside PyTorch's allocator; the text does not say how much was asked.",
-        notes=("often the card was full before this process began: look at nvidia-smi",),
+        notes=("often the GPU was full before this process began: look at nvidia-smi",),
     )  # fmt: skip
 
 
@@ -163,7 +163,7 @@ def _cupy(log: Log, place: int) -> Reading | None:
 
 def _summary(device: str, requested: int | None, capacity: int | None) -> str:
     asked = f": {format_size(requested)} more was requested" if requested else ""
-    card = f" on a card of {format_size(capacity)}" if capacity else ""
+    card = f" on a GPU of {format_size(capacity)}" if capacity else ""
     name = "" if device.upper() == "CUDA" else f" ({device.upper()})"
     return f"{_NO_ROOM}{name}{asked}{card}."
 

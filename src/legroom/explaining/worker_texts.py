@@ -64,7 +64,7 @@ def _loader(log: Log, place: int) -> Reading | None:
         return _shm_reading(place)
     why = {
         "Killed": "was killed (signal 9): most likely memory ran out.",
-        "Segmentation fault": "crashed (segmentation fault): seldom a matter of memory.",
+        "Segmentation fault": "crashed (segmentation fault): rarely a matter of memory.",
         "Aborted": "aborted: a native library gave up, often because memory ran out.",
     }.get(signal, f"ended; cause unknown: {_LIKELY}")
     return reading(place, Rank.WORKER, "worker-died", f"A DataLoader worker {why}", certain=False)

@@ -1,7 +1,7 @@
 """Follows what a JAX program compiles: every function is lowered for the platform `cuda`, and large ones are not run.
 
 jax hands each call of a compiled function that its C++ cache does not know to `_pjit_call_impl_python`; here the cache
-never knows one. A function that would compute for long, or on much memory, is lowered for a card, which any jaxlib can
+never knows one. A function that would compute for long, or on much memory, is lowered for a GPU, which any jaxlib can
 do, and written down for legroom to have it compiled elsewhere; its results are zeros over memory that is never
 written, so that nothing is computed. Small functions (keys, schedules, initial weights) are run on the CPU as they are.
 
@@ -21,7 +21,7 @@ MOST_BYTES = 64 << 20  # of arguments and results
 LOOPS = 100  # of a `while`, whose length nobody knows
 TELLING_BYTES = 64 << 10  # of results: from here on all live arrays are counted after a call
 HOLLOW_BYTES = 1 << 20
-SMALL, UNKNOWN = -1, -2  # in place of a number: functions that are run, and those that cannot be lowered for a card
+SMALL, UNKNOWN = -1, -2  # in place of a number: functions that are run, and those that cannot be lowered for a GPU
 _INSTALLED = tuple(
     os.path.join(folder, "") for name, folder in sysconfig.get_paths().items() if "lib" in name and folder
 )
@@ -81,7 +81,7 @@ class Follower:
         return results, None, None, ()
 
     def _announce(self, args: Any, params: Any) -> int:
-        """Write the function down, lowered for a card."""
+        """Write the function down, lowered for a GPU."""
         from jax._src import pjit
         from jax._src.interpreters import mlir
 
@@ -93,7 +93,7 @@ class Follower:
             with open(path, "wb") as file:
                 file.write(_portable(lowered.stablehlo(), mlir))
         except Exception as error:  # the program itself may be fine: it is ours that cannot follow it
-            what = f"{params['name']}, which cannot be lowered for a card ({type(error).__name__}: {error})"[:400]
+            what = f"{params['name']}, which cannot be lowered for a GPU ({type(error).__name__}: {error})"[:400]
             self._journal.json("unmodelled", what=what, file=where, line=line)
             return UNKNOWN
         self._journal.json(

@@ -264,7 +264,7 @@ def _leaving(follower: Follower) -> None:
         if not hollow(follower, self):
             return packed(self, *args, **kwargs, **({} if dl_device is None else {"dl_device": dl_device}))
         if dl_device is None or int(dl_device[0]) != _ON_HOST:
-            return refuse("dlpack of a tensor of the card")
+            return refuse("dlpack of a tensor on the GPU")
         return packed(self.detach().cpu(), **{name: kwargs[name] for name in ("max_version",) if name in kwargs})
 
     def share_memory(self: Any) -> Any:
@@ -272,7 +272,7 @@ def _leaving(follower: Follower) -> None:
 
     def reduce(each: Any) -> Any:
         if hollow(follower, each):
-            return refuse("sending a tensor of the card to another process (CUDA IPC)")
+            return refuse("sending a tensor on the GPU to another process (CUDA IPC)")
         return reduced(each)
 
     to_dlpack, from_dlpack = module.to_dlpack, module.from_dlpack

@@ -76,5 +76,5 @@ def test_what_brax_refuses_is_one_sentence() -> None:
         capture(make_run(env={"id": "brax_toys:Point", "n_envs": 4, "kwargs": {"wrong": 1}}))
     with pytest.raises(BadInput, match="which is not called"):
         capture(make_run(env={"id": "builtins:dict", "n_envs": 4}))
-    with pytest.raises(BadInput, match="of type dict, which is no brax environment"):
+    with pytest.raises(BadInput, match="of type dict, which is not a brax environment"):
         capture(make_run(env={"id": f"{__name__}:no_environment", "n_envs": 4}))

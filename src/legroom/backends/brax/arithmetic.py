@@ -49,7 +49,7 @@ def context_item() -> Item:
     """Return what a GPU holds beside XLA's allocator."""
     return Item(
         "gpu.context", 450 * MIB, Place.GPU, known=Known.DEFAULT, error=150 * MIB,
-        why="CUDA context and libraries, outside of XLA's allocator; varies by card and driver",
+        why="CUDA context and libraries, outside of XLA's allocator; varies by GPU and driver",
     )  # fmt: skip
 
 

@@ -62,15 +62,15 @@ def _compiler_note(known: Scaled, of: str) -> str:
     said = f"temporaries are as XLA's compiler for a {known.plan.card} plans those {of}"
     if known.same_card:
         return said
-    return f"{said}: ±{OTHER_CARD_ERROR:.0%} of the temporaries on another card. {_how_to_ask()}"
+    return f"{said}: ±{OTHER_CARD_ERROR:.0%} of the temporaries on another GPU. {_how_to_ask()}"
 
 
 def _how_to_ask() -> str:
     missing = plugin_missing()
     if not missing:
-        return "--mode trace with --gpu asks XLA for the card"
+        return "--mode trace with --gpu asks XLA for that GPU"
     why = f" ({missing})" if is_installed(PLUGIN) else ""
-    return f"To ask XLA for the very card{why}: {install_command(EXTRA, PLUGIN)}"
+    return f"To ask XLA for the very GPU{why}: {install_command(EXTRA, PLUGIN)}"
 
 
 def _preallocated(run: Run, gpu: Gpu | None) -> tuple[str, ...]:
@@ -80,5 +80,5 @@ def _preallocated(run: Run, gpu: Gpu | None) -> tuple[str, ...]:
     taken = format_size(round(XLA_SHARE * gpu.free))
     return (
         f"nvidia-smi will show about {taken} plus the CUDA context, whatever the run needs: XLA reserves "
-        f"{XLA_SHARE:.0%} of the card when it starts (memory.xla_preallocate: false turns that off)",
+        f"{XLA_SHARE:.0%} of the GPU when it starts (memory.xla_preallocate: false turns that off)",
     )

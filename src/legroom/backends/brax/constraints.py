@@ -74,7 +74,7 @@ def device_rule(run: Run, devices: int) -> Iterator[Finding]:
         better = nearest_multiple(run.env.n_envs, devices)
         yield Finding(
             "LR010", "brax-devices", "error",
-            f"brax asserts num_envs % device_count == 0; {run.env.n_envs:,} environments are no multiple of "
+            f"brax asserts num_envs % device_count == 0; {run.env.n_envs:,} environments are not a multiple of "
             f"{devices} devices", hint=f"num_envs {better}", path=run.source, fix={"env.n_envs": better},
         )  # fmt: skip
 

@@ -78,7 +78,7 @@ def _checked(run: Run, env: Any) -> TrainingEnv:
         if isinstance(env, playground.MjxEnv):
             return TrainingEnv(env, playground.wrapper.wrap_for_brax_training)
     raise BadInput(
-        f"env {run.env.id!r} made an object of type {type(env).__name__}, which is no brax environment",
+        f"env {run.env.id!r} made an object of type {type(env).__name__}, which is not a brax environment",
         path=run.source, hint="subclass brax.envs.Env",
     )  # fmt: skip
 

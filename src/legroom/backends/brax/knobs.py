@@ -9,7 +9,7 @@ from legroom.model.run import Run
 # fmt: off
 BRAX_KNOBS: tuple[Knob, ...] = (
     Knob("memory.xla_preallocate", "free", "bits",
-         "XLA takes memory as it needs it, not three quarters of the card at the start", ladders.no_preallocation,
+         "XLA takes memory as it needs it, not three quarters of the GPU at the start", ladders.no_preallocation,
          counted=False),
     Knob("eval.n_envs", "free", "bits",
          "fewer environments that only evaluate; training never sees them", ladders.fewer_evaluation_envs),

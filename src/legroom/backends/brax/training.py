@@ -205,7 +205,7 @@ def preallocation() -> str:
     most = "" if limit is None else f", {format_size(limit)} at most"
     if value in ("false", "0"):
         return f"{PREALLOCATE}=false: memory is taken as it is needed{most}"
-    return f"{PREALLOCATE} is on: {os.environ.get(FRACTION, '0.75')} of the card is taken at the start{most}"
+    return f"{PREALLOCATE} is on: {os.environ.get(FRACTION, '0.75')} of the GPU is taken at the start{most}"
 
 
 def _stat(name: str) -> int | None:

@@ -118,7 +118,7 @@ def _jax_items(card: CardSeen) -> Iterator[Item]:
         why, error = f"{_WHY[role]} ({name})", int(XLA_ERROR * nbytes) if role == "program" else 0
         items.append(Item(f"gpu.{role}", nbytes, Place.GPU, why, (Phase.UPDATE,), known=Known.TRACED, error=error))
     context = Item(
-        "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by card and driver, beside the allocator",
+        "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by GPU and driver, beside the allocator",
         known=Known.DEFAULT, error=CONTEXT_ERROR,
     )  # fmt: skip
     yield from (*items, context, *allocator_items(items, context))
@@ -302,7 +302,7 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     if _is_jax(rehearsal) and rehearsal.card is not None:
         yield "large functions were compiled and not executed: what depends on their values was computed with zeros"
         yield (
-            f"nvidia-smi will show about {XLA_SHARE:.0%} of the card, whatever the program needs: XLA reserves that "
+            f"nvidia-smi will show about {XLA_SHARE:.0%} of the GPU, whatever the program needs: XLA reserves that "
             "when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false turns it off)"
         )
     if rehearsal.skipped_steps:

@@ -37,7 +37,7 @@ RULE = Rule(
     code="LR010",
     name="brax-devices",
     severity="error",
-    what="num_envs is no multiple of the number of devices.",
+    what="num_envs is not a multiple of the number of devices.",
     why="brax deals environments out evenly and asserts num_envs % device_count == 0.",
     example="ppo: {num_envs: 1000, max_devices_per_host: 3}",
     remedy="The nearest multiple, or another max_devices_per_host.",

@@ -45,10 +45,10 @@ RULE = Rule(
     code="LR002",
     name="brax-divisibility",
     severity="error",
-    what="batch_size × num_minibatches is no multiple of num_envs in a brax PPO run.",
+    what="batch_size × num_minibatches is not a multiple of num_envs in a brax PPO run.",
     why="brax asserts it in its first lines, without a message; the run ends in a bare AssertionError.",
     example="ppo: {num_envs: 512, batch_size: 128, num_minibatches: 2}   # 256 % 512",
-    remedy="Take one of the nearest values the hint names. --fix keeps num_envs, since that is what fills the card, "
+    remedy="Take one of the nearest values the hint names. --fix keeps num_envs, since that is what fills the GPU, "
     "and "
     "changes whichever of the other two alters the data per update least.",
     look=per_run(look, needs=(N_ENVS, BATCH, MINIBATCHES)),

@@ -42,7 +42,7 @@ RULE = Rule(
     code="LR002",
     name="brax-divisibility",
     severity="error",
-    what="batch_size × num_minibatches of a brax PPO training is no multiple of num_envs.",
+    what="batch_size × num_minibatches of a brax PPO training is not a multiple of num_envs.",
     why="brax collects whole unrolls of all environments and asserts it, without a message (ppo/train.py).",
     example="ppo.train(env, num_timesteps=10_000_000, num_envs=512, batch_size=128, num_minibatches=2)\n",
     remedy="num_minibatches a multiple of num_envs / gcd(num_envs, batch_size).",

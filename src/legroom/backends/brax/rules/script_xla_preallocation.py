@@ -115,7 +115,7 @@ RULE = Rule(
     what="JAX shares a GPU with other processes or with torch, and its preallocation is on.",
     why=(
         "JAX reserves 75 % of the GPU's memory when its backend starts. A second process, or torch, then finds a "
-        "quarter of the card and fails with out of memory although little is in use."
+        "quarter of the GPU and fails with out of memory although little is in use."
     ),
     example="import jax, torch\nkey = jax.random.PRNGKey(0)\nnet = Net().cuda()\n",
     remedy='os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false" at the top, before JAX is first used.',

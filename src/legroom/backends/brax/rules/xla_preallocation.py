@@ -33,7 +33,7 @@ RULE = Rule(
     name="xla-preallocation",
     severity="warning",
     what="JAX's preallocation on a shared GPU.",
-    why="XLA takes 75 % of the card's memory when it starts, needed or not; the second process then fails at once.",
+    why="XLA takes 75 % of the GPU's memory when it starts, needed or not; the second process then fails at once.",
     example="memory: {xla_preallocate: true}\nenv: {workers: subproc}",
     remedy="xla_preallocate: false, or XLA_PYTHON_CLIENT_PREALLOCATE=false.",
     look=per_run(look),

@@ -28,8 +28,8 @@ RULE = Rule(
     name="cache-emptied-in-loop",
     severity="info",
     what="The CUDA cache is emptied in every turn of a training loop.",
-    why="PyTorch reuses its cache for the next step. Emptying it frees no tensor, waits for the card and makes each "
-    "allocation a slow one. It helps only where another program shares the card.",
+    why="PyTorch reuses its cache for the next step. Emptying it frees no tensor, waits for the GPU and makes each "
+    "allocation a slow one. It helps only where another program shares the GPU.",
     example="for x in data:\n    net(x).mean().backward()\n    optimizer.step()\n    torch.cuda.empty_cache()\n",
     remedy="Leave it out; against fragmentation, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
     look=per_script(look),

@@ -28,7 +28,7 @@ RULE = Rule(
     name="collected-in-loop",
     severity="info",
     what="gc.collect() is called in every turn of a training loop.",
-    why="With torch loaded there are hundreds of thousands of objects to walk, and tensors are seldom among what only "
+    why="With torch loaded there are hundreds of thousands of objects to walk, and tensors are rarely among what only "
     "the collector can free.",
     example="for batch in data:\n    net(batch).mean().backward()\n    optimizer.step()\n    gc.collect()\n",
     remedy="Leave it out, or call it once per epoch.",

@@ -46,7 +46,7 @@ RULE = Rule(
     name="device-not-used",
     severity="warning",
     what="A torch device is chosen and nothing is moved to it.",
-    why="Networks and tensors are made on the CPU unless they are moved. The card stays idle, and nothing says so.",
+    why="Networks and tensors are made on the CPU unless they are moved. The GPU stays idle, and nothing says so.",
     example='device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nnet = Net()\n',
     remedy="net = Net().to(device), and the same for each batch.",
     look=per_script(look),

@@ -61,7 +61,7 @@ RULE = Rule(
     severity="warning",
     what="A loss is appended to a list as a tensor, with the graph that it was computed by.",
     why="A tensor that has gradients holds every node of its graph. A list of them grows with each step, on the host "
-    "and on the card, and holds activations as well where backward() has not freed them.",
+    "and on the GPU, and holds activations as well where backward() has not freed them.",
     example="for batch in data:\n    loss = net(batch).mean()\n    loss.backward()\n    losses.append(loss)\n",
     remedy="Keep the number: losses.append(loss.item()).",
     look=per_script(look),

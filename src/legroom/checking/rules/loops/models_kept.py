@@ -40,7 +40,7 @@ RULE = Rule(
     name="networks-kept",
     severity="warning",
     what="Copies of a network are collected in a list or dict during the training.",
-    why="Each copy is as large as the network and stays where it is, on the card too.",
+    why="Each copy is as large as the network and stays where it is, on the GPU too.",
     example="for epoch in range(1000):\n    ...\n    snapshots[epoch] = copy.deepcopy(net.state_dict())\n",
     remedy="Keep the last few (collections.deque(maxlen=5)), or write them to files.",
     look=per_script(look),

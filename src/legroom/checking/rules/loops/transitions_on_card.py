@@ -28,7 +28,7 @@ def look(script: Script) -> Iterable[Found]:
                 least = capacity * len(moved) * BLOCK
                 yield Found(
                     f"{name} keeps up to {capacity:,} transitions, {len(moved)} tensors of each on the device: at "
-                    f"least {format_size(least)} of the card, in blocks of {BLOCK} bytes",
+                    f"least {format_size(least)} of GPU memory, in blocks of {BLOCK} bytes",
                     "store arrays or CPU tensors, and move a batch to the device when it is drawn",
                     call.lineno,
                 )
@@ -72,7 +72,7 @@ RULE = Rule(
     name="transitions-on-card",
     severity="info",
     what="Transitions are put into a replay as tensors that were moved to the device.",
-    why="Each tensor takes at least 512 bytes of the card however small it is, and the replay lives there for the "
+    why="Each tensor takes at least 512 bytes of GPU memory however small it is, and the replay lives there for the "
     "whole training, beside the networks. Host memory is cheaper and a batch is moved in one copy.",
     example="state = torch.tensor(obs, device=device)\nmemory.append((state, action, reward, next_state))\n",
     remedy="Append the arrays, and call .to(device) on the sampled batch.",

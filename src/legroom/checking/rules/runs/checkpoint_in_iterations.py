@@ -50,7 +50,7 @@ RULE = Rule(
     code="LR017",
     name="checkpoint-in-iterations",
     severity="info",
-    what="A checkpoint interval that is no multiple of an iteration.",
+    what="A checkpoint interval that is not a multiple of an iteration.",
     why="On-policy weights change once per iteration. More frequent checkpoints are copies of each other; others are "
     "written in the middle of a rollout, whose data a resume does not have.",
     example="n_steps: 2048\nn_envs: 8\ncheckpoint: {every: 10_000}   # an iteration is 16,384",

@@ -36,11 +36,11 @@ RULE = Rule(
     code="LR015",
     name="vram-exceeded",
     severity="error",
-    what="The predicted GPU memory is over the card's.",
+    what="The predicted GPU memory is over the GPU's.",
     why="CUDA out of memory, at the first update at the earliest. Activations of a minibatch dominate; weights "
-    "seldom do, "
+    "rarely do, "
     "buffers of SB3 never.",
-    example="batch_size: 2048   # 7.4 GB reserved for a Game Boy's NatureCNN, on a card of 6 GB",
+    example="batch_size: 2048   # 7.4 GB reserved for a Game Boy's NatureCNN, on a GPU of 6 GB",
     remedy="Micro-batches, then a smaller minibatch or network.",
     look=per_run(look),
 )

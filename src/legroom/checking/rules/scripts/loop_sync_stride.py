@@ -107,7 +107,7 @@ RULE = Rule(
     what="An `if step % interval == 0` fires much more rarely than the interval says.",
     why=(
         "Inside `if step % 10 == 0`, an interval of 1,005 fires every 2,010 steps; with a counter that moves by 3 "
-        "environments, one of 1,000 fires every 3,000. The target network is then updated far too seldom."
+        "environments, one of 1,000 fires every 3,000. The target network is then updated far too rarely."
     ),
     example=(
         "for step in range(500_000):\n    if step % 10 == 0:\n        train()\n"
