@@ -90,7 +90,7 @@ def in_thread_of_card(follower: Any) -> None:
 
 
 class _CardThread:
-    """Does one piece of work after the other; whoever asks waits for it, as a program does for the card's thread."""
+    """Does one piece of work after the other; its caller waits for it, as a program does for the thread of a card."""
 
     def __init__(self, follower: Any) -> None:
         self._follower, self._works = follower, queue.SimpleQueue[Any]()

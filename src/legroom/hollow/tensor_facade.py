@@ -302,7 +302,7 @@ _ON_HOST = 1  # DLPack's kDLCPU
 
 
 class _Capsule:
-    """What `to_dlpack` gives of a card's tensor: nobody else can read it."""
+    """What `to_dlpack` gives of a card's tensor; only `from_dlpack` here can read it."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor.detach()

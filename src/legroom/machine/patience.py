@@ -18,7 +18,7 @@ MOST = 6  # times the limit, on the clock
 
 
 def queued_s(pid: int | str = "self") -> float:
-    """Return the seconds for which a process's first thread was ready to run and did not; 0 where nobody counts it."""
+    """Return the seconds that a process's first thread was ready to run and did not; 0 where that is not counted."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
