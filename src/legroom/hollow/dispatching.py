@@ -1,24 +1,21 @@
 """Runs every operator on cards that are not there: shapes on the meta device, bytes in the simulated allocator.
 
 Card tensors are meta tensors. Each operator of the program passes through a dispatch mode, one per thread; it is run
-on shapes, the storages that are born are requested from the card's allocator, small ones keep their values
-(`shadows.py`), and what the host reads is answered. A storage's death is put on a list and given back before the next
-request: the allocator's state matters only then, and the list can be appended to from any thread at any moment.
+on shapes, the storages that are born are requested from the card's allocator (`card_storages.py`), small ones keep
+their values (`shadows.py`), and what the host reads is answered (`value_operators.py`).
 """
 
 from __future__ import annotations
 
-import collections
-import os
 import sys
 import threading
-import weakref
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .card import Card, CardPlan, OutOfMemory
+from .card import Card, OutOfMemory
+from .card_storages import CardStorages, Record, graph_task
 from .conv_scratch import CONVOLUTIONS, laid_out
 from .doubts import doubt_of
 from .fake_tensors import (
@@ -26,237 +23,53 @@ from .fake_tensors import (
 )
 from .fake_tensors import (
     _OUT_OF_PLACE,
-    _PLAIN,
-    StorageFollower,
-    Workspaces,
     _follow,
     _kept_in_place,
     _recipe,
     _tensors,
     is_meta,
-    storage_key,
 )
 from .journal import Journal
 from .library_memory import NAMES, LibraryMemory
 from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call
-from .reads import Assumptions, answer
-from .shadows import NONE, Facts, Shadows, unwritten
-from .sites import Sites
+from .operator_arguments import META, NUMBERS_MATTER, concerned, constants, describe, hollowed, zeros
+from .reads import Assumptions
+from .shadows import NONE, Facts, Shadows
 from .sparse_tensors import SparseTensors
+from .value_operators import ValueOperators
 
-META = torch.device("meta")
 _aten = torch.ops.aten
-
-_graph_task = torch._C._current_graph_task_id
 _tracing: Any = torch._C._get_tracing_state
 
 
-def _is_set_to(func: Any, args: Any, kwargs: Any) -> bool:
-    """Return whether two tensors are the same view of one storage; meta tensors have no kernel for it."""
-    one, other = args
-    same = one.untyped_storage()._cdata == other.untyped_storage()._cdata
-    view = (one.storage_offset(), one.shape, one.stride()) == (other.storage_offset(), other.shape, other.stride())
-    return bool(same and view)
-
-
-def _upsampling() -> list[Any]:
-    return [getattr(_aten, name) for name in dir(_aten) if "upsample" in name or "interpolate" in name]
-
-
-OTHER, BACKWARD, STEP = 0, 1, 2
-_SCRATCH = 1
-
-
-class Record:
-    """What is known about one storage of a card."""
-
-    __slots__ = ("block", "card", "nbytes", "number", "origin", "ref", "shadow")
-
-    def __init__(self, card: Card, nbytes: int, origin: str) -> None:
-        self.card, self.nbytes, self.origin = card, nbytes, origin
-        self.number = -1  # of zero bytes: nothing was requested
-        self.block: Any = None
-        self.shadow: Any = None
-        self.ref: Any = None
-
-
-def _visible(cards: int) -> int:
-    """Return how many of the machine's cards this process may see."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if listed is None:
-        return cards
-    count = 0
-    for each in listed.split(","):
-        if not each.strip() or (each.strip().lstrip("-").isdigit() and not 0 <= int(each) < cards):
-            break  # the driver looks no further than the first that is none
-        count += 1
-    return min(count, cards)
-
-
-class _Here(threading.local):
-    autocast = False  # PyTorch's own word for it cannot be asked from inside the dispatcher
-    cast = False  # the arguments of the next operator are cast already
-    inside = 0  # our own code is running: tensors show their real device
-    device = 0  # the current card
-    card: Any = None  # of the operator that is running
-    origin = ""  # its name
-    stepping = 0  # optimizer steps that are running
-
-
-class Follower(StorageFollower):
+class Follower(CardStorages):
     """The cards of this process, and what its operators do to them."""
 
     def __init__(self, plan: dict[str, Any], journal: Journal) -> None:
-        read = CardPlan.read(plan)
-        super().__init__(Workspaces(card=read.shape), ())
-        self.journal = journal
-        self.cards = [Card(index, read) for index in range(_visible(int(plan.get("cards", 1))))]
-        self.sites = Sites(journal.site)
+        super().__init__(plan, journal)
         self.libraries = LibraryMemory(journal, int(plan.get("limit_error") or 0))
         self.assumptions = Assumptions(journal.json)
-        self.records: dict[int, Record] = {}
-        self.live = self.records  # type: ignore[assignment]  # what the base class asks for storages
         small = 1 << 62 if plan.get("values") == "real" else plan.get("small")
         self.shadows = Shadows(self.records, 1 << 18 if small is None else int(small))
-        self.here = _Here()
         self.following = True
         self.optimizer_steps = 0
-        self.died = 0  # bytes of storages that have died
         self.kernels: dict[Any, Any] = {}  # operator -> what a card does instead
         self.casts: dict[Any, Any] = {}  # operator -> what autocast does to its arguments
-        self.capturing: Any = None  # the private pool of the graph that is captured
-        self._dead: collections.deque[int] = collections.deque()
-        self._blocks: dict[int, tuple[Card, Any, int]] = {}
-        self._lock = threading.RLock()
         self._steps: dict[Any, list[Any]] = {}
         self._unmodelled: set[Any] = set()
         self._doubts: dict[str, int] = {}
         self._tried: set[tuple[int, str]] = set()  # convolutions that were benchmarked
         self._sparse = SparseTensors(self, _Entered)
-        self._special = {
-            _aten._local_scalar_dense.default: self._read_number,
-            _aten._to_copy.default: self._to_copy,
-            _aten.copy_.default: self._copy,
-            _aten.nonzero.default: self._nonzero,
-            _aten.masked_select.default: self._masked_select,
-            _aten.index.Tensor: self._index,
-            _aten.index_put_.default: self._index,
-            _aten.index_put.default: self._index,
-            _aten._index_put_impl_.default: self._index,
-            _aten.equal.default: self._equal,
-            _aten.is_set_to.default: _is_set_to,
-            _aten._nested_tensor_from_mask_left_aligned.default: self._is_left_aligned,
-            _aten._ctc_loss.Tensor: self._ctc_loss,
-            _aten._sparse_coo_tensor_with_dims_and_tensors.default: self._made_sparse,
-            _aten._ctc_loss_backward.Tensor: self._ctc_loss,
-            _aten._convolution.default: lambda func, args, kwargs: self.dispatch(
-                _aten.convolution.default, args[:9], {}
-            ),
-            _aten.allclose.default: self._allclose,
-            _aten.repeat_interleave.Tensor: self._repeats,
-            _aten._cudnn_rnn_flatten_weight.default: self._flatten_weights,
-            _aten._amp_foreach_non_finite_check_and_unscale_.default: self._unscale,
-        }
+        self._special = ValueOperators(self, _Entered, self._sparse).table
 
-    # -- the allocator ---------------------------------------------------------------------------------------------
-
-    def give_back(self) -> None:
-        """Free the blocks of storages that have died."""
-        dead = self._dead
-        while dead:
-            try:
-                number = dead.popleft()
-            except IndexError:  # another thread was faster
-                return
-            self.free(number)
-
-    def free(self, number: int) -> None:
-        with self._lock:
-            card, block, nbytes = self._blocks.pop(number)
-            card.give(block, nbytes)
-            self.journal.free(number, card.figures, card.index)
-
-    def alloc(self, nbytes: int, label: str = "", card: Card | None = None, flags: int = _SCRATCH) -> int:
-        """Request bytes from a card and return the number of the block.
-
-        Raises:
-            OutOfMemory: they do not fit.
-        """
-        card = card or self.here.card
-        with self._lock:
-            self.give_back()
-            if not card.used:
-                card.used = True
-                self.journal.json("context", device=card.index)
-            try:
-                block = card.take(nbytes, (self.capturing, self._stream(card)))
-            except OutOfMemory as error:
-                file, line = self.sites.where()
-                self.journal.json(
-                    "oom", file=file, line=line, text=str(error), requested=nbytes, free=card.free_bytes, caught=None
-                )
-                raise
-            number = self._next
-            self._next += 1
-            self._blocks[number] = (card, block, nbytes)
-            phase = BACKWARD if _graph_task() != -1 else STEP if self.here.stepping else OTHER
-            self.journal.alloc(
-                number, nbytes, block.size, card.figures, site=self.sites.here(), device=card.index, phase=phase,
-                flags=flags,
-            )  # fmt: skip
-        return number
-
-    def _stream(self, card: Card) -> int:
-        streams = self.here.__dict__.get("streams")
-        if not streams:
-            return 0
-        found = streams.get(card.index)
-        return 0 if found is None else int(found.stream_id)
-
-    def _born(self, storage: torch.UntypedStorage, label: str, nbytes: int = 0) -> None:
-        nbytes = nbytes or storage.nbytes()
-        record = Record(self.here.card, nbytes, self.here.origin)
-        if nbytes:
-            record.number = self.alloc(nbytes, label, flags=0)
-        self._enroll(storage, record)
-
-    def _enroll(self, storage: torch.UntypedStorage, record: Record) -> None:
-        """Know a storage until it dies."""
-        key, number, dead, records, nbytes = storage._cdata, record.number, self._dead, self.records, record.nbytes
-
-        def died(_: Any) -> None:
-            records.pop(key, None)
-            if number >= 0:
-                dead.append(number)
-                self.died += nbytes
-
-        record.ref = weakref.ref(storage, died)
-        records[key] = record
-
-    def figures(self, index: int) -> Card:
-        """Return a card whose figures are those of this moment."""
-        self.give_back()
-        return self.cards[index]
-
-    def empty_cache(self, card: Card) -> None:
-        self.give_back()
-        card.empty_cache()
-        self.journal.json("cache emptied", device=card.index)
-
-    def record_of(self, tensor: torch.Tensor) -> Record | None:
-        return self.records.get(storage_key(tensor))
-
-    def has_values(self, tensor: torch.Tensor) -> bool:
-        record = self.record_of(tensor)
-        return record is not None and (record.shadow is not None or not tensor.numel())
-
-    # -- operators -------------------------------------------------------------------------------------------------
+    def assume(self, what: str, *, sets_size: bool = False) -> None:
+        self.assumptions.add(self.sites.where(), what, sets_size)
 
     def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator of the program."""
-        if not _concerned(args, kwargs):
+        if not concerned(args, kwargs):
             if args and type(args[0]) in (int, float, bool):  # a constant of TorchScript that is a tensor
-                args = _constants(func, args)
+                args = constants(func, args)
             return func(*args, **kwargs)
         if not self.following:
             return self._in_fork(func, args, kwargs)
@@ -310,7 +123,7 @@ class Follower(StorageFollower):
 
     def _inferred(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Do what PyTorch does above the dispatcher elsewhere: in inference mode operators come here undivided."""
-        facts = getattr(func, "_legroom", None) or self._facts_of(func)
+        facts = getattr(func, "_legroom", None) or self.facts_of(func)
         kernel, cast = self.kernels.get(func), None
         if self.here.autocast and not self.here.cast:
             cast = self.casts.get(func)
@@ -330,7 +143,7 @@ class Follower(StorageFollower):
                 self.here.cast = False
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        facts = getattr(func, "_legroom", None) or self._facts_of(func)
+        facts = getattr(func, "_legroom", None) or self.facts_of(func)
         card = None
         if kwargs:
             kwargs, card = self._placed(kwargs, kwargs.get("device"))
@@ -351,13 +164,13 @@ class Follower(StorageFollower):
         try:
             for given in args:
                 if isinstance(given, torch.Tensor) and is_meta(given):
-                    self._births(given)  # if it was made behind the dispatcher's back
+                    self.births(given)  # if it was made behind the dispatcher's back
         except NotImplementedError:
             return self._sparse.run(func, args, kwargs)
         if facts.composite:  # called from here, below autograd, which divides it elsewhere
             with _Entered(self):
                 return func.decompose(*args, **kwargs)
-        return self._operator(func, args, kwargs, facts)
+        return self.operator(func, args, kwargs, facts)
 
     def _placed(self, kwargs: Any, wanted: Any) -> tuple[Any, Card | None]:
         """Return the arguments with the card's device replaced by meta, and the card they name."""
@@ -395,8 +208,8 @@ class Follower(StorageFollower):
         """Return whether meta tensors that come from nowhere are the card's: C++ makes such from a tensor's options."""
         return any(card.used for card in self.cards)
 
-    def _operator(self, func: Any, args: Any, kwargs: Any, facts: Facts) -> Any:
-        backward = _graph_task() != -1
+    def operator(self, func: Any, args: Any, kwargs: Any, facts: Facts) -> Any:
+        backward = graph_task() != -1
         if backward and facts.may_keep:
             kept = _kept_in_place(func, args)
             if kept is not None:
@@ -407,8 +220,8 @@ class Follower(StorageFollower):
         if facts.view:
             return func(*args, **kwargs)
         key: Any = [facts]
-        plain = _describe(args, key, facts.numbers_matter) and (
-            not kwargs or (_describe(kwargs, key, True) and _describe(kwargs.values(), key, facts.numbers_matter))
+        plain = describe(args, key, facts.numbers_matter) and (
+            not kwargs or (describe(kwargs, key, True) and describe(kwargs.values(), key, facts.numbers_matter))
         )
         key = tuple(key) if plain else None
         out = self._shapes(func, args, kwargs, key)
@@ -420,7 +233,7 @@ class Follower(StorageFollower):
                     self._steps[key] = steps
             self._run_steps(steps, out)
         elif not facts.written:
-            self._births(out)
+            self.births(out)
         else:
             self._resized(facts, args, kwargs)
         if facts.matmul:
@@ -443,7 +256,7 @@ class Follower(StorageFollower):
             self._doubts[what] = nbytes
             self.journal.json("doubt", what=what, nbytes=nbytes, file=file, line=line)
 
-    def _facts_of(self, func: Any) -> Facts:
+    def facts_of(self, func: Any) -> Facts:
         facts = Facts(func)
         facts.special = self._special.get(func)
         if facts.name == "set_":  # another storage, with values of its own
@@ -451,7 +264,7 @@ class Follower(StorageFollower):
         facts.program = PROGRAMS.get(func)
         facts.matmul = func in MATMULS
         facts.may_keep = func is _aten.add.Tensor or func in _OUT_OF_PLACE
-        facts.numbers_matter = func in _NUMBERS_MATTER
+        facts.numbers_matter = func in NUMBERS_MATTER
         facts.ask = SHAPES.get(func, func)
         facts.doubt = doubt_of(func)
         has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -488,14 +301,14 @@ class Follower(StorageFollower):
         given = self.shadows._twins(args)
         if given is NONE:
             self.assume(f"{func._legroom.name} of values that are not known", sets_size=True)
-        given, named = _zeros(given if given is not NONE else args), _zeros(kwargs)
+        given, named = zeros(given if given is not NONE else args), zeros(kwargs)
         if "device" in named:
             named["device"] = torch.device("cpu")
         if func not in self._unmodelled:
             self._unmodelled.add(func)
             file, line = self.sites.where()
             self.journal.json("unmodelled", what=str(func), file=file, line=line)
-        return _hollowed(self.shadows._compute(func, func._legroom, given, named))
+        return hollowed(self.shadows._compute(func, func._legroom, given, named))
 
     def _resized(self, facts: Facts, args: Any, kwargs: Any) -> None:
         """Request anew what an operator made larger (`resize_`, results given as `out=`)."""
@@ -506,19 +319,19 @@ class Follower(StorageFollower):
             record = self.records.get(storage._cdata)
             if record is not None and storage.nbytes() > record.nbytes:
                 self.records.pop(storage._cdata)
-                self._born(storage, "")
+                self.born(storage, "")
                 if record.number >= 0:
                     self._dead.append(record.number)
 
-    def _births(self, out: Any) -> None:
+    def births(self, out: Any) -> None:
         if isinstance(out, torch.Tensor):
             if is_meta(out):
                 storage = out.untyped_storage()
                 if storage._cdata not in self.records:
-                    self._born(storage, "")
+                    self.born(storage, "")
         elif isinstance(out, (list, tuple)):
             for each in out:
-                self._births(each)
+                self.births(each)
 
     def _run_steps(self, steps: list[Any], out: Any) -> None:
         """Request and free what an operator takes inside, its results among that."""
@@ -543,14 +356,14 @@ class Follower(StorageFollower):
         finally:
             for number in reversed(list(held.values())):
                 self.free(number)
-        self._births(out)
+        self.births(out)
 
     def _place(self, tensor: torch.Tensor, step: Any) -> None:
         if is_meta(tensor) and tensor.untyped_storage()._cdata not in self.records:
             if step.kind == "host":  # known, and takes nothing
-                self._enroll(tensor.untyped_storage(), Record(self.here.card, 0, self.here.origin))
+                self.enroll(tensor.untyped_storage(), Record(self.here.card, 0, self.here.origin))
             else:
-                self._born(tensor.untyped_storage(), "", step.nbytes)
+                self.born(tensor.untyped_storage(), "", step.nbytes)
 
     def _take_once(self, name: str, nbytes: int, first: int = 0) -> None:
         name = f"{name} {self.here.card.index} {self._stream(self.here.card)}"
@@ -567,7 +380,7 @@ class Follower(StorageFollower):
             self.empty_cache(self.here.card)
 
     def _thread(self) -> str:
-        return "backward" if _graph_task() != -1 else str(threading.get_ident())
+        return "backward" if graph_task() != -1 else str(threading.get_ident())
 
     def _accumulate(self, func: Any, args: Any, kwargs: Any) -> None:
         """Write the values of a gradient that is added in place."""
@@ -576,253 +389,6 @@ class Follower(StorageFollower):
             self.shadows.drop(args[0])
         else:
             given[0].copy_(func(*given, **kwargs))
-
-    # -- reading values ----------------------------------------------------------------------------------------------
-
-    def assume(self, what: str, *, sets_size: bool = False) -> None:
-        self.assumptions.add(self.sites.where(), what, sets_size)
-
-    def _read_number(self, func: Any, args: Any, kwargs: Any) -> Any:
-        twin = self.shadows.twin(args[0])
-        if twin is not NONE:
-            return func(twin)
-        record = self.record_of(args[0])
-        origin = record.origin if record is not None else ""
-        found = answer(args[0].dtype, origin)
-        self.assume(f"{origin or 'a value'} read as {found}")
-        return found
-
-    def array(self, tensor: torch.Tensor, dtype: torch.dtype, waits: bool = True, into: Any = None) -> torch.Tensor:
-        """Return a card tensor's values on the host; `waits` unless the copy is a non-blocking one."""
-        self._pass_through(tensor, dtype, waits, into)
-        twin = self.shadows.twin(tensor)
-        if twin is not NONE:
-            found: torch.Tensor = _aten._to_copy.default(twin, dtype=dtype)
-            return found
-        self.assume(f"{tuple(tensor.shape)} values read as 0")
-        return unwritten(tensor.shape, dtype)
-
-    def _pass_through(self, tensor: torch.Tensor, dtype: torch.dtype, waits: bool, into: Any) -> None:
-        """Request what a copy to the host passes through: other types and layouts become contiguous on the card first.
-
-        Copy.cu, copy_requires_temporaries: types are converted on the card where nobody waits for the copy.
-        """
-        same = dtype == tensor.dtype
-        if tensor.numel() < 2 or (same and _is_dense(tensor) and (into is None or _same_order(tensor, into))):
-            return
-        number = None if same or waits else self.alloc(tensor.numel() * dtype.itemsize)
-        if not tensor.is_contiguous():
-            self.free(self.alloc(tensor.numel() * (tensor.dtype if waits else dtype).itemsize))
-        if number is not None:
-            self.free(number)
-
-    def _to_copy(self, func: Any, args: Any, kwargs: Any) -> Any:
-        source, wanted = args[0], kwargs.get("device")
-        if source.layout is not torch.strided:
-            return self._sparse.run(func, args, kwargs)
-        if is_meta(source) and wanted is not None and torch.device(wanted).type == "cpu":
-            record = self.record_of(source)
-            if record is None:
-                return NONE
-            self.here.card = record.card
-            return self.array(source, kwargs.get("dtype") or source.dtype, not kwargs.get("non_blocking"))
-        if is_meta(source) or wanted is None:
-            return NONE
-        # from the host to a card
-        out = func(*args, **kwargs)
-        self._born(out.untyped_storage(), "batch")
-        dtype = kwargs.get("dtype")
-        if kwargs.get("non_blocking") and dtype is not None and dtype != source.dtype:
-            self.free(self.alloc(source.numel() * source.element_size()))  # Copy.cu: converted on the card
-        if out.untyped_storage().nbytes() <= self.shadows.small:
-            self.shadows.give(out, func(source, **{**kwargs, "device": torch.device("cpu")}))
-        return out
-
-    def _copy(self, func: Any, args: Any, kwargs: Any) -> Any:
-        target, source = args[:2]
-        blocking = not (args[2] if len(args) > 2 else kwargs.get("non_blocking"))
-        if not is_meta(target):
-            record = self.record_of(source)
-            if record is not None:
-                self.here.card = record.card
-            target.copy_(self.array(source, target.dtype, blocking, target))
-            return target
-        if is_meta(source):
-            return NONE
-        same = source.dtype == target.dtype
-        straight = same and _is_dense(target) and _same_order(source, target)
-        if source.numel() > 1 and not straight and not (target.is_contiguous() and (same or blocking)):
-            size = target.element_size() if blocking else source.element_size()
-            self.free(self.alloc(target.numel() * size))
-        whole = target.numel() * target.element_size() == target.untyped_storage().nbytes()
-        if whole and target.untyped_storage().nbytes() <= self.shadows.small:
-            self.shadows._prepare(target)
-        twin = self.shadows.twin(target)
-        if twin is not NONE:
-            twin.copy_(source)
-        return target
-
-    def _equal(self, func: Any, args: Any, kwargs: Any) -> Any:
-        given = self.shadows._twins(args)
-        if given is not NONE:
-            return func(*given)
-        self.assume("equal read as True")
-        return True
-
-    def _allclose(self, func: Any, args: Any, kwargs: Any) -> bool:
-        with _Entered(self):  # what PyTorch calls inside, and reads
-            found = torch.isclose(*args, **kwargs).all()
-        return bool(self._read_number(_aten._local_scalar_dense.default, (found,), {}))
-
-    def _is_left_aligned(self, func: Any, args: Any, kwargs: Any) -> bool:
-        """Keep an encoder from nested tensors, which are not simulated: padding stays."""
-        self.assume("a padding mask read as not aligned, so that padding stays")
-        return False
-
-    def _made_sparse(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Make a sparse tensor of two on the card, which takes nothing; one that is on the host is copied."""
-        indices, values = (
-            x if is_meta(x) else self._to_copy(_aten._to_copy.default, (x,), {"device": META}) for x in args[3:5]
-        )
-        return self._sparse.made(indices, values, args[2], bool(kwargs.get("is_coalesced")))
-
-    def _ctc_loss(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Read the lengths, as PyTorch does, whose other form of the operator takes numbers."""
-        back = func is _aten._ctc_loss_backward.Tensor
-        at = 3 if back else 2
-        targets, wide = args[at - 1], args[at - 1].shape[-1] if args[at - 1].dim() > 1 else 0
-        lengths = []
-        for each, longest in zip(args[at : at + 2], (args[at - 2].shape[0], wide or targets.numel())):
-            twin = self.shadows.twin(each) if is_meta(each) else each
-            if twin is NONE:
-                self.assume("lengths of sequences are the longest possible", sets_size=True)
-                twin = torch.full(each.shape, longest)
-            lengths.append(twin.tolist())
-        packet = _aten._ctc_loss_backward if back else _aten._ctc_loss
-        if not is_meta(targets):
-            targets = self._to_copy(_aten._to_copy.default, (targets,), {"device": META})
-        args = (*args[: at - 1], targets, *lengths, *args[at + 2 :])
-        facts = getattr(packet.default, "_legroom", None) or self._facts_of(packet.default)
-        return self._operator(packet.default, args, kwargs, facts)
-
-    def _unscale(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Say that gradients without values are finite: a step that is skipped would take less than the others."""
-        if self.shadows._twins(args) is not NONE:
-            return NONE
-        self.shadows.drop(args[0])
-        return None
-
-    def _repeats(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if kwargs.get("output_size") is not None:
-            return NONE
-        given = self.shadows._twins(args)
-        if given is NONE:
-            self.assume("repeat_interleave repeats everything once", sets_size=True)
-            given = [torch.ones(args[0].shape, dtype=args[0].dtype)]
-        values = func(*given)
-        out = _hollowed(values)
-        self._births(out)
-        self.shadows.give(out, values)
-        return out
-
-    def _flatten_weights(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Let the weights of recurrent layers be views of one block (RNN.cpp, copy_weights_to_flat_buf_views)."""
-        weights = args[0]
-        block = torch.empty(sum(weight.numel() for weight in weights), dtype=weights[0].dtype, device=META)
-        self._births(block)
-        values = self.shadows._twins(weights)
-        if values is not NONE:
-            self.shadows.give(block, torch.cat([each.reshape(-1) for each in values]))
-        place = 0
-        for weight in weights:
-            weight.set_(block.untyped_storage(), place, weight.shape, torch.empty(weight.shape, device=META).stride())
-            place += weight.numel()
-        return block
-
-    def address(self, tensor: torch.Tensor) -> int:
-        """Return what `data_ptr` of a card tensor would be."""
-        record = self.record_of(tensor)
-        if record is None or record.number < 0:
-            return 0
-        return self.storage_address(record) + int(tensor.storage_offset()) * tensor.element_size()
-
-    def storage_address(self, record: Record) -> int:
-        """Return where on its card a storage would begin; 0 for one without bytes."""
-        return 0 if record.number < 0 else int(self._blocks[record.number][1].address)
-
-    def _count(self, mask: torch.Tensor) -> int:
-        """Return how many entries are selected."""
-        twin = self.shadows.twin(mask)
-        if twin is not NONE:
-            return int(torch.count_nonzero(twin))
-        self.assume(f"a selection takes all of {tuple(mask.shape)}", sets_size=True)
-        return mask.numel()
-
-    def _nonzero(self, func: Any, args: Any, kwargs: Any) -> Any:
-        found = self._positions(args[0])
-        twin = self.shadows.twin(args[0])
-        if twin is not NONE:
-            self.shadows.give(found, func(twin))
-        return found
-
-    def _positions(self, mask: torch.Tensor) -> torch.Tensor:
-        count = self._count(mask)
-        found = torch.empty((mask.dim(), count), dtype=torch.int64, device=META).t()
-        self._births(found)
-        return found
-
-    def _masked_select(self, func: Any, args: Any, kwargs: Any) -> Any:
-        tensor, mask = args[:2]
-        shape = torch.broadcast_shapes(tensor.shape, mask.shape)
-        positions = self._positions(mask.expand(shape))
-        out = torch.empty((positions.shape[0],), dtype=tensor.dtype, device=META)
-        self._births(out)
-        given = self.shadows._twins(args)
-        if given is not NONE:
-            self.shadows.give(out, func(*given))
-        return out
-
-    def _index(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Replace masks among indices by the positions they select, and indices on the host by copies on the card."""
-        if not any(i is not None and (i.dtype in (torch.bool, torch.uint8) or not is_meta(i)) for i in args[1]):
-            return NONE
-        replaced: list[Any] = []
-        for index in args[1]:
-            if index is None:
-                replaced.append(None)
-                continue
-            if not is_meta(index):
-                masks = index.dtype in (torch.bool, torch.uint8)
-                for column in torch.nonzero(index).unbind(1) if masks else (index,):
-                    on_card = torch.empty(column.shape, dtype=torch.int64, device=META)
-                    self._births(on_card)
-                    self.shadows.give(on_card, column.to(torch.int64).contiguous())
-                    replaced.append(on_card)
-            elif index.dtype in (torch.bool, torch.uint8):
-                if self._fills(func, args, index):
-                    self._filled(args, index)
-                    return args[0]
-                found = self._nonzero(_aten.nonzero.default, (index,), {})
-                replaced.extend(found.unbind(1))
-            else:
-                replaced.append(index)
-        return self._operator(func, (args[0], replaced, *args[2:]), kwargs, func._legroom)
-
-    @staticmethod
-    def _fills(func: Any, args: Any, mask: torch.Tensor) -> bool:
-        """Return whether a masked write becomes `masked_fill_` (canDispatchToMaskedFill in TensorAdvancedIndexing)."""
-        return (
-            func is not _aten.index.Tensor and func is not _aten.index_put.default
-            and len([i for i in args[1] if i is not None]) == 1 and args[2].numel() == 1
-            and not (len(args) > 3 and args[3])
-        )  # fmt: skip
-
-    def _filled(self, args: Any, mask: torch.Tensor) -> None:
-        given = self.shadows._twins(args[:3])
-        if given is NONE:
-            self.shadows.drop(args[0])
-        else:
-            given[0][tuple(slice(None) if i is None else i for i in given[1])] = given[2]
 
 
 class _Entered(TorchDispatchMode):
@@ -858,59 +424,6 @@ def enter(follower: Follower) -> None:
     _Entered(follower).__enter__()
 
 
-# the value of a number sets these operators' shapes; others' shapes depend on whole numbers at most
-_NUMBERS_MATTER = {
-    overload
-    for packet in (_aten.arange, _aten.range, _aten.linspace, _aten.logspace, *_upsampling())
-    for overload in (getattr(packet, name) for name in packet.overloads())
-}
-
-
-def _describe(values: Any, key: list[Any], numbers: bool) -> bool:
-    """Add what result shapes depend on to a key; False where that cannot be told."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            if not is_meta(value):
-                return False  # values on the host may matter
-            key += (value.shape, value.stride(), value.dtype)
-        elif isinstance(value, float) and not numbers:
-            key.append(value == 0.0)  # attention without dropout takes other scratch
-        elif isinstance(value, (list, tuple)):
-            key.append(len(value))
-            if not _describe(value, key, numbers):
-                return False
-        elif isinstance(value, _PLAIN):
-            key.append(value)
-            key.append(type(value))
-        elif value is not None:
-            return False
-        else:
-            key.append(None)
-    return True
-
-
-def _zeros(value: Any) -> Any:
-    """Return arguments with zeros on the host in the place of card tensors."""
-    if isinstance(value, torch.Tensor):
-        return unwritten(value.shape, value.dtype) if is_meta(value) else value
-    if isinstance(value, dict):
-        return {name: _zeros(each) for name, each in value.items()}
-    return type(value)(_zeros(each) for each in value) if isinstance(value, (list, tuple)) else value
-
-
-def _hollowed(value: Any) -> Any:
-    """Return results on the host as card tensors."""
-    if isinstance(value, torch.Tensor):
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=META)
-    return tuple(_hollowed(each) for each in value) if isinstance(value, (list, tuple)) else value
-
-
-def _constants(func: Any, args: Any) -> Any:
-    """Return arguments with numbers as tensors where an operator takes these."""
-    kinds = [str(each.type) for each in func._schema.arguments]
-    return [torch.tensor(x) if k == "Tensor" and type(x) in (int, float, bool) else x for x, k in zip(args, kinds)]
-
-
 def _traceable() -> Any:
     """Return a block in which PyTorch's own tracer, which sits above modes, may be reached or changed."""
     module: Any = torch._C
@@ -924,42 +437,3 @@ def _trace(state: Any) -> None:
     module: Any = torch._C
     with _traceable():
         module._set_tracing_state(state)
-
-
-def _concerned(args: Any, kwargs: Any) -> bool:
-    for value in args:
-        if isinstance(value, torch.Tensor):
-            if is_meta(value):
-                return True
-        elif isinstance(value, (list, tuple)) and value and _concerned(value, ()):
-            return True
-    if kwargs:
-        for name, value in kwargs.items():
-            if name == "device":
-                if value is not None and torch.device(value).type in ("cuda", "meta"):
-                    return True
-            elif isinstance(value, torch.Tensor):
-                if is_meta(value):
-                    return True
-            elif name == "pin_memory" and value:
-                return True
-    return False
-
-
-def _same_order(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether the elements of two tensors of one shape lie in the same order."""
-    return one.shape == other.shape and all(
-        a == b for a, b, size in zip(one.stride(), other.stride(), one.shape) if size != 1
-    )
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor's elements lie side by side, in whatever order."""
-    if tensor.is_contiguous():
-        return True
-    expected = 1
-    for step, size in sorted((step, size) for step, size in zip(tensor.stride(), tensor.shape) if size != 1):
-        if step != expected:
-            return False
-        expected *= size
-    return True

@@ -120,7 +120,7 @@ class StorageFollower(TorchDispatchMode):
         """Count a tensor's storage as allocated on the device now (a copy from the host), unless it already is."""
         storage = tensor.untyped_storage()
         if storage._cdata not in self.live and storage._cdata not in self._elsewhere:
-            self._born(storage, label)
+            self.born(storage, label)
 
     def relabel(self, tensor: torch.Tensor, label: str) -> None:
         """Say what a live storage turned out to be."""
@@ -139,7 +139,7 @@ class StorageFollower(TorchDispatchMode):
     def free(self, number: int) -> None:
         self.events.append(("free", number))
 
-    def _born(self, storage: torch.UntypedStorage, label: str, nbytes: int = 0) -> None:
+    def born(self, storage: torch.UntypedStorage, label: str, nbytes: int = 0) -> None:
         nbytes = nbytes or storage.nbytes()
         if nbytes == 0:
             return
@@ -198,7 +198,7 @@ class StorageFollower(TorchDispatchMode):
         if program is None:
             for tensor in births:
                 if tensor.untyped_storage()._cdata not in self.live:
-                    self._born(tensor.untyped_storage(), label)
+                    self.born(tensor.untyped_storage(), label)
         elif self.workspaces is not None:
             self._run_program(program(Call(args, kwargs, out, self.workspaces.card)), out, births)
         if func is _aten._cudnn_rnn.default:
@@ -231,7 +231,7 @@ class StorageFollower(TorchDispatchMode):
             if self.workspaces is not None:
                 steps = _sort_scratch.nonzero_steps(index.numel(), self.workspaces.card)
                 self._run_program(steps, found[-1], [])
-            self._born(found[-1].untyped_storage(), "temporaries", 8 * count * index.dim())
+            self.born(found[-1].untyped_storage(), "temporaries", 8 * count * index.dim())
         return found
 
     def _doubt(self, func: Any, tensors: Any) -> None:
@@ -300,7 +300,7 @@ class StorageFollower(TorchDispatchMode):
         if step.kind == "host":
             self._put_elsewhere(storage)
         else:
-            self._born(storage, "temporaries", step.nbytes)
+            self.born(storage, "temporaries", step.nbytes)
 
     def _put_elsewhere(self, storage: torch.UntypedStorage) -> None:
         key = storage._cdata

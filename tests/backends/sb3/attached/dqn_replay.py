@@ -12,7 +12,7 @@ model = DQN(
     "CnnPolicy", env, buffer_size=scale(300, 20_000), learning_starts=60, train_freq=4, batch_size=16,
     target_update_interval=50, seed=3, device="cpu",
 )  # fmt: skip
-model.learn(scale(800, 8000), callback=CheckpointCallback(200, "checkpoints", save_replay_buffer=True))
+model.learn(scale(800, 8000), callback=CheckpointCallback(scale(200, 2000), "checkpoints", save_replay_buffer=True))
 model.save_replay_buffer("replay.pkl")
 model.save("model.zip")
 drawn = model.replay_buffer.sample(8)
