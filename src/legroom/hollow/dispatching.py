@@ -31,9 +31,10 @@ from .fake_tensors import (
 )
 from .journal import Journal
 from .library_memory import NAMES, LibraryMemory
-from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call
+from .op_scratch import Call
 from .operator_arguments import META, NUMBERS_MATTER, concerned, constants, describe, hollowed, zeros
 from .reads import Assumptions
+from .scratch_table import MATMULS, PROGRAMS, SHAPES
 from .shadows import NONE, Facts, Shadows
 from .sparse_tensors import SparseTensors
 from .value_operators import ValueOperators

@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from . import sort_scratch  # noqa: F401  its programs are in the table too
-from .op_scratch import PROGRAMS, SHAPES
+from .scratch_table import PROGRAMS, SHAPES
 
 _aten = torch.ops.aten
 _OWN = {"aten", "prims", "prim", "profiler"}

@@ -10,7 +10,7 @@ of optimizers see plain Parameters, and Python references do not prolong lives.
 
 Where the sequence on a card differs from the operators seen here, a mechanism is modelled:
 - the autograd engine adds gradients in place on a card but out of place under any dispatch mode (`_kept_in_place`);
-- operators allocate scratch inside (`op_scratch.py`);
+- operators allocate scratch inside (`scratch_table.py`);
 - cuBLAS takes a workspace at its first use in each thread (`Workspaces`).
 Values do not exist; `value_reads` says what those get who ask for one.
 
@@ -35,8 +35,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import sort_scratch as _sort_scratch
 from .conv_scratch import CONVOLUTIONS, in_bfloat16, laid_out
 from .cuda_reduce import Card
-from .op_scratch import MATMULS, PROGRAMS, SHAPES, Call, Step, rnn_values
+from .op_scratch import Call, Step
 from .records import Event, Values
+from .recurrent_scratch import rnn_values
+from .scratch_table import MATMULS, PROGRAMS, SHAPES
 from .value_reads import ValueReads
 
 DEVICE = torch.device("meta")

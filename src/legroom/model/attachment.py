@@ -21,7 +21,7 @@ class Attachment:
         others: variables of the user's that stand for those as well.
         needs_gpu: whether it does anything without one.
         takes: what its number is, for `name=N`; empty where it takes none.
-        saves: which memory it saves.
+        saves: which memory it saves: the host's, or that of the device that trains, which may be the host.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Attachment:
     others: tuple[str, ...] = ()
     needs_gpu: bool = False
     takes: str = ""
-    saves: Literal["host", "gpu"] = "host"
+    saves: Literal["host", "device"] = "host"
 
 
 @dataclass(frozen=True)

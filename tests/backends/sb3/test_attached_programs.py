@@ -20,8 +20,8 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 # each with what is attached to it, besides what is said of it
 QUICK = {"callbacks": {"lean", "workers", "redo"}, "dqn_replay": {"lean", "redo"}}
 LONG = {
-    "ppo_pictures": {"lean", "redo"}, "a2c_dict": {"lean"}, "dqn_shared_rows": {"lean", "redo"}, "sac_nsteps": {"lean"},
-    "maskable": {"lean", "redo"}, "own_policy": {"lean"}, "normalized": {"workers", "redo"},
+    "ppo_pictures": {"lean", "redo"}, "a2c_dict": {"lean", "redo"}, "dqn_shared_rows": {"lean", "redo"},
+    "sac_nsteps": {"lean"}, "maskable": {"lean", "redo"}, "own_policy": {"lean"}, "normalized": {"workers", "redo"},
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable import buffers as maskable_buffers
 from sb3_contrib.ppo_mask import ppo_mask
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
+from stable_baselines3.a2c import a2c
 from stable_baselines3.common import buffers
 from stable_baselines3.common.buffers import NStepReplayBuffer
 from stable_baselines3.common.torch_layers import FlattenExtractor
@@ -117,6 +118,26 @@ def test_early_stopping_comes_at_the_same_minibatch(capsys):
     assert stops[0] == stops[1]
     assert sb3._n_updates == ours._n_updates < 10
     assert difference(sb3, ours) <= LIMIT
+
+
+@pytest.mark.parametrize(
+    ("observation", "action", "kwargs"),
+    [
+        (VECTOR, None, dict(ent_coef=0.02)),
+        (VECTOR, BOX_ACTIONS, dict(normalize_advantage=True, use_rms_prop=False)),
+        (VECTOR, BOX_ACTIONS, dict(use_sde=True, policy_kwargs=dict(squash_output=True))),
+        (MIXED, None, dict(rollout_buffer_class=legroom.LeanRolloutBuffer, max_grad_norm=0.01)),
+    ],
+    ids=["discrete", "normalized", "no entropy formula", "lean dict"],
+)
+def test_a2c_learns_what_sb3_learns(observation, action, kwargs):
+    given = dict(n_steps=8, double=observation is MIXED) | kwargs
+    sb3, ours = pair(A2C, 3, lambda: envs(observation, action), 64, **given)
+    assert 0 < difference(sb3, ours) <= (1e-13 if observation is MIXED else LIMIT)
+    assert figures(ours) == pytest.approx(figures(sb3), rel=1e-4, abs=1e-6)
+    assert list(figures(ours)) == list(figures(sb3))
+    whole = trained(with_micro_batch(A2C, [[0, 10_000]]), envs(observation, action), 64, **given)
+    assert torch.equal(parameters(sb3), parameters(whole))
 
 
 @pytest.mark.parametrize(("algorithm", "kwargs"), [(PPO, PPO_KW), (MaskablePPO, PPO_KW), (DQN, DQN_KW)])
@@ -331,9 +352,9 @@ def test_what_cannot_be_told_from_the_layer_shows_before_anything_is_learned(alg
     assert all(torch.equal(*both) for both in zip(weights, model.policy.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("algorithm", [A2C, SAC, TD3])
+@pytest.mark.parametrize("algorithm", [SAC, TD3])
 def test_other_algorithms_are_told_which_have_it(algorithm):
-    with pytest.raises(BadInput, match=rf"{algorithm.__name__} has no micro_batch: only PPO, MaskablePPO, DQN"):
+    with pytest.raises(BadInput, match=rf"{algorithm.__name__} has no micro_batch: only PPO, MaskablePPO, A2C, DQN"):
         with_micro_batch(algorithm, 8)
 
 
@@ -375,7 +396,7 @@ def test_numpy_draws_the_same_numbers_in_parts(high):
 
 
 MODULES = {
-    "PPO": ppo, "DQN": dqn, "MaskablePPO": ppo_mask,
+    "PPO": ppo, "A2C": a2c, "DQN": dqn, "MaskablePPO": ppo_mask,
     **dict.fromkeys(("MaskableRolloutBuffer", "MaskableDictRolloutBuffer"), maskable_buffers),
 }  # fmt: skip
 

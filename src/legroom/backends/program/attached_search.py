@@ -60,13 +60,12 @@ def _steps(allowed: Price, last: Callable[[], Attached]) -> Iterator[Savings]:
 def _short(last: Attached) -> set[str]:
     """Return which memory is short, or not known to be enough."""
     footprint, budget = last.prediction.footprint, last.prediction.budget
-    verdicts = {"host": host_fits(footprint, budget)}
-    if footprint.gpu is not None:
-        verdicts["gpu"] = gpu_fits(footprint, budget)
-    seen = last.prediction.rehearsal
-    if seen.stopped == "out-of-memory":  # the other one was seen up to there alone
-        return {"gpu" if any(not request.caught for request in seen.out_of_memory) else "host"}
-    return {place for place, enough in verdicts.items() if not enough}
+    on_host, seen = footprint.gpu is None, last.prediction.rehearsal
+    enough = {"host": host_fits(footprint, budget)}
+    enough["device"] = enough["host"] if on_host else gpu_fits(footprint, budget)
+    if seen.stopped == "out-of-memory" and not on_host:  # the other one was seen up to there alone
+        return {"device" if any(not request.caught for request in seen.out_of_memory) else "host"}
+    return {place for place, fits in enough.items() if not fits}
 
 
 def _numbers(one: Attachment, last: Attached) -> Iterator[int | None]:

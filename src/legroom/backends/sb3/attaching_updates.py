@@ -27,6 +27,11 @@ def on_ppo(module: Any) -> None:
     _redo_updates(module, "PPO")
 
 
+def on_a2c(module: Any) -> None:
+    """A2C's update."""
+    _redo_updates(module, "A2C")
+
+
 def on_dqn(module: Any) -> None:
     """DQN's update."""
     _redo_updates(module, "DQN")

@@ -11,6 +11,7 @@ _TRAIN = "legroom.backends.sb3.attaching_updates"
 _PRICES: dict[str, Price] = {knob.key: knob.unprobed_price for knob in SB3_KNOBS}
 _UPDATES = {
     "stable_baselines3.ppo.ppo": f"{_TRAIN}:on_ppo",
+    "stable_baselines3.a2c.a2c": f"{_TRAIN}:on_a2c",
     "stable_baselines3.dqn.dqn": f"{_TRAIN}:on_dqn",
     "sb3_contrib.ppo_mask.ppo_mask": f"{_TRAIN}:on_maskable_ppo",
     "stable_baselines3.common.base_class": f"{_TRAIN}:on_base_class",
@@ -30,15 +31,16 @@ ATTACHMENTS = (
         hooks={"stable_baselines3.common.vec_env.subproc_vec_env": f"{_WORKERS}:on_subproc_vec_env"},
     ),
     Attachment(
-        "redo", "free", "an update that runs out of memory is done again in exact pieces", hooks=_UPDATES, saves="gpu",
+        "redo", "free", "an update that runs out of memory is done again in exact pieces", hooks=_UPDATES,
+        saves="device",
     ),
     Attachment(
         "allocator", _PRICES["memory.expandable_segments"], "the CUDA allocator's segments grow, without gaps between",
         variables={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, others=("PYTORCH_ALLOC_CONF",),
-        needs_gpu=True, saves="gpu",
+        needs_gpu=True, saves="device",
     ),
     Attachment(
         "micro_batch", _PRICES["memory.micro_batch"], "a minibatch goes through the network in pieces of N samples",
-        hooks=_UPDATES, takes="samples", saves="gpu",
+        hooks=_UPDATES, takes="samples", saves="device",
     ),
 )  # fmt: skip

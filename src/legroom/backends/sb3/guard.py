@@ -6,7 +6,7 @@
     for retreat in guarded.retreats:
         print(retreat.update, retreat.why, retreat.what)
 
-While the block lasts, PPO, MaskablePPO and DQN compute each minibatch as SB3 does, to the bit. Where an allocation
+While the block lasts, PPO, MaskablePPO, A2C and DQN compute each minibatch as SB3 does, to the bit. Where an allocation
 fails in it (on the GPU or on the host), what was half-built is freed and the same minibatch is computed again, with the
 same random numbers: first as it was, then in halves, quarters and so on, whose gradients add up to the minibatch's own.
 Each retreat is a warning of the logger `legroom`, and `guarded.micro_batch` is the schedule that came of all of them.

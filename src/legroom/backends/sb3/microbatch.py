@@ -10,22 +10,25 @@ once rounding puts a unit on the other side of zero, later steps magnify it, as 
 number of threads (`bench/microbatch.py` shows both, and by how much). It costs time only where small passes use the
 processor badly.
 
-Only an algorithm whose `train` is mirrored here can have it. A2C's batch is its rollout of a few steps; SAC's and TD3's
-updates are several coupled losses.
+Only an algorithm whose `train` is mirrored here can have it. SAC's and TD3's updates are several coupled losses.
 """
 
 import sys
 from functools import cache
 
-from stable_baselines3 import DQN, PPO
+from stable_baselines3 import A2C, DQN, PPO
 
 from legroom.backends.sb3.algorithms.double_dqn import DoubleDQN
+from legroom.backends.sb3.microbatch_a2c import MicroBatchedA2C
 from legroom.backends.sb3.microbatch_dqn import MicroBatchedDoubleDQN, MicroBatchedDQN
 from legroom.backends.sb3.microbatch_ppo import MicroBatchedMaskablePPO, MicroBatchedPPO
+from legroom.backends.sb3.stored import MICRO_BATCHED
 from legroom.device.exact_pieces import MicroBatch, check_sizes
 from legroom.errors import BadInput
 
-_MIXINS: dict[type, type] = {PPO: MicroBatchedPPO, DQN: MicroBatchedDQN, DoubleDQN: MicroBatchedDoubleDQN}
+_MIXINS: dict[type, type] = {
+    PPO: MicroBatchedPPO, A2C: MicroBatchedA2C, DQN: MicroBatchedDQN, DoubleDQN: MicroBatchedDoubleDQN,
+}  # fmt: skip
 _ALL_MIXINS = (*_MIXINS.values(), MicroBatchedMaskablePPO)
 
 
@@ -51,10 +54,11 @@ def microbatched(algorithm: type) -> type:
         if issubclass(algorithm, base) and algorithm.train is base.train:  # type: ignore[attr-defined]
             name = f"MicroBatched{algorithm.__name__}"
             return type(name, (mixin, algorithm), {"__module__": __name__, "__doc__": mixin.__doc__})
-    names = "PPO, MaskablePPO, DQN, DoubleDQN"
     own = any(issubclass(algorithm, base) for base in _mixins())
     what = "has a train() of its own" if own else "has no micro_batch"
-    raise BadInput(f"{algorithm.__name__} {what}: only {names} compute a minibatch in pieces", hint="remove it")
+    raise BadInput(
+        f"{algorithm.__name__} {what}: only {', '.join(MICRO_BATCHED)} compute a minibatch in pieces", hint="remove it"
+    )
 
 
 def with_micro_batch(algorithm: type, micro_batch: MicroBatch | None) -> type:

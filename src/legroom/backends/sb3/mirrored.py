@@ -55,6 +55,7 @@ PINNED = {
     "MaskableDictRolloutBuffer.get": "b88513449e40cb62",
     "MaskableDictRolloutBuffer._get_samples": "1c6f5380dbc95d40",
     "PPO.train": "2417fbd585aea947",
+    "A2C.train": "7fc046aac30653ac",
     "DQN.train": "13bf405c242ec11b",
     "MaskablePPO.train": "6f75e6fdd0bac554",
 }

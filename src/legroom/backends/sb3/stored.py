@@ -28,7 +28,7 @@ BRINGS = ("torch", "stable_baselines3", "cv2", "sympy")  # and what of it enviro
 # buffer's add() makes while it stores. SubprocVecEnv: the unpickled ones in place of its own array.
 COPIES_IN_TRAINER = 4
 # whose update `backends.sb3.microbatch` can compute in pieces
-MICRO_BATCHED = ("PPO", "MaskablePPO", "DQN", "DoubleDQN")
+MICRO_BATCHED = ("PPO", "MaskablePPO", "A2C", "DQN", "DoubleDQN")
 PLAIN_DTYPE_SINCE = (2, 7, 1)  # SB3 before it kept rollouts in float32, whatever the space's dtype
 
 

@@ -1,0 +1,162 @@
+"""What softmax and attention of CUDA allocate inside (see `op_scratch.py`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import torch
+
+from .cuda_reduce import Card
+from .op_scratch import SHAPES, Call, Step, nbytes, program
+
+_aten = torch.ops.aten
+
+
+@program(_aten._softmax_backward_data.default)
+def _softmax_backward(call: Call) -> Iterator[Step]:
+    # SoftMax.cu, softmax_backward_cuda_out: grad * output is computed first; log_softmax needs no such product
+    yield Step("out")
+    yield Step("alloc", "product", nbytes(call.args[0]))
+
+
+@program(*([_aten._safe_softmax.default] if hasattr(_aten, "_safe_softmax") else ()))  # from torch 2.5 on
+def _safe_softmax(call: Call) -> Iterator[Step]:
+    # attention.cpp: rows that are masked throughout are looked for
+    yield Step("out")
+    yield Step("alloc", "masked", call.out.numel())
+    yield Step("alloc", "masked rows", call.out.numel() // max(call.out.shape[-1], 1))
+    yield Step("alloc", "zero", call.out.element_size())
+
+
+@program(_aten._scaled_dot_product_efficient_attention.default)
+def _efficient_attention(call: Call) -> Iterator[Step]:
+    # attention.cu, _efficient_attention_forward; the state of the random numbers is on the host if there is dropout
+    where: Literal["host", "out"] = "host" if call.arg(5, "dropout_p", 0.0) else "out"
+    for index, kind in (("2", where), ("3", where), ("0", "out"), ("1", "out")):
+        yield Step("host" if kind == "host" else "out", index)
+    value = call.args[2]
+    if value.element_size() == 2 and value.shape[-1] > 128:
+        yield Step("alloc", "sums in float32", nbytes(call.out[0], 4))
+
+
+@program(_aten._scaled_dot_product_efficient_attention_backward.default)
+def _efficient_attention_backward(call: Call) -> Iterator[Step]:
+    # attention_backward.cu, _efficient_attention_backward, and kernel_backward.h for tiles and the workspace
+    grad, query, key, value = call.args[:4]
+    if not grad.transpose(1, 2).is_contiguous():
+        yield Step("alloc", "gradient", nbytes(grad))
+    for index in range(3):
+        yield Step("out", str(index))
+    if call.out[3] is not None:
+        yield Step("out", "3")
+    batch, heads, rows = query.shape[:3]
+    if key.shape[1] != heads:  # keys shared by heads: gradients per head first
+        yield Step("alloc", "keys per head", nbytes(key) // key.shape[1] * heads)
+        yield Step("alloc", "values per head", nbytes(value) // value.shape[1] * heads)
+    sums = 4 * batch * heads * rows
+    if query.element_size() == 2:
+        yield Step("alloc", "delta", sums)
+    else:
+        yield Step("alloc", "products", nbytes(grad))
+        yield Step("alloc", "sums", sums)
+        yield Step("alloc", "delta", sums)
+        yield Step("free", "sums")
+        yield Step("free", "products")
+    yield Step("alloc", "workspace", batch * heads * _attention_workspace(call.card, query, key, value))
+    yield Step("free", "delta")
+
+
+def _attention_workspace(card: Card, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> int:
+    """Return what the memory-efficient backward takes per head: tiles of the query's gradient, each with a lock."""
+    half, width = query.element_size() == 2, max(query.shape[-1], value.shape[-1])
+    tall = wide = 64
+    if half and width > 128:
+        tall = 128
+    elif half and width > 64 and card.capability not in _LITTLE_SHARED:
+        tall = wide = 128
+    tiles = -(-query.shape[2] // tall) * -(-query.shape[-1] // wide)
+    floats = tiles * (4 + tall * wide)
+    if half and width > wide:  # gradients of key and value do not stay in registers
+        floats += -(-key.shape[2] // 64) * 64 * 2 * -(-width // 128) * 128
+    return 4 * (-(-floats // 4) * 4)
+
+
+_LITTLE_SHARED = ((8, 6), (8, 7), (8, 9), (12, 0), (12, 1))  # cards with 100 KiB of shared memory per block
+
+
+@program(_aten._scaled_dot_product_flash_attention.default)
+def _flash_attention(call: Call) -> Iterator[Step]:
+    # flash_api.cpp, mha_fwd: result, log-sum-exp, and the state of the random numbers, which is on the card
+    yield Step("out", "0")
+    yield Step("out", "1")
+    query, key = call.args[:2]
+    if not call.arg(3, "dropout_p", 0.0):
+        splits = _key_splits(call, query, key)
+        batch, heads, rows, width = query.shape
+        if splits > 1:  # parts of the result, from parts of the keys
+            yield Step("alloc", "parts of log-sum-exp", 4 * splits * batch * heads * rows)
+            yield Step("alloc", "parts of result", 4 * splits * batch * heads * rows * _rounded_width(width))
+    else:
+        yield Step("alloc", "random", 16)
+        yield Step("out", "7")
+        yield Step("out", "6")
+        yield Step("free", "random")
+    for index, given in enumerate(call.out):
+        if isinstance(given, torch.Tensor) and index > 1:
+            yield Step("out" if given.numel() and index in (6, 7) else "host", str(index))
+    yield Step("free", "parts of log-sum-exp")
+    yield Step("free", "parts of result")
+
+
+def _rounded_width(width: int) -> int:
+    return -(-width // 32) * 32 if width <= 128 else -(-width // 64) * 64
+
+
+def _key_splits(call: Call, query: torch.Tensor, key: torch.Tensor) -> int:
+    """Return into how many parts flash attention splits the keys to keep a card busy (num_splits_heuristic)."""
+    batch, heads, rows, width = query.shape
+    tile = 256 if width <= 64 else 128 if width <= 128 else 64
+    blocks, work, places = -(-key.shape[2] // tile), batch * heads * -(-rows // 64), 2 * call.card.multiprocessors
+    if work >= 0.8 * places:
+        return 1
+    busy = {}
+    for splits in range(1, min(128, places, blocks) + 1):
+        if splits == 1 or -(-blocks // splits) != -(-blocks // (splits - 1)):
+            waves = work * splits / places
+            busy[splits] = waves / math.ceil(waves)
+    return min(splits for splits, share in busy.items() if share >= 0.85 * max(busy.values()))
+
+
+@program(_aten._scaled_dot_product_flash_attention_backward.default)
+def _flash_attention_backward(call: Call) -> Iterator[Step]:
+    # flash_api.cpp, mha_bwd: rows rounded to 128, heads to 32 or 64
+    grad, query, key, value, out = call.args[:5]
+    if not grad.transpose(1, 2).is_contiguous():
+        yield Step("alloc", "gradient", nbytes(grad))
+    if not out.transpose(1, 2).is_contiguous():
+        yield Step("alloc", "result", nbytes(out))
+    for index in range(3):
+        yield Step("out", str(index))
+    batch, heads, rows, width = query.shape
+    rows, width = -(-rows // 128) * 128, _rounded_width(width)
+    yield Step("alloc", "softmax", 4 * batch * heads * rows)
+    yield Step("alloc", "query in float32", 4 * batch * heads * rows * width)
+    if key.shape[1] != heads:
+        yield Step("alloc", "keys per head", nbytes(key) // key.shape[1] * heads)
+        yield Step("alloc", "values per head", nbytes(value) // value.shape[1] * heads)
+
+
+def _shared_keys_shapes(grad: Any, query: Any, key: Any, value: Any, *rest: Any, **options: Any) -> Any:
+    found = _aten._scaled_dot_product_efficient_attention_backward.default(grad, query, key, value, *rest, **options)
+    if query.shape[1] == key.shape[1]:
+        return found
+    return found[0], torch.empty_like(key), torch.empty_like(value), found[3]
+
+
+SHAPES.update(
+    {
+        _aten._scaled_dot_product_efficient_attention_backward.default: _shared_keys_shapes,
+    }
+)

@@ -1,0 +1,212 @@
+"""What recurrent layers, dropout and losses of sequences allocate inside on CUDA (see `op_scratch.py`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .op_scratch import SHAPES, Call, Step, nbytes, program, reduction
+
+_aten = torch.ops.aten
+
+
+@program(_aten.native_dropout.default)
+def _dropout(call: Call) -> Iterator[Step]:
+    # Dropout.cu: the mask comes first
+    yield Step("out", "1")
+    yield Step("out", "0")
+
+
+@program(_aten._thnn_fused_lstm_cell.default)
+def _lstm_cell(call: Call) -> Iterator[Step]:
+    # RNN.cu: the gates' workspace comes first
+    for index in (2, 0, 1):
+        yield Step("out", str(index))
+
+
+@program(_aten._thnn_fused_lstm_cell_backward_impl.default)
+def _lstm_cell_backward(call: Call) -> Iterator[Step]:
+    for index in range(3):
+        if call.out[index] is not None:
+            yield Step("out", str(index))
+    if call.out[2] is not None:
+        yield from reduction(call, call.out[0], [0], 4)
+
+
+@program(_aten._thnn_fused_gru_cell.default)
+def _gru_cell(call: Call) -> Iterator[Step]:
+    yield Step("out", "1")
+    yield Step("out", "0")
+
+
+@program(_aten._thnn_fused_gru_cell_backward.default)
+def _gru_cell_backward(call: Call) -> Iterator[Step]:
+    for index in range(3):
+        yield Step("out", str(index))
+    for gates, bias in ((0, 3), (1, 4)):
+        if call.out[bias] is not None:
+            yield Step("out", str(bias))
+            yield from reduction(call, call.out[gates], [0], 4)
+
+
+@program(_aten._cudnn_rnn.default)
+def _recurrent(call: Call) -> Iterator[Step]:
+    # cudnn/RNN.cpp: the input time first; the reserve space is billed beside the allocator (`rnn_values`)
+    x, batch_first, dropout, training = (call.args[index] for index in (0, 10, 11, 12))
+    if batch_first and not x.transpose(0, 1).is_contiguous():
+        yield Step("alloc", "input", nbytes(x))
+    if dropout and training:
+        yield Step("once", "state of cuDNN's dropout", _DROPOUT_STATE, first=8)
+    for index in range(3):
+        yield Step("out", str(index))
+    if call.args[3] is None:
+        yield Step("out", "4")  # weights that are no block are copied into one, which backward needs again
+
+
+_DROPOUT_STATE = 2 << 20
+
+
+@program(_aten._cudnn_rnn_backward.default)
+def _recurrent_backward(call: Call) -> Iterator[Step]:
+    # cudnn/RNN.cpp: gradients that were not asked for begin as zeros; weights' gradients are one block
+    x, batch_first = call.args[0], call.args[14]
+    states = (("output", call.args[6], call.args[7]), ("state", call.args[4], call.args[8]))
+    memory = () if call.args[5] is None else (("memory", call.args[5], call.args[9]),)
+    for name, like, grad in (*states, *memory):
+        if grad is None:
+            yield Step("alloc", f"{name} zeros", nbytes(like))
+    copied = batch_first and not x.transpose(0, 1).is_contiguous()
+    if copied:
+        yield Step("alloc", "input", nbytes(x))
+    grad = call.args[7]
+    if batch_first and grad is not None and not grad.transpose(0, 1).is_contiguous():
+        yield Step("alloc", "output time first", nbytes(grad))
+    for index in range(3):
+        if call.out[index] is not None:
+            yield Step("out", str(index))
+    yield Step("free", "output time first")
+    yield Step("free", "input")
+    if copied:
+        yield Step("alloc", "input again", nbytes(x))
+    if call.out[3]:
+        yield Step("out", "3")
+
+
+@program(_aten._pack_padded_sequence.default)
+def _pack(call: Call) -> Iterator[Step]:
+    # PackedSequence.cpp: sequences that end together are cut off together; the parts are then joined
+    x, lengths, batch_first = call.args[:3]
+    x = x.transpose(0, 1) if batch_first else x
+    before, batch = 0, x.shape[1]
+    for number, length in enumerate(reversed(lengths.tolist())):
+        if length > before:
+            part = x[before:length, : batch - number]
+            if not part.is_contiguous():
+                yield Step("alloc", f"part {number}", nbytes(part))
+            before = length
+    yield Step("out", "0")
+    yield Step("host", "1")
+    for number in range(batch):
+        yield Step("free", f"part {number}")
+
+
+@program(_aten._ctc_loss.default)
+def _ctc_loss(call: Call) -> Iterator[Step]:
+    # LossCTC.cu: lengths of inputs and targets, where targets begin, then what is kept
+    for name in ("lengths", "target lengths", "offsets"):
+        yield Step("alloc", name, 8 * call.args[0].shape[1])
+    yield Step("out", "1")
+    yield Step("out", "0")
+
+
+@program(_aten._ctc_loss_backward.default)
+def _ctc_loss_backward(call: Call) -> Iterator[Step]:
+    for name in ("lengths", "target lengths", "offsets"):
+        yield Step("alloc", name, 8 * call.args[1].shape[1])
+    yield Step("alloc", "log of beta", nbytes(call.args[6]))
+    yield Step("out")
+    yield Step("free", "log of beta")
+
+
+def rnn_values(args: Any) -> int:
+    """Return the bytes of one value per time step, sample, layer and direction, of recurrent layers in training."""
+    x, hx = args[0], args[4]
+    samples = math.prod(x.shape[:-1])  # packed sequences have one axis for both
+    return x.element_size() * samples * hx.shape[0] * hx.shape[-1] if args[12] else 0
+
+
+# -- shapes that the meta device does not know -----------------------------------------------------------------------
+
+
+def _lstm_cell_shapes(gates: Any, hidden: Any, memory: Any, *bias: Any) -> Any:
+    like = memory.new_empty
+    return like(memory.shape), like(memory.shape), like(gates.shape)
+
+
+def _lstm_cell_backward_shapes(grad: Any, grad_memory: Any, memory: Any, after: Any, gates: Any, bias: bool) -> Any:
+    return (
+        gates.new_empty(gates.shape),
+        memory.new_empty(memory.shape),
+        gates.new_empty(gates.shape[1:]) if bias else None,
+    )
+
+
+def _gru_cell_shapes(gates: Any, hidden: Any, state: Any, *bias: Any) -> Any:
+    return state.new_empty(state.shape), state.new_empty((state.shape[0], 5 * state.shape[1]))
+
+
+def _gru_cell_backward_shapes(grad: Any, workspace: Any, bias: bool) -> Any:
+    rows, width = grad.shape
+    gates = [grad.new_empty((rows, 3 * width)) for _ in range(2)]
+    return (*gates, grad.new_empty((rows, width)), *(grad.new_empty(3 * width) if bias else None for _ in range(2)))
+
+
+def _recurrent_shapes(
+    x: Any, weights: Any, per_layer: int, block: Any, hx: Any, cx: Any, mode: int, hidden: int, projected: int,
+    layers: int, batch_first: bool, dropout: float, train: bool, bidirectional: bool, *rest: Any,
+) -> Any:  # fmt: skip
+    steps = (x.shape[1], x.shape[0]) if batch_first else x.shape[:-1]
+    output = x.new_empty((*steps, hidden * (2 if bidirectional else 1)))
+    state, memory = hx.new_empty(hx.shape), hx.new_empty(0) if cx is None else cx.new_empty(cx.shape)
+    if block is None:
+        block = x.new_empty(sum(weight.numel() for weight in weights))
+    return output.transpose(0, 1) if batch_first else output, state, memory, x.new_empty(0), block.detach()
+
+
+def _recurrent_backward_shapes(x: Any, weights: Any, per_layer: int, block: Any, hx: Any, cx: Any, *rest: Any) -> Any:
+    batch_first, mask = rest[8], rest[-1]
+    shape = (x.shape[1], x.shape[0], x.shape[2]) if batch_first else x.shape
+    grad = x.new_empty(shape)
+    joined, place, parts = x.new_empty(sum(weight.numel() for weight in weights)), 0, []
+    for weight in weights if mask[3] else ():
+        parts.append(joined[place : place + weight.numel()].view(weight.shape))
+        place += weight.numel()
+    memory = None if cx is None else cx.new_empty(cx.shape)
+    return grad.transpose(0, 1) if batch_first else grad, hx.new_empty(hx.shape), memory, parts
+
+
+def _ctc_loss_shapes(log_probs: Any, targets: Any, lengths: Any, target_lengths: Any, *rest: Any) -> Any:
+    steps, batch = log_probs.shape[:2]
+    longest = max(target_lengths, default=0)
+    return log_probs.new_empty((batch,)), log_probs.new_empty((batch, steps, 2 * longest + 1))
+
+
+def _ctc_loss_backward_shapes(grad: Any, log_probs: Any, *rest: Any) -> Any:
+    return log_probs.new_empty(log_probs.shape)
+
+
+SHAPES.update(
+    {
+        _aten._ctc_loss.default: _ctc_loss_shapes,
+        _aten._ctc_loss_backward.default: _ctc_loss_backward_shapes,
+        _aten._thnn_fused_lstm_cell.default: _lstm_cell_shapes,
+        _aten._thnn_fused_lstm_cell_backward_impl.default: _lstm_cell_backward_shapes,
+        _aten._thnn_fused_gru_cell.default: _gru_cell_shapes,
+        _aten._thnn_fused_gru_cell_backward.default: _gru_cell_backward_shapes,
+        _aten._cudnn_rnn.default: _recurrent_shapes,
+        _aten._cudnn_rnn_backward.default: _recurrent_backward_shapes,
+    }
+)
