@@ -208,7 +208,7 @@ def test_an_environment_that_raises_says_where_and_how_to_go_on(tmp_path):
         (["--device", "cuda", "--out", "x"], "no GPU"),
         (["--data", "nothing.csv", "--out", "x"], "no such file"),
         (["--set", "memory.xla_preallocate=true", "--out", "x"], "xla_preallocate"),
-        (["--set", "memory.micro_batch=4", "--set", "algo=A2C", "--out", "x"], "micro"),
+        (["--set", "memory.micro_batch=4", "--set", "algo=TRPO", "--out", "x"], "micro"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, arguments, words):

@@ -48,7 +48,7 @@ def test_samples_that_go_through_the_network_at_once(micro_batch, samples):
 
 
 def test_an_algorithm_without_micro_batches_is_predicted_without_them():
-    run = make(8, algo="A2C", batch_size=None)
+    run = make(8, algo="TRPO", batch_size=None)
     assert pass_samples(run) == batch_samples(run) == 512
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from microbatch_cases import DQN_KW, PPO_KW, envs, parameters
+from sb3_contrib import TRPO
 from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.utils import set_random_seed
 from torch import nn
@@ -21,7 +22,7 @@ NO_MEMORY = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 1
 
 def short_of_memory(model, at, times):
     """Let the model's networks fail in a training pass, so often, from that call on."""
-    network, calls = (model.policy.mlp_extractor if hasattr(model.policy, "mlp_extractor") else model.q_net), [0]
+    network, calls = (model.policy.action_net if hasattr(model.policy, "action_net") else model.q_net), [0]
 
     def hook(module, arguments, result):
         if torch.is_grad_enabled():
@@ -36,7 +37,7 @@ def made(algorithm, **kwargs):
     return algorithm("MlpPolicy", envs(), seed=7, device="cpu", policy_kwargs=dict(net_arch=[16, 16]), **kwargs)
 
 
-@pytest.mark.parametrize(("algorithm", "kwargs"), [(PPO, PPO_KW), (DQN, DQN_KW)])
+@pytest.mark.parametrize(("algorithm", "kwargs"), [(PPO, PPO_KW), (A2C, dict(n_steps=4)), (DQN, DQN_KW)])
 def test_a_guarded_model_learns_the_same_and_is_afterwards_what_it_was(algorithm, kwargs, caplog):
     kwargs = kwargs | (dict(n_epochs=3) if algorithm is PPO else {})
     plain = made(algorithm, **kwargs).learn(64)
@@ -83,13 +84,13 @@ def test_a_guarded_model_can_be_saved(tmp_path):
 
 
 def test_an_algorithm_that_cannot_be_redone_says_what_helps():
-    model = made(A2C, n_steps=8)
+    model = made(TRPO, n_steps=8, batch_size=16)
     hook = short_of_memory(model, at=2, times=9)
     with pytest.raises(RuntimeError, match="DefaultCPUAllocator") as failed, legroom.guard(model):
         model.learn(64)
     hook.remove()
-    assert "A2C cannot be done again safely" in failed.value.__notes__[0]
-    with pytest.raises(BadInput, match="A2C has no micro_batch"), legroom.guard(model, micro_batch=4):
+    assert "TRPO cannot be done again safely" in failed.value.__notes__[0]
+    with pytest.raises(BadInput, match="TRPO has no micro_batch"), legroom.guard(model, micro_batch=4):
         pass
 
 
