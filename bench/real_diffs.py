@@ -32,7 +32,7 @@ NUMBER = r"([\d._e+*]+)"
 VALUE = re.compile(rf"""["'-]*\b({NAMES.replace("_", "[_-]")})\b["']?[^=:\n]*{GIVEN}\s*[^\d\n]{{0,8}}{NUMBER}""")
 # the same with words before the name, in capitals too: REPLAY_BUFFER_SIZE
 WIDE = re.compile(
-    rf"""["'-]*\b((?:\w+[_-])?(?:{(NAMES + MORE).replace("_", "[_-]")}))\b["']?[^=:\n]*{GIVEN}\s*[^\d\n]{{0,8}}{NUMBER}""",
+    rf"""["'-]*\b((?:\w+[_-])?(?:{(NAMES + MORE).replace("_", "[_-]")}))\b["']?[^=:\n]*{GIVEN}\s*[^\d\n]{{0,8}}(\d{NUMBER[1:-2]}*)""",
     re.IGNORECASE,
 )
 NOT_TRAINING = re.compile(r"(^|/)(tests?|docs?)/|(^|/)(test_|conftest)|setup\.py$")
@@ -46,7 +46,9 @@ def git(repository: str, *words: str) -> str:
 def changes(repository: str, wide: bool = False) -> Iterator[tuple[str, str, str]]:
     """Yield (commit, file, name of the value) for each changed value; a file once per commit."""
     words = ["--no-merges", "--diff-filter=M", "-U0", "-p", "--format=commit %H"]
-    log = git(repository, "log", *words, "--", "*.py", "*.yml", "*.yaml", *(["*.json", "*.toml", "*.sh"] if wide else []))
+    log = git(
+        repository, "log", *words, "--", "*.py", "*.yml", "*.yaml", *(["*.json", "*.toml", "*.sh"] if wide else [])
+    )
     commit = file = ""
     lost: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
@@ -127,7 +129,7 @@ def main() -> int:
         printed = is_printed(name, text)
         right += printed
         known += any(key.rpartition(".")[2].replace("-", "_").lower() == name.lower() for key in keys)
-        whose = Path(repository).parent.name if Path(repository).name == "repo" else Path(repository).name
+        whose = next(part for part in reversed(Path(repository).parts) if part not in ("repo", ".git"))
         rows.append([f"{whose}@{commit[:9]}", file, name, text[:110], "yes" if printed else "no"])
         print(" | ".join([*rows[-1][:3], text[:400] if not printed else rows[-1][3], rows[-1][4]]), flush=True)
     rows.append([f"{right} of {len(rows)} named, {known} in --json; {all_of_them} such commits found", "", "", "", ""])

@@ -56,9 +56,7 @@ def run(
     return EXIT_FINDINGS if any(each.fits is False for each in found) else EXIT_GOOD
 
 
-def _by_runs(
-    old: str, new: str, machine: Machine, budget: Budget, device: Any
-) -> tuple[list[Difference], bool]:
+def _by_runs(old: str, new: str, machine: Machine, budget: Budget, device: Any) -> tuple[list[Difference], bool]:
     """Return the runs of which memory changed, and whether there is nothing else in either version."""
     (before, kind), (after, _) = (_runs(target, machine, budget) for target in (old, new))
     if not before or not after:

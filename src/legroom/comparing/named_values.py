@@ -95,9 +95,7 @@ def _aligned(old: Sequence[Named], new: Sequence[Named]) -> tuple[list[tuple[str
     return changed, removed, added
 
 
-def _joined(
-    old: Sequence[Named], new: Sequence[Named]
-) -> tuple[list[tuple[str, Any, Any]], list[Named], list[Named]]:
+def _joined(old: Sequence[Named], new: Sequence[Named]) -> tuple[list[tuple[str, Any, Any]], list[Named], list[Named]]:
     """Return pairs of the same name in order, equal values first, and what is left on each side."""
     waiting: defaultdict[str, list[Named]] = defaultdict(list)
     for one in old:
