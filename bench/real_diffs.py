@@ -28,12 +28,11 @@ NAMES = "batch_size|minibatch_size|buffer_size|replay_size|n_steps|num_steps|n_e
 NAMES += "|net_arch"
 MORE = "|memory_size|capacity|hidden_dim|hidden_units|seq_len|rollout_length|horizon|frame_stack|img_size|num_actors"
 GIVEN = r"(?:default\s*=|(?<![=<>!])=(?!=)|:)"  # an option's default, an assignment or argument, a key
-NUMBER = r"([\d._e+*]+)"
-VALUE = re.compile(rf"""["'-]*\b({NAMES.replace("_", "[_-]")})\b["']?[^=:\n]*{GIVEN}\s*[^\d\n]{{0,8}}{NUMBER}""")
+VALUE = re.compile(rf"""["'-]*\b({NAMES.replace("_", "[_-]")})\b["']?[^=:\n]*{GIVEN}\s*[^\d\n]{{0,8}}([\d._e+*]+)""")
 # the same with words before the name, in capitals too: REPLAY_BUFFER_SIZE
+WORDS = (NAMES + MORE).replace("_", "[_-]")
 WIDE = re.compile(
-    rf"""["'-]*\b((?:\w+[_-])?(?:{(NAMES + MORE).replace("_", "[_-]")}))\b["']?[^=:\n]*{GIVEN}\s*[^\d\n]{{0,8}}(\d{NUMBER[1:-2]}*)""",
-    re.IGNORECASE,
+    rf"""["'-]*\b((?:\w+[_-])?(?:{WORDS}))\b["']?[^=:\n]*{GIVEN}\s*[^\d\n]{{0,8}}(\d[\d._e+*]*)""", re.IGNORECASE
 )
 NOT_TRAINING = re.compile(r"(^|/)(tests?|docs?)/|(^|/)(test_|conftest)|setup\.py$")
 

@@ -5,7 +5,7 @@ for, as a user would call it, and `legroom train RUN --plain` runs in a cgroup w
 Every fourth job is fitted first (`legroom fit --ram`), and trains as fitted. Waste is the share of the limit that the
 job's processes never had (PSS): page cache would fill any limit.
 
-    python -m bench.scheduler_limits [JOB...] [--rows FILE]  # a row per job, appended as JSON lines; those there are left out
+    python -m bench.scheduler_limits [JOB...] [--rows FILE]  # a row per job, appended as JSON lines; resumes
     python -m bench.scheduler_limits --report FILE           # the table
 """
 

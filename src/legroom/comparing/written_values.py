@@ -169,9 +169,7 @@ def _of_call(call: ast.Call) -> Iterator[Named]:
         yield from _named(name or "", keyword.value)
     values = [value for value in call.args if not isinstance(value, ast.Starred)]
     first = values[0].value if values and isinstance(values[0], ast.Constant) else None
-    if isinstance(
-        first, str
-    ):  # get("batch_size", 64), DEFINE_integer("batch_size", 64, …), suggest_int("n_steps", 8, 64)
+    if isinstance(first, str):  # get("batch_size", 64), DEFINE_integer("batch_size", 64, …), suggest_int("n", 8, 64)
         numbers = [part for part in values[1:] if not (isinstance(part, ast.Constant) and isinstance(part.value, str))]
         if _IDENTIFIER.match(first) and numbers:
             value = numbers[0] if len(numbers) == 1 else ast.List(numbers, ast.Load())
