@@ -31,7 +31,7 @@ from legroom.units import MIB, format_size
 
 JOBS = 60
 MOST_WASTE = 0.12
-LONGEST_S = 600
+LONGEST_S = 1500
 WIDTH = 256
 SYSTEMS = ("slurm", "kubernetes", "docker", "condor")
 LEGROOM = [sys.executable, "-m", "legroom"]

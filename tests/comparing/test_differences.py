@@ -114,6 +114,7 @@ def changed(old, new, ending=".py"):
         ("def train(env, *, batch_size={}): pass", "batch_size"),
         ("update(batch_size=64 if big else {})", "batch_size"),
         ("memory = ReplayBuffer({}, device)", "ReplayBuffer"),
+        ("run('python train.py --env=Ant --batch_size={} --lr=1e-3')", "batch_size"),
     ],
 )
 def test_a_size_is_found_wherever_a_program_writes_it_down(line, key):
@@ -149,6 +150,7 @@ def test_expressions_count_by_their_numbers():
         (".yml", "a: {{batch_size: {}, lr: 1}}\n", "a.batch_size"),
         (".yaml", "a: !Own\n  - {{batch_size: {}}}\n", "a.0.batch_size"),
         (".json", '{{"train": {{"batch_size": {}}}}}', "train.batch_size"),
+        (".json", '{{// with comments\n"train": {{"batch_size": {},}}}}', "batch_size"),
         (".toml", "[train]\nbatch_size = {}\n", "train.batch_size"),
         (".gin", "# batch_size = 1\nAgent.batch_size = {}\n", "Agent.batch_size"),
         (".sh", "python train.py --env Ant --lr 1e-3 --batch-size {} model.n_envs=4\n", "batch-size"),

@@ -26,11 +26,12 @@ _SETTERS = re.compile(r"(field|Field|Option|Argument|Parameter|Param|Range|Integ
 _IDENTIFIER = re.compile(r"-{0,2}[A-Za-z_][\w.-]*$")
 _COMMENT = re.compile(r"\s*(#|//|;|%)")
 _PYTHON_IN_TEXT = re.compile(r"\s*(dict\(|\{|\[)")  # the zoo's policy_kwargs: "dict(net_arch=[64, 64])"
-# --batch-size 64, batch_size=64, Agent.batch_size = 64, model.n_envs: [4, 8]
+# --batch-size 64, batch_size=64, Agent.batch_size = 64, "n_envs": [4, 8]
 _WORD_AND_VALUE = re.compile(
-    r"(?<![\w.-])-{0,2}(?P<name>[A-Za-z_][\w./-]*)\s*[=:\s]\s*(?P<value>[\[(][\d.,\s]+[\])]|[+-]?\d[\d_.]*(e[+-]?\d+)?)\b"
+    r"""(?<![\w.-])-{0,2}(?P<name>[A-Za-z_][\w./-]*)["']?\s*[=:\s]\s*"""
+    r"""(?P<value>[\[(][\d.,\s]+[\])]|[+-]?\d[\d_.]*(e[+-]?\d+)?\b)"""
 )
-
+_COMMAND = re.compile(r"(^|\s)--[A-Za-z]")
 # Of other expressions, calls above all, the parts are read on their own.
 _FORMULAS = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.BoolOp, ast.Subscript)
 _FORMULAS += (ast.List, ast.Tuple)
@@ -145,6 +146,8 @@ def _of_python(tree: ast.Module) -> Iterator[Named]:
                     yield from _named(key.value, value)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield from _of_defaults(node.args)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _COMMAND.search(node.value):
+            yield from _of_lines(node.value)  # a command that the program starts
 
 
 def _assigned(target: ast.expr, value: ast.expr) -> Iterator[Named]:
