@@ -55,7 +55,7 @@ def changes(repository: str, wide: bool = False) -> Iterator[tuple[str, str, str
         if line.startswith("commit "):
             commit = line.split()[1]
         elif line.startswith("+++ "):
-            file, lost = line[6:], {}
+            file, lost = line[6:].rstrip("\t"), {}  # git ends names with spaces so
         elif line.startswith("@@"):
             lost = {}
         elif line[:1] in ("+", "-") and not COMMENT.match(line) and (found := (WIDE if wide else VALUE).search(line)):

@@ -1,8 +1,8 @@
 """What a job asks its scheduler for: the upper end of the band, a stated margin, rounded as that system rounds.
 
 A scheduler kills by its cgroup, which counts a little more than the processes' own pages: page tables, stacks of the
-kernel, pipes, inodes, the shell of the job. The band says nothing of that, so a margin is added to its upper end, by the
-number of processes. Nothing is added for page cache, and mapped files of libraries, which the band counts, are page
+kernel, pipes, inodes, the shell of the job. The band says nothing of that, so a margin is added to its upper end, by
+the number of processes. Nothing is added for page cache, and mapped files of libraries, which the band counts, are page
 cache too: the kernel gives them up before it kills.
 """
 
@@ -14,8 +14,8 @@ from enum import StrEnum
 from legroom.model.footprint import Footprint, Phase, Place
 from legroom.units import MIB, format_size
 
-# Page tables are 0.2 % of what is resident. The kernel's own of a PPO with 4 workers, 7 processes in all, was 16.8 MiB at
-# its peak beside 1.6 GiB (2026-11-18, Linux 6.18, `python -m bench.scheduler_limits`); twice as much is asked for.
+# Page tables are 0.2 % of what is resident. The kernel's own of a PPO with 4 workers, 7 processes in all, was 16.8 MiB
+# at its peak beside 1.6 GiB (2026-11-18, Linux 6.18, `python -m bench.scheduler_limits`); twice as much is asked for.
 MARGIN_SHARE, MARGIN_BYTES, MARGIN_PER_PROCESS = 0.005, 4 * MIB, 3 * MIB
 # On top of a measured peak: samples miss moments, and no two runs are alike.
 MEASURED_SHARE, MEASURED_BYTES = 0.1, 16 * MIB
