@@ -5,7 +5,7 @@ that is is read from the lines themselves; `legroom diff` sees the two files. Na
 line cuts off as "and 3 more" is not.
 
     python -m bench.real_diffs [--others] REPOSITORY...      # clones, or bare mirrors, with history: the first two sets
-    python -m bench.real_diffs --one-each SET REPOSITORY...  # one commit of each repository, under more names
+    python -m bench.real_diffs --one-each SET SEED REPOSITORY...  # one commit of each, under more names
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ VALUE = re.compile(rf"""["'-]*\b({NAMES.replace("_", "[_-]")})\b["']?[^=:\n]*{GI
 # the same with words before the name, in capitals too: REPLAY_BUFFER_SIZE
 WORDS = (NAMES + MORE).replace("_", "[_-]")
 WIDE = re.compile(
-    rf"""["'-]*\b((?:\w+[_-])?(?:{WORDS}))\b["']?[^=:\n]*{GIVEN}\s*[^\d\n]{{0,8}}(\d[\d._e+*]*)""", re.IGNORECASE
+    rf"""(?<!>>>)["'\s+(,.-]\b((?:\w+[_-])?(?:{WORDS}))\b["']?"""
+    r"""(?:\]?\s*(?::\s*\w+\s*)?=(?!=)|\s*:|.*\bdefault\s*=)\s*[^\d\n,]{0,8}(\d[\d._e+*]*)""",
+    re.IGNORECASE,
 )
 NOT_TRAINING = re.compile(r"(^|/)(tests?|docs?)/|(^|/)(test_|conftest)|setup\.py$")
 
@@ -103,8 +105,8 @@ def is_printed(name: str, text: str) -> bool:
 def chosen(words: list[str]) -> tuple[list[tuple[str, str, str, str]], int, str]:
     """Return (repository, commit, file, name) of a set, of how many it was taken, and its title."""
     if words[0] == "--one-each":
-        _, number, *repositories = words
-        rng = random.Random(SEED)
+        _, number, seed, *repositories = words
+        rng = random.Random(int(seed))
         each = [(repository, list(changes(repository, wide=True))) for repository in repositories]
         picked = [(repository, *rng.choice(found)) for repository, found in each if found]
         rng.shuffle(picked)
