@@ -24,13 +24,20 @@ EVERY_S = 0.03
 
 @dataclass(frozen=True)
 class Limited:
-    """How it ended: exit code (negative: the signal), peaks in bytes, and whether the limit killed it."""
+    """How it ended: exit code (negative: the signal), peaks in bytes, and whether the limit killed it.
+
+    Args:
+        held_peak: the largest sample of what the kernel cannot give up: anonymous and shared memory and its own.
+        kernel_peak: the kernel's own part of that (page tables, stacks, sockets, inodes).
+    """
 
     exit_code: int
     pss_peak: int
     cgroup_peak: int | None
     killed_by_limit: bool
     seconds: float
+    held_peak: int = 0
+    kernel_peak: int = 0
 
 
 @contextmanager
@@ -69,11 +76,13 @@ def run_limited(command: Sequence[str], limit: int, *, longest_s: float, **popen
             start_new_session=True,
             **popen,  # type: ignore[call-overload]
         )
-        peak, killed = 0, False
+        peak, held, kernel, killed = 0, 0, 0, False
         try:
             while child.poll() is None:
                 pss = tree_memory(child.pid).pss
                 peak = max(peak, pss)
+                anonymous, own = _held(group)
+                held, kernel = max(held, anonymous + own), max(kernel, own)
                 killed = killed or (group is None and pss > limit)
                 if killed or time.monotonic() - began > longest_s:
                     break
@@ -87,7 +96,17 @@ def run_limited(command: Sequence[str], limit: int, *, longest_s: float, **popen
         if group is not None:
             highest = next(int((group / name).read_text()) for name in LIMITS.values() if (group / name).exists())
             killed = _oom_kills(group) > 0
-        return Limited(child.returncode, peak, highest, killed, time.monotonic() - began)
+        return Limited(child.returncode, peak, highest, killed, time.monotonic() - began, held, kernel)
+
+
+def _held(group: Path | None) -> tuple[int, int]:
+    """Return a cgroup's anonymous and shared memory, and the kernel's own; zeros without one."""
+    if group is None or not (group / "memory.stat").exists():
+        return 0, 0
+    stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    own = group / "memory.kmem.usage_in_bytes"  # version 1; version 2 has it in memory.stat
+    kernel = int(own.read_text()) if own.exists() else int(stat.get("kernel", 0))
+    return int(stat.get("anon", stat.get("rss", 0))) + int(stat.get("shmem", 0)), kernel
 
 
 def _oom_kills(group: Path) -> int:

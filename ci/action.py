@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-KINDS = (".py", ".yaml", ".yml")
+KINDS = (".py", ".ipynb", ".yaml", ".yml", ".json", ".toml", ".gin", ".sh")
 HEAD = "### legroom: what this change does to memory"
 
 
@@ -57,7 +57,7 @@ def _compared(base: str, budget: list[str]) -> tuple[list[str], int]:
 def _changed(base: str) -> list[str]:
     """Return the files that both versions have and that differ."""
     names = _git("diff", "--name-only", "--relative", "--diff-filter=M", "-z", base, "--").decode().split("\0")
-    return [name for name in names if name.endswith(KINDS)]
+    return [name for name in names if name.endswith(KINDS) and "lock" not in Path(name).stem]
 
 
 def _publish(text: str) -> None:

@@ -2,6 +2,7 @@
 # Installs the wheel of dist/ in an empty environment of every Python, without a compiler, and uses it there: the commands
 # that need no torch, then the tests that need none. The sdist is installed without a compiler, too, by the first Python.
 #   ci/test_pythons.sh [PYTHON...]      default: python3.11, python3.12, python3.13; those that are missing are skipped
+#                                       (pyenv's versions count, also those that are not switched on)
 #   FULL=0 leaves the tests out
 set -eu
 cd "$(dirname "$0")/.."
@@ -24,9 +25,15 @@ used() { # PYTHON of an environment: what needs no torch works there
     "$1" -m legroom check train.py --ram 16GiB --format sarif > /dev/null || test $? = 1 )
 }
 
+runs() { "$1" -c "" > /dev/null 2>&1; } # pyenv has commands that only say that their version is not switched on
+
 found=0
-for python in ${@:-python3.11 python3.12 python3.13}; do
-  if ! command -v "$python" > /dev/null 2>&1; then echo "$python: skipped, not installed here"; continue; fi
+for name in ${@:-python3.11 python3.12 python3.13}; do
+  python=
+  for candidate in "$name" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/"$name"; do
+    if runs "$candidate"; then python=$candidate; break; fi
+  done
+  if [ -z "$python" ]; then echo "$name: skipped, not installed here"; continue; fi
   environment=$(mktemp -d -p "$work")
   "$python" -m venv "$environment"
   without_compiler "$environment/bin/pip" install --quiet --disable-pip-version-check "$WHEEL"

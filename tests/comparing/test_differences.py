@@ -92,12 +92,94 @@ def test_a_loop_of_ones_own_is_compared_by_the_names_of_its_values(tmp_path):
     old.write_text(LOOP.format(envs=8, rate=1e-3, capacity="1e5", log=10))
     new.write_text(LOOP.format(envs=64, rate=3e-4, capacity="2 ** 20", log=99))
     told = " ".join(legroom("diff", old, new).stdout.split())
-    assert told.endswith("memory not known, because num-envs 8 → 64, CAPACITY 100,000 → 1,048,576")
+    assert told.endswith("memory not known; changed: CAPACITY 100,000 → 1,048,576, num-envs 8 → 64")
 
 
-def test_values_of_yaml_are_named_by_their_path():
-    causes = changed_values("a: {batch_size: 4, lr: 1}\n", "a: {batch_size: 8, lr: 2}\n", python=False)
-    assert [(cause.key, cause.before, cause.after) for cause in causes] == [("a.batch_size", 4, 8)]
+def changed(old, new, ending=".py"):
+    found = changed_values(old, new, paths=(f"old{ending}", f"new{ending}"))
+    return [(cause.key, cause.before, cause.after) for cause in found]
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("batch_size: int = field(default={})", "batch_size"),
+        ("batch_size: int = {}", "batch_size"),
+        ("config['batch_size'] = {}", "batch_size"),
+        ("lr, batch_size = 3e-4, {}", "batch_size"),
+        ("flags.DEFINE_integer('batch_size', {}, 'rows of an update')", "batch_size"),
+        ("size = config.get('batch_size', {})", "batch_size"),
+        ("parser.add_argument('-b', '--batch-size', type=int, default={})", "batch-size"),
+        ("parser.add_argument('-b', dest='batch_size', default={})", "batch_size"),
+        ("def train(env, *, batch_size={}): pass", "batch_size"),
+        ("update(batch_size=64 if big else {})", "batch_size"),
+        ("memory = ReplayBuffer({}, device)", "ReplayBuffer"),
+        ("run('python train.py --env=Ant --batch_size={} --lr=1e-3')", "batch_size"),
+    ],
+)
+def test_a_size_is_found_wherever_a_program_writes_it_down(line, key):
+    (found,) = changed(line.format(32), line.format(256))
+    assert found[0] == key and "32" in str(found[1]) and "256" in str(found[2])
+
+
+def test_a_size_that_only_moved_is_no_change():
+    old = "parser.add_argument('--batch-size', type=int, default=256)\n"
+    assert changed(old, "class Args:\n    batch_size: int = 256\n") == []
+
+
+def test_a_layer_that_was_inserted_does_not_shift_the_others():
+    old = "a = Linear(8, 16)\nb = Linear(16, 32)\nc = Linear(32, 4)\n"
+    new = "a = Linear(8, 16)\nx = Linear(16, 16)\nb = Linear(16, 32)\nc = Linear(32, 5)\n"
+    assert changed(old, new) == [("Linear", [32, 4], [32, 5]), ("Linear", None, [16, 16])]
+
+
+def test_a_constant_that_became_a_setting_is_named():
+    assert changed("make(n_envs=1)\n", "make(n_envs=self.n_eval_envs)\n") == [("n_envs", 1, "self.n_eval_envs")]
+
+
+def test_expressions_count_by_their_numbers():
+    assert changed("batch_size = envs * steps\n", "batch_size = steps * envs\n") == []
+    assert changed("batch_size = envs * 128\n", "batch_size = envs * 256\n") == [
+        ("batch_size", "envs * 128", "envs * 256")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "key"),
+    [
+        (".yml", "a: {{batch_size: {}, lr: 1}}\n", "a.batch_size"),
+        (".yaml", "a: !Own\n  - {{batch_size: {}}}\n", "a.0.batch_size"),
+        (".json", '{{"train": {{"batch_size": {}}}}}', "train.batch_size"),
+        (".json", '{{// with comments\n"train": {{"batch_size": {},}}}}', "batch_size"),
+        (".toml", "[train]\nbatch_size = {}\n", "train.batch_size"),
+        (".gin", "# batch_size = 1\nAgent.batch_size = {}\n", "Agent.batch_size"),
+        (".sh", "python train.py --env Ant --lr 1e-3 --batch-size {} model.n_envs=4\n", "batch-size"),
+        (".yml", "a:\n  policy_kwargs: 'dict(net_arch=[64, {}])'\n", "a.policy_kwargs.net_arch"),
+    ],
+)
+def test_configurations_are_named_by_their_path(ending, text, key):
+    ((found, before, after),) = changed(text.format(32), text.format(256), ending)
+    assert found == key and "32" in str(before) and "256" in str(after)
+
+
+def test_a_buffer_that_the_run_never_fills_is_named_apart(tmp_path):
+    for name, size, units in (("old", 50_000, 64), ("new", 300_000, 400)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sac.yml").write_text(
+            f"Pendulum-v1:\n  n_timesteps: 5000\n  policy: MlpPolicy\n  buffer_size: {size}\n"
+            f"  policy_kwargs: dict(net_arch=[{units}, {units}])\n"
+        )
+    told = " ".join(legroom("diff", tmp_path / "old/sac.yml", tmp_path / "new/sac.yml").stdout.split())
+    assert "because policy.kwargs.net_arch [64, 64] → [400, 400]; little or no effect: buffer_size 50,000 →" in told
+
+
+def test_a_run_whose_name_got_a_new_version_is_the_same_run(tmp_path):
+    for name, text in (("old", "Walker-v2: {{{0}, batch_size: 64}}"), ("new", "Walker-v3: {{{0}, batch_size: 512}}")):
+        (tmp_path / name).mkdir()
+        both = f"{text}\nPendulum-v1: {{{{{{0}}, batch_size: 64}}}}\n"
+        (tmp_path / name / "sac.yml").write_text(both.format("policy: MlpPolicy, n_timesteps: 5000"))
+    told = " ".join(legroom("diff", tmp_path / "old/sac.yml", tmp_path / "new/sac.yml").stdout.split())
+    assert "batch_size 64 → 512" in told and "new," not in told and "removed" not in told
 
 
 def test_a_file_that_is_no_python_is_refused_in_one_line(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,32 +49,40 @@ def run(
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     given = Budget(budget.ram if ram else None, budget.vram if vram or gpu else None, budget.reserve, "given", "given")
     device: Any = options.chosen_device(None, cpu_only, wants_gpu=bool(vram or gpu))
-    before, after = (_runs(target, machine, given) for target in (old, new))
-    if before and after:
-        found = [each for each in compare(before, after, machine, given, device) if _is_change(each)]
-    else:
-        found = _by_names(old, new)
+    found, whole = _by_runs(old, new, machine, given, device)
+    if not whole:
+        found += _by_names(old, new, found)
     say(difference_json(found, given) if json else difference_text(found, given))
     return EXIT_FINDINGS if any(each.fits is False for each in found) else EXIT_GOOD
 
 
-def _runs(target: str, machine: Machine, budget: Budget) -> list[Run]:
-    """Return the runs of a target; none where it is a program in which none can be read."""
+def _by_runs(old: str, new: str, machine: Machine, budget: Budget, device: Any) -> tuple[list[Difference], bool]:
+    """Return the runs of which memory changed, and whether there is nothing else in either version."""
+    (before, kind), (after, _) = (_runs(target, machine, budget) for target in (old, new))
+    if not before or not after:
+        return [], False
+    found = compare(before, after, machine, budget, device)
+    return [each for each in found if _is_change(each)], kind == "run"
+
+
+def _runs(target: str, machine: Machine, budget: Budget) -> tuple[list[Run], str]:
+    """Return the runs of a target, none where it is a file in which none can be read, and the kind of the file."""
     try:
         subject = read_subject(target, machine=machine, budget=budget)
-    except BadInput as error:
-        if is_file(target) and not error.message.startswith("not valid"):
-            return []
+    except BadInput:
+        if is_file(target):
+            return [], ""
         raise
-    return [one.run for one in (*subject.runs, *subject.guessed)]
+    return [one.run for one in (*subject.runs, *subject.guessed)], subject.kind
 
 
 def _is_change(each: Difference) -> bool:
-    return bool(each.causes) or each.before is None or each.after is None or each.fits is False
+    only_one = (each.before is None) != (each.after is None)
+    return bool(each.causes or each.minor) or only_one or each.fits is False
 
 
-def _by_names(old: str, new: str) -> list[Difference]:
-    """Return the values of programs that changed, by their names.
+def _by_names(old: str, new: str, known: Sequence[Difference]) -> list[Difference]:
+    """Return the values that changed, by their names, and that no run says.
 
     Raises:
         BadInput: one of them is no file that can be read.
@@ -84,5 +93,13 @@ def _by_names(old: str, new: str) -> list[Difference]:
             texts.append(Path(target).read_text(encoding="utf-8", errors="replace"))
         except OSError as error:
             raise BadInput(error.strerror or str(error), path=target) from None
-    causes = changed_values(*texts, python=new.endswith(".py"))
-    return [Difference(new, None, None, tuple(causes))] if causes else []
+    said = [cause for each in known for cause in (*each.causes, *each.minor)]
+    told = {_last(cause.key) for cause in said}
+    pairs = [(cause.before, cause.after) for cause in said]
+    values = changed_values(texts[0], texts[1], paths=(old, new))
+    left = [each for each in values if _last(each.key) not in told and (each.before, each.after) not in pairs]
+    return [Difference(new, None, None, tuple(left))] if left else []
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2].replace("-", "_").lower()

@@ -73,7 +73,8 @@ def nodes_of(
     """
     largest = max(bills, key=lambda bill: bill.footprint.host.high).footprint
     asked = request_for(largest)
-    request = Request(name, asked.need, asked.shm, _card(bills), nodes=sum(len(bill.names) for bill in bills))
+    runners, nodes = max(bill.runners for bill in bills), sum(len(bill.names) for bill in bills)
+    request = Request(name, asked.need, asked.shm, _card(bills), nodes=nodes, processes=1 + runners)
     text = ray_cluster(name, bills, requests) if system is System.KUBERAY else snippet(request, system)
     return _told(request, system, text)
 

@@ -5,16 +5,19 @@ new value, and the new run with the old one; the mean of both is what the value 
 together are large share it.
 
 Spaces that only the environment knows are replaced by a stand-in, the same on both sides: the sizes are then not the
-user's, which is said, but the cause is.
+user's, which is said, but the cause is. A value that memory depends on in general and hardly in this run (a replay
+buffer that the run is too short to fill) is listed apart: whoever changed it expects to read of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
 from legroom.backends.base import algorithm_of
+from legroom.comparing.size_names import matters
 from legroom.errors import BadInput, LegroomError
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
@@ -25,6 +28,7 @@ from legroom.predicting.predict import DeviceName, add_up, gather
 NO_CAUSE = ("name", "description", "recommended_for", "source", "seed")
 WHOLE = ("env.spaces", "env.kwargs", "eval", "checkpoint")  # compared as one value
 WORTH_NAMING = 0.05  # of the largest effect
+SAME_RUN = 0.8  # how alike the names of a run before and after are: Walker-v2 and Walker-v3
 _PICTURE = {"type": "box", "shape": [84, 84, 4], "dtype": "uint8"}
 _VECTOR = {"type": "box", "shape": [64]}
 
@@ -45,6 +49,7 @@ class Difference:
 
     Args:
         causes: the values that changed and matter, the largest effect first.
+        minor: those that changed, that memory depends on, and that make little or no difference here.
         stand_in: what was taken for spaces that are not known; empty where they are.
         fits: of the version after; None where there is no budget or it is not known.
     """
@@ -53,6 +58,7 @@ class Difference:
     before: Footprint | None
     after: Footprint | None
     causes: tuple[Cause, ...] = ()
+    minor: tuple[Cause, ...] = ()
     stand_in: str = ""
     fits: bool | None = None
 
@@ -65,11 +71,21 @@ def compare(
 
 
 def _pairs(old: Sequence[Run], new: Sequence[Run]) -> list[tuple[Run | None, Run | None]]:
+    """Return which run became which: by name, by a name much like it, in order where no name stayed."""
     named = {run.name: run for run in old}
     if len(old) == len(new) and not {run.name for run in new} & set(named):
         return list(zip(old, new, strict=True))
     pairs: list[tuple[Run | None, Run | None]] = [(named.pop(run.name, None), run) for run in new]
+    for place, (before, after) in enumerate(pairs):
+        if before is None and after is not None and named:
+            alike = max(named, key=lambda name: _alike(name, after.name))
+            if _alike(alike, after.name) >= SAME_RUN:
+                pairs[place] = (named.pop(alike), after)
     return [*pairs, *((run, None) for run in named.values())]
+
+
+def _alike(one: str, two: str) -> float:
+    return SequenceMatcher(None, one, two, autojunk=False).ratio()
 
 
 def _difference(
@@ -78,9 +94,9 @@ def _difference(
     both = [run for run in (old, new) if run is not None]
     adder = _Adder(machine, device, both)
     before, after = (None if run is None else adder.footprint(run) for run in (old, new))
-    causes = _causes(old, new, adder) if old is not None and new is not None else ()
+    causes, minor = _causes(old, new, adder) if old is not None and new is not None else ([], [])
     judged = fits(after, budget) if after is not None and not adder.stand_in else None
-    return Difference(both[-1].name, before, after, tuple(causes), adder.stand_in, judged)
+    return Difference(both[-1].name, before, after, tuple(causes), tuple(minor), adder.stand_in, judged)
 
 
 class _Adder:
@@ -125,8 +141,8 @@ def _stand_in(run: Run) -> tuple[str, dict[str, Any]]:
     return "64 numbers", _VECTOR
 
 
-def _causes(old: Run, new: Run, adder: _Adder) -> list[Cause]:
-    """Return the values that changed, by their effect; those without any are left out where another has one."""
+def _causes(old: Run, new: Run, adder: _Adder) -> tuple[list[Cause], list[Cause]]:
+    """Return the values that changed, by their effect, and those of sizes that have next to none."""
     one, two = _filled(old), _filled(new)
     first, second = _flat(one), _flat(two)
     changed = [key for key in {**first, **second} if first.get(key) != second.get(key) and key not in NO_CAUSE]
@@ -138,7 +154,8 @@ def _causes(old: Run, new: Run, adder: _Adder) -> list[Cause]:
         causes.append(Cause(key, first.get(key), second.get(key), sum(effects) // len(effects) if effects else None))
     causes.sort(key=lambda cause: -abs(cause.effect or 0))
     largest = abs(causes[0].effect or 0) if causes else 0
-    return [cause for cause in causes if cause.effect is None or abs(cause.effect) > WORTH_NAMING * largest]
+    worth = [cause for cause in causes if cause.effect is None or abs(cause.effect) > WORTH_NAMING * largest]
+    return worth, [cause for cause in causes if cause not in worth and matters(cause.key)]
 
 
 def _filled(run: Run) -> dict[str, Any]:

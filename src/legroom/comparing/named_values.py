@@ -1,129 +1,124 @@
-"""Values of a program that memory may depend on, by their names: for scripts in which no run can be read.
+"""Values that changed between two files and that memory may depend on, by their names.
 
-A loop of one's own says its sizes somewhere: as constants, arguments of calls, defaults of an argument parser, fields
-of a dataclass, keys of a dictionary or of YAML. Only values that are written down are compared, and only those whose
-name is one that people give to sizes. How many bytes they make is not known; `legroom predict -- python train.py` is.
+For programs in which no run can be read, and for what a run's bill does not explain. The values of both files are
+aligned as lines of a diff are, so an argument that was inserted does not shift those after it. Only values whose name
+is one that people give to sizes count. How many bytes they make is not known here.
 """
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
-import yaml
-
 from legroom.comparing.differences import Cause
+from legroom.comparing.size_names import matters
+from legroom.comparing.written_values import Formula, Named, written_values
+from legroom.errors import BadInput
 
-# whole words of a name, in any order around them: replay_buffer_size, numEnvs, --num-steps
-_SIZES = re.compile(
-    r"(batch|buffer|memory|replay|capacity|(^|_)n?(um)?_?(envs?|actors?|workers?|agents?|processes)($|_)|n_?steps?"
-    r"|num_?steps?|rollout|horizon|unroll|seq(uence)?_?len|context|hidden|units|layers?|width|channels?|embed|features"
-    r"|net_?arch|dim($|_)|frame_?stack|stack|image|resolution|resize|obs_?(size|shape)|height|dtype|precision|fp16|amp"
-    r"|microbatch|accum|n_?step|update_?every|max_?(len|episode)|history|window)",
-    re.IGNORECASE,
-)
-_NO_SIZE = re.compile(
-    r"(total_?(time)?steps|learning_starts|warm_?up|log|save|eval_(freq|every|interval)|seed|name|path|dir|file|url)",
-    re.IGNORECASE,
-)
+_TEXT_COUNTS = re.compile(r"dtype|precision|amp", re.IGNORECASE)  # dtype: float16
 
 
-def changed_values(old: str, new: str, *, python: bool) -> list[Cause]:
-    """Return the values whose names are of sizes and that differ between two texts; empty where one cannot be read."""
-    try:
-        first, second = (dict(_values(text, python=python)) for text in (old, new))
-    except (SyntaxError, ValueError, yaml.YAMLError, RecursionError):
-        return []
-    keys = [key for key in {**first, **second} if first.get(key) != second.get(key) and matters(key)]
-    return [Cause(key, first.get(key), second.get(key), None) for key in keys]
+def changed_values(old: str, new: str, *, paths: tuple[str, str]) -> list[Cause]:
+    """Return the values whose names are of sizes and that differ between two texts.
 
-
-def matters(key: str) -> bool:
-    """Return whether a name is one that people give to what memory depends on."""
-    last = key.rpartition(".")[2].replace("-", "_")
-    return bool(_SIZES.search(last)) and not _NO_SIZE.search(last)
-
-
-def _values(text: str, *, python: bool) -> Iterator[tuple[str, Any]]:
-    if not python:
-        yield from _of_data(yaml.safe_load(text), "")
-        return
-    seen: dict[str, int] = {}
-    for name, value in _of_python(ast.parse(text)):
-        seen[name] = seen.get(name, 0) + 1
-        yield (name if seen[name] == 1 else f"{name}#{seen[name]}"), value
-
-
-def _of_data(data: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(data, dict):
-        for name, value in data.items():
-            yield from _of_data(value, f"{prefix}.{name}" if prefix else str(name))
-    elif prefix:
-        yield prefix, data
-
-
-def _of_python(tree: ast.Module) -> Iterator[tuple[str, Any]]:
-    """Yield names with the literals that are given to them, in the order of the text."""
-    for node in sorted(ast.walk(tree), key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            yield from _named(_name(node.targets[0]), node.value)
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            yield from _named(_name(node.target), node.value)
-        elif isinstance(node, ast.Call):
-            option = _option(node)
-            for keyword in node.keywords:
-                name = option if option and keyword.arg == "default" else keyword.arg
-                yield from _named(name or "", keyword.value)
-        elif isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    yield from _named(key.value, value)
-        elif isinstance(node, ast.FunctionDef):
-            named = [*node.args.posonlyargs, *node.args.args]
-            defaults = node.args.defaults
-            for argument, default in zip(named[len(named) - len(defaults) :], defaults, strict=True):
-                yield from _named(argument.arg, default)
-
-
-def _named(name: str, value: ast.expr) -> Iterator[tuple[str, Any]]:
-    if name:
-        try:
-            yield name, _folded(value)
-        except ValueError:
-            return
-
-
-def _folded(node: ast.expr) -> Any:
-    """Return what an expression of literals is worth: 2 ** 16, int(1e6), 8 * 1024, [64, 64].
+    Those that changed come first, the largest ratio before others; then those that are in one text only.
 
     Raises:
-        ValueError: it is more than that.
+        BadInput: one text is not what its path's ending says; where neither is (Python 2, a template), lines are read.
     """
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("int", "float") and len(node.args) == 1:
-        return int(_folded(node.args[0]))
-    if isinstance(node, ast.BinOp):
-        left, right = _folded(node.left), _folded(node.right)
-        if not all(isinstance(side, int | float) and abs(side) < 1e15 for side in (left, right)):
-            raise ValueError
-        if isinstance(node.op, ast.Mult):
-            return left * right
-        if isinstance(node.op, ast.Pow) and abs(right) < 64:
-            return left**right
-        if isinstance(node.op, ast.FloorDiv) and right:
-            return left // right
-        raise ValueError
-    if isinstance(node, ast.Attribute):  # torch.float16
-        return ast.unparse(node)
-    return ast.literal_eval(node)
+    try:
+        first = _sizes(old, paths[0])
+    except BadInput:
+        if _is_readable(new, paths[1]):
+            raise
+        first, paths = _sizes(old, ""), ("", "")
+    changed, removed, added = _aligned(first, _sizes(new, paths[1]))
+    moved, removed, added = _joined(removed, added)
+    causes = [Cause(key, *pair, None) for key, *pair in (*changed, *moved) if _differ(*pair)]
+    causes.sort(key=lambda cause: -_ratio(cause.before, cause.after))
+    causes += [Cause(key, value, None, None) for key, value in removed if _is_number(value)]
+    causes += [Cause(key, None, value, None) for key, value in added if _is_number(value)]
+    return list({(each.key, str(each.before), str(each.after)): each for each in causes}.values())
 
 
-def _name(target: ast.expr) -> str:
-    return target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
+def _is_readable(text: str, path: str) -> bool:
+    try:
+        written_values(text, path)
+    except BadInput:
+        return False
+    return True
 
 
-def _option(call: ast.Call) -> str:
-    """Return the long name of an option that a call adds to a parser; empty for any other call."""
-    texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-    return next((text.lstrip("-") for text in texts if text.startswith("--")), "")
+def _sizes(text: str, path: str) -> list[Named]:
+    """Return what may be a size: numbers and expressions under such a name, and data types."""
+    found = []
+    for key, value in written_values(text, path):
+        if isinstance(value, str) and _TEXT_COUNTS.search(key):
+            found.append((key, str(value)))
+        elif matters(key) and (isinstance(value, Formula) or not isinstance(value, str)):
+            found.append((key, value))
+    return found
+
+
+def _ratio(before: Any, after: Any) -> float:
+    """Return how many times one is the other, 1 where they are not two numbers."""
+    if not all(isinstance(value, int | float) and value > 0 for value in (before, after)):
+        return 1.0
+    return float(max(before / after, after / before))
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value that came or went says a size: a data type does so only where it replaced another."""
+    return bool(value.numbers) if isinstance(value, Formula) else not isinstance(value, str)
+
+
+def _differ(before: Any, after: Any) -> bool:
+    """Return whether a change may be one of a size; two expressions are, where their numbers differ."""
+    if isinstance(before, Formula) and isinstance(after, Formula):
+        return before.numbers != after.numbers
+    return bool(before != after)
+
+
+def _aligned(old: Sequence[Named], new: Sequence[Named]) -> tuple[list[tuple[str, Any, Any]], list[Named], list[Named]]:
+    """Return (key, before, after) of what stands in the same place, what was removed, and what was added."""
+    words = [[(_whole(key), str(value)) for key, value in side] for side in (old, new)]
+    changed: list[tuple[str, Any, Any]] = []
+    removed: list[Named] = []
+    added: list[Named] = []
+    for kind, i, i_end, j, j_end in SequenceMatcher(None, *words, autojunk=False).get_opcodes():
+        if kind != "equal":
+            pairs, gone, come = _joined(old[i:i_end], new[j:j_end])
+            changed, removed, added = changed + pairs, removed + gone, added + come
+    return changed, removed, added
+
+
+def _joined(old: Sequence[Named], new: Sequence[Named]) -> tuple[list[tuple[str, Any, Any]], list[Named], list[Named]]:
+    """Return pairs of the same name in order, equal values first, and what is left on each side."""
+    waiting: defaultdict[str, list[Named]] = defaultdict(list)
+    for one in old:
+        waiting[_whole(one[0])].append(one)
+    pairs, left = [], []
+    for only_equal in (True, False):
+        left = []
+        for key, value in new:
+            others = waiting[_whole(key)]
+            equal = next((other for other in others if str(other[1]) == str(value)), None)
+            other = equal if only_equal or equal is not None else next(iter(others), None)
+            if other is None:
+                left.append((key, value))
+                continue
+            others.remove(other)
+            pairs.append((key, other[1], value))
+        new = left
+    return pairs, _flat(waiting.values()), left
+
+
+def _flat(lists: Iterable[list[Named]]) -> list[Named]:
+    return [one for each in lists for one in each]
+
+
+def _whole(key: str) -> str:
+    return key.replace("-", "_").lower()

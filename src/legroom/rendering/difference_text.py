@@ -15,7 +15,7 @@ from legroom.rendering.layout import Part, Styled
 from legroom.rendering.prediction_text import shortfall
 from legroom.units import format_size
 
-MOST_CAUSES = 4
+MOST_CAUSES, MOST_UNKNOWN = 4, 8  # where nothing says which of them matters, more are named
 
 
 def difference_text(differences: Sequence[Difference], budget: Budget) -> Iterator[Part]:
@@ -24,17 +24,24 @@ def difference_text(differences: Sequence[Difference], budget: Budget) -> Iterat
         yield "no change affects memory"
     for each in differences:
         style = "bold red" if each.fits is False else ""
-        yield Styled(f"{each.name}: {sizes_text(each)}{because(each.causes)}", style)
+        yield Styled(f"{each.name}: {change_text(each)}", style)
         if each.stand_in:
             yield Styled(f"  the environment's spaces are unknown; sizes are for {each.stand_in}", "dim")
         if each.fits is False and each.after is not None:
             yield Styled(f"  over the budget: {'; '.join(shortfall(each.after, budget))}", "bold red")
 
 
+def change_text(each: Difference) -> str:
+    """Return `before 4.2 GiB → after 9.8 GiB, because batch_size 64 → 256; little or no effect: n_steps 128 → 256`."""
+    if each.before is None and each.after is None:
+        return f"memory not known; changed: {_listed(each.causes, MOST_UNKNOWN)}"
+    because = f", because {_listed(each.causes, MOST_CAUSES)}" if each.causes else ""
+    minor = f"; little or no effect: {_listed(each.minor, MOST_CAUSES)}" if each.minor else ""
+    return f"{sizes_text(each)}{because}{minor}"
+
+
 def sizes_text(each: Difference) -> str:
     """Return `before 4.2 GiB → after 9.8 GiB`, and the same for the GPU where it has a part."""
-    if each.before is None and each.after is None:
-        return "memory not known"
     host = _change("", *_peaks(each, lambda footprint: footprint.host))
     if all(footprint is None or footprint.gpu is None for footprint in (each.before, each.after)):
         return host
@@ -54,11 +61,10 @@ def _change(title: str, before: Peak | None, after: Peak | None) -> str:
     return f"{title}before {format_size(before.nbytes)} → after {format_size(after.nbytes)}"
 
 
-def because(causes: Sequence[Cause]) -> str:
-    """Return the reasons, the largest first."""
-    told = [f"{_short(cause.key)} {_value(cause.before)} → {_value(cause.after)}" for cause in causes[:MOST_CAUSES]]
-    more = f" and {len(causes) - MOST_CAUSES} more" if len(causes) > MOST_CAUSES else ""
-    return f", because {', '.join(told)}{more}" if told else ""
+def _listed(causes: Sequence[Cause], most: int) -> str:
+    told = [f"{_short(cause.key)} {_value(cause.before)} → {_value(cause.after)}" for cause in causes[:most]]
+    more = f" and {len(causes) - most} more" if len(causes) > most else ""
+    return f"{', '.join(told)}{more}"
 
 
 def _short(key: str) -> str:
@@ -78,15 +84,15 @@ def difference_json(differences: Sequence[Difference], budget: Budget) -> str:
             {
                 "name": each.name, "fits": each.fits, "before": _peaks_data(each.before),
                 "after": _peaks_data(each.after), "stand_in": each.stand_in or None,
-                "because": [
-                    {"key": c.key, "from": plain(c.before), "to": plain(c.after), "effect": c.effect}
-                    for c in each.causes
-                ],
-                "text": f"{sizes_text(each)}{because(each.causes)}",
+                "because": _causes_data(each.causes), "minor": _causes_data(each.minor), "text": change_text(each),
             }
             for each in differences
         ],
     })  # fmt: skip
+
+
+def _causes_data(causes: Sequence[Cause]) -> list[dict[str, Any]]:
+    return [{"key": c.key, "from": plain(c.before), "to": plain(c.after), "effect": c.effect} for c in causes]
 
 
 def _peaks_data(footprint: Footprint | None) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ from legroom.rendering.layout import Part, Styled, Table, draw
 from legroom.rendering.printable import printable
 from legroom.rendering.time_left import duration_text, runs_out_text
 from legroom.rendering.watch_screen import LEAST_COLUMNS, LEAST_ROWS, ROLE_NAMES, WIPE, WatchScreen, drawn
-from legroom.scheduling.requests import MARGIN_BYTES, MEASURED_SHARE, measured_request
+from legroom.scheduling.requests import MEASURED_BYTES, MEASURED_SHARE, measured_request
 from legroom.scheduling.snippets import request_words
 from legroom.units import format_size
 from legroom.watching.watch import Display
@@ -200,7 +200,7 @@ def next_time_text(watched: Watched) -> str:
     if watched.of_memory or trace.verdict != "ok":
         why = "it ran out of memory" if watched.of_memory else "it was still growing"
         return f"ask for more than {asked}: {why}"
-    return f"ask for {asked}: the peak, {MEASURED_SHARE:.0%} and {format_size(MARGIN_BYTES)}"
+    return f"ask for {asked}: the peak, {MEASURED_SHARE:.0%} and {format_size(MEASURED_BYTES)}"
 
 
 def ending_text(watched: Watched) -> str:

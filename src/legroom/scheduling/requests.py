@@ -1,8 +1,9 @@
 """What a job asks its scheduler for: the upper end of the band, a stated margin, rounded as that system rounds.
 
 A scheduler kills by its cgroup, which counts a little more than the processes' own pages: page tables, stacks of the
-kernel, sockets, the shell of the job. The band says nothing of that, so a margin is added to its upper end. Nothing is
-added for page cache: the kernel gives that up before it kills.
+kernel, pipes, inodes, the shell of the job. The band says nothing of that, so a margin is added to its upper end, by
+the number of processes. Nothing is added for page cache, and mapped files of libraries, which the band counts, are page
+cache too: the kernel gives them up before it kills.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from enum import StrEnum
 from legroom.model.footprint import Footprint, Phase, Place
 from legroom.units import MIB, format_size
 
-# Page tables are 0.2 % of what is resident; a job's shell, the kernel's stacks and sockets are a few MiB. The rest of
-# the margin is for what a band of 95 % leaves out. bench/scheduler_limits.py runs jobs under what comes out.
-MARGIN_SHARE, MARGIN_BYTES = 0.02, 16 * MIB
-MEASURED_SHARE = 0.1  # on top of a measured peak: samples miss moments, and no two runs are alike
+# Page tables are 0.2 % of what is resident. The kernel's own of a PPO with 4 workers, 7 processes in all, was 16.8 MiB
+# at its peak beside 1.6 GiB (2026-11-18, Linux 6.18, `python -m bench.scheduler_limits`); twice as much is asked for.
+MARGIN_SHARE, MARGIN_BYTES, MARGIN_PER_PROCESS = 0.005, 4 * MIB, 3 * MIB
+# On top of a measured peak: samples miss moments, and no two runs are alike.
+MEASURED_SHARE, MEASURED_BYTES = 0.1, 16 * MIB
 DEFAULT_SHM = 64 * MIB  # what Docker and Kubernetes give a container that asks for nothing
 
 
@@ -39,6 +41,7 @@ class Request:
         shm: what /dev/shm has to hold, in `host` too; 0 where nothing is there.
         gpu: bytes that a card has to have; None where none is used.
         nodes: machines of `host` bytes each.
+        processes: of the job, on one machine.
     """
 
     name: str
@@ -47,22 +50,23 @@ class Request:
     gpu: int | None = None
     nodes: int = 1
     remark: str = ""
+    processes: int = 1
 
     @property
     def host(self) -> int:
-        return with_margin(self.need)
+        return with_margin(self.need, self.processes)
 
     @property
     def said(self) -> str:
         """How the number came about, in a line."""
-        margin = f"{MARGIN_SHARE:.0%} and {format_size(MARGIN_BYTES)} for the kernel's own"
+        margin = f"{format_size(self.host - self.need)} for the kernel's own"
         each = " per node" if self.nodes > 1 else ""
         return f"{self.name}: up to {format_size(self.need)}{each}, plus {margin}"
 
 
-def with_margin(nbytes: int) -> int:
-    """Return what to ask for where a job needs so many bytes."""
-    return int(nbytes * (1 + MARGIN_SHARE)) + MARGIN_BYTES
+def with_margin(nbytes: int, processes: int = 0) -> int:
+    """Return what to ask for where so many processes need so many bytes."""
+    return nbytes + int(nbytes * MARGIN_SHARE) + MARGIN_BYTES + processes * MARGIN_PER_PROCESS
 
 
 def request_for(footprint: Footprint, *, supervisor: int = 0) -> Request:
@@ -72,6 +76,7 @@ def request_for(footprint: Footprint, *, supervisor: int = 0) -> Request:
         supervisor: bytes of the process beside it that the footprint does not count.
     """
     shared = max(footprint.band(phase, (Place.SHM,)).high for phase in Phase)
+    workers = max((item.count for item in footprint.items if item.place is Place.WORKER), default=0)
     remark = f"without the environment, which was not built: {footprint.not_built}" if footprint.not_built else ""
     return Request(
         name=footprint.name,
@@ -79,12 +84,13 @@ def request_for(footprint: Footprint, *, supervisor: int = 0) -> Request:
         shm=with_margin(shared) if shared else 0,
         gpu=footprint.gpu.high if footprint.gpu is not None else None,
         remark=remark,
+        processes=1 + workers + (supervisor > 0),
     )
 
 
 def measured_request(peak: int) -> int:
     """Return what to ask for where a job took so many bytes at its peak."""
-    return int(peak * (1 + MEASURED_SHARE)) + MARGIN_BYTES
+    return int(peak * (1 + MEASURED_SHARE)) + MEASURED_BYTES
 
 
 def rounded(nbytes: int, step: int) -> int:

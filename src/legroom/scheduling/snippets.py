@@ -148,7 +148,9 @@ def _group(bill: NodeBill, requests: ActorRequests | None, *, head: bool) -> Ite
     node, need = bill.node, bill.footprint.host.high
     in_store = max(bill.footprint.band(phase, (Place.SHM,)).high for phase in Phase)
     store = rounded(max(int(STORE_SHARE * in_store), LEAST_STORE), MIB)
-    nbytes = min(rounded(int(with_margin(need + store - in_store) / RAY_SHARE), MIB), node.ram // MIB * MIB)
+    nbytes = min(
+        rounded(int(with_margin(need + store - in_store, bill.runners + 1) / RAY_SHARE), MIB), node.ram // MIB * MIB
+    )
     yield f"# up to {format_size(need)} with {bill.runners} env runners; Ray kills above {RAY_SHARE:.0%} of the limit"
     declared = {"object-store-memory": store}
     if requests is not None:

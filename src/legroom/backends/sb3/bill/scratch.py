@@ -94,7 +94,7 @@ RISE_ERROR = 0.6  # of what is added for it
 CHILD_BUDGET = 240_000_000
 # Where a network alone is larger than that, one that takes no more than this share of what is free is tried all the
 # same, at its smallest batch: what it takes beyond its tensors is in proportion, and no arithmetic knows it.
-SHARE_OF_FREE, LARGEST_CHILD = 1 / 8, 2_000_000_000
+SHARE_OF_FREE, LARGEST_CHILD = 1 / 4, 2_000_000_000
 # Of a recurrent update: sequences are padded to the longest. It is measured with two of them, a long and a short one,
 # which doubles the batch, as happens where episodes are longer than it; where they are known to be shorter, with as
 # many as there are.
@@ -114,6 +114,10 @@ def plan_scratch(run: Run, tensors: int, parameters: int = 0) -> tuple[list[int]
     """
     budget = CHILD_BUDGET
     if parameters > CHILD_BUDGET // 2:
+        # Measured where there was room, it holds inside a job's limit too, whose size came of that measurement.
+        batches = plan_batches(pass_samples(run), tensors, parameters, LARGEST_CHILD)
+        if known := _read_cache(_cache_path(run, batches)):
+            return batches, known
         budget = max(budget, min(int(SHARE_OF_FREE * probe().available), LARGEST_CHILD))
     batches = plan_batches(pass_samples(run), tensors, parameters, budget)
     needed = parameters + tensors * batches[-1] // pass_samples(run)
