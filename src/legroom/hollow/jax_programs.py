@@ -5,7 +5,7 @@ never knows one. A function that would compute for long, or on much memory, is l
 do, and written down for legroom to have it compiled elsewhere; its results are zeros over memory that is never
 written, so that nothing is computed. Small functions (keys, schedules, initial weights) are run on the CPU as they are.
 
-Mirrors `jax._src.pjit` of jax 0.9.
+Mirrors `jax._src.pjit` of jax 0.4.19 to 0.9.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class Follower:
         self._known: Dict[int, Tuple[Any, int]] = {}  # by jaxpr: itself, so that its id stays its own, and its number
         self._most: Dict[int, int] = {}
         self._highest = 0
+        self._returned = 0  # how many things this version of jax wants from a call; 0 before the first
 
     def call(self, *args: Any, **params: Any) -> Any:
         jaxpr = params["jaxpr"]
@@ -69,6 +70,7 @@ class Follower:
             known = self._known[id(jaxpr)] = (jaxpr, number)
         if known[1] == SMALL:
             found = self._call(*args, **params)
+            self._returned = len(found)
             if sum(_nbytes(each) for each in jaxpr.out_avals) >= TELLING_BYTES:
                 self._tell_live()
             return found
@@ -78,7 +80,9 @@ class Follower:
         for argument, donated in zip(args, params["donated_invars"]):
             if donated and hasattr(argument, "delete"):
                 argument.delete()
-        return results, None, None, ()
+        if not self._returned:
+            self._jax.jit(lambda number: number)(0.0)
+        return (results, None, None, ())[: self._returned]
 
     def _announce(self, args: Any, params: Any) -> int:
         """Write the function down, lowered for a GPU."""
@@ -98,24 +102,29 @@ class Follower:
             return UNKNOWN
         self._journal.json(
             "xla program", number=number, name=params["name"], path=path, file=where, line=line,
-            consts=sum(_nbytes(each) for each in lowered.const_args),
+            consts=sum(_nbytes(each) for each in getattr(lowered, "const_args", ())),
         )  # fmt: skip
         return number
 
     def _lowered(self, args: Any, params: Any, pjit: Any, mlir: Any) -> Any:
         """Return the function lowered for the platform of cards; callbacks ask for a backend, which is not there."""
-        get_backend = mlir.ModuleContext.get_backend
-        mlir.ModuleContext.get_backend = lambda *_, **__: self._jax.devices()[0].client
+        get_backend = getattr(mlir.ModuleContext, "get_backend", None)
+        if get_backend is not None:
+            mlir.ModuleContext.get_backend = lambda *_, **__: self._jax.devices()[0].client
         try:
-            return pjit._resolve_and_lower(
-                [pjit.convert_to_metaty(each) for each in args],
-                **params,
-                lowering_platforms=("cuda",),
-                lowering_parameters=mlir.LoweringParameters(),
-                pgle_profiler=None,
-            )
+            if hasattr(pjit, "_resolve_and_lower"):
+                described = getattr(pjit, "convert_to_metaty", lambda each: each)
+                return pjit._resolve_and_lower(
+                    [described(each) for each in args],
+                    **params,
+                    lowering_platforms=("cuda",),
+                    lowering_parameters=mlir.LoweringParameters(),
+                    pgle_profiler=None,
+                )
+            return _lowered_before(args, params, pjit, mlir)
         finally:
-            mlir.ModuleContext.get_backend = get_backend
+            if get_backend is not None:
+                mlir.ModuleContext.get_backend = get_backend
 
     def _live(self) -> int:
         return sum(each.nbytes for each in self._jax.live_arrays())
@@ -155,14 +164,32 @@ class Follower:
         return jax.device_put(np.zeros(aval.shape, aval.dtype))
 
 
+def _lowered_before(args: Any, params: Any, pjit: Any, mlir: Any) -> Any:
+    """Return the same where jax takes the platform as a parameter of lowering: 0.4.19 to 0.4.27 or so."""
+    names = ("jaxpr", "in_shardings", "out_shardings", "resource_env", "donated_invars", "name", "keep_unused", "inline")
+    given = dict(params)
+    mesh = params["resource_env"].physical_mesh if params["resource_env"] is not None else None
+    given["in_shardings"] = pjit._resolve_in_shardings(args, params["in_shardings"], params["out_shardings"], mesh)
+    platform = mlir.LoweringParameters(platforms=("cuda",))
+    return pjit._pjit_lower(*(given[name] for name in names), lowering_parameters=platform)
+
+
 def _portable(module: Any, mlir: Any) -> bytes:
     """Return the module as other versions of jaxlib can read it, where that can be done."""
+    plain = mlir.module_to_bytecode(module)
+    try:
+        from jax._src.lib import xla_client
+        from jax._src.lib.mlir.dialects import hlo
+
+        return bytes(xla_client._xla.mlir.serialize_portable_artifact(plain, hlo.get_minimum_version()))
+    except Exception:  # newer ones take more arguments
+        pass
     try:
         from jax._src.export import _export
 
         return bytes(_export._module_to_bytecode(module))
     except Exception:
-        return bytes(mlir.module_to_bytecode(module))
+        return bytes(plain)
 
 
 def is_large(jaxpr: Any) -> bool:
