@@ -10,11 +10,14 @@ Mirrors `jax._src.pjit` of jax 0.4.19 to 0.9.
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import sys
 import sysconfig
 from typing import Any, Dict, List, Tuple
+
+from .read_files import ReadFiles
 
 MOST_OPERATIONS = 1e9  # elements computed: a second or so of a CPU
 MOST_BYTES = 64 << 20  # of arguments and results
@@ -50,6 +53,9 @@ def _install(journal: Any, jax: Any) -> None:
         return devices(None if backend in ("gpu", "cuda") else backend)
 
     jax.devices = devices_of
+    plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
+    if plan.get("card"):  # programs ask it to choose kernels; devices themselves are the CPU's, and say so
+        jax.default_backend = lambda: "gpu"
 
 
 class Follower:
@@ -60,6 +66,7 @@ class Follower:
         self._known: Dict[int, Tuple[Any, int]] = {}  # by jaxpr: itself, so that its id stays its own, and its number
         self._most: Dict[int, int] = {}
         self._highest = 0
+        self._files = ReadFiles()
         self._returned = 0  # how many things this version of jax wants from a call; 0 before the first
 
     def call(self, *args: Any, **params: Any) -> Any:
@@ -135,6 +142,8 @@ class Follower:
         live = self._live() + sum(_nbytes(each) for each in args if not isinstance(each, array))
         if live > self._most.get(number, -1):
             self._most[number] = live
+            if files := self._files.fresh():
+                self._journal.json("read", files=files)
             file, line = place()
             self._journal.json("xla call", number=number, live=live, file=file, line=line)
         self._journal.json("step", n=0)
@@ -166,28 +175,28 @@ class Follower:
 
 def _lowered_before(args: Any, params: Any, pjit: Any, mlir: Any) -> Any:
     """Return the same where jax takes the platform as a parameter of lowering: 0.4.19 to 0.4.27 or so."""
-    names = ("jaxpr", "in_shardings", "out_shardings", "resource_env", "donated_invars", "name", "keep_unused", "inline")
-    given = dict(params)
     mesh = params["resource_env"].physical_mesh if params["resource_env"] is not None else None
-    given["in_shardings"] = pjit._resolve_in_shardings(args, params["in_shardings"], params["out_shardings"], mesh)
+    in_shardings, out_shardings = params["in_shardings"], params["out_shardings"]
+    in_shardings = pjit._resolve_in_shardings(args, in_shardings, out_shardings, mesh)
+    rest = [params[name] for name in ("resource_env", "donated_invars", "name", "keep_unused", "inline")]
     platform = mlir.LoweringParameters(platforms=("cuda",))
-    return pjit._pjit_lower(*(given[name] for name in names), lowering_parameters=platform)
+    return pjit._pjit_lower(params["jaxpr"], in_shardings, out_shardings, *rest, lowering_parameters=platform)
 
 
 def _portable(module: Any, mlir: Any) -> bytes:
     """Return the module as other versions of jaxlib can read it, where that can be done."""
+    try:
+        from jax._src.export import _export
+
+        return bytes(_export._module_to_bytecode(module))
+    except Exception:  # older ones have it elsewhere, and take two arguments
+        pass
     plain = mlir.module_to_bytecode(module)
     try:
         from jax._src.lib import xla_client
         from jax._src.lib.mlir.dialects import hlo
 
         return bytes(xla_client._xla.mlir.serialize_portable_artifact(plain, hlo.get_minimum_version()))
-    except Exception:  # newer ones take more arguments
-        pass
-    try:
-        from jax._src.export import _export
-
-        return bytes(_export._module_to_bytecode(module))
     except Exception:
         return bytes(plain)
 

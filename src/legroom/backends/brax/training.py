@@ -1,8 +1,8 @@
 """brax's part of a training: its own training step, driven one at a time.
 
 One compiled program does all of an iteration, collecting and learning, so there is nothing to see within one; and it is
-given its inputs for good (they are donated). When memory runs out there is nothing left to redo a step with: the child ends
-and says so, and the parent goes on from the last checkpoint with the next knob turned.
+given its inputs for good (they are donated). When memory runs out there is nothing left to redo a step with: the child
+ends and says so, and the parent goes on from the last checkpoint with the next knob turned.
 """
 
 import os
