@@ -15,6 +15,7 @@ import mmap
 import os
 import sys
 import sysconfig
+import types
 from typing import Any, Dict, List, Tuple
 
 from .read_files import ReadFiles
@@ -24,10 +25,43 @@ MOST_BYTES = 64 << 20  # of arguments and results
 LOOPS = 100  # of a `while`, whose length nobody knows
 TELLING_BYTES = 64 << 10  # of results: from here on all live arrays are counted after a call
 HOLLOW_BYTES = 1 << 20
+DESCRIBED_CALLS = (0, 4, 36)  # older ones describe calls of CUDA's libraries when they are lowered
+WORKSPACE = 1 << 14  # elements, of cuSOLVER and cuBLAS in such a call
 SMALL, UNKNOWN = -1, -2  # in place of a number: functions that are run, and those that cannot be lowered for a GPU
 _INSTALLED = tuple(
     os.path.join(folder, "") for name, folder in sysconfig.get_paths().items() if "lib" in name and folder
 )
+
+
+def on_jaxlib(journal: Any, jaxlib: Any) -> None:
+    """Let an older jaxlib, which is about to be imported, lower calls of CUDA's libraries without having them."""
+    try:
+        version = tuple(int(part) for part in jaxlib.__version__.split(".")[:3])
+    except (AttributeError, ValueError):
+        return
+    if version >= DESCRIBED_CALLS or "jaxlib.cuda" in sys.modules:
+        return
+    package = types.ModuleType("jaxlib.cuda")
+    package.__path__ = []
+    sys.modules["jaxlib.cuda"] = jaxlib.cuda = package
+    for name in ("_prng", "_solver", "_blas", "_linalg"):
+        module = sys.modules[f"jaxlib.cuda.{name}"] = CallDescriptions(f"jaxlib.cuda.{name}")
+        setattr(package, name, module)
+
+
+class CallDescriptions(types.ModuleType):
+    """Stands for a module of jaxlib for CUDA, which writes down what a call of a library is to do.
+
+    The content is read when the call is made, which never happens here; its workspace is a guess.
+    """
+
+    def registrations(self) -> Dict[str, Any]:
+        return {}
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.endswith("descriptor"):
+            raise AttributeError(name)
+        return lambda *args: (WORKSPACE, b"") if name.startswith("build_") else b""
 
 
 def on_jax(journal: Any, jax: Any) -> None:
