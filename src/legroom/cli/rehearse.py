@@ -72,6 +72,9 @@ Output = Annotated[
         "-o", "--output", metavar="FILE", rich_help_panel=rarely(OUTPUT), help="Write the equivalent run file (SB3)."
     ),
 ]
+Again = Annotated[
+    bool, typer.Option("--again", rich_help_panel=rarely(WHAT), help="Run a JAX program whose answer is kept.")
+]
 Everything = Annotated[bool, typer.Option("--all", rich_help_panel=OUTPUT, help="List every line of your source.")]
 
 
@@ -87,6 +90,7 @@ def run(
     values: ValuesOption = Values.ASSUME,
     small: Small = "1MiB",
     real_limit: RealLimit = None,
+    again: Again = False,
     everything: Everything = False,
     system: scheduler_options.For = None,
     output: Output = None,
@@ -114,7 +118,7 @@ def run(
     scheduler_options.check_system(system, cluster=False)
     rehearsed = rehearser(
         gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
-        values=values, small=small, real_limit=real_limit, output_to_stderr=json,
+        values=values, small=small, real_limit=real_limit, again=again, output_to_stderr=json,
     )  # fmt: skip
     prediction = rehearsed(command or [])
     if html is not None:
@@ -151,6 +155,7 @@ def rehearser(
     values: Values = Values.ASSUME,
     small: str = "1MiB",
     real_limit: str | None,
+    again: bool = False,
     output_to_stderr: bool = False,
     quiet: bool = False,
 ) -> Rehearser:
@@ -186,6 +191,7 @@ def rehearser(
         real_limit=here.available // 2 if real_limit is None else parse_size(real_limit, what="--real-limit"),
         seconds=seconds,
         updates=updates,
+        again=again,
     )
     printed: Printed = "kept" if quiet else "stderr" if output_to_stderr else "as it is"
 

@@ -5,26 +5,63 @@ never knows one. A function that would compute for long, or on much memory, is l
 do, and written down for legroom to have it compiled elsewhere; its results are zeros over memory that is never
 written, so that nothing is computed. Small functions (keys, schedules, initial weights) are run on the CPU as they are.
 
-Mirrors `jax._src.pjit` of jax 0.9.
+Mirrors `jax._src.pjit` of jax 0.4.19 to 0.9.
 """
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import sys
 import sysconfig
+import types
 from typing import Any, Dict, List, Tuple
+
+from .read_files import ReadFiles
 
 MOST_OPERATIONS = 1e9  # elements computed: a second or so of a CPU
 MOST_BYTES = 64 << 20  # of arguments and results
 LOOPS = 100  # of a `while`, whose length nobody knows
 TELLING_BYTES = 64 << 10  # of results: from here on all live arrays are counted after a call
 HOLLOW_BYTES = 1 << 20
+DESCRIBED_CALLS = (0, 4, 36)  # older ones describe calls of CUDA's libraries when they are lowered
+WORKSPACE = 1 << 14  # elements, of cuSOLVER and cuBLAS in such a call
 SMALL, UNKNOWN = -1, -2  # in place of a number: functions that are run, and those that cannot be lowered for a GPU
 _INSTALLED = tuple(
     os.path.join(folder, "") for name, folder in sysconfig.get_paths().items() if "lib" in name and folder
 )
+
+
+def on_jaxlib(journal: Any, jaxlib: Any) -> None:
+    """Let an older jaxlib, which is about to be imported, lower calls of CUDA's libraries without having them."""
+    try:
+        version = tuple(int(part) for part in jaxlib.__version__.split(".")[:3])
+    except (AttributeError, ValueError):
+        return
+    if version >= DESCRIBED_CALLS or "jaxlib.cuda" in sys.modules:
+        return
+    package = types.ModuleType("jaxlib.cuda")
+    package.__path__ = []
+    sys.modules["jaxlib.cuda"] = jaxlib.cuda = package
+    for name in ("_prng", "_solver", "_blas", "_linalg"):
+        module = sys.modules[f"jaxlib.cuda.{name}"] = CallDescriptions(f"jaxlib.cuda.{name}")
+        setattr(package, name, module)
+
+
+class CallDescriptions(types.ModuleType):
+    """Stands for a module of jaxlib for CUDA, which writes down what a call of a library is to do.
+
+    The content is read when the call is made, which never happens here; its workspace is a guess.
+    """
+
+    def registrations(self) -> Dict[str, Any]:
+        return {}
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.endswith("descriptor"):
+            raise AttributeError(name)
+        return lambda *args: (WORKSPACE, b"") if name.startswith("build_") else b""
 
 
 def on_jax(journal: Any, jax: Any) -> None:
@@ -50,6 +87,9 @@ def _install(journal: Any, jax: Any) -> None:
         return devices(None if backend in ("gpu", "cuda") else backend)
 
     jax.devices = devices_of
+    plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
+    if plan.get("card"):  # programs ask it to choose kernels; devices themselves are the CPU's, and say so
+        jax.default_backend = lambda: "gpu"
 
 
 class Follower:
@@ -60,6 +100,8 @@ class Follower:
         self._known: Dict[int, Tuple[Any, int]] = {}  # by jaxpr: itself, so that its id stays its own, and its number
         self._most: Dict[int, int] = {}
         self._highest = 0
+        self._files = ReadFiles()
+        self._returned = 0  # how many things this version of jax wants from a call; 0 before the first
 
     def call(self, *args: Any, **params: Any) -> Any:
         jaxpr = params["jaxpr"]
@@ -69,6 +111,7 @@ class Follower:
             known = self._known[id(jaxpr)] = (jaxpr, number)
         if known[1] == SMALL:
             found = self._call(*args, **params)
+            self._returned = len(found)
             if sum(_nbytes(each) for each in jaxpr.out_avals) >= TELLING_BYTES:
                 self._tell_live()
             return found
@@ -78,7 +121,9 @@ class Follower:
         for argument, donated in zip(args, params["donated_invars"]):
             if donated and hasattr(argument, "delete"):
                 argument.delete()
-        return results, None, None, ()
+        if not self._returned:
+            self._jax.jit(lambda number: number)(0.0)
+        return (results, None, None, ())[: self._returned]
 
     def _announce(self, args: Any, params: Any) -> int:
         """Write the function down, lowered for a GPU."""
@@ -98,24 +143,29 @@ class Follower:
             return UNKNOWN
         self._journal.json(
             "xla program", number=number, name=params["name"], path=path, file=where, line=line,
-            consts=sum(_nbytes(each) for each in lowered.const_args),
+            consts=sum(_nbytes(each) for each in getattr(lowered, "const_args", ())),
         )  # fmt: skip
         return number
 
     def _lowered(self, args: Any, params: Any, pjit: Any, mlir: Any) -> Any:
         """Return the function lowered for the platform of cards; callbacks ask for a backend, which is not there."""
-        get_backend = mlir.ModuleContext.get_backend
-        mlir.ModuleContext.get_backend = lambda *_, **__: self._jax.devices()[0].client
+        get_backend = getattr(mlir.ModuleContext, "get_backend", None)
+        if get_backend is not None:
+            mlir.ModuleContext.get_backend = lambda *_, **__: self._jax.devices()[0].client
         try:
-            return pjit._resolve_and_lower(
-                [pjit.convert_to_metaty(each) for each in args],
-                **params,
-                lowering_platforms=("cuda",),
-                lowering_parameters=mlir.LoweringParameters(),
-                pgle_profiler=None,
-            )
+            if hasattr(pjit, "_resolve_and_lower"):
+                described = getattr(pjit, "convert_to_metaty", lambda each: each)
+                return pjit._resolve_and_lower(
+                    [described(each) for each in args],
+                    **params,
+                    lowering_platforms=("cuda",),
+                    lowering_parameters=mlir.LoweringParameters(),
+                    pgle_profiler=None,
+                )
+            return _lowered_before(args, params, pjit, mlir)
         finally:
-            mlir.ModuleContext.get_backend = get_backend
+            if get_backend is not None:
+                mlir.ModuleContext.get_backend = get_backend
 
     def _live(self) -> int:
         return sum(each.nbytes for each in self._jax.live_arrays())
@@ -126,6 +176,8 @@ class Follower:
         live = self._live() + sum(_nbytes(each) for each in args if not isinstance(each, array))
         if live > self._most.get(number, -1):
             self._most[number] = live
+            if files := self._files.fresh():
+                self._journal.json("read", files=files)
             file, line = place()
             self._journal.json("xla call", number=number, live=live, file=file, line=line)
         self._journal.json("step", n=0)
@@ -155,14 +207,32 @@ class Follower:
         return jax.device_put(np.zeros(aval.shape, aval.dtype))
 
 
+def _lowered_before(args: Any, params: Any, pjit: Any, mlir: Any) -> Any:
+    """Return the same where jax takes the platform as a parameter of lowering: 0.4.19 to 0.4.27 or so."""
+    mesh = params["resource_env"].physical_mesh if params["resource_env"] is not None else None
+    in_shardings, out_shardings = params["in_shardings"], params["out_shardings"]
+    in_shardings = pjit._resolve_in_shardings(args, in_shardings, out_shardings, mesh)
+    rest = [params[name] for name in ("resource_env", "donated_invars", "name", "keep_unused", "inline")]
+    platform = mlir.LoweringParameters(platforms=("cuda",))
+    return pjit._pjit_lower(params["jaxpr"], in_shardings, out_shardings, *rest, lowering_parameters=platform)
+
+
 def _portable(module: Any, mlir: Any) -> bytes:
     """Return the module as other versions of jaxlib can read it, where that can be done."""
     try:
         from jax._src.export import _export
 
         return bytes(_export._module_to_bytecode(module))
+    except Exception:  # older ones have it elsewhere, and take two arguments
+        pass
+    plain = mlir.module_to_bytecode(module)
+    try:
+        from jax._src.lib import xla_client
+        from jax._src.lib.mlir.dialects import hlo
+
+        return bytes(xla_client._xla.mlir.serialize_portable_artifact(plain, hlo.get_minimum_version()))
     except Exception:
-        return bytes(mlir.module_to_bytecode(module))
+        return bytes(plain)
 
 
 def is_large(jaxpr: Any) -> bool:

@@ -66,3 +66,11 @@ class Point(Env):
     @property
     def backend(self) -> str:
         return "none"
+
+
+class NamedPoint(Point):
+    """The same with its observation under a name, as Playground's environments have it."""
+
+    @property
+    def observation_size(self) -> dict[str, tuple[int]]:
+        return {"state": (2,)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,3 +79,12 @@ def test_what_brax_refuses_is_one_sentence() -> None:
         capture(make_run(env={"id": "builtins:dict", "n_envs": 4}))
     with pytest.raises(BadInput, match="of type dict, which is not a brax environment"):
         capture(make_run(env={"id": f"{__name__}:no_environment", "n_envs": 4}))
+
+
+def test_what_brax_has_not_got_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    run = make_run(
+        algo="SAC", env={"id": "brax_toys:NamedPoint", "n_envs": 4}, hyperparams={"episode_length": 6}, policy={},
+    )  # fmt: skip
+    with pytest.raises(BadInput, match="Dictionary observations not implemented in SAC"):
+        capture(run)

@@ -56,10 +56,32 @@ def test_no_evaluations_where_brax_is_told_so():
 
 def test_the_steps_of_an_epoch_hand_their_keys_on():
     keys = first_keys(run(), 1)
-    following = next_keys(keys, epoch_ends=False)
+    following = next_keys(run(), keys, epoch_ends=False)
     assert following["step"].tolist() == jax.random.split(keys["step"][0], 3)[2:].tolist()
     assert following["epochs"].tolist() == keys["epochs"].tolist()
-    assert next_keys(keys, epoch_ends=True)["epochs"].tolist() != keys["epochs"].tolist()
+    assert next_keys(run(), keys, epoch_ends=True)["epochs"].tolist() != keys["epochs"].tolist()
+
+
+def sac(total=100_000, **hyperparams):
+    given = {"episode_length": 1000, "min_replay_size": 1000} | hyperparams
+    data = dict(backend="brax", algo="SAC", env={"id": "ant", "n_envs": 64}, hyperparams=given, total_timesteps=total)
+    return Run.model_validate(data)
+
+
+def test_sac_fills_its_buffer_first_and_makes_several_steps_at_once():
+    # 1,000 / 64 = 15.6, so 16 × 64 = 1,024 steps before the first update; 98,976 / 64 = 1,546.5 training steps
+    schedule = schedule_of(sac(), 100_000)
+    assert (schedule.prefill, schedule.training_steps, schedule.env_steps) == (1024, 1547, 1024 + 1547 * 64)
+    assert schedule.steps_at_once == 91  # 1,547 = 7 × 13 × 17
+    assert schedule_of(sac(num_evals=3), 100_000).evaluate_every == 9  # 774 = 9 × 86 steps in each of two epochs
+
+
+def test_the_keys_of_sac_after_several_steps():
+    keys = first_keys(sac(), 1)
+    key = keys["step"][0]
+    for _ in range(3):
+        key = jax.random.split(key)[1]
+    assert next_keys(sac(), keys, steps=3, epoch_ends=False)["step"].tolist() == [key.tolist()]
 
 
 def test_the_largest_seed_has_keys():

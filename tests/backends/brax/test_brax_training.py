@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from brax.envs.base import State
 from brax.training.agents.ppo import train as ppo
+from brax.training.agents.sac import train as sac
 
+from legroom.backends.brax import schedule
 from legroom.backends.brax.capture import train_arguments
 from legroom.backends.brax.envs import make_training_env
 from legroom.backends.brax.episodes import FINISHED, Episodes, counting_episodes
@@ -153,8 +155,46 @@ def test_episodes_are_counted_when_they_end():
     assert Episodes(episodes.sums).length_mean == 15
 
 
-def test_another_algorithm_is_refused(tmp_path):
+SAC_EACH = 16  # environment steps of one training step
+FILLED = 64  # and of filling the replay buffer
+
+
+def sac_run(**more):
+    hyperparams = dict(
+        batch_size=8, min_replay_size=50, max_replay_size=200, grad_updates_per_step=2, episode_length=20,
+        normalize_observations=True, num_evals=3,
+    )  # fmt: skip
+    return Run.model_validate(dict(
+        backend="brax", algo="SAC", name="point", seed=3, total_timesteps=FILLED + 24 * SAC_EACH,
+        env=dict(id="brax_toys:Point", n_envs=16), eval=dict(n_envs=8), hyperparams=hyperparams | more,
+        policy=dict(kwargs=dict(hidden_layer_sizes=[8])),
+    ))  # fmt: skip
+
+
+def test_sac_stopped_and_resumed_is_what_brax_trains(tmp_path, monkeypatch):
+    """Two epochs of 12 training steps, 4 at a time; the buffer of 200 is full on the way and moved."""
+    monkeypatch.setattr(schedule, "MOST_STEPS_AT_ONCE", 5)
+    first, second, trained = Events(stop_at=FILLED + 8 * SAC_EACH), Events(), sac_run()
+    assert train(tmp_path / "run", first, trained=trained) == EXIT_INTERRUPTED
+    assert first.of("ended")[0]["step"] == FILLED + 8 * SAC_EACH
+    assert train(tmp_path / "run", second, trained=trained, resume=True) == EXIT_GOOD
+    (ended,) = second.of("ended")
+    assert second.of("started")[0]["resumed_from"] == FILLED + 8 * SAC_EACH
+    seen = {}
+    arguments = train_arguments(trained, make_training_env(trained), None)
+    _, params, _ = sac.train(**arguments, progress_fn=lambda step, metrics: seen.setdefault(int(step), metrics))
+    assert ended["step"] == max(seen) == FILLED + 24 * SAC_EACH
+    assert ended["exact"] is True
+    policy = Checkpoints(tmp_path / "run").latest().tensors("policy")
+    ours = [array for name, array in sorted(policy.items()) if name.startswith("params/policy/")]
+    theirs = [np.asarray(leaf) for leaf in jax.tree.leaves(params[1])]
+    assert [each.tobytes() for each in ours] == [each.tobytes() for each in theirs]
+    assert {"params/alpha", "params/q/params/MLP_0/hidden_0/kernel"} <= set(policy)
+    assert ended["items"]["replay"] > 200 * 4 * (2 + 2 + 2 + 1 + 1 + 1)  # observations, action, three numbers
+
+
+def test_another_replay_buffer_is_refused(tmp_path):
+    assert train(tmp_path, Events(stop_at=1), trained=sac_run()) == EXIT_INTERRUPTED
     events = Events()
-    refused = run().replace(algo="SAC", hyperparams={"episode_length": 20})
-    assert train(tmp_path, events, trained=refused) == EXIT_BAD_INPUT
-    assert "SAC cannot be trained yet" in events.of("refused")[0]["message"]
+    assert train(tmp_path, events, trained=sac_run(max_replay_size=300), resume=True) == EXIT_BAD_INPUT
+    assert "replay" in events.of("refused")[0]["message"]

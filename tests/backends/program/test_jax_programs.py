@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,13 @@ import pytest
 
 from legroom.backends.program import jax_bill
 from legroom.backends.program.jax_bill import with_jax
+from legroom.backends.program.kept_rehearsals import find_kept, keep
 from legroom.backends.program.program_bill import predicted
 from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
+from legroom.device import xla_programs
 from legroom.device.xla_program_child import allocations
+from legroom.device.xla_programs import plan_program
+from legroom.device.xla_target import plugin_missing
 from legroom.errors import MissingExtra
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.rehearsal import HostSeen, Rehearsal
@@ -113,6 +118,7 @@ def test_a_program_that_would_compute_for_minutes_is_followed_in_seconds(
         return {"arguments": 0, "results": 1000, "temporaries": 2000, "constants": 0}
 
     monkeypatch.setattr(jax_bill, "plan_program", plan)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     script = tmp_path / "train.py"
     script.write_text(PROGRAM)
     found = rehearse([sys.executable, str(script)], RehearsalPlan(CARD), output="kept")
@@ -123,6 +129,55 @@ def test_a_program_that_would_compute_for_minutes_is_followed_in_seconds(
     assert found.card.at.function == "update"
     # w and x, 256 KiB each, the key, and the last results: w again and 100,000 numbers
     assert 2 * 262_144 < found.card.peak_allocated - 3000 < 4 * 262_144 + 400_000 + 1000
+    # asked again, it is not run; with a file changed or another card, nothing is known
+    command = [sys.executable, str(script)]
+    again = rehearse(command, RehearsalPlan(CARD), output="kept")
+    assert again.notes and "the program was not run" in again.notes[-1]
+    assert (again.card, again.updates, again.stopped) == (found.card, found.updates, found.stopped)
+    assert find_kept(command, RehearsalPlan(find_gpu("RTX 3090").as_gpu()), os.environ) is None
+    assert find_kept(command, RehearsalPlan(CARD), {**os.environ, "NUM_ENVS": "8"}) is None
+    script.write_text(PROGRAM.replace("100_000", "100_001"))
+    assert find_kept(command, RehearsalPlan(CARD), os.environ) is None
+
+
+def test_settings_beside_a_program_count_as_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    script = tmp_path / "train.py"
+    script.write_text("import jax\n")
+    planning(monkeypatch, results=0, temporaries=GIB)
+    seen = with_jax(SEEN, MESSAGES, CARD, None, lambda _: None)
+    command, plan = ["python3", str(script)], RehearsalPlan(CARD)
+    keep(seen, [], command, plan, {})
+    assert find_kept(command, plan, {}) is not None
+    (tmp_path / "config.yaml").write_text("num_envs: 4\n")
+    assert find_kept(command, plan, {}) is None
+
+
+def test_each_compiled_function_is_listed_with_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    planning(monkeypatch, results=0, temporaries=GIB)
+    other = {"number": 1, "name": "evaluate", "path": "q", "file": "train.py", "line": 12, "pid": 1, "t": 2.0}
+    call = {"number": 1, "live": GIB, "file": "train.py", "line": 40, "pid": 1, "t": 2.1}
+    programs = {"xla program": [*MESSAGES["xla program"], other], "xla call": [*MESSAGES["xla call"], call]}
+    seen = with_jax(SEEN, {**MESSAGES, **programs}, CARD, None, lambda _: None)
+    (note,) = seen.notes
+    assert note.endswith("update 3.0 GiB (train.py:30), evaluate 2.0 GiB (train.py:40)")
+
+
+@pytest.mark.skipif(bool(plugin_missing()), reason=f"the extra xla-gpu: {plugin_missing()}")
+def test_xla_plans_a_program_for_a_gpu_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jax = pytest.importorskip("jax")
+    from jax._src.export import _export
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    square = jax.ShapeDtypeStruct((512, 512), "float32")
+    lowered = jax.jit(lambda x: x @ x).trace(square).lower(lowering_platforms=("cuda",))
+    path = tmp_path / "program.mlir"
+    path.write_bytes(_export._module_to_bytecode(lowered._lowering.stablehlo()))
+    planned = plan_program(path, find_gpu("RTX 4090"))
+    assert (planned["arguments"], planned["results"]) == (512 * 512 * 4, 512 * 512 * 4)
+    assert planned["temporaries"] < 64 << 20  # cuBLAS's workspace
+    monkeypatch.setattr(xla_programs, "run_child", None)
+    assert plan_program(path, find_gpu("RTX 4090")) == planned  # not asked twice
 
 
 def test_the_guest_reads_without_legroom() -> None:

@@ -132,6 +132,8 @@ def capture(
             library.train(**arguments) if real else jax.eval_shape(lambda: _drop(library.train(**arguments)))
         except _Reached as reached:
             first, variables = reached.arguments, _variables_of_train(reached)
+        except NotImplementedError as error:  # SAC: observations that are dicts
+            raise BadInput(f"brax cannot train this: {error}", path=run.source) from error
         else:
             raise BadInput("brax trains nothing in such a run", path=run.source, hint="total_timesteps above 0")
     assert recorder.evaluator is not None

@@ -2,6 +2,7 @@
 
 Names are paths of brax's own trees: `params/policy/…` and `params/value/…` with flax's layers, `normalizer/…` with
 the running statistics of observations. brax's inference function takes (normalizer, policy, value), nested as named.
+SAC has `params/policy`, `params/q`, `params/target_q` and `params/alpha` (a logarithm), and takes (normalizer, policy).
 """
 
 import shutil
@@ -14,7 +15,7 @@ from legroom.training.archives import check_export
 from legroom.training.checkpoint import newest_checkpoint
 
 POLICY = "policy.safetensors"
-NOTES = ("policy, value and the statistics that normalise observations, as brax names them",)
+NOTES = ("all networks and the statistics that normalise observations, as brax names them",)
 
 
 def export_brax(directory: Path, archive: Path, *, force: bool = False) -> Exported:

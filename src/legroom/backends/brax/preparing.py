@@ -32,7 +32,7 @@ from legroom.backends.brax.envs import TrainingEnv, make_training_env
 from legroom.backends.brax.episodes import counting_episodes
 from legroom.backends.brax.leaner import stepped_in_chunks
 from legroom.backends.brax.schedule import first_keys
-from legroom.backends.brax.state import Carry, without_weak_types
+from legroom.backends.brax.state import Carry, networks, optimizers, without_weak_types
 from legroom.machine.cache import cache_folder
 from legroom.model.run import Run
 from legroom.units import format_size
@@ -45,7 +45,7 @@ class Prepared:
     """All that a training needs.
 
     Args:
-        step: one training step, compiled; donates its first two arguments.
+        step: the training steps of one iteration, compiled; donates all its arguments but the last.
         first: what it begins with; shapes only where a checkpoint says what it begins with.
         trace_s, compile_s: how long it took to get there.
         temporary_nbytes: what the compiler says a step needs beside its arguments; None where it does not say.
@@ -70,12 +70,13 @@ class Prepared:
 
     def measured_items(self, carry: Carry) -> dict[str, int]:
         """Return bytes by the names that items of a bill have."""
-        state = carry.training_state
         trees = {
-            "network.weights": state.params,
-            "optimizer.state": state.optimizer_state,
+            "network.weights": networks(carry.training_state),
+            "optimizer.state": optimizers(carry.training_state),
             "envs.states": carry.env_state,
         }
+        if carry.replay is not None:
+            trees["replay"] = carry.replay
         return {name: sum(leaf.nbytes for leaf in jax.tree.leaves(tree)) for name, tree in trees.items()}
 
     def told(self) -> str:
@@ -102,10 +103,11 @@ def use_compilation_cache() -> None:
         update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
-def make_ready(run: Run, *, begin: bool) -> Prepared:
+def make_ready(run: Run, *, begin: bool, steps: int = 1) -> Prepared:
     """Return the run, compiled.
 
     Args:
+        steps: training steps of one call.
         begin: make the arrays it begins with; otherwise only their shapes, and no environment is reset.
 
     Raises:
@@ -122,12 +124,13 @@ def make_ready(run: Run, *, begin: bool) -> Prepared:
         run_captured = run
     counted = TrainingEnv(made.env, counting_episodes(wrap))
     with patch.object(acting, "Evaluator", PatientEvaluator):
-        captured = capture(run_captured, real=begin, training_steps_per_epoch=1, made=counted)
-    training_state, env_state, _ = captured.arguments
+        captured = capture(run_captured, real=begin, training_steps_per_epoch=steps, made=counted)
+    carried = captured.arguments[:-1]
     if begin:
-        training_state, env_state = without_weak_types((training_state, env_state))
+        carried = without_weak_types(carried)
+    training_state, env_state, *replay = carried
     keys = first_keys(run, captured.devices)
-    lowered = captured.epoch.lower(training_state, env_state, keys["step"])  # type: ignore[attr-defined]
+    lowered = captured.epoch.lower(*carried, keys["step"])  # type: ignore[attr-defined]
     traced = time.monotonic()
     step = lowered.compile()
     compiled = time.monotonic()
@@ -135,7 +138,7 @@ def make_ready(run: Run, *, begin: bool) -> Prepared:
     return Prepared(
         captured=captured,
         step=step,
-        first=Carry(training_state, env_state, keys),
+        first=Carry(training_state, env_state, keys, *replay),
         evaluator=captured.evaluator,
         trace_s=traced - began,
         compile_s=compiled - traced,

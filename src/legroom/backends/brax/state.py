@@ -5,7 +5,8 @@ that what goes on from them is another training. Here the whole carry is kept, l
 of names, dtypes and shapes that a resume is compared with. Nothing has to be guessed from the files: what a tree looks
 like is known to the code that makes it (`jax.eval_shape`), and the checkpoint has to fit.
 
-brax keeps one copy of what is learned per device, all equal, with the devices as first axis; here one is kept.
+brax keeps one copy of what is learned per device, all equal, with the devices as first axis; here one is kept. SAC's
+replay buffer is another on each of them.
 """
 
 import hashlib
@@ -26,8 +27,10 @@ from legroom.training.arrays import dtype_name, is_raw, raw_bytes
 BACKEND = "brax"
 VERSIONS = {name: version(name) for name in ("jax", "jaxlib", "brax", "numpy")}
 # Group of arrays -> what is in it. The first two become safetensors files, which other tools can read.
-POLICY, OPTIMIZER, COUNTERS, ENVS, KEYS = "policy", "optimizer", "counters", "envs", "keys"
+POLICY, OPTIMIZER, COUNTERS, ENVS, KEYS, REPLAY = "policy", "optimizer", "counters", "envs", "keys", "replay"
 LEARNED = (POLICY, OPTIMIZER, COUNTERS)
+SAC_NETWORKS, SAC_OPTIMIZERS = ("policy", "q", "target_q", "alpha"), ("policy", "q", "alpha")
+COUNTS = ("env_steps", "gradient_steps")  # the second is SAC's
 RESETS = "resets"  # the name of the environments' own keys among the keys
 
 
@@ -39,11 +42,19 @@ class Carry:
         training_state: brax's: parameters, optimizer, normaliser, steps.
         env_state: of all environments.
         keys: random keys by name: of the next step, and of those that the epochs after it are drawn from.
+        replay: the replay buffer; None where the algorithm has none.
     """
 
     training_state: Any
     env_state: Any
     keys: Mapping[str, jax.Array]
+    replay: Any | None = None
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What brax's epoch takes before the keys, and gives back."""
+        state = self.training_state, self.env_state
+        return state if self.replay is None else (*state, self.replay)
 
     @property
     def step(self) -> int:
@@ -64,6 +75,7 @@ class Restored:
     training_state: Any
     env_state: Any | None
     keys: dict[str, jax.Array]
+    replay: Any | None
     data: dict[str, Any]
     why_not_exact: str
 
@@ -76,7 +88,7 @@ def capture(carry: Carry, device: str) -> tuple[dict[str, np.ndarray], dict[str,
     """
     arrays: dict[str, np.ndarray] = {}
     trees: dict[str, list[list[Any]]] = {}
-    for group, tree in _groups(carry.training_state, carry.env_state, dict(carry.keys)).items():
+    for group, tree in _groups(carry).items():
         entries = trees[group] = []
         for name, leaf in _leaves(tree):
             array = _plain(_first_copy(leaf) if group in LEARNED else leaf)
@@ -99,7 +111,7 @@ def restore(checkpoint: SavedState, like: Carry, device: str) -> Restored:
     data = checkpoint.data
     if data.get("backend") != BACKEND:
         raise _misfit(checkpoint, "it is of another backend")
-    wanted = _groups(like.training_state, like.env_state, dict(like.keys))
+    wanted = _groups(like)
     found: dict[str, Any] = {}
     why = _unlike(data, device)
     for group, tree in wanted.items():
@@ -113,23 +125,17 @@ def restore(checkpoint: SavedState, like: Carry, device: str) -> Restored:
         arrays = checkpoint.tensors(group)
         leaves = [_leaf(arrays[name], like_leaf, copies=group in LEARNED) for name, like_leaf in _leaves(tree)]
         found[group] = jax.tree.unflatten(jax.tree.structure(tree), leaves)
-    policy, envs = found[POLICY], found[ENVS]
-    keys = found[KEYS]
+    envs, keys = found[ENVS], found[KEYS]
     if RESETS in like.keys:
         keys[RESETS] = like.keys[RESETS] if envs is None else envs[RESETS]
-    training_state = like.training_state.replace(
-        params=policy["params"],
-        normalizer_params=policy["normalizer"],
-        optimizer_state=found[OPTIMIZER],
-        env_steps=found[COUNTERS]["env_steps"],
-    )
-    return Restored(training_state, None if envs is None else envs["state"], keys, data, why)
+    training_state = _with_learned(like.training_state, found)
+    return Restored(training_state, None if envs is None else envs["state"], keys, found.get(REPLAY), data, why)
 
 
 def parameters_sha256(training_state: Any) -> str:
-    """Return the SHA-256 of policy and value parameters: leaves in tree order, raw little-endian bytes."""
+    """Return the SHA-256 of all networks' parameters: leaves in tree order, raw little-endian bytes."""
     digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(training_state.params):
+    for leaf in jax.tree.leaves(networks(training_state)):
         digest.update(raw_bytes(_first_copy(leaf)))
     return digest.hexdigest()
 
@@ -139,15 +145,46 @@ def without_weak_types(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf if _is_key(leaf) else jnp.asarray(leaf, jnp.asarray(leaf).dtype), tree)
 
 
-def _groups(training_state: Any, env_state: Any, keys: dict[str, Any]) -> dict[str, Any]:
-    return {
-        POLICY: {"params": training_state.params, "normalizer": training_state.normalizer_params},
-        OPTIMIZER: training_state.optimizer_state,
-        COUNTERS: {"env_steps": training_state.env_steps},
+def networks(training_state: Any) -> Any:
+    """Return the parameters of all networks, one tree; PPO has it so, SAC has a field for each."""
+    if hasattr(training_state, "params"):
+        return training_state.params
+    return {name: getattr(training_state, f"{name}_params") for name in SAC_NETWORKS}
+
+
+def optimizers(training_state: Any) -> Any:
+    """Return what the optimizers remember, one tree."""
+    if hasattr(training_state, "params"):
+        return training_state.optimizer_state
+    return {name: getattr(training_state, f"{name}_optimizer_state") for name in SAC_OPTIMIZERS}
+
+
+def _counters(training_state: Any) -> dict[str, Any]:
+    return {name: getattr(training_state, name) for name in COUNTS if hasattr(training_state, name)}
+
+
+def _with_learned(training_state: Any, found: dict[str, Any]) -> Any:
+    """Return the training state with what is learned replaced."""
+    params, memory = found[POLICY]["params"], found[OPTIMIZER]
+    if hasattr(training_state, "params"):
+        fields = {"params": params, "optimizer_state": memory}
+    else:
+        fields = {f"{name}_params": tree for name, tree in params.items()}
+        fields |= {f"{name}_optimizer_state": tree for name, tree in memory.items()}
+    return training_state.replace(normalizer_params=found[POLICY]["normalizer"], **fields, **found[COUNTERS])
+
+
+def _groups(carry: Carry) -> dict[str, Any]:
+    state, keys = carry.training_state, carry.keys
+    groups = {
+        POLICY: {"params": networks(state), "normalizer": state.normalizer_params},
+        OPTIMIZER: optimizers(state),
+        COUNTERS: _counters(state),
         # one key per environment, to begin anew with: as many as there are
-        ENVS: {"state": env_state} | {name: key for name, key in keys.items() if name == RESETS},
+        ENVS: {"state": carry.env_state} | {name: key for name, key in keys.items() if name == RESETS},
         KEYS: {name: key for name, key in keys.items() if name != RESETS},
     }
+    return groups if carry.replay is None else groups | {REPLAY: carry.replay}
 
 
 def _leaves(tree: Any) -> list[tuple[str, Any]]:

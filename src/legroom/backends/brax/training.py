@@ -1,8 +1,8 @@
 """brax's part of a training: its own training step, driven one at a time.
 
-One compiled program does all of a step, collecting and learning, so there is nothing to see within one; and it is given
-its inputs for good (they are donated). When memory runs out there is nothing left to redo a step with: the child ends
-and says so, and the parent goes on from the last checkpoint with the next knob turned.
+One compiled program does all of an iteration, collecting and learning, so there is nothing to see within one; and it is
+given its inputs for good (they are donated). When memory runs out there is nothing left to redo a step with: the child
+ends and says so, and the parent goes on from the last checkpoint with the next knob turned.
 """
 
 import os
@@ -12,12 +12,11 @@ from typing import Any
 import jax
 
 from legroom.backends.brax.episodes import Episodes
-from legroom.backends.brax.facts import is_ppo
 from legroom.backends.brax.judging import Judge
 from legroom.backends.brax.preparing import Prepared, begin_envs, make_ready, use_compilation_cache
 from legroom.backends.brax.schedule import evaluation_key, next_keys, schedule_of
 from legroom.backends.brax.state import RESETS, Carry, capture, parameters_sha256, restore, without_weak_types
-from legroom.errors import BadInput, LegroomError
+from legroom.errors import LegroomError
 from legroom.model.learner import Evaluation, FailureCause, Figures, Learned, Learner, Loop, SavedState, State, Status
 from legroom.model.task import TrainTask
 from legroom.training.background import Abandoned
@@ -47,8 +46,6 @@ class BraxLearner(Learner):
 
     def __init__(self, task: TrainTask, loop: Loop) -> None:
         self._task, self._loop, self._run = task, loop, task.run
-        if not is_ppo(self._run):
-            raise BadInput(f"brax's {self._run.algo} cannot be trained yet", path=self._run.source, hint="PPO can")
         self._schedule = schedule_of(self._run, task.total_timesteps)
         self.timesteps, self.total_timesteps = 0, self._schedule.env_steps
         self._prepared: Prepared
@@ -62,6 +59,7 @@ class BraxLearner(Learner):
     def begin(self) -> None:
         self._prepare(begin=True)
         self._carry = self._prepared.first
+        self.timesteps = self._carry.step  # SAC has filled its replay buffer
 
     def restore(self, checkpoint: SavedState) -> str:
         self._prepare(begin=False)
@@ -74,7 +72,7 @@ class BraxLearner(Learner):
         if envs is None:
             captured = self._prepared.captured
             envs = self._loop.in_background(lambda: begin_envs(captured, checkpoint.step), needed=False)
-        self._carry, self.timesteps = Carry(found.training_state, envs, found.keys), checkpoint.step
+        self._carry, self.timesteps = Carry(found.training_state, envs, found.keys, found.replay), checkpoint.step
         return self._why_not_exact
 
     def _prepare(self, *, begin: bool) -> None:
@@ -82,30 +80,31 @@ class BraxLearner(Learner):
         self._loop.say(f"jax {jax.__version__} on {device_name()}: {preallocation()}")
         if self._run.env.timeout is not None:
             self._loop.say("env.timeout is not watched: environments are part of brax's compiled step")
-        self._prepared = self._loop.in_background(lambda: make_ready(self._run, begin=begin), needed=False)
+        steps = self._schedule.steps_at_once
+        self._prepared = self._loop.in_background(lambda: make_ready(self._run, begin=begin, steps=steps), needed=False)
         self._loop.say(self._prepared.told())
 
     def step(self) -> Figures:
-        """Make one training step, and what brax does between two of its epochs."""
+        """Make the training steps of one iteration, and what brax does between two of its epochs."""
         carry, prepared = self._carry, self._prepared
         assert carry is not None
         keys = dict(carry.keys)
         self._carry = None  # donated: from here on it is gone, whatever happens
-        last = self._steps_in_epoch + 1 >= self._schedule.steps_per_epoch
-        following = next_keys(keys, epoch_ends=last)
+        steps = self._schedule.steps_at_once
+        last = self._steps_in_epoch + steps >= self._schedule.steps_per_epoch
+        following = next_keys(self._run, keys, steps=steps, epoch_ends=last)
 
-        def compute() -> tuple[Any, Any, dict[str, float]]:
-            state, envs, metrics = prepared.step(carry.training_state, carry.env_state, keys["step"])
+        def compute() -> tuple[Carry, dict[str, float]]:
+            *found, metrics = prepared.step(*carry.arguments, keys["step"])
             metrics = {name: float(value.mean()) for name, value in metrics.items()}  # waits for the step to end
-            state, envs = without_weak_types((state, envs))
+            state, envs, *replay = without_weak_types(tuple(found))
             if last and self._schedule.resets:
                 envs = prepared.reset(envs, following[RESETS])
-            return state, self._episodes.take(envs), metrics
+            return Carry(state, self._episodes.take(envs), following, *replay), metrics
 
-        state, envs, metrics = self._loop.in_background(compute, needed=True)
-        self._carry = Carry(state, envs, following)
+        self._carry, metrics = self._loop.in_background(compute, needed=True)
         self.timesteps = self._carry.step
-        self._steps_in_epoch = 0 if last else self._steps_in_epoch + 1
+        self._steps_in_epoch = 0 if last else self._steps_in_epoch + steps
         figures = {f"training/{name}": value for name, value in metrics.items()}
         nbytes = in_use_nbytes()
         return figures if nbytes is None else figures | {"memory/bytes_in_use": nbytes}

@@ -19,8 +19,10 @@ from legroom.machine.gpu_table import KnownGpu, find_gpu
 from legroom.model.machine import Gpu
 from legroom.model.rehearsal import CardSeen, OutOfMemory, Rehearsal, SourceLine
 from legroom.predicting.xla_allocator import XLA_SHARE
+from legroom.units import format_size
 
 Messages = Mapping[str, Sequence[dict[str, Any]]]
+MOST_FUNCTIONS = 5  # that are listed
 ANY_CARD = "RTX 4090"  # whose compiler is asked where only the memory of a card is given
 
 
@@ -61,7 +63,8 @@ def with_jax(
     if not moments:
         return replace(found, unmodelled=(*found.unmodelled, *unknown))
     most = max(moments, key=lambda moment: moment.nbytes)
-    seen = replace(found, card=_card_seen(most), unmodelled=(*found.unmodelled, *unknown))
+    notes = (*found.notes, *_by_function(moments))
+    seen = replace(found, card=_card_seen(most), unmodelled=(*found.unmodelled, *unknown), notes=notes)
     limit = min(gpu.total if limit is None else limit, int(XLA_SHARE * gpu.total))
     failed = next((moment for moment in moments if moment.nbytes > limit), None)
     if failed is None:
@@ -104,6 +107,20 @@ def _moments(messages: Messages, plans: Mapping[tuple[int, int], dict[str, int]]
     for each in messages.get("xla live", ()):
         found.append((float(each["t"]), _Moment(int(each["live"]), 0, 0, "", str(each["file"]), int(each["line"]))))
     return [moment for _, moment in sorted(found, key=lambda pair: pair[0])]
+
+
+def _by_function(moments: Sequence[_Moment]) -> list[str]:
+    """Return what each compiled function needs at its fullest call, where there are several."""
+    fullest: dict[str, _Moment] = {}
+    for moment in moments:
+        if moment.name and (moment.name not in fullest or fullest[moment.name].nbytes < moment.nbytes):
+            fullest[moment.name] = moment
+    largest = sorted(fullest.values(), key=lambda moment: -moment.nbytes)
+    if len(largest) < 2:
+        return []
+    shown = [f"{each.name} {format_size(each.nbytes)} ({Path(each.file).name}:{each.line})" for each in largest]
+    more = f", and {len(shown) - MOST_FUNCTIONS} smaller" if len(shown) > MOST_FUNCTIONS else ""
+    return [f"compiled functions, with all arrays that are live: {', '.join(shown[:MOST_FUNCTIONS])}{more}"]
 
 
 def _card_seen(most: _Moment) -> CardSeen:

@@ -15,6 +15,7 @@ from legroom.backends.program.card_books import ProcessBook
 from legroom.backends.program.host_watch import HostWatch
 from legroom.backends.program.jax_bill import with_jax
 from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journals, Record, Site, process_of
+from legroom.backends.program.kept_rehearsals import find_kept, keep
 from legroom.backends.program.launching import (
     Output,
     check_command,
@@ -56,6 +57,7 @@ class RehearsalPlan:
         values: `assume` answers where a hollow value is asked for, `real` computes everything on the CPU.
         ram: host memory that a single request may not exceed, None for no limit.
         real_limit: bytes of real memory at which the program is stopped.
+        again: run the program though the same rehearsal is known.
     """
 
     card: Gpu | None
@@ -67,6 +69,7 @@ class RehearsalPlan:
     real_limit: int | None = None
     seconds: float = DEFAULT_SECONDS
     updates: int | None = None
+    again: bool = False
 
     def for_guest(self) -> dict[str, Any]:
         """Return what the guest is told."""
@@ -103,10 +106,13 @@ def rehearse(
         BadInput: the command cannot be started, or its interpreter keeps the guest out.
     """
     check_command(command)
+    own = os.environ if environment is None else environment
+    if not plan.again and (known := find_kept(command, plan, own)) is not None:
+        return known
     with temporary_folder("rehearsal") as folder:
         seen = ProgramSeen(plan, folder)
         journals = Journals(folder)
-        variables = guest_environment(folder, plan.for_guest(), os.environ if environment is None else environment)
+        variables = guest_environment(folder, plan.for_guest(), own)
         began = time.monotonic()
         with launched(command, variables, folder, output=output) as child:
             host = HostWatch(child)
@@ -122,8 +128,14 @@ def rehearse(
             command, stopped, code, seconds, host=host.seen(ended=stopped == "finished"), python=python
         )
         found = with_jax(found, seen.messages, plan.card, plan.limit, progress)
+        if found.jax:
+            keep(found, _files_read(seen), command, plan, own)
         silent = found.stopped == "failed" and not seen.said_why
         return replace(found, failure=last_words(folder) or found.failure) if silent else found
+
+
+def _files_read(seen: ProgramSeen) -> list[str]:
+    return [str(path) for message in seen.messages.get("read", ()) for path in message.get("files", ())]
 
 
 def _follow(child: subprocess.Popen[bytes], journals: Journals, seen: ProgramSeen, began: float) -> Stopped:

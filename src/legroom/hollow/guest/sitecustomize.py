@@ -57,6 +57,7 @@ def _rehearsing() -> dict[str, Any]:
     return {
         "torch._compile": lambda module: entering.without_compiler(module),
         "torch": lambda module: entering.on_torch(journal),
+        "jaxlib": _later("jax_programs", "on_jaxlib", journal),
         "jax": _later("jax_programs", "on_jax", journal),
         "stable_baselines3.common.base_class": _later("model_calls", "on_base_class", journal),
         "torch.utils.cpp_extension": _later("needing_gpus", "on_extensions", journal),
