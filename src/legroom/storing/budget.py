@@ -22,6 +22,7 @@ LARGE = 8 << 20  # bytes that make the store after this one an eager one
 SINGLE_PAGE = 8192  # bytes of a frame up to which it is one page
 PAGE_BYTES_AT = slice(24, 28)  # of a dumped index
 CODECS = ("lz4", "none")
+NEVER, IF_IT_PAYS, ALWAYS = range(3)  # whether rows are encoded in a thread, and are raw until then
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ def new_shelf(
         page_bytes=page_bytes if observation_bytes // stack.n_stack > SINGLE_PAGE else 0,
         fd=file.fileno() if file else -1,
         eager=eager,
+        queueing=NEVER if options.spills else IF_IT_PAYS,  # what may be resident is looked at before each row then
     )
     return Shelf(store, file)
 
