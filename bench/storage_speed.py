@@ -290,8 +290,9 @@ def rollout(kind: str) -> list[str]:
     np.random.seed(1)
     found = [batch.observations for batch in buffers["lean"].get(64)]
     same = all(_equal(one, other) for one, other in zip(expected, found, strict=True))
-    memory = sum(column.breakdown().get(key, 0) for column in buffers["lean"].columns.values()
-                 for key in ("arenas", "index", "current", "plain")) / buffers["sb3"].observations.nbytes  # fmt: skip
+    purposes = ("arenas", "index", "current", "queue", "plain")
+    held = sum(column.breakdown().get(key, 0) for column in buffers["lean"].columns.values() for key in purposes)
+    memory = held / buffers["sb3"].observations.nbytes
     jobs = ("add", "add, no steps", "first epoch", "later epochs")
     return [f"rollout: {kind}", f"{memory:.3f}", *best.ratios(jobs), best.microseconds("add", ROLLOUT), _yes(same)]
 

@@ -458,7 +458,10 @@ static PyObject *store_length(PyObject *object, PyObject *args) {
 static uint64_t resident_bytes(const store *s) {
     uint64_t bytes = s->ready ? ARENA_BYTES : 0;        /* touched memory pages: those below `used`, or whole huge ones */
     for (uint32_t i = s->first_resident; i < s->n_arenas; i++)
-        if (s->arenas[i].mapped) bytes += s->sealed || !in_huge_pages(s, i) ? (s->arenas[i].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1) : ARENA_BYTES;
+        if (s->arenas[i].mapped) {
+            int whole = !s->sealed && in_huge_pages(s, i) && !(s->trimmed && i + 1 == s->n_arenas);
+            bytes += whole ? ARENA_BYTES : (s->arenas[i].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1);
+        }
     if (!s->sealed && s->n_arenas > s->first_resident && s->touched > s->arenas[s->n_arenas - 1].used)
         bytes += s->touched - ((s->arenas[s->n_arenas - 1].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1));
     return bytes;
@@ -486,9 +489,9 @@ static PyObject *store_nbytes(PyObject *object, PyObject *ignored) {
     leave(self);
     uint64_t index = copy.nbytes_versions + (uint64_t)copy.n_streams * copy.n_pages * sizeof(page) + (uint64_t)copy.table_size * sizeof(slot)
                      + copy.cap_arenas * sizeof(arena) + sums;
-    uint64_t current = waiting + copy.nbytes_now + (copy.tail ? copy.n_streams * (uint64_t)observation_bytes(&copy) : 0);
-    PyObject *result = Py_BuildValue("{s:K,s:K,s:K,s:K}", "arenas", (unsigned long long)arenas, "index", (unsigned long long)index, "current",
-                                     (unsigned long long)current, "spilled", (unsigned long long)spilled);
+    uint64_t current = copy.nbytes_now + (copy.tail ? copy.n_streams * (uint64_t)observation_bytes(&copy) : 0);
+    PyObject *result = Py_BuildValue("{s:K,s:K,s:K,s:K,s:K}", "arenas", (unsigned long long)arenas, "index", (unsigned long long)index, "current",
+                                     (unsigned long long)current, "queue", (unsigned long long)waiting, "spilled", (unsigned long long)spilled);
     for (int k = 0; result && k < KINDS; k++) {
         PyObject *entry = Py_BuildValue("(KK)", (unsigned long long)copy.records[k], (unsigned long long)copy.payload[k]);
         if (!entry || PyDict_SetItemString(result, kinds[k], entry)) Py_CLEAR(result);

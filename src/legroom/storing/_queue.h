@@ -13,7 +13,7 @@
 #include "_threads.h"
 
 #define QUEUE_BYTES ((size_t)128 << 10) /* of slots, or two rows */
-#define MOST_QUEUE_BYTES ((size_t)8 << 20)
+#define MOST_QUEUE_BYTES ((size_t)4 << 20)  /* larger observations than a quarter of it are not queued */
 #define MOST_SLOTS 256u
 #define SMALLEST_QUEUED 256u    /* bytes of an observation; encoding smaller ones takes no longer than queueing them */
 #define WINDOW 16u              /* observations in a row whose encoding is timed before it is decided */
@@ -107,7 +107,7 @@ static void open_queue(guarded *g) {
     if (depth < rows) depth = rows;
     if (depth > MOST_SLOTS && depth > rows) depth = rows > MOST_SLOTS ? rows : MOST_SLOTS;
     if (depth * each > MOST_QUEUE_BYTES) depth = MOST_QUEUE_BYTES / each;
-    if (depth < 4) depth = 4;
+    if (depth < 4) depth = 4;           /* only where a test asks for it */
     queue *q = take_zeroed(1, sizeof *q);
     if (q) {
         q->depth = (uint32_t)depth;
@@ -201,7 +201,8 @@ static const unsigned char *waiting_observation(const guarded *g, uint32_t strea
 static void open_guard(guarded *g, int queueing) {
     pthread_mutex_init(&g->accepting, NULL); pthread_mutex_init(&g->lock, NULL);
     g->j = (job){encode_some, many_wait, NULL, 0};
-    if (queueing == IF_IT_PAYS && (observation_bytes(&g->s) < SMALLEST_QUEUED || !several_processors())) queueing = NEVER;
+    size_t each = observation_bytes(&g->s);
+    if (queueing == IF_IT_PAYS && (each < SMALLEST_QUEUED || 4 * each > MOST_QUEUE_BYTES || !several_processors())) queueing = NEVER;
     g->queueing = queueing;
 }
 

@@ -22,6 +22,7 @@
 #define CHAIN_LIMIT 2u          /* pages' worth of changes before a page is written anew */
 #define PATCH_WORK 4u           /* decoding a patch counts as this part of a page */
 #define FINDING 512u            /* what finding a record costs, in bytes of copying */
+#define PATCH_FINDING 64u       /* the same beside decoding a patch: small pages have three in a row, not eight */
 #define SAMPLED 32u             /* words looked at before a delta is tried */
 #define MANY_ARENAS 8u          /* a store of so many takes new ones in pairs, each a huge memory page: it comes much faster */
 #define BASE 0x80000000u        /* marks a version that needs no earlier one */
@@ -66,6 +67,7 @@ typedef struct {
     arena *arenas; uint32_t n_arenas, cap_arenas;
     uint32_t touched;           /* bytes of the last arena that were made resident ahead of time */
     unsigned char *ready;       /* the other half of a huge memory page, for the next arena */
+    int trimmed;                /* whether nothing beyond `used` of the last arena is resident */
     uint32_t first_resident;    /* arenas before this one are on disk */
     int fd;                     /* where arenas are spilled to, or -1 */
     slot *table; uint32_t table_size, table_used;
@@ -193,16 +195,20 @@ static void touch_ahead(store *s, const arena *a, uint32_t need) {
 #endif
 }
 
-/* Gives back what was made resident in vain, as far as is known now. */
+/* Gives back what was made resident in vain, as far as is known now: also the rest of a huge memory page. */
 static void trim(store *s) {
     arena *a = s->n_arenas > s->first_resident ? &s->arenas[s->n_arenas - 1] : NULL;
     size_t used = a ? (a->used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1) : 0;
-    if (a && a->mapped && s->touched > used && !madvise(a->bytes + used, s->touched - used, MADV_DONTNEED)) s->touched = 0;
+    if (s->ready) unmap_bytes(s->ready, ARENA_BYTES);
+    s->ready = NULL;
+    if (!a || a->mapped < ARENA_BYTES) return;
+    if (used == ARENA_BYTES || !madvise(a->bytes + used, ARENA_BYTES - used, MADV_DONTNEED)) { s->touched = 0; s->trimmed = 1; }
 }
 
 /* Appends a record and returns its reference, or NONE without memory. */
 static uint32_t add_record(store *s, uint32_t kind, const void *payload, uint32_t size) {
     uint32_t need = record_bytes(s, size);
+    s->trimmed = 0;
     if (!s->n_arenas || s->arenas[s->n_arenas - 1].used + need > ARENA_BYTES) {
         if ((uint64_t)(s->n_arenas + 1) * (ARENA_BYTES / s->unit) >= NONE) return NONE;
         if (s->n_arenas == s->cap_arenas) {

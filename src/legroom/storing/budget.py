@@ -62,6 +62,11 @@ class Shelf:
     store: Store
     file: IO[bytes] | None = field(repr=False, default=None)
 
+    @property
+    def queues(self) -> bool:
+        """Whether rows are encoded in a thread, since that was found to pay."""
+        return bool(self.store.nbytes()["queue"])
+
     def dump(self) -> dict[str, Any]:
         """Return everything stored, as bytes."""
         try:
@@ -78,12 +83,14 @@ def new_shelf(
     stack: Stack,
     *,
     eager: bool = False,
+    queues: bool = False,
     page_bytes: int = 0,
 ) -> Shelf:
     """Return an empty store for observations of so many bytes.
 
     Args:
         eager: it will surely hold many megabytes.
+        queues: encoding its rows in a thread is known to pay.
         page_bytes: of the pages that large frames are cut into; 0: as the store does by itself.
     """
     file = tempfile.TemporaryFile(dir=options.spill_dir, buffering=0) if options.spills else None  # noqa: SIM115
@@ -99,7 +106,8 @@ def new_shelf(
         page_bytes=page_bytes if observation_bytes // stack.n_stack > SINGLE_PAGE else 0,
         fd=file.fileno() if file else -1,
         eager=eager,
-        queueing=NEVER if options.spills else IF_IT_PAYS,  # what may be resident is looked at before each row then
+        # with a limit, what is resident is looked at before each row, and all that waits would be waited for
+        queueing=NEVER if options.spills else ALWAYS if queues else IF_IT_PAYS,
     )
     return Shelf(store, file)
 

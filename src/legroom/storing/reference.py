@@ -169,6 +169,7 @@ class Store:
                 "arenas": self._frames.arenas.resident_bytes(),
                 "index": self._frames.index_bytes(),
                 "current": self._frames.recent_bytes(),
+                "queue": 0,
                 "spilled": self._frames.arenas.spilled_bytes(),
             }
 
