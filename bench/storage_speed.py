@@ -1,8 +1,12 @@
-"""Lean replay and rollouts beside SB3's, on many kinds of data: processor time of add, sample and epochs, and memory.
+"""Lean replay and rollouts beside SB3's, on many kinds of data: time of add, sample and epochs, and memory.
 
 Both hold the same rows, which are made before anything is timed, in one process; each is timed in turns, and the best
-of its turns counts, since the machine has other things to do. Times are processor time of the thread; what other
-threads of the buffer take is given besides. Memory is what each says it holds. What comes back is compared.
+of its turns counts, since the machine has other things to do. Times are ratios of SB3's: wall time and processor time
+of the training thread, and processor time of all threads, for lean storage encodes and decodes in threads of its own
+too. On a busy machine wall time says nothing, and processor time leaves out what is waited for.
+`add` is timed between steps of an environment of STEP_S each (spent waiting busily), which is less than a step and a
+prediction take anywhere, and `add, no steps` in a loop of nothing else. Memory is what each says it holds. What comes
+back is compared.
 
     python -m bench.storage_speed [KIND...]
 """
@@ -23,6 +27,7 @@ from legroom.backends.sb3.lean_replay import LeanReplayBuffer
 from legroom.backends.sb3.lean_rollout import LeanRolloutBuffer
 
 ROWS, TURNS, BATCHES = 6000, 5, 40
+STEP_S = 60e-6
 ROLLOUT = 1024
 Frames = Iterator[Any]
 
@@ -163,11 +168,53 @@ def _rows(kind: str, count: int) -> list[Any]:
     return [frame[None] for frame in frames]
 
 
-def _timed(work: Callable[[], Any]) -> tuple[float, float]:
-    """Return processor seconds of this thread, and of all."""
-    thread, process = time.thread_time(), time.process_time()
+def _timed(work: Callable[[], Any]) -> dict[str, float]:
+    """Return wall seconds, and processor seconds of this thread and of all."""
+    wall, own, everyone = time.perf_counter(), time.thread_time(), time.process_time()
     work()
-    return time.thread_time() - thread, time.process_time() - process
+    return {
+        "wall": time.perf_counter() - wall, "own": time.thread_time() - own, "all": time.process_time() - everyone,
+    }  # fmt: skip
+
+
+def _stepped(add: Callable[[int], Any], count: int) -> dict[str, float]:
+    """Return the seconds of so many calls, each after a step of an environment."""
+    wall = own = 0
+    for row in range(count):
+        began, began_own = time.perf_counter_ns(), time.thread_time_ns()
+        add(row)
+        own += time.thread_time_ns() - began_own
+        ended = time.perf_counter_ns()
+        wall += ended - began
+        while time.perf_counter_ns() - ended < 1e9 * STEP_S:
+            pass
+    return {"wall": wall / 1e9, "own": own / 1e9}
+
+
+class Best:
+    """The best of several turns, by buffer and job."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str], float] = {}
+
+    def note(self, name: str, job: str, took: dict[str, float]) -> None:
+        for kind, seconds in took.items():
+            known = self._found.get((name, job, kind), np.inf)
+            self._found[name, job, kind] = min(known, seconds)
+
+    def ratios(self, jobs: tuple[str, ...]) -> list[str]:
+        """Return for each job the ratios of wall time, own and all processor time, as far as they are known."""
+        return [
+            " / ".join(
+                f"{self._found['lean', job, kind] / self._found['sb3', job, kind]:.2f}"
+                for kind in ("wall", "own", "all")
+                if ("lean", job, kind) in self._found
+            )
+            for job in jobs
+        ]
+
+    def microseconds(self, job: str, count: int) -> str:
+        return f"{1e6 * self._found['lean', job, 'own'] / count:.1f}"
 
 
 def _plain_bytes(buffer: Any) -> int:
@@ -184,12 +231,7 @@ def replay(kind: str) -> list[str]:
     plain_class = DictReplayBuffer if isinstance(space, spaces.Dict) else ReplayBuffer
     action, reward = np.zeros((1, 1), np.int64), np.ones(1, np.float32)
     ends = [np.array([row % 300 == 299]) for row in range(ROWS)]
-    best: dict[tuple[str, str], float] = {}
-    buffers: dict[str, Any] = {}
-
-    def fill(buffer: Any) -> None:
-        for row in range(ROWS):
-            buffer.add(rows[row], rows[row + 1], action, reward, ends[row], [{}])
+    best, buffers = Best(), dict[str, Any]()
 
     def sample(buffer: Any, size: int) -> None:
         for _ in range(BATCHES):
@@ -197,22 +239,25 @@ def replay(kind: str) -> list[str]:
 
     for _ in range(TURNS):
         for name, cls in (("sb3", plain_class), ("lean", LeanReplayBuffer)):
-            buffers[name] = buffer = cls(ROWS, space, spaces.Discrete(4), device="cpu")
-            jobs = {"add": lambda: fill(buffer)}  # noqa: B023
-            jobs |= {f"sample {size}": lambda size=size: sample(buffer, size) for size in (32, 256)}  # type: ignore[misc] # noqa: B023
-            for job, work in jobs.items():
-                mine, everyone = _timed(work)
-                best[name, job] = min(best.get((name, job), np.inf), mine)
-                best[name, f"{job} all"] = min(best.get((name, f"{job} all"), np.inf), everyone)
+
+            def new(name: str = name, cls: Any = cls) -> Callable[[int], None]:
+                buffers[name] = buffer = cls(ROWS, space, spaces.Discrete(4), device="cpu")
+                return lambda row: buffer.add(rows[row], rows[row + 1], action, reward, ends[row], [{}])
+
+            add = new()
+            best.note(name, "add", _stepped(add, ROWS))
+            add = new()
+            best.note(name, "add, no steps", _timed(lambda: [add(row) for row in range(ROWS)]))  # noqa: B023
+            for size in (32, 256):
+                best.note(name, f"sample {size}", _timed(lambda: sample(buffers[name], size)))  # noqa: B023
     np.random.seed(1)
     expected = buffers["sb3"].sample(64)
     np.random.seed(1)
     found = buffers["lean"].sample(64)
     same = all(_equal(one, other) for one, other in zip(expected, found, strict=True))
     memory = buffers["lean"].nbytes / _plain_bytes(buffers["sb3"])
-    ratios = [best["lean", job] / best["sb3", job] for job in ("add", "add all", "sample 32", "sample 256")]
-    add_us = 1e6 * best["lean", "add"] / ROWS
-    return [f"replay: {kind}", f"{memory:.3f}", *(f"{each:.2f}" for each in ratios), f"{add_us:.1f}", _yes(same)]
+    jobs = ("add", "add, no steps", "sample 32", "sample 256")
+    return [f"replay: {kind}", f"{memory:.3f}", *best.ratios(jobs), best.microseconds("add", ROWS), _yes(same)]
 
 
 def rollout(kind: str) -> list[str]:
@@ -221,41 +266,35 @@ def rollout(kind: str) -> list[str]:
 
     space, rows = KINDS[kind][0], _rows(kind, ROLLOUT)
     action, reward, value = np.zeros((1, 1), np.int64), np.ones(1, np.float32), th.zeros(1)
-    best: dict[tuple[str, str], float] = {}
-    buffers: dict[str, Any] = {}
+    best, buffers = Best(), dict[str, Any]()
     for _ in range(TURNS):
         for name, cls in (("sb3", RolloutBuffer), ("lean", LeanRolloutBuffer)):
             buffers[name] = buffer = cls(ROLLOUT, space, spaces.Discrete(4), device="cpu")
 
-            def fill(buffer: Any = buffer) -> None:
-                for row in rows:
-                    buffer.add(row, action, reward, np.zeros(1), value, value)
+            def add(row: int, buffer: Any = buffer) -> None:
+                buffer.add(rows[row], action, reward, np.zeros(1), value, value)
 
             def epoch(buffer: Any = buffer) -> None:
                 for _ in buffer.get(64):
                     pass
 
-            times = {"add": _timed(fill)}
+            best.note(name, "add", _stepped(add, ROLLOUT))
+            buffer.reset()
+            best.note(name, "add, no steps", _timed(lambda: [add(row) for row in range(ROLLOUT)]))
             buffer.compute_returns_and_advantage(value, np.zeros(1))
-            times["first"] = _timed(epoch)
-            later = [_timed(epoch) for _ in range(4)]
-            times["later"] = min(mine for mine, _ in later), min(everyone for _, everyone in later)
-            for job, took in times.items():
-                for key, seconds in zip((job, f"{job} all"), took, strict=True):
-                    best[name, key] = min(best.get((name, key), np.inf), seconds)
+            best.note(name, "first epoch", _timed(epoch))
+            for _ in range(4):
+                best.note(name, "later epochs", _timed(epoch))
     np.random.seed(1)
     expected = [batch.observations for batch in buffers["sb3"].get(64)]
     np.random.seed(1)
     found = [batch.observations for batch in buffers["lean"].get(64)]
     same = all(_equal(one, other) for one, other in zip(expected, found, strict=True))
-    memory = sum(column.breakdown().get(key, 0) for column in buffers["lean"].columns.values()
-                 for key in ("arenas", "index", "current", "plain")) / buffers["sb3"].observations.nbytes  # fmt: skip
-    ratio = {job: best["lean", job] / best["sb3", job] for name, job in best if name == "lean"}
-    add_us = 1e6 * best["lean", "add"] / ROLLOUT
-    return [f"rollout: {kind}", f"{memory:.3f}", f"{ratio['add']:.2f}", f"{ratio['add all']:.2f}",
-            f"{ratio['first']:.2f} (first epoch; all threads {ratio['first all']:.2f})",
-            f"{ratio['later']:.2f} (later epochs; all threads {ratio['later all']:.2f})", f"{add_us:.1f}",
-            _yes(same)]  # fmt: skip
+    purposes = ("arenas", "index", "current", "queue", "plain")
+    held = sum(column.breakdown().get(key, 0) for column in buffers["lean"].columns.values() for key in purposes)
+    memory = held / buffers["sb3"].observations.nbytes
+    jobs = ("add", "add, no steps", "first epoch", "later epochs")
+    return [f"rollout: {kind}", f"{memory:.3f}", *best.ratios(jobs), best.microseconds("add", ROLLOUT), _yes(same)]
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -276,7 +315,8 @@ def main() -> int:
         if not wanted or any(word in f"{work.__name__}: {kind}" for word in wanted):
             table.append(work(kind))
             print(*table[-1], sep=" | ", flush=True)
-    columns = ["data", "memory", "add", "add, all threads", "sample 32", "sample 256", "add µs", "same"]
+    columns = ["data (ratios of wall / own processor / all threads' processor time)", "memory", "add (wall / own)"]
+    columns += ["add, no steps", "sample 32, or first epoch", "sample 256, or later epochs", "add µs", "same"]
     if not wanted:
         write_section("Lean storage beside SB3's, by kind of data", columns, table, "python -m bench.storage_speed")
     return 0 if all(row[-1] == "yes" for row in table) else 1

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the C core with AddressSanitizer and UBSan and runs its tests against that build: `make test-native`.
+# Builds the C core with AddressSanitizer and UBSan, then with ThreadSanitizer, and runs its tests against these builds:
+# `make test-native`.
 #
 # Usage: tests/native.sh PYTHON
 #
@@ -30,3 +31,9 @@ run() {
 
 run -m pytest -p no:cacheprovider --capture=sys "$here/storing/test_core_properties.py"
 run "$here/storing/native_alloc_failures.py"
+
+# Threads: the encoder and the helper beside readers, writers, dumps and forks.
+"$cc" -fsanitize=thread -g -O1 -Wall -Wextra -Werror -fPIC -shared -I"$include" "$source" -o "$build/_core.threads.abi3.so"
+env LD_PRELOAD="$("$cc" -print-file-name=libtsan.so)" LEGROOM_CORE="$build/_core.threads.abi3.so" OMP_NUM_THREADS=1 \
+    OPENBLAS_NUM_THREADS=1 TSAN_OPTIONS=exitcode=66:die_after_fork=0 \
+    "$python" -m pytest -p no:cacheprovider --capture=sys "$here/storing/test_queue.py" -k "not process_ends"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from legroom.backends.exports import DoubleDQN as DoubleDQN
     from legroom.backends.exports import LeanDictReplayBuffer as LeanDictReplayBuffer
     from legroom.backends.exports import LeanDictRolloutBuffer as LeanDictRolloutBuffer
+    from legroom.backends.exports import LeanHerReplayBuffer as LeanHerReplayBuffer
     from legroom.backends.exports import LeanMaskableDictRolloutBuffer as LeanMaskableDictRolloutBuffer
     from legroom.backends.exports import LeanMaskableRolloutBuffer as LeanMaskableRolloutBuffer
     from legroom.backends.exports import LeanReplayBuffer as LeanReplayBuffer

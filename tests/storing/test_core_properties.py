@@ -14,7 +14,9 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from types import ModuleType
+from functools import partial
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,6 +42,9 @@ from legroom.storing import reference
 
 core = pytest.importorskip("legroom.storing._core")
 both = pytest.mark.parametrize("made_by", [core, reference], ids=["core", "reference"])
+# the core with its queue: what is not yet encoded is read raw, whenever that is
+queued: Any = SimpleNamespace(**{**vars(core), "Store": partial(core.Store, queueing=2)})
+all_three = pytest.mark.parametrize("made_by", [core, queued, reference], ids=["core", "queued", "reference"])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -91,11 +96,11 @@ def load(made_by: ModuleType, layout: Layout, dump: Dump, fd: int) -> object:
 
 
 @cases(0.6)
-@given(case=sequences())
-def test_every_observation_comes_back(spill_fds: tuple[int, int], case: Sequence) -> None:
+@given(case=sequences(), queueing=st.booleans())
+def test_every_observation_comes_back(spill_fds: tuple[int, int], case: Sequence, queueing: bool) -> None:
     """Both implementations give plain numbers and bytes, also after changing places and with arenas in a file."""
     layout, plain = case.layout, Plain(case.layout)
-    makers = [core, reference]
+    makers = [queued if queueing else core, reference]
     stores = [made_by.Store(**layout.arguments) for made_by in makers]
     spilled = False
     for step in case.steps:
@@ -138,7 +143,7 @@ def test_gathering_from_several_stores_is_reading_each(case: Sequence, parts: in
     """`gather` and `gather_pairs` take what `read` takes from each store, whatever the order."""
     layout = case.layout
     n_each = -(-len(case.steps) // parts)
-    for made_by in (core, reference):
+    for made_by in (core, queued, reference):
         stores, plains, rng = [], [], random.Random(seed)
         for start in range(0, len(case.steps), n_each):
             stores.append(made_by.Store(**layout.arguments))
@@ -172,7 +177,7 @@ def test_gathering_from_several_stores_is_reading_each(case: Sequence, parts: in
 def test_a_ring_gives_rows_and_what_follows_them(case: Sequence, n_each: int, n_dropped: int, seed: int) -> None:
     """`gather_ring` finds a row's store and number, and its next observation, after old stores have been dropped."""
     layout, streams = case.layout, range(case.layout.n_streams)
-    for made_by in (core, reference):
+    for made_by in (core, queued, reference):
         plain, stores, firsts = Plain(layout), [], []
         here, after = [], []  # of each row ever, by stream
         packed = np.zeros((len(case.steps), layout.n_streams), np.uint32)
@@ -449,6 +454,19 @@ def test_a_file_that_was_changed_is_an_error(made_by: ModuleType, spill_fd: int)
         store.read(u32([0]), u32([0]), np.empty(NOISE.frame_bytes, np.uint8))
 
 
+@pytest.mark.parametrize("at", [0, 4095, 4096, 700_001, 5_000_000])
+def test_any_byte_of_a_spilled_block_that_changed_is_an_error(spill_fd: int, at: int) -> None:
+    """Noise read from a damaged file would look like noise: only its checksum tells."""
+    store, plain = noisy(core, spill_fd, 30)
+    store.spill(0)
+    check_all(store, plain, 0)
+    os.pwrite(spill_fd, bytes([os.pread(spill_fd, 1, at)[0] ^ 1]), at)
+    with pytest.raises(OSError):
+        check_all(store, plain, 0)
+    with pytest.raises(OSError):
+        Dump.of(store)
+
+
 @pytest.mark.parametrize("frame_bytes", [32, 64])
 def test_noise_does_not_fill_the_table_of_literals(frame_bytes: int) -> None:
     """Looking something up ends at a free entry: without any, it went on for ever after some 14,000 small frames."""
@@ -641,7 +659,7 @@ def test_a_dump_goes_only_into_a_fresh_store_of_its_sizes(made_by: ModuleType) -
     assert fresh.append(1, bytes(64)) == 0
 
 
-@both
+@all_three
 def test_a_sealed_store_is_only_read(made_by: ModuleType, spill_fd: int) -> None:
     store, plain = noisy(made_by, spill_fd, 6)
     before = store.nbytes()
@@ -666,7 +684,7 @@ def test_a_sealed_store_is_only_read(made_by: ModuleType, spill_fd: int) -> None
 # ---- threads ----
 
 
-@both
+@all_three
 def test_readers_see_whole_observations_while_the_env_fills(made_by: ModuleType, spill_fd: int) -> None:
     """Two readers, one writer that also spills: what is read is always some stored observation, whole."""
     store = made_by.Store(1, 1 << 16, 2, fd=spill_fd)

@@ -40,6 +40,7 @@ from buffer_pairs import (
 from gymnasium import spaces
 from stable_baselines3 import SAC, HerReplayBuffer
 from stable_baselines3.common.buffers import NStepReplayBuffer
+from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from toy_envs import Wander, drift, fickle, noise, stack, still, tame
 
@@ -514,11 +515,45 @@ def test_hindsight_is_refused(name, kwargs):
     assert one_line(refused)
 
 
-def test_hindsight_is_refused_by_lean():
-    goals = spaces.Dict(observation=VECTOR, achieved_goal=VECTOR, desired_goal=VECTOR)
-    env = DummyVecEnv([partial(Wander, goals, ACTIONS["Box float32"])])
-    with pytest.raises(BadInput, match=r"HER|Her|hindsight") as refused:
-        legroom.lean(SAC, "MultiInputPolicy", env, replay_buffer_class=HerReplayBuffer, device="cpu")
+def test_lean_makes_hindsight_lean_too():
+    model = legroom.lean(
+        SAC, "MultiInputPolicy", BitFlippingEnv(continuous=True), replay_buffer_class=HerReplayBuffer, buffer_size=99
+    )
+    assert type(model.replay_buffer) is legroom.LeanHerReplayBuffer
+    assert isinstance(model.replay_buffer, HerReplayBuffer)  # SB3 gives its environment to those alone
+
+
+@pytest.mark.parametrize("strategy", ["future", "final", "episode"])
+def test_hindsight_samples_the_same_goals_and_rewards(tmp_path, strategy):
+    """Through episodes that end, a ring that wraps, a copy and a file; the random numbers drawn are SB3's too."""
+    env = DummyVecEnv([partial(BitFlippingEnv, n_bits=40, max_steps=9)] * 3)
+    made_of = (150, env.observation_space, env.action_space)
+    made_with = dict(env=env, n_envs=3, device="cpu", goal_selection_strategy=strategy)
+    plain, lean = HerReplayBuffer(*made_of, **made_with), legroom.LeanHerReplayBuffer(*made_of, **made_with)
+    env.action_space.seed(1)
+    obs = env.reset()
+    for step in range(130):
+        actions = np.array([env.action_space.sample() for _ in range(3)])
+        after, rewards, dones, infos = env.step(actions)
+        for buffer in (plain, lean):
+            buffer.add(obs, after, actions, rewards, dones, infos)
+        obs = copy.deepcopy(after)
+        if step % 25 != 24:
+            continue
+        lean.save(tmp_path / "her")
+        loaded = legroom.LeanHerReplayBuffer(*made_of, **made_with)
+        loaded.load(tmp_path / "her")
+        pickled = pickle.loads(pickle.dumps(lean))
+        pickled.set_env(env)
+        for one in (lean, loaded, pickled):
+            found = []
+            for buffer in (plain, one):
+                np.random.seed(step)
+                found.append((facts(buffer.sample(64)), facts(buffer.sample(7)), np.random.random()))
+            assert found[0] == found[1]
+    assert lean.infos.size == 0
+    with pytest.raises(BadInput, match="copy_info_dict") as refused:
+        legroom.LeanHerReplayBuffer(*made_of, **made_with, copy_info_dict=True).save(tmp_path / "her")
     assert one_line(refused)
 
 

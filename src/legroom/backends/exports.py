@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from legroom.backends.program.in_process import rehearse as rehearse
     from legroom.backends.sb3.algorithms.double_dqn import DoubleDQN as DoubleDQN
     from legroom.backends.sb3.guard import guard as guard
+    from legroom.backends.sb3.lean_her import LeanHerReplayBuffer as LeanHerReplayBuffer
     from legroom.backends.sb3.lean_maskable import LeanMaskableDictRolloutBuffer as LeanMaskableDictRolloutBuffer
     from legroom.backends.sb3.lean_maskable import LeanMaskableRolloutBuffer as LeanMaskableRolloutBuffer
     from legroom.backends.sb3.lean_replay import LeanDictReplayBuffer as LeanDictReplayBuffer
@@ -25,6 +26,7 @@ EXPORTS = {
     "attach": "legroom.backends.program.attached_here",
     "DoubleDQN": "legroom.backends.sb3.algorithms.double_dqn",
     "guard": "legroom.backends.sb3.guard",
+    "LeanHerReplayBuffer": "legroom.backends.sb3.lean_her",
     "LeanMaskableDictRolloutBuffer": "legroom.backends.sb3.lean_maskable",
     "LeanMaskableRolloutBuffer": "legroom.backends.sb3.lean_maskable",
     "LeanDictReplayBuffer": "legroom.backends.sb3.lean_replay",

@@ -9,7 +9,7 @@ anew when it is next needed, or writes to nowhere where nobody waits for it. Thi
 
 Held, by room:
 
-- storing: spill files (refused), the thread that reads ahead (made anew);
+- storing: spill files (refused), the thread that reads ahead (made anew); the core sees to its own (`_threads.h`);
 - sharing: workers, their template, pipes and shared memory of a `LeanVecEnv` (refused); what `share` maps is read-only,
   its locks are made anew;
 - training: the pipe of events, the logs and TensorBoard's file (to nowhere), the lock of a run folder (let go, or the

@@ -15,26 +15,27 @@
  * Everything compares raw 32-bit words, so NaN and -0.0 are safe and one kernel serves every dtype.
  *
  * Only the buffer protocol and the stable ABI are used; the GIL is released around all work; one lock per Store keeps
- * readers and the writer apart. Out of memory leaves the store as it was before the call.
+ * readers and the writer apart. Nobody asks for the GIL while holding it: a fork, which holds the GIL, waits for the
+ * encoder, which waits for that lock. Out of memory leaves the store as it was before the call.
  *
  * _words.h: hashes and deltas; _lz4.h, _narrow.h: the codecs; _records.h: structures and reading; _store.h: writing; _dump.h: to
- * bytes and back; this file: the Python type.
+ * bytes and back; _threads.h: threads; _queue.h: encoding behind the caller's back; this file: the Python type.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
-#include "_dump.h"
+#include "_queue.h"
 
 typedef struct {
     PyObject_HEAD
-    PyThread_type_lock lock;
     PyObject *lent;             /* what a mapped store reads: views, which keep the file mapped */
-    store s;
+    int open;
+    guarded g;
 } Store;
 
 static PyTypeObject *store_type;
 
-static PyObject *raise(int problem, int system_error) {
+static PyObject *failed_with(int problem, int system_error) {
     if (problem == NO_MEMORY) return PyErr_NoMemory();
     if (problem == SEALED) { PyErr_SetString(PyExc_ValueError, "this store is sealed: it is only read from now on"); return NULL; }
     if (problem == MALFORMED) { PyErr_SetString(PyExc_ValueError, "stored bytes are damaged"); return NULL; }
@@ -42,69 +43,95 @@ static PyObject *raise(int problem, int system_error) {
     return PyErr_SetFromErrno(PyExc_OSError);
 }
 
+/* Locks the store for a short while in which the GIL is held. */
 static void enter(Store *self) {
-    if (PyThread_acquire_lock(self->lock, NOWAIT_LOCK)) return;
-    Py_BEGIN_ALLOW_THREADS
-    PyThread_acquire_lock(self->lock, WAIT_LOCK);
-    Py_END_ALLOW_THREADS
+    while (pthread_mutex_trylock(&self->g.lock)) {
+        Py_BEGIN_ALLOW_THREADS
+        lock_store(&self->g);
+        unlock_store(&self->g);
+        Py_END_ALLOW_THREADS
+    }
 }
-static void leave(Store *self) { PyThread_release_lock(self->lock); }
+static void leave(Store *self) { unlock_store(&self->g); }
+
+/* Encodes all that waits; 0, or an error. */
+static int settle(Store *self) {
+    int problem = 0;
+    if (self->g.queueing == NEVER) return 0;
+    Py_BEGIN_ALLOW_THREADS
+    lock_store(&self->g);
+    problem = encode_all(&self->g);
+    unlock_store(&self->g);
+    Py_END_ALLOW_THREADS
+    return problem;
+}
+
+/* The same, and gives the queue back until it pays again. */
+static int end_queue(Store *self) {
+    int problem = 0;
+    if (self->g.queueing == NEVER) return 0;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&self->g.accepting);
+    problem = close_queue(&self->g);
+    pthread_mutex_unlock(&self->g.accepting);
+    Py_END_ALLOW_THREADS
+    return problem;
+}
 
 static void store_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    close_store(&((Store *)self)->s);
+    if (((Store *)self)->open) close_guard(&((Store *)self)->g);
+    else close_store(&((Store *)self)->g.s);
     Py_XDECREF(((Store *)self)->lent);
-    if (((Store *)self)->lock) PyThread_free_lock(((Store *)self)->lock);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", "eager", NULL};
+    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", "eager", "queueing", NULL};
     Py_ssize_t n_streams, frame_bytes, n_stack = 1, outer = 1, page_bytes = 0;
-    int newest_first = 0, compress = 1, fd = -1, eager = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpip", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
-                                     &page_bytes, &compress, &fd, &eager)) return NULL;
+    int newest_first = 0, compress = 1, fd = -1, eager = 0, queueing = NEVER;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpipi", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
+                                     &page_bytes, &compress, &fd, &eager, &queueing)) return NULL;
     if (n_streams < 1 || n_streams > 1 << 24 || frame_bytes < 1 || frame_bytes > (Py_ssize_t)1 << 31 || n_stack < 1 || n_stack > 1 << 16
         || outer < 1 || frame_bytes % outer || page_bytes < 0 || page_bytes % 8 || (page_bytes && page_bytes < 64)
-        || page_bytes > (Py_ssize_t)MAX_PAGE_BYTES) {
+        || page_bytes > (Py_ssize_t)MAX_PAGE_BYTES || queueing < NEVER || queueing > ALWAYS) {
         PyErr_SetString(PyExc_ValueError, "sizes out of range");
         return NULL;
     }
     Store *self = (Store *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self) return NULL;
-    self->lock = PyThread_allocate_lock();
-    self->s.newest_first = newest_first; self->s.compress = compress; self->s.fd = fd; self->s.eager = eager;
-    if (!self->lock || open_store(&self->s, (uint32_t)n_streams, (uint32_t)frame_bytes, (uint32_t)n_stack, (uint32_t)outer, (uint32_t)page_bytes)) {
+    self->g.s.newest_first = newest_first; self->g.s.compress = compress; self->g.s.fd = fd; self->g.s.eager = eager;
+    if (open_store(&self->g.s, (uint32_t)n_streams, (uint32_t)frame_bytes, (uint32_t)n_stack, (uint32_t)outer, (uint32_t)page_bytes)) {
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
+    open_guard(&self->g, queueing);
+    self->open = 1;
     return (PyObject *)self;
 }
-
-static inline size_t observation_bytes(const store *s) { return (size_t)s->n_stack * s->frame_bytes; }
 
 static PyObject *store_append(PyObject *object, PyObject *args) {
     Store *self = (Store *)object;
     Py_buffer obs;
     Py_ssize_t stream;
     if (!PyArg_ParseTuple(args, "ny*", &stream, &obs)) return NULL;
-    if (stream < 0 || stream >= self->s.n_streams || obs.len != (Py_ssize_t)observation_bytes(&self->s)) {
-        PyErr_Format(PyExc_ValueError, "stream %zd of %u, %zd bytes instead of %zu", stream, self->s.n_streams, obs.len,
-                     observation_bytes(&self->s));
+    if (stream < 0 || stream >= self->g.s.n_streams || obs.len != (Py_ssize_t)observation_bytes(&self->g.s)) {
+        PyErr_Format(PyExc_ValueError, "stream %zd of %u, %zd bytes instead of %zu", stream, self->g.s.n_streams, obs.len,
+                     observation_bytes(&self->g.s));
         PyBuffer_Release(&obs);
         return NULL;
     }
     int64_t number;
     int system_error;
-    enter(self);
     Py_BEGIN_ALLOW_THREADS
-    number = self->s.sealed ? SEALED : append_observation(&self->s, (uint32_t)stream, obs.buf);
+    pthread_mutex_lock(&self->g.accepting);
+    number = put(&self->g, (uint32_t)stream, obs.buf);
     system_error = errno;
+    pthread_mutex_unlock(&self->g.accepting);
     Py_END_ALLOW_THREADS
-    leave(self);
     PyBuffer_Release(&obs);
-    return number < 0 ? raise((int)number, system_error) : PyLong_FromLongLong(number);
+    return number < 0 ? failed_with((int)number, system_error) : PyLong_FromLongLong(number);
 }
 
 /* One observation for every stream, in order; their numbers go to `numbers`. */
@@ -112,24 +139,24 @@ static PyObject *store_append_all(PyObject *object, PyObject *args) {
     Store *self = (Store *)object;
     Py_buffer obs, numbers;
     if (!PyArg_ParseTuple(args, "y*w*", &obs, &numbers)) return NULL;
-    size_t each = observation_bytes(&self->s);
+    size_t each = observation_bytes(&self->g.s);
     int64_t number = 0;
-    int system_error = 0, fits = (size_t)obs.len == each * self->s.n_streams && (size_t)numbers.len == 4u * self->s.n_streams;
+    int system_error = 0, fits = (size_t)obs.len == each * self->g.s.n_streams && (size_t)numbers.len == 4u * self->g.s.n_streams;
     if (fits) {
-        enter(self);
         Py_BEGIN_ALLOW_THREADS
-        for (uint32_t stream = 0; stream < self->s.n_streams && number >= 0; stream++) {
-            number = self->s.sealed ? SEALED : append_observation(&self->s, stream, (const unsigned char *)obs.buf + stream * each);
+        pthread_mutex_lock(&self->g.accepting);
+        for (uint32_t stream = 0; stream < self->g.s.n_streams && number >= 0; stream++) {
+            number = put(&self->g, stream, (const unsigned char *)obs.buf + stream * each);
             uint32_t short_number = (uint32_t)number;
             if (number >= 0) memcpy((unsigned char *)numbers.buf + 4 * (size_t)stream, &short_number, 4);
         }
         system_error = errno;
+        pthread_mutex_unlock(&self->g.accepting);
         Py_END_ALLOW_THREADS
-        leave(self);
     }
     PyBuffer_Release(&obs); PyBuffer_Release(&numbers);
     if (!fits) { PyErr_SetString(PyExc_ValueError, "one observation and one uint32 per stream are needed"); return NULL; }
-    if (number < 0) return raise((int)number, system_error);
+    if (number < 0) return failed_with((int)number, system_error);
     Py_RETURN_NONE;
 }
 
@@ -140,18 +167,18 @@ static PyObject *store_append_pairs(PyObject *object, PyObject *args) {
     Py_buffer obs[2], numbers;
     Py_ssize_t row;
     if (!PyArg_ParseTuple(args, "y*y*w*n", &obs[0], &obs[1], &numbers, &row)) return NULL;
-    uint32_t n = self->s.n_streams;
-    size_t each = observation_bytes(&self->s);
+    uint32_t n = self->g.s.n_streams;
+    size_t each = observation_bytes(&self->g.s);
     int64_t number = 0;
     int system_error = 0, fits = (size_t)obs[0].len == each * n && (size_t)obs[1].len == each * n && row >= 0
                                  && (size_t)numbers.len >= 4 * (size_t)n * ((size_t)row + 1);
     uint32_t few[64], *found = n <= 32 ? few : PyMem_Malloc(8 * (size_t)n);
     if (fits && found) {
-        enter(self);
         Py_BEGIN_ALLOW_THREADS
+        pthread_mutex_lock(&self->g.accepting);
         for (uint32_t i = 0; i < 2 * n && number >= 0; i++) {
             uint32_t stream = i < n ? i : i - n;
-            number = self->s.sealed ? SEALED : append_observation(&self->s, stream, (const unsigned char *)obs[i >= n].buf + stream * each);
+            number = put(&self->g, stream, (const unsigned char *)obs[i >= n].buf + stream * each);
             found[i] = (uint32_t)number;
         }
         system_error = errno;
@@ -159,14 +186,14 @@ static PyObject *store_append_pairs(PyObject *object, PyObject *args) {
             uint32_t distance = found[n + i] - found[i], packed = found[i] | (distance == 1 ? 0u : distance ? 2u : 1u) << 30;
             memcpy((unsigned char *)numbers.buf + 4 * ((size_t)row * n + i), &packed, 4);
         }
+        pthread_mutex_unlock(&self->g.accepting);
         Py_END_ALLOW_THREADS
-        leave(self);
     }
     if (found != few) PyMem_Free(found);
     PyBuffer_Release(&obs[0]); PyBuffer_Release(&obs[1]); PyBuffer_Release(&numbers);
     if (!fits) { PyErr_SetString(PyExc_ValueError, "two observations per stream and a row of numbers are needed"); return NULL; }
     if (!found) return PyErr_NoMemory();
-    if (number < 0) return raise((int)number, system_error);
+    if (number < 0) return failed_with((int)number, system_error);
     Py_RETURN_NONE;
 }
 
@@ -179,17 +206,19 @@ typedef struct {
     unsigned char *out, *out_next;
 } reading;
 
-static inline const store *store_of(const reading *r, Py_ssize_t i) {
+static inline guarded *store_of(const reading *r, Py_ssize_t i) {
     uint32_t at = r->which ? load32(r->which + 4 * i) : 0;
-    return at < (size_t)r->n_stores ? &r->stores[at]->s : NULL;
+    return at < (size_t)r->n_stores ? &r->stores[at]->g : NULL;
 }
 
 /* Small frames lie anywhere in memory: fetch what reading them will touch a few items ahead. Checks as reading does. */
 static inline void fetch_ahead(const reading *r, Py_ssize_t i, int records) {
     if (i >= r->count) return;
-    const store *s = store_of(r, i);
+    const guarded *from = store_of(r, i);
+    if (!from) return;
+    const store *s = &from->s;
     uint32_t stream = load32(r->streams + 4 * i), number = load32(r->numbers + 4 * i);
-    if (!s || s->n_pages > 1 || stream >= s->n_streams || !s->pages[stream].length) return;
+    if (s->n_pages > 1 || stream >= s->n_streams || !s->pages[stream].length) return;
     const page *g = &s->pages[stream];
     uint32_t near = number < g->length ? number : g->length - 1;
     if (!records) { __builtin_prefetch(&g->versions[near]); return; }
@@ -200,42 +229,92 @@ static inline void fetch_ahead(const reading *r, Py_ssize_t i, int records) {
 }
 
 #define NO_SUCH (-4)
+
+/* Writes one observation to `out`, and the one that ends with the following frame to `next` where that is given. */
+static int read_pair(const guarded *g, uint32_t stream, uint32_t number, unsigned char *out, unsigned char *next, unsigned char *room) {
+    const store *s = &g->s;
+    uint32_t length = s->length[stream], last = number + (next ? 1 : 0);
+    if (number == NONE || number + 1 < s->n_stack) return NO_SUCH;
+    if (last < length) return read_observations(s, stream, number, out, next, room);
+    const unsigned char *raw = number < length ? NULL : waiting_observation(g, stream, number);
+    if (raw) memcpy(out, raw, observation_bytes(s));
+    else if (number >= length) return NO_SUCH;
+    else { int problem = read_observations(s, stream, number, out, NULL, room); if (problem) return problem; }
+    if (!next) return 0;
+    if (!(raw = waiting_observation(g, stream, last))) return NO_SUCH;
+    memcpy(next, raw, observation_bytes(s));
+    return 0;
+}
+
 static int read_one(const reading *r, Py_ssize_t i, unsigned char *room) {
-    const store *s = store_of(r, i);
+    const guarded *g = store_of(r, i);
     uint32_t stream = load32(r->streams + 4 * i), number = load32(r->numbers + 4 * i), next = r->nexts ? load32(r->nexts + 4 * i) : number;
-    if (!s || stream >= s->n_streams) return NO_SUCH;
-    uint32_t length = s->length[stream], n_stack = s->n_stack;
-    if (number >= length || number + 1 < n_stack || next >= length || next + 1 < n_stack) return NO_SUCH;
-    size_t each = observation_bytes(s);
+    if (!g || stream >= g->s.n_streams) return NO_SUCH;
+    size_t each = observation_bytes(&g->s);
     unsigned char *to = r->out + (size_t)i * each, *to_next = r->nexts ? r->out_next + (size_t)i * each : NULL;
-    if (!r->nexts || next == number + 1) return read_observations(s, stream, number, to, to_next, room);
-    int problem = read_observations(s, stream, number, to, NULL, room);
-    return problem ? problem : read_observations(s, stream, next, to_next, NULL, room);
+    if (!r->nexts || next == number + 1) return read_pair(g, stream, number, to, to_next, room);
+    int problem = read_pair(g, stream, number, to, NULL, room);
+    return problem ? problem : read_pair(g, stream, next, to_next, NULL, room);
+}
+
+/* A batch that two threads share out, a few observations at a time. */
+#define PART 4
+typedef struct { const reading *r; unsigned char *room[2]; Py_ssize_t next; int problem, system_error; } shared_batch;
+static void read_parts(void *batch, int who) {
+    shared_batch *b = batch;
+    const reading *r = b->r;
+    for (;;) {
+        Py_ssize_t from = __atomic_fetch_add(&b->next, PART, __ATOMIC_RELAXED), to = from + PART < r->count ? from + PART : r->count;
+        if (from >= r->count || __atomic_load_n(&b->problem, __ATOMIC_RELAXED)) return;
+        for (Py_ssize_t i = from; i < to; i++) {
+            fetch_ahead(r, i + 16, 0);
+            fetch_ahead(r, i + 8, 1);
+            int problem = read_one(r, i, b->room[who]), none = 0;
+            if (problem && __atomic_compare_exchange_n(&b->problem, &none, problem, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) b->system_error = errno;
+        }
+    }
+}
+
+/* Encodes what waits in all stores, where a frame is asked for that no observation in a queue ends with. */
+static int encode_waiting(const reading *r) {
+    int problem = 0, waited = 0;
+    for (Py_ssize_t k = 0; k < r->n_stores && !problem; k++) {
+        guarded *g = &r->stores[k]->g;
+        waited |= g->q && g->q->head < queue_tail(g->q);
+        problem = encode_all(g);
+    }
+    return problem ? problem : waited ? 0 : NO_SUCH;
 }
 
 /* Reads everything; the GIL is not held. All stores are locked, one caller at a time so that two cannot block each
- * other half-way; nobody else ever waits for a store while holding another. */
-static PyThread_type_lock locking;
-static int read_all(const reading *r) {
-    unsigned char *room = take(reader_room(&r->stores[0]->s));
-    int problem = room ? 0 : NO_MEMORY;
-    PyThread_acquire_lock(locking, WAIT_LOCK);
-    for (Py_ssize_t k = 0; k < r->n_stores; k++) PyThread_acquire_lock(r->stores[k]->lock, WAIT_LOCK);
-    PyThread_release_lock(locking);
-    for (Py_ssize_t i = 0; i < r->count && !problem; i++) {
-        fetch_ahead(r, i + 16, 0);
-        fetch_ahead(r, i + 8, 1);
-        problem = read_one(r, i, room);
+ * other half-way; nobody else ever waits for a store while holding another. With `together`, a batch that is worth it is
+ * decoded in two threads. */
+#define WORTH_HELP ((size_t)256 << 10)
+static pthread_mutex_t locking = PTHREAD_MUTEX_INITIALIZER;
+static int read_all(const reading *r, int together) {
+    size_t room = reader_room(&r->stores[0]->g.s), bytes = (size_t)r->count * observation_bytes(&r->stores[0]->g.s) * (r->nexts ? 2 : 1);
+    together = together && bytes >= WORTH_HELP && r->count >= 2 * PART && several_processors();
+    shared_batch b = {.r = r, .room = {take((together ? 2 : 1) * room)}};
+    b.room[1] = together ? b.room[0] + room : NULL;
+    if (!b.room[0]) return NO_MEMORY;
+    pthread_mutex_lock(&locking);
+    for (Py_ssize_t k = 0; k < r->n_stores; k++) lock_store(&r->stores[k]->g);
+    pthread_mutex_unlock(&locking);
+    for (int again = 0; again < 2; again++) {
+        b.next = 0; b.problem = 0;
+        if (together) work_together(read_parts, &b); else read_parts(&b, 0);
+        if (b.problem != NO_SUCH || again || (b.problem = encode_waiting(r))) break;
     }
-    for (Py_ssize_t k = 0; k < r->n_stores; k++) PyThread_release_lock(r->stores[k]->lock);
-    free(room);
-    return problem;
+    for (Py_ssize_t k = 0; k < r->n_stores; k++) unlock_store(&r->stores[k]->g);
+    free(b.room[0]);
+    if (b.problem) errno = b.system_error;
+    return b.problem;
 }
 
 static PyObject *finish_reading(int problem, int system_error) {
     if (problem == NO_SUCH) { PyErr_SetString(PyExc_IndexError, "no such observation"); return NULL; }
-    if (problem == MALFORMED) return raise(SYSTEM_ERROR, EIO);      /* what was loaded is sound: the file has changed */
-    if (problem) return raise(problem, system_error);
+    if (problem == MALFORMED) return failed_with(SYSTEM_ERROR, EIO);      /* what was loaded is sound: the file has changed */
+    if (problem) return failed_with(problem, system_error);
     Py_RETURN_NONE;
 }
 
@@ -245,9 +324,9 @@ static PyObject *store_read(PyObject *object, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*y*w*", &streams, &numbers, &out)) return NULL;
     Py_ssize_t count = streams.len / 4;
     int problem = NO_SUCH, system_error = 0;
-    if (streams.len % 4 == 0 && numbers.len == streams.len && out.len == (Py_ssize_t)(count * observation_bytes(&self->s))) {
+    if (streams.len % 4 == 0 && numbers.len == streams.len && out.len == (Py_ssize_t)(count * observation_bytes(&self->g.s))) {
         Py_BEGIN_ALLOW_THREADS
-        problem = read_all(&(reading){&self, 1, count, NULL, streams.buf, numbers.buf, NULL, out.buf, NULL});
+        problem = read_all(&(reading){&self, 1, count, NULL, streams.buf, numbers.buf, NULL, out.buf, NULL}, 0);
         system_error = errno;
         Py_END_ALLOW_THREADS
     }
@@ -262,7 +341,7 @@ static Store **stores_of(PyObject *tuple, Py_ssize_t n) {
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *one = PyTuple_GetItem(tuple, i);
         if (one && PyObject_TypeCheck(one, store_type)) {
-            const store *a = &((Store *)one)->s, *b = i ? &stores[0]->s : a;
+            const store *a = &((Store *)one)->g.s, *b = i ? &stores[0]->g.s : a;
             int seen = 0;
             for (Py_ssize_t k = 0; k < i; k++) seen |= stores[k] == (Store *)one;
             stores[i] = (Store *)one;
@@ -285,11 +364,11 @@ static PyObject *gather_some(PyObject *args, int pairs) {
     int problem = NO_SUCH, system_error = 0;
     Store **stores = n ? stores_of(tuple, n) : NULL;
     if (stores) {
-        Py_ssize_t bytes = (Py_ssize_t)(count * observation_bytes(&stores[0]->s));
+        Py_ssize_t bytes = (Py_ssize_t)(count * observation_bytes(&stores[0]->g.s));
         if (streams.len % 4 == 0 && which.len == streams.len && numbers.len == streams.len && out.len == bytes
             && (!pairs || (nexts.len == streams.len && out_next.len == bytes))) {
             Py_BEGIN_ALLOW_THREADS
-            problem = read_all(&(reading){stores, n, count, which.buf, streams.buf, numbers.buf, pairs ? nexts.buf : NULL, out.buf, out_next.buf});
+            problem = read_all(&(reading){stores, n, count, which.buf, streams.buf, numbers.buf, pairs ? nexts.buf : NULL, out.buf, out_next.buf}, 1);
             system_error = errno;
             Py_END_ALLOW_THREADS
         }
@@ -336,8 +415,8 @@ static PyObject *gather_ring(PyObject *module, PyObject *args) {
     uint32_t *found = stores ? PyMem_Malloc(16 * (size_t)count + 16) : NULL;
     if (stores && !found) PyErr_NoMemory();
     if (found) {
-        Py_ssize_t bytes = (Py_ssize_t)(count * observation_bytes(&stores[0]->s));
-        r.firsts = firsts.buf; r.numbers = ring_numbers.buf; r.n_stack = stores[0]->s.n_stack;
+        Py_ssize_t bytes = (Py_ssize_t)(count * observation_bytes(&stores[0]->g.s));
+        r.firsts = firsts.buf; r.numbers = ring_numbers.buf; r.n_stack = stores[0]->g.s.n_stack;
         if (r.n_rows > 0 && r.n_envs > 0 && firsts.len == 8 * r.n_stores && ring_numbers.len / 4 / r.n_envs == r.n_rows
             && ring_numbers.len == 4 * r.n_rows * r.n_envs && rows.len % 8 == 0
             && envs.len == rows.len && out.len == bytes && (side < 2 || out_next.len == bytes)) {
@@ -345,7 +424,7 @@ static PyObject *gather_ring(PyObject *module, PyObject *args) {
             if (!locate_rows(&r, rows.buf, envs.buf, count, found)) {
                 const unsigned char *which = (unsigned char *)found, *numbers = which + 8 * count, *nexts = which + 12 * count;
                 problem = read_all(&(reading){stores, r.n_stores, count, which, which + 4 * count, side == 1 ? nexts : numbers,
-                                              side == 2 ? nexts : NULL, out.buf, out_next.buf});
+                                              side == 2 ? nexts : NULL, out.buf, out_next.buf}, 1);
                 system_error = errno;
             }
             Py_END_ALLOW_THREADS
@@ -364,17 +443,25 @@ static PyObject *store_length(PyObject *object, PyObject *args) {
     Store *self = (Store *)object;
     Py_ssize_t stream;
     if (!PyArg_ParseTuple(args, "n", &stream)) return NULL;
-    if (stream < 0 || stream >= self->s.n_streams) { PyErr_SetString(PyExc_IndexError, "no such stream"); return NULL; }
-    enter(self);
-    uint32_t length = self->s.length[stream];
-    leave(self);
+    if (stream < 0 || stream >= self->g.s.n_streams) { PyErr_SetString(PyExc_IndexError, "no such stream"); return NULL; }
+    uint32_t length;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&self->g.accepting);
+    if (!self->g.q) lock_store(&self->g);
+    length = self->g.q ? self->g.q->length[stream] : self->g.s.length[stream];
+    if (!self->g.q) unlock_store(&self->g);
+    pthread_mutex_unlock(&self->g.accepting);
+    Py_END_ALLOW_THREADS
     return PyLong_FromUnsignedLong(length);
 }
 
 static uint64_t resident_bytes(const store *s) {
     uint64_t bytes = s->ready ? ARENA_BYTES : 0;        /* touched memory pages: those below `used`, or whole huge ones */
     for (uint32_t i = s->first_resident; i < s->n_arenas; i++)
-        if (s->arenas[i].mapped) bytes += s->sealed || !in_huge_pages(s, i) ? (s->arenas[i].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1) : ARENA_BYTES;
+        if (s->arenas[i].mapped) {
+            int whole = !s->sealed && in_huge_pages(s, i) && !(s->trimmed && i + 1 == s->n_arenas);
+            bytes += whole ? ARENA_BYTES : (s->arenas[i].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1);
+        }
     if (!s->sealed && s->n_arenas > s->first_resident && s->touched > s->arenas[s->n_arenas - 1].used)
         bytes += s->touched - ((s->arenas[s->n_arenas - 1].used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1));
     return bytes;
@@ -383,8 +470,9 @@ static uint64_t resident_bytes(const store *s) {
 static PyObject *store_resident(PyObject *object, PyObject *ignored) {
     (void)ignored;
     Store *self = (Store *)object;
+    settle(self);
     enter(self);
-    uint64_t bytes = resident_bytes(&self->s);
+    uint64_t bytes = resident_bytes(&self->g.s);
     leave(self);
     return PyLong_FromUnsignedLongLong(bytes);
 }
@@ -393,16 +481,17 @@ static PyObject *store_nbytes(PyObject *object, PyObject *ignored) {
     (void)ignored;
     Store *self = (Store *)object;
     static const char *const kinds[KINDS] = {"raw", "lz4", "const", "delta", "patch", "narrow"};
+    settle(self);
     enter(self);
-    const store copy = self->s;
-    uint64_t arenas = resident_bytes(&copy), spilled = 0;
-    for (uint32_t i = 0; i < copy.first_resident; i++) spilled += copy.arenas[i].used;
+    const store copy = self->g.s;
+    uint64_t arenas = resident_bytes(&copy), spilled = 0, sums = 0, waiting = queue_bytes(&copy, self->g.q);
+    for (uint32_t i = 0; i < copy.first_resident; i++) { spilled += copy.arenas[i].used; sums += 4 * blocks_of(copy.arenas[i].used); }
     leave(self);
     uint64_t index = copy.nbytes_versions + (uint64_t)copy.n_streams * copy.n_pages * sizeof(page) + (uint64_t)copy.table_size * sizeof(slot)
-                     + copy.cap_arenas * sizeof(arena);
+                     + copy.cap_arenas * sizeof(arena) + sums;
     uint64_t current = copy.nbytes_now + (copy.tail ? copy.n_streams * (uint64_t)observation_bytes(&copy) : 0);
-    PyObject *result = Py_BuildValue("{s:K,s:K,s:K,s:K}", "arenas", (unsigned long long)arenas, "index", (unsigned long long)index, "current",
-                                     (unsigned long long)current, "spilled", (unsigned long long)spilled);
+    PyObject *result = Py_BuildValue("{s:K,s:K,s:K,s:K,s:K}", "arenas", (unsigned long long)arenas, "index", (unsigned long long)index, "current",
+                                     (unsigned long long)current, "queue", (unsigned long long)waiting, "spilled", (unsigned long long)spilled);
     for (int k = 0; result && k < KINDS; k++) {
         PyObject *entry = Py_BuildValue("(KK)", (unsigned long long)copy.records[k], (unsigned long long)copy.payload[k]);
         if (!entry || PyDict_SetItemString(result, kinds[k], entry)) Py_CLEAR(result);
@@ -415,46 +504,54 @@ static PyObject *store_spill(PyObject *object, PyObject *args) {
     Store *self = (Store *)object;
     unsigned long long keep;
     if (!PyArg_ParseTuple(args, "K", &keep)) return NULL;
-    if (self->s.fd < 0) { PyErr_SetString(PyExc_ValueError, "this store has no file to spill to"); return NULL; }
+    if (self->g.s.fd < 0) { PyErr_SetString(PyExc_ValueError, "this store has no file to spill to"); return NULL; }
     int problem, system_error;
-    enter(self);
     Py_BEGIN_ALLOW_THREADS
-    problem = spill_arenas(&self->s, keep);
+    lock_store(&self->g);
+    problem = spill_arenas(&self->g.s, keep);
     system_error = errno;
+    unlock_store(&self->g);
     Py_END_ALLOW_THREADS
-    leave(self);
-    if (problem) return raise(problem, system_error);
+    if (problem) return failed_with(problem, system_error);
     Py_RETURN_NONE;
 }
 
 static PyObject *store_seal(PyObject *object, PyObject *ignored) {
     (void)ignored;
     Store *self = (Store *)object;
+    int problem = end_queue(self);
+    if (problem) return failed_with(problem, errno);
     enter(self);
-    if (!self->s.sealed) seal_store(&self->s);
+    if (!self->g.s.sealed) seal_store(&self->g.s);
     leave(self);
     Py_RETURN_NONE;
 }
 
 static PyObject *store_trim(PyObject *object, PyObject *ignored) {
     (void)ignored;
+    int problem = end_queue((Store *)object);
+    if (problem) return failed_with(problem, errno);
     enter((Store *)object);
-    trim(&((Store *)object)->s);
+    trim(&((Store *)object)->g.s);
     leave((Store *)object);
     Py_RETURN_NONE;
 }
 
 static PyObject *store_n_arenas(PyObject *object, PyObject *ignored) {
     (void)ignored;
-    return PyLong_FromUnsignedLong(((Store *)object)->s.n_arenas);
+    int problem = settle((Store *)object);
+    if (problem) return failed_with(problem, errno);
+    return PyLong_FromUnsignedLong(((Store *)object)->g.s.n_arenas);
 }
 
 static PyObject *store_dump_index(PyObject *object, PyObject *ignored) {
     (void)ignored;
     Store *self = (Store *)object;
+    int problem = settle(self);
+    if (problem) return failed_with(problem, errno);
     enter(self);
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(4 * index_words(&self->s)));
-    if (bytes) write_index(&self->s, (uint32_t *)(void *)PyBytes_AsString(bytes));
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(4 * index_words(&self->g.s)));
+    if (bytes) write_index(&self->g.s, (uint32_t *)(void *)PyBytes_AsString(bytes));
     leave(self);
     return bytes;
 }
@@ -466,11 +563,11 @@ static PyObject *store_dump_arena(PyObject *object, PyObject *args) {
     enter(self);
     PyObject *bytes = NULL;
     int problem = 0;
-    if (i < 0 || i >= self->s.n_arenas) PyErr_SetString(PyExc_IndexError, "no such arena");
-    else bytes = PyBytes_FromStringAndSize(NULL, self->s.arenas[i].used);
-    if (bytes) problem = copy_arena(&self->s, (uint32_t)i, (unsigned char *)PyBytes_AsString(bytes));
+    if (i < 0 || i >= self->g.s.n_arenas) PyErr_SetString(PyExc_IndexError, "no such arena");
+    else bytes = PyBytes_FromStringAndSize(NULL, self->g.s.arenas[i].used);
+    if (bytes) problem = copy_arena(&self->g.s, (uint32_t)i, (unsigned char *)PyBytes_AsString(bytes));
     leave(self);
-    if (problem) { int system_error = errno; Py_CLEAR(bytes); return raise(problem, system_error); }
+    if (problem) { int system_error = errno; Py_CLEAR(bytes); return failed_with(problem, system_error); }
     return bytes;
 }
 
@@ -494,16 +591,17 @@ static PyObject *load_some(Store *self, PyObject *args, int lent) {
     if (lent && !problem && !kept) goto done;
     if (!problem) {
         memcpy(words, index.buf, (size_t)index.len);
+        end_queue(self);
         enter(self);
-        if (self->s.sealed) problem = SEALED;
-        else if (self->s.n_arenas) problem = MALFORMED;      /* only into an empty store */
-        else problem = load_store(&self->s, words, (size_t)index.len / 4, arenas, sizes, (size_t)n, lent);
+        if (self->g.s.sealed) problem = SEALED;
+        else if (self->g.s.n_arenas) problem = MALFORMED;      /* only into an empty store */
+        else problem = load_store(&self->g.s, words, (size_t)index.len / 4, arenas, sizes, (size_t)n, lent);
         system_error = errno;
         if (!problem) { self->lent = kept; kept = NULL; }
         leave(self);
     }
     Py_XDECREF(kept);
-    if (problem) raise(problem, system_error);
+    if (problem) failed_with(problem, system_error);
 done:
     while (held--) PyBuffer_Release(&views[held]);
     PyMem_Free(arenas); PyMem_Free(sizes); PyMem_Free(words); PyMem_Free(views);
@@ -561,7 +659,7 @@ static PyType_Spec spec = {"legroom.storing._core.Store", sizeof(Store), 0, Py_T
 static int exec_module(PyObject *module) {
     PyObject *type = PyType_FromSpec(&spec);
     if (!type) return -1;
-    if (!locking && !(locking = PyThread_allocate_lock())) { Py_DECREF(type); PyErr_NoMemory(); return -1; }
+    watch_forks();
     store_type = (PyTypeObject *)type;      /* kept for good: gather() checks its arguments against it */
     return PyModule_AddObjectRef(module, "Store", type);
 }

@@ -33,7 +33,7 @@ static void write_index(const store *s, uint32_t *out) {
 
 static int copy_arena(const store *s, uint32_t i, unsigned char *out) {
     const arena *a = &s->arenas[i];
-    if (!a->bytes) return read_fully(s->fd, out, a->used, (uint64_t)i * ARENA_BYTES);
+    if (!a->bytes) return read_blocks(s, i, 0, blocks_of(a->used), out);
     memcpy(out, a->bytes, a->used);
     return 0;
 }
@@ -175,12 +175,12 @@ static int load_store(store *s, const uint32_t *index, size_t words, const unsig
     s->cap_arenas = (uint32_t)n;
     for (size_t i = 0; i < n; i++) {
         if (sizes[i] > ARENA_BYTES || sizes[i] != index[i] || sizes[i] % s->unit) goto failed;
-        if (lent) { s->arenas[s->n_arenas++] = (arena){(unsigned char *)(uintptr_t)arenas[i], (uint32_t)sizes[i], 0}; continue; }
+        if (lent) { s->arenas[s->n_arenas++] = (arena){(unsigned char *)(uintptr_t)arenas[i], (uint32_t)sizes[i], 0, NULL}; continue; }
         unsigned char *bytes = map_bytes(ARENA_BYTES);
         if (!bytes) { problem = NO_MEMORY; goto failed; }
         ASAN_POISON_MEMORY_REGION(bytes, ARENA_BYTES); ASAN_UNPOISON_MEMORY_REGION(bytes, sizes[i]);
         memcpy(bytes, arenas[i], sizes[i]);
-        s->arenas[s->n_arenas++] = (arena){bytes, (uint32_t)sizes[i], ARENA_BYTES};
+        s->arenas[s->n_arenas++] = (arena){bytes, (uint32_t)sizes[i], ARENA_BYTES, NULL};
     }
     index += n;
     memcpy(s->length, index, s->n_streams * sizeof *s->length); index += s->n_streams;

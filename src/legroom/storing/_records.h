@@ -22,6 +22,7 @@
 #define CHAIN_LIMIT 2u          /* pages' worth of changes before a page is written anew */
 #define PATCH_WORK 4u           /* decoding a patch counts as this part of a page */
 #define FINDING 512u            /* what finding a record costs, in bytes of copying */
+#define PATCH_FINDING 64u       /* the same beside decoding a patch: small pages have three in a row, not eight */
 #define SAMPLED 32u             /* words looked at before a delta is tried */
 #define MANY_ARENAS 8u          /* a store of so many takes new ones in pairs, each a huge memory page: it comes much faster */
 #define BASE 0x80000000u        /* marks a version that needs no earlier one */
@@ -30,6 +31,7 @@
 #define SINGLE_PAGE 8192u       /* frames up to this size are one page */
 #define DEFAULT_PAGE 4096u
 #define SMALL_FRAME 2048u       /* frames up to this size have records at multiples of 4 bytes, others of 8 */
+#define BLOCK 4096u             /* bytes of a spilled arena that have a checksum of their own */
 #define KIND_BITS 3
 #define NO_MEMORY (-1)
 #define SYSTEM_ERROR (-2)       /* errno says which */
@@ -47,7 +49,11 @@ typedef struct {
     unsigned char *now;         /* the page's current bytes: a private copy, or the RAW record itself */
     unsigned char *spare;       /* the private copy's memory, kept while `now` points into an arena */
 } page;
-typedef struct { unsigned char *bytes; uint32_t used, mapped; } arena;    /* mapped: 0 where the bytes are lent */
+typedef struct {
+    unsigned char *bytes;
+    uint32_t used, mapped;      /* mapped: 0 where the bytes are lent */
+    uint32_t *sums;             /* on disk: a checksum of each block */
+} arena;
 typedef struct { uint32_t tag, ref; } slot;
 typedef struct { uint32_t kind, size; } header;
 
@@ -61,6 +67,7 @@ typedef struct {
     arena *arenas; uint32_t n_arenas, cap_arenas;
     uint32_t touched;           /* bytes of the last arena that were made resident ahead of time */
     unsigned char *ready;       /* the other half of a huge memory page, for the next arena */
+    int trimmed;                /* whether nothing beyond `used` of the last arena is resident */
     uint32_t first_resident;    /* arenas before this one are on disk */
     int fd;                     /* where arenas are spilled to, or -1 */
     slot *table; uint32_t table_size, table_used;
@@ -127,7 +134,9 @@ static inline header unpack(const void *at) {
     uint32_t packed = load32(at);
     return (header){packed & ((1u << KIND_BITS) - 1), packed >> KIND_BITS};
 }
-static inline size_t room_bytes(const store *s) { return 3 * (size_t)s->page_bytes; }
+/* What reading a record needs: from disk, the blocks that it lies in. */
+static inline size_t record_room(const store *s) { return s->page_bytes + (s->fd < 0 ? 0 : 2 * (size_t)BLOCK); }
+static inline size_t room_bytes(const store *s) { return record_room(s) + 2 * (size_t)s->page_bytes; }
 static inline uint32_t record_bytes(const store *s, uint32_t size) { return (3 + size + s->unit) / s->unit * s->unit; }
 
 static int read_fully(int fd, void *to, size_t n, uint64_t at) {
@@ -140,20 +149,38 @@ static int read_fully(int fd, void *to, size_t n, uint64_t at) {
     return 0;
 }
 
-/* Returns a record's payload and header; from disk it is read into `room`, which holds one page. NULL: errno says why. */
+static inline uint32_t blocks_of(uint32_t bytes) { return (bytes + BLOCK - 1) / BLOCK; }
+static inline uint32_t block_sum(const unsigned char *bytes, uint32_t n) { return (uint32_t)(hash_bytes(bytes, n) >> 32); }
+
+/* Reads blocks first .. end-1 of an arena on disk and compares their checksums. */
+static int read_blocks(const store *s, uint32_t i, uint32_t first, uint32_t end, unsigned char *to) {
+    const arena *a = &s->arenas[i];
+    uint32_t start = first * BLOCK, stop = end * BLOCK < a->used ? end * BLOCK : a->used;
+    if (read_fully(s->fd, to, stop - start, (uint64_t)i * ARENA_BYTES + start)) return SYSTEM_ERROR;
+    for (uint32_t at = start, n; at < stop; at += n) {
+        n = stop - at < BLOCK ? stop - at : BLOCK;
+        if (block_sum(to + (at - start), n) != a->sums[at / BLOCK]) { errno = EIO; return SYSTEM_ERROR; }
+    }
+    return 0;
+}
+
+/* Returns a record's payload and header; from disk it is read into `room` (record_room bytes). NULL: errno says why. */
 static const unsigned char *find_record(const store *s, uint32_t ref, header *h, unsigned char *room) {
     uint64_t at = (uint64_t)ref * s->unit;
-    const arena *a = &s->arenas[at / ARENA_BYTES];
-    uint32_t offset = (uint32_t)(at % ARENA_BYTES), packed;
+    uint32_t i = (uint32_t)(at / ARENA_BYTES), offset = (uint32_t)(at % ARENA_BYTES), first = offset / BLOCK;
+    const arena *a = &s->arenas[i];
     if (a->bytes) {
         *h = unpack(a->bytes + offset);
         if (h->size > a->used - offset - 4) { errno = EIO; return NULL; }      /* only in a file that is not checked */
         return a->bytes + offset + 4;
     }
-    if (read_fully(s->fd, &packed, 4, at)) return NULL;
-    *h = unpack(&packed);
-    if (h->size > s->page_bytes) { errno = EIO; return NULL; }
-    return read_fully(s->fd, room, h->size, at + 4) ? NULL : room;
+    uint32_t known = blocks_of(a->used) - first < 2 ? blocks_of(a->used) : first + 2;       /* most records end there */
+    if (read_blocks(s, i, first, known, room)) return NULL;
+    *h = unpack(room + offset % BLOCK);
+    if (h->size > s->page_bytes || h->size > a->used - offset - 4) { errno = EIO; return NULL; }
+    uint32_t end = blocks_of(offset + 4 + h->size);
+    if (end > known && read_blocks(s, i, known, end, room + (known - first) * BLOCK)) return NULL;
+    return room + offset % BLOCK + 4;
 }
 
 /* Makes the memory resident that the next record and its like will be written to; a small store would waste much of it. */
@@ -168,16 +195,20 @@ static void touch_ahead(store *s, const arena *a, uint32_t need) {
 #endif
 }
 
-/* Gives back what was made resident in vain, as far as is known now. */
+/* Gives back what was made resident in vain, as far as is known now: also the rest of a huge memory page. */
 static void trim(store *s) {
     arena *a = s->n_arenas > s->first_resident ? &s->arenas[s->n_arenas - 1] : NULL;
     size_t used = a ? (a->used + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1) : 0;
-    if (a && a->mapped && s->touched > used && !madvise(a->bytes + used, s->touched - used, MADV_DONTNEED)) s->touched = 0;
+    if (s->ready) unmap_bytes(s->ready, ARENA_BYTES);
+    s->ready = NULL;
+    if (!a || a->mapped < ARENA_BYTES) return;
+    if (used == ARENA_BYTES || !madvise(a->bytes + used, ARENA_BYTES - used, MADV_DONTNEED)) { s->touched = 0; s->trimmed = 1; }
 }
 
 /* Appends a record and returns its reference, or NONE without memory. */
 static uint32_t add_record(store *s, uint32_t kind, const void *payload, uint32_t size) {
     uint32_t need = record_bytes(s, size);
+    s->trimmed = 0;
     if (!s->n_arenas || s->arenas[s->n_arenas - 1].used + need > ARENA_BYTES) {
         if ((uint64_t)(s->n_arenas + 1) * (ARENA_BYTES / s->unit) >= NONE) return NONE;
         if (s->n_arenas == s->cap_arenas) {
@@ -189,7 +220,7 @@ static uint32_t add_record(store *s, uint32_t kind, const void *payload, uint32_
         unsigned char *bytes = map_arena(s);
         if (!bytes) return NONE;
         ASAN_POISON_MEMORY_REGION(bytes, ARENA_BYTES);
-        s->arenas[s->n_arenas++] = (arena){bytes, 0, ARENA_BYTES};
+        s->arenas[s->n_arenas++] = (arena){bytes, 0, ARENA_BYTES, NULL};
         s->touched = 0;
     }
     arena *a = &s->arenas[s->n_arenas - 1];
@@ -249,7 +280,7 @@ static int decode_page(const store *s, const page *g, uint32_t from, uint32_t to
                        uint32_t size, unsigned char *room) {
     uint32_t start = to;
     int problem;
-    unsigned char *other = room + s->page_bytes;
+    unsigned char *other = room + record_room(s);
     while (!(g->versions[start].time & BASE) && start != from) start--;
     const unsigned char *now = from != NONE && start == from ? source : start < to ? base_in_place(s, g->versions[start].ref, size) : NULL;
     if (!now) {
@@ -278,7 +309,7 @@ static int decode_page(const store *s, const page *g, uint32_t from, uint32_t to
 /* Writes frames first .. first+n-1 of a stream to the places `out[0..n-1]`. */
 static int decode_frames(const store *s, uint32_t stream, uint32_t first, uint32_t n, unsigned char *const *out, unsigned char *room) {
     const page *pages = s->pages + (size_t)stream * s->n_pages;
-    unsigned char *partial = room + 2 * (size_t)s->page_bytes;
+    unsigned char *partial = room + record_room(s) + s->page_bytes;
     for (uint32_t p = 0; p < s->n_pages; p++) {
         const page *g = &pages[p];
         uint32_t size = page_size(s, p), at = NONE;

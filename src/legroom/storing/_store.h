@@ -89,7 +89,7 @@ static int push_version(store *s, page *g, uint32_t time, uint32_t ref) {
 }
 
 /* Work that decoding a change costs, in bytes of copying; finding a small one costs more than applying it. */
-static inline uint32_t change_work(header h, uint32_t size) { return h.kind == PATCH ? size / PATCH_WORK : h.size + FINDING; }
+static inline uint32_t change_work(header h, uint32_t size) { return h.kind == PATCH ? size / PATCH_WORK + PATCH_FINDING : h.size + FINDING; }
 
 /* Whether nearly everything has changed, by a sample: then no delta is worth trying. */
 static int mostly_new(const unsigned char *old, const unsigned char *new, uint32_t words) {
@@ -169,6 +169,11 @@ static int spill_arenas(store *s, uint64_t keep) {
     while (s->n_arenas - s->first_resident > (s->sealed ? 0u : 1u) && (uint64_t)(s->n_arenas - s->first_resident) * ARENA_BYTES > keep) {
         arena *a = &s->arenas[s->first_resident];
         off_t at = (off_t)s->first_resident * (off_t)ARENA_BYTES;
+        if (!a->sums && !(a->sums = take(blocks_of(a->used) * sizeof *a->sums + 1))) return NO_MEMORY;
+        for (uint32_t done = 0, n; done < a->used; done += n) {
+            n = a->used - done < BLOCK ? a->used - done : BLOCK;
+            a->sums[done / BLOCK] = block_sum(a->bytes + done, n);
+        }
         for (uint32_t done = 0; done < a->used;) {
             ssize_t n = pwrite(s->fd, a->bytes + done, a->used - done, at + done);
             if (n < 0 && errno == EINTR) continue;
@@ -257,30 +262,52 @@ static int follows(const store *s, const unsigned char *obs, const unsigned char
     return 1;
 }
 
-/* Appends an observation and returns the number of its newest frame, or an error. */
-static int64_t append_observation(store *s, uint32_t stream, const unsigned char *obs) {
-    uint32_t n = s->n_stack, inner = s->frame_bytes / s->outer, first = 0, before = s->length[stream];
-    size_t each = (size_t)n * s->frame_bytes;
-    unsigned char *tail = n > 1 ? s->tail + stream * each : NULL;
-    int64_t number = NO_MEMORY;
-    if (tail && before) {
-        if (!memcmp(obs, tail, each)) return (int64_t)before - 1;
-        if (follows(s, obs, tail)) first = n - 1;
+/* What an observation is beside the last one of its stream: the same, or how many of its frames are known already. */
+#define SAME (-1)
+static int known_frames(const store *s, const unsigned char *obs, const unsigned char *last) {
+    if (!memcmp(obs, last, (size_t)s->n_stack * s->frame_bytes)) return SAME;
+    return s->n_stack > 1 && follows(s, obs, last) ? (int)s->n_stack - 1 : 0;
+}
+
+/* The same, beside the last one that was written. */
+static int known_frames_written(const store *s, uint32_t stream, const unsigned char *obs) {
+    if (!s->length[stream]) return 0;
+    if (s->tail) return known_frames(s, obs, s->tail + stream * (size_t)s->n_stack * s->frame_bytes);
+    const page *pages = s->pages + (size_t)stream * s->n_pages;
+    for (uint32_t p = 0; p < s->n_pages; p++) {
+        size_t at = (size_t)p * s->page_bytes, left = s->frame_bytes - at, size = page_size(s, p);
+        if (pages[p].stale || !pages[p].now || memcmp(pages[p].now, obs + at, left < size ? left : size)) return 0;
     }
-    for (uint32_t k = first; k < n; k++) {
+    return SAME;
+}
+
+/* Appends what is not known of an observation and returns the number of its newest frame, or an error. With `reuse`, a
+ * single frame that equals the one before it is not counted again. */
+static int64_t write_observation(store *s, uint32_t stream, const unsigned char *obs, uint32_t known, int reuse) {
+    uint32_t n = s->n_stack, inner = s->frame_bytes / s->outer, before = s->length[stream];
+    size_t each = (size_t)n * s->frame_bytes;
+    int64_t number = NO_MEMORY;
+    for (uint32_t k = known; k < n; k++) {
         const unsigned char *frame = obs + (size_t)place_of(s, k) * inner;
         if (s->assembled) {
             copy_pieces(s->assembled, inner, frame, (size_t)n * inner, inner, s->outer);
             frame = s->assembled;
         }
-        number = append_frame(s, stream, frame, n == 1);
+        number = append_frame(s, stream, frame, reuse);
         if (number < 0) {
             if (s->length[stream] > before) forget_frames(s, stream, before, 1);
             return number;
         }
     }
-    if (tail) memcpy(tail, obs, each);
+    if (s->tail) memcpy(s->tail + stream * each, obs, each);
     return number;
+}
+
+/* Appends an observation and returns the number of its newest frame, or an error. */
+static int64_t append_observation(store *s, uint32_t stream, const unsigned char *obs) {
+    if (!s->tail) return write_observation(s, stream, obs, 0, 1);
+    int known = known_frames_written(s, stream, obs);
+    return known == SAME ? (int64_t)s->length[stream] - 1 : write_observation(s, stream, obs, (uint32_t)known, 0);
 }
 
 static size_t reader_room(const store *s) {
@@ -316,7 +343,10 @@ static int read_observations(const store *s, uint32_t stream, uint32_t number, u
 static void empty_store(store *s) {
     if (s->pages)
         for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) { free(s->pages[i].versions); free(s->pages[i].spare); }
-    for (uint32_t i = 0; i < s->n_arenas; i++) if (s->arenas[i].bytes) unmap_bytes(s->arenas[i].bytes, s->arenas[i].mapped);
+    for (uint32_t i = 0; i < s->n_arenas; i++) {
+        if (s->arenas[i].bytes) unmap_bytes(s->arenas[i].bytes, s->arenas[i].mapped);
+        free(s->arenas[i].sums);
+    }
     if (s->ready) unmap_bytes(s->ready, ARENA_BYTES);
     free(s->arenas); free(s->table);
     if (s->pages) memset(s->pages, 0, (size_t)s->n_streams * s->n_pages * sizeof *s->pages);
@@ -347,7 +377,7 @@ static void pack_arenas(store *s, uint32_t first) {
         arena *a = &s->arenas[first + i];
         memcpy(bytes + i * ARENA_BYTES, a->bytes, a->used);
         unmap_bytes(a->bytes, a->mapped);
-        *a = (arena){bytes + i * ARENA_BYTES, a->used, (uint32_t)(i + 1 < n ? ARENA_BYTES : last)};
+        *a = (arena){bytes + i * ARENA_BYTES, a->used, (uint32_t)(i + 1 < n ? ARENA_BYTES : last), a->sums};
     }
 }
 

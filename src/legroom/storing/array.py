@@ -195,7 +195,7 @@ class LeanArray:
         return (
             self._plain.nbytes
             + self._index.nbytes
-            + sum(each["arenas"] + each["index"] + each["current"] for each in stored)
+            + sum(each["arenas"] + each["index"] + each["current"] + each["queue"] for each in stored)
         )
 
     def save(self, path: str | Path) -> None:

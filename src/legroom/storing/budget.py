@@ -22,6 +22,7 @@ LARGE = 8 << 20  # bytes that make the store after this one an eager one
 SINGLE_PAGE = 8192  # bytes of a frame up to which it is one page
 PAGE_BYTES_AT = slice(24, 28)  # of a dumped index
 CODECS = ("lz4", "none")
+NEVER, IF_IT_PAYS, ALWAYS = range(3)  # whether rows are encoded in a thread, and are raw until then
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ class Shelf:
     store: Store
     file: IO[bytes] | None = field(repr=False, default=None)
 
+    @property
+    def queues(self) -> bool:
+        """Whether rows are encoded in a thread, since that was found to pay."""
+        return bool(self.store.nbytes()["queue"])
+
     def dump(self) -> dict[str, Any]:
         """Return everything stored, as bytes."""
         try:
@@ -77,12 +83,14 @@ def new_shelf(
     stack: Stack,
     *,
     eager: bool = False,
+    queues: bool = False,
     page_bytes: int = 0,
 ) -> Shelf:
     """Return an empty store for observations of so many bytes.
 
     Args:
         eager: it will surely hold many megabytes.
+        queues: encoding its rows in a thread is known to pay.
         page_bytes: of the pages that large frames are cut into; 0: as the store does by itself.
     """
     file = tempfile.TemporaryFile(dir=options.spill_dir, buffering=0) if options.spills else None  # noqa: SIM115
@@ -98,6 +106,8 @@ def new_shelf(
         page_bytes=page_bytes if observation_bytes // stack.n_stack > SINGLE_PAGE else 0,
         fd=file.fileno() if file else -1,
         eager=eager,
+        # with a limit, what is resident is looked at before each row, and all that waits would be waited for
+        queueing=NEVER if options.spills else ALWAYS if queues else IF_IT_PAYS,
     )
     return Shelf(store, file)
 

@@ -31,6 +31,7 @@ class Column(Observations):
         super().__init__(*made_of)
         self.flat = False  # whether indices count environment by environment, as after SB3's swap_and_flatten
         self.patience_s = 0.0
+        self._queues = False
         self._lock = threading.Lock()
         self.clear()
 
@@ -62,6 +63,7 @@ class Column(Observations):
         """From now on, index environment by environment, as SB3 does after its `swap_and_flatten`."""
         if self.is_plain and not self.flat:
             self._plain = self._plain.swapaxes(0, 1).reshape(self.rows * self.n_envs, *self.item_shape)
+        self._queues = any(shelf.queues for shelf in self.shelves)  # what paid will pay again
         for shelf in self.shelves:
             shelf.store.trim()
         self.flat = True
@@ -90,9 +92,7 @@ class Column(Observations):
                 self.finder.look(observations)
                 if self.stack != SINGLE:
                     self._cut_anew()
-            numbers = np.empty(self.n_envs, np.uint32)
-            self.shelves[0].store.append_all(observations, numbers)
-            self._numbers[row] = numbers
+            self.shelves[0].store.append_all(observations, self._numbers[row])
             self._written = max(self._written, row + 1)
 
     def __getitem__(self, index: Any) -> np.ndarray:
@@ -161,7 +161,7 @@ class Column(Observations):
         self.prepare(state["stored"])()
 
     def _new_shelf(self) -> Shelf:
-        return new_shelf(self.options, self.n_envs, self.item_bytes, self.stack, eager=self._eager)
+        return new_shelf(self.options, self.n_envs, self.item_bytes, self.stack, eager=self._eager, queues=self._queues)
 
     def _read_into(self, rows: np.ndarray, envs: np.ndarray, out: np.ndarray) -> None:
         numbers = self._numbers[rows, envs]

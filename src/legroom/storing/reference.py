@@ -62,6 +62,7 @@ class Store:
         compress: bool = True,
         fd: int = -1,
         eager: bool = False,  # the core's choice of memory pages; nothing here depends on it
+        queueing: int = 0,  # 0 never, 1 where it pays, 2 always: whether the core encodes in a thread
     ) -> None:
         page_bytes = chosen_page_bytes(frame_bytes, page_bytes)
         self._geometry = Geometry(n_streams, frame_bytes, n_stack, outer, bool(newest_first), page_bytes)
@@ -168,6 +169,7 @@ class Store:
                 "arenas": self._frames.arenas.resident_bytes(),
                 "index": self._frames.index_bytes(),
                 "current": self._frames.recent_bytes(),
+                "queue": 0,
                 "spilled": self._frames.arenas.spilled_bytes(),
             }
 

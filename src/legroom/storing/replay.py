@@ -19,6 +19,8 @@ from legroom.storing.ring import Ring
 from legroom.storing.small_arrays import Flags
 from legroom.storing.tensors import outputs_for
 
+BOOL, BYTE = np.dtype(bool), np.dtype(np.uint8)  # each is one object: compared faster than a dtype with a type
+
 
 class LeanReplay(LeanBuffer):
     """A replay buffer's transitions in little memory.
@@ -102,7 +104,7 @@ class LeanReplay(LeanBuffer):
         at_limit: list[Any] = []
         if self.handle_timeout_termination:
             at_limit = [info.get("TimeLimit.truncated", False) for info in infos]
-        if done.dtype == bool and flags.dtype == np.uint8 and self.timeouts.array is flags and not any(at_limit):
+        if done.dtype is BOOL and flags.dtype is BYTE and self.timeouts.array is flags and not any(at_limit):
             flags[row] = done  # which also says that no time limit was reached
         else:
             self.dones[row] = done

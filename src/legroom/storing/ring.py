@@ -30,7 +30,7 @@ FEWEST_SEGMENTS = 8
 # 293 in pages of 16 KiB, and read as fast (2026-11-16, `bench.fire_replay`).
 NUMBERS_PER_PAGE, LARGEST_PAGE = 4096, 32768
 WORTH_OF_BEGINNING = 32  # times the bytes of its first row that a segment holds before it may end
-LOOKS = 1024  # times per round of the ring that a segment may end
+LOOKS = 256  # times per round of the ring that a segment may end: looking at its size waits for the encoder
 BOTH = 2  # observations and next observations at once
 
 
@@ -207,10 +207,11 @@ class Ring(Observations):
 
     def _next_segment(self, last: Segment | None) -> Segment:
         eager = last is not None and last.shelf.store.resident() >= LARGE
+        queues = last is not None and last.shelf.queues
         if last is not None:
             last.shelf.store.seal()
         made_of = (self.options, self.n_envs, self.item_bytes, self.stack)
-        shelf = new_shelf(*made_of, eager=eager, page_bytes=self.page_bytes)
+        shelf = new_shelf(*made_of, eager=eager, queues=queues, page_bytes=self.page_bytes)
         self._segments.append(segment := Segment(self.count, shelf))
         self._places = None
         return segment

@@ -110,7 +110,7 @@ def _refuse(others: dict[str, Any], n_steps: int, gamma: float, observation_spac
     """Say in one line what lean storage does not do, rather than do something else."""
     if her := [name for name in HER_ARGUMENTS if name in others]:
         raise BadInput(
-            f"{her[0]} belongs to hindsight replay, which lean storage does not support", hint="use HerReplayBuffer"
+            f"{her[0]} belongs to hindsight replay, which LeanReplayBuffer does not do", hint="use LeanHerReplayBuffer"
         )
     if others:
         raise TypeError(f"LeanReplayBuffer takes no argument {next(iter(others))!r}")

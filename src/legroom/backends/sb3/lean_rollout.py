@@ -104,18 +104,20 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
         """Add one step of every environment. As in SB3, except that observations are not copied on the way."""
         if len(log_prob.shape) == 0:
             log_prob = log_prob.reshape(-1, 1)
-        self.make_room()
+        if self.options.max_bytes is not None:
+            self.make_room()
+        row = self.pos
         for key, column in self.columns.items():
-            part = np.asarray(obs[key] if isinstance(self.observation_space, spaces.Dict) else obs)
+            part = obs[key] if key else obs
             if key in self._discrete:  # one number per environment, which NumPy would not broadcast to [n_envs, 1]
-                part = part.reshape((self.n_envs, *column.item_shape))
-            column[self.pos] = part
-        self.actions[self.pos] = np.array(action.reshape((self.n_envs, self.action_dim)))
-        self.rewards[self.pos] = np.array(reward)
-        self.episode_starts[self.pos] = np.array(episode_start)
-        self.values[self.pos] = value.clone().cpu().numpy().flatten()
-        self.log_probs[self.pos] = log_prob.clone().cpu().numpy()
-        self.pos += 1
+                part = np.reshape(part, (self.n_envs, *column.item_shape))
+            column[row] = part
+        self.actions[row] = action.reshape((self.n_envs, self.action_dim))
+        self.rewards[row] = reward
+        self.episode_starts[row] = episode_start
+        self.values[row] = value.cpu().numpy().ravel()
+        self.log_probs[row] = log_prob.cpu().numpy()
+        self.pos = row + 1
         if self.pos == self.buffer_size:
             self.full = True
 

@@ -8,6 +8,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
+from legroom.backends.sb3.lean_her import LeanHerReplayBuffer
 from legroom.backends.sb3.lean_replay import LeanReplayBuffer
 from legroom.backends.sb3.lean_rollout import LeanRolloutBuffer
 from legroom.errors import BadInput
@@ -47,8 +48,8 @@ def lean(algorithm: type[BaseAlgorithm], *args: Any, **kwargs: Any) -> BaseAlgor
 
 def _with_replay(algorithm: type, kwargs: dict[str, Any], for_buffer: dict[str, Any]) -> dict[str, Any]:
     given = kwargs.get("replay_buffer_class")
-    if given is not None and issubclass(given, HerReplayBuffer):
-        raise BadInput("lean storage does not support hindsight replay", hint=f"call {algorithm.__name__} directly")
+    if given is HerReplayBuffer:
+        given = LeanHerReplayBuffer
     if given is not None and not issubclass(given, LeanReplayBuffer):
         raise BadInput(f"replay_buffer_class={given.__name__} is already given", hint="remove it")
     parameters = inspect.signature(algorithm).parameters
