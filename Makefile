@@ -109,10 +109,12 @@ bench-vram-held-out: $(STAMP)  ## the same for the half of our own recorded runs
 bench-speed: $(STAMP)  ## how long a prediction takes, against its imports
 	$(BIN)/python -m bench.speed
 
-HELD_OUT ?= 70417
+HELD_OUT ?= 660577
 bench-accuracy: $(STAMP)  ## predicted against measured host memory: the old 22 runs, the tuning set, the last held-out set
-	$(BIN)/pip install -q -e '.[sb3,bench]' -c constraints.txt
+	$(BIN)/pip install -q -e '.[bench,ninja,fire,gameboy]' -c constraints.txt
 	$(BIN)/python -m bench.accuracy
+	$(BIN)/python -m bench.accuracy_own
+	$(BIN)/python -m bench.first_prediction
 	$(BIN)/python -m bench.accuracy_heldout --seed 11
 	$(BIN)/python -m bench.accuracy_heldout --seed $(HELD_OUT)
 

@@ -8,7 +8,7 @@ replay, checkpoints with the replay buffer, evaluation on the training environme
 wide networks, large rollouts, Dict observations in workers, masks, ARS and TRPO, entries of zoo files and named runs
 (both trained by `legroom train`), returns over several steps, light workers, and RL Zoo's own program.
 
-    pip install -e '.[sb3,bench]' -c constraints.txt
+    pip install -e '.[bench,ninja,fire,gameboy]' -c constraints.txt
     python -m bench.accuracy_heldout --seed N [--each 2] [KIND...]
     python -m bench.accuracy_heldout --seed N --part 1/3 --keep one.jsonl    (a third of them; then, with all parts)
     python -m bench.accuracy_heldout --seed N --join one.jsonl two.jsonl three.jsonl

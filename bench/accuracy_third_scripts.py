@@ -1,7 +1,7 @@
 """The last kinds of runs for `bench.accuracy_heldout`: written after the others were looked at.
 
-`zoo_program` is a program, predicted as `legroom predict -- python -m rl_zoo3.train ...`, which needs
-`pip install rl_zoo3`; `light_workers` is a run file, trained by `legroom train`.
+`zoo_program` is a program, predicted as `legroom predict -- python -m rl_zoo3.train ...`;
+`light_workers` is a run file, trained by `legroom train`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,16 @@
 """How many trials of a sweep run at once: by predicted memory, and as Ray places them when only CPUs are requested.
 
-    python -m bench.sweep_packing [--trials N]
+    python -m bench.sweep_packing [--trials N] [large] [small]
 
-A trial is a DQN that fills a plain replay buffer of pixels and goes on until it has been over it several times, about
-1.2 GiB with the Ray worker that supervises it. The node declares 5 GiB and has cores for eight. `legroom sweep` may
-never run more than four at once, and the PSS of all trials and their workers together may never exceed what the node
-declares; the same trials as Ray tasks with one of eight CPUs each exceed it. PSS is sampled twice a second over all
-processes of the sweep but Ray's own services and the command itself, which are given in a column of their own.
+`large`: a trial is a DQN that fills a plain replay buffer of pixels and goes on until it has been over it several
+times, about 1.2 GiB with the Ray worker that supervises it. The node declares 5 GiB and has cores for eight.
+`legroom sweep` may never run more than four at once, and the PSS of all trials and their workers together may never
+exceed what the node declares; the same trials as Ray tasks with one of eight CPUs each exceed it. PSS is sampled twice
+a second over all processes of the sweep but Ray's own services and the command itself, which have a column of their
+own.
+
+`small`: what a trial requests beside what it takes, where libraries and the Ray worker are most of it: six PPO runs of
+CartPole and four of pictures. Taken is the PSS of all trials and their workers, when it is largest.
 """
 
 from __future__ import annotations
@@ -71,14 +75,79 @@ class Seen:
         return max((after[0] - at[0] for at, after in pairwise(self.series) if at[1]), default=0.0)
 
 
+SMALL = {
+    "PPO, CartPole": ("""
+algo: PPO
+name: cart
+env: {id: CartPole-v1}
+hyperparams: {n_steps: 256, batch_size: 64}
+total_timesteps: 20000
+device: cpu
+""", "1600MiB", 6),
+    "PPO, 84 × 84 × 4": ("""
+algo: PPO
+name: frames
+env: {id: "bench.sweep_packing_env:Frames", n_envs: 2}
+policy: {name: CnnPolicy}
+hyperparams: {n_steps: 128, batch_size: 64, n_epochs: 1}
+total_timesteps: 2560
+device: cpu
+""", "2GiB", 4),
+}  # fmt: skip
+
+
+def small() -> None:
+    """Sweep small runs and write what trials request and take."""
+    rows = []
+    for name, (text, ram, trials) in SMALL.items():
+        with tempfile.TemporaryDirectory(prefix="legroom-packing-") as folder:
+            run_file, answer = Path(folder, "small.yaml"), Path(folder, "result.json")
+            run_file.write_text(text)
+            sweep = [
+                sys.executable,
+                "-m",
+                "legroom.cli.main",
+                "sweep",
+                str(run_file),
+                "--json",
+                "--ram",
+                ram,
+                "--trust",
+            ]
+            sweep += ["--param", f"seed=0..{trials - 1}", "--out", str(Path(folder, "out"))]
+            seen = _watch(sweep, answer)
+            result = json.loads(answer.read_text())
+            mapped = max(trial.mapped for trial in SweepFolder(Path(folder, "out")).trials())
+        _, at_once, taken = max(seen.series, key=lambda sample: sample[2])
+        finished = [trial for trial in result["trials"] if trial["status"] == "finished"]
+        requested, starts = max(trial["requested"] for trial in finished), sum(trial["runs"] for trial in finished)
+        asked = at_once * requested + mapped
+        rows.append([
+            name, f"{len(finished)} of {trials}", f"{starts}", f"{at_once}", f"{requested / MIB:.0f} MiB",
+            f"{mapped / MIB:.0f} MiB", f"{asked / MIB:,.0f} MiB", f"{taken / MIB:,.0f} MiB", f"{asked / taken:.2f}",
+            f"{seen.worker / MIB:.0f} MiB",
+        ])  # fmt: skip
+        print("  ".join(rows[-1]), flush=True)
+    columns = [
+        "sweep", "finished", "starts", "at once", "each requests", "libraries, once", "requested", "taken", "ratio",
+        "largest worker",
+    ]  # fmt: skip
+    write_section("Sweep: what small trials request and take", columns, rows, f"{COMMAND} small")
+
+
 def main() -> None:
     """Sweep both ways and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", help="large, small; both by default")
     parser.add_argument("--trials", type=int, default=8)
     parser.add_argument("--by-cpu", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.by_cpu:
         _place_by_cpu(given.by_cpu)
+        return
+    if "small" in given.parts or not given.parts:
+        small()
+    if given.parts and "large" not in given.parts:
         return
     with tempfile.TemporaryDirectory(prefix="legroom-packing-") as folder:
         run_file = Path(folder, "pixels.yaml")

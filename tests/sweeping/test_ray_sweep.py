@@ -9,8 +9,10 @@ import pytest
 pytest.importorskip("ray")
 
 from legroom.model.footprint import Peak
+from legroom.model.progress import MemorySample
 from legroom.reading import run_from_dict
 from legroom.sweeping.ray_sweep import MOST_RUNS, Book
+from legroom.sweeping.ray_trial import _Watch
 from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Trial
 from legroom.training.run_folder import Predicted
@@ -77,6 +79,22 @@ def test_a_whole_node_is_the_most(tmp_path: Path) -> None:
     assert task is not None and task["requested"] == 500 * MIB
     book.ended(0, _end("stopped", 490 * MIB, exceeded=True))
     assert book.failed == {0}
+
+
+def test_memory_of_a_trial_is_counted_as_it_was_requested(tmp_path: Path) -> None:
+    """A trial that runs alone has all pages of the libraries for itself, and is not stopped for them."""
+    sweep = SweepFolder(tmp_path)
+    folder = sweep.trial(0)
+    folder.path.mkdir(parents=True)
+    sample = MemorySample(1.0, 300 * MIB, None, "update", mapped_nbytes=90 * MIB)
+    requested = 240 * MIB + WORKER_NBYTES
+    watch = _Watch(sweep, folder, requested=requested, runs=1, without_libraries=True)
+    watch.memory(sample)
+    assert (watch.peak, watch.exceeded) == (210 * MIB, False)
+    watch = _Watch(sweep, folder, requested=requested, runs=1, without_libraries=False)
+    with pytest.raises(KeyboardInterrupt):
+        watch.memory(sample)
+    assert (watch.peak, watch.exceeded) == (300 * MIB, True)
 
 
 def test_a_resumed_sweep_remembers_what_was_measured(tmp_path: Path) -> None:

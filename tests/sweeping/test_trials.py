@@ -39,11 +39,18 @@ def test_only_what_changes_memory_has_a_prediction_of_its_own() -> None:
     # 000, 001: 64 steps; 002, 003: 65536 steps; 004 and on: the same with the other learning rate
     assert [trial.shares for trial in trials] == [0, 0, 2, 2, 0, 0, 2, 2]
     assert trials[2].requested > trials[0].requested == trials[5].requested
-    for trial in trials:
-        assert trial.requested == trial.predicted.host.high + WORKER_NBYTES
+    for trial in trials:  # the libraries' pages are there once for all of them
+        assert trial.requested + trial.mapped == trial.predicted.host.high + WORKER_NBYTES
+        assert 50_000_000 < trial.mapped < 300_000_000
     assert trials[4].params == {"learning_rate": 3e-4, "n_steps": 64, "seed": 0}
     assert [trial.run.seed for trial in trials] == [0, 1] * 4
     assert trials[7].run.hyperparams["learning_rate"] == 3e-4
+
+
+def test_on_a_cluster_each_trial_requests_its_libraries() -> None:
+    """Ray may place each on a node of its own, where nobody else has them in memory."""
+    (trial,) = make_trials(parse_parameters(["seed=0"]), _read, probe(), on_one=False)
+    assert (trial.mapped, trial.requested) == (0, trial.predicted.host.high + WORKER_NBYTES)
 
 
 @pytest.mark.slow

@@ -122,7 +122,7 @@ def run(
 
 def _too_large(large: TooLarge) -> str:
     what = ", ".join(f"{key}={value}" for key, value in large.trial.params.items())
-    need = f"trial {large.trial.number:03d} ({what}) needs {format_size(large.trial.requested)}"
+    need = f"trial {large.trial.number:03d} ({what}) needs {format_size(large.trial.requested + large.trial.mapped)}"
     return f"{need}, the largest node declares {format_size(large.most)} (legroom fit makes it smaller)"
 
 

@@ -53,6 +53,7 @@ class Item:
 
     Args:
         optional: taken where there is room for it; a program runs without.
+        mapped: how much of `nbytes` is pages of library files, which all processes of a machine share that use them.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Item:
     known: Known = Known.ARITHMETIC
     error: int = 0
     optional: bool = False
+    mapped: int = 0
 
     @property
     def total(self) -> int:
@@ -140,6 +142,11 @@ class Footprint(ShownInNotebooks):
     @property
     def gpu(self) -> Peak | None:
         return self._peak((Place.GPU,)) if self.device == "cuda" else None
+
+    @property
+    def mapped(self) -> int:
+        """Bytes of library files, which a second process tree that uses the same ones does not need again."""
+        return sum(item.mapped for item in self.items if item.place in HOST_PLACES)
 
     def _live(self, phase: Phase, places: tuple[Place, ...]) -> list[Item]:
         return [item for item in self.items if phase in item.phases and item.place in places]

@@ -63,6 +63,7 @@ class MemorySample:
         gpu_nbytes: None where it uses no GPU.
         left_nbytes: what the container would still give, None where it has no limit.
         pressure: share of the last seconds in which everything stood still for memory, None where nobody tells.
+        mapped_nbytes: this tree's share of library files, as far as they are in `host_nbytes`.
     """
 
     seconds: float
@@ -71,6 +72,7 @@ class MemorySample:
     phase: TrainingPhase
     left_nbytes: int | None = None
     pressure: float | None = None
+    mapped_nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,10 @@ building what all processes share, or before a process is forked a hundred times
 from __future__ import annotations
 
 import ctypes
+import sys
 from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
 
 
 def give_back() -> None:
@@ -25,3 +28,12 @@ def give_back_from(nbytes: int) -> None:
     m_mmap_threshold = -3
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(m_mmap_threshold, nbytes)
+
+
+def find_jemalloc() -> str | None:
+    """Return the path of a jemalloc that a process can be started with (LD_PRELOAD): the system's, or Ray's own."""
+    folders = [Path(sys.prefix, "lib"), *Path("/usr/lib").glob("*-linux-gnu"), Path("/usr/lib64"), Path("/usr/lib")]
+    ray = find_spec("ray") if sys.platform == "linux" else None
+    folders += [Path(ray.origin).parent / "core"] if ray is not None and ray.origin else []
+    found = (str(path) for folder in folders for path in sorted(folder.glob("libjemalloc.so*")))
+    return next(found, None) if sys.platform == "linux" else None

@@ -71,26 +71,28 @@ def run_sweep(
     """
     if all(is_finished(folder.trial(trial.number), trial.run.total_timesteps) for trial in trials):
         return Swept(Book(trials, folder, declared or 0).results(), declared or 0, 0, False)  # no need of Ray
-    if cluster == "local" and declared is not None:
-        _refuse_too_large(trials, declared)  # before Ray is started
-    local = {"num_cpus": num_cpus, "memory_nbytes": declared, "object_store_nbytes": OBJECT_STORE_NBYTES}
+    mapped = max(trial.mapped for trial in trials)  # kept free once, by declaring less
+    free = max(declared - mapped, 1) if declared is not None else None
+    if cluster == "local" and free is not None:
+        _refuse_too_large(trials, free)  # before Ray is started
+    local = {"num_cpus": num_cpus, "memory_nbytes": free, "object_store_nbytes": OBJECT_STORE_NBYTES}
     folder.go()
     with ray_session(cluster, **(local if cluster == "local" else {}), memory_monitor=False) as session:
         nodes = [node for node in cluster_of(session) if node.is_alive]
         most, total = max(node.memory_nbytes for node in nodes), sum(node.memory_nbytes for node in nodes)
         book = Book(trials, folder, most)
         _refuse_too_large(book.waiting, most)
-        view = _Show(book, total, show)
+        view = _Show(book, total + mapped, show)
         if book.waiting:
             with _interrupts(book, say):
                 _tune(book, folder, session, view, concurrent)
-        return Swept(book.results(), total, view.most_at_once, book.is_stopping)
+        return Swept(book.results(), total + mapped, view.most_at_once, book.is_stopping)
 
 
 def _refuse_too_large(trials: Iterable[Trial], most: int) -> None:
     for trial in trials:
         if trial.requested > most:
-            raise TooLarge(trial, most)
+            raise TooLarge(trial, most + trial.mapped)
 
 
 class Book:

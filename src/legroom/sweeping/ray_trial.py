@@ -57,7 +57,7 @@ class SweepTrial(tune.Trainable):
 def run_trial(sweep: SweepFolder, trial: Trial, *, requested: int, runs: int) -> dict[str, Any]:
     """Train a trial, or go on with it; return how it ended: status, peak, reason, and whether it exceeded."""
     folder = sweep.trial(trial.number)
-    watch = _Watch(sweep, folder, requested=requested, runs=runs)
+    watch = _Watch(sweep, folder, requested=requested, runs=runs, without_libraries=bool(trial.mapped))
     if sweep.is_stopping():
         return {"status": "stopped", "peak": Live.read(folder).peak, "exceeded": False, "reason": "stopped"}
     kept = folder.run()
@@ -96,24 +96,27 @@ def _ended(ended: Ended, watch: _Watch) -> dict[str, Any]:
 class _Watch:
     """A display that shows nothing: writes the trial's memory down, and stops it where it must end."""
 
-    def __init__(self, sweep: SweepFolder, folder: RunFolder, *, requested: int, runs: int) -> None:
+    def __init__(
+        self, sweep: SweepFolder, folder: RunFolder, *, requested: int, runs: int, without_libraries: bool
+    ) -> None:
         self.peak, self.exceeded, self.why = 0, False, ""
         self.limit = requested - WORKER_NBYTES
         self._sweep, self._folder = sweep, folder
-        self._requested, self._runs = requested, runs
+        self._requested, self._runs, self._without_libraries = requested, runs, without_libraries
         self._timesteps, self._due, self._asked = 0, 0.0, False
 
     def progress(self, progress: Progress) -> None:
         self._timesteps = progress.timesteps
 
     def memory(self, sample: MemorySample) -> None:
-        self.peak = max(self.peak, sample.host_nbytes)
+        nbytes = sample.host_nbytes - (sample.mapped_nbytes if self._without_libraries else 0)
+        self.peak = max(self.peak, nbytes)
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + LIVE_EVERY_S
-            self._write(sample.host_nbytes)
+            self._write(nbytes)
             if self._sweep.is_stopping():
                 self._stop("stopped")
-        if sample.host_nbytes > self.limit:
+        if nbytes > self.limit:
             self.exceeded = True
             self._stop("took more than it had requested")
 

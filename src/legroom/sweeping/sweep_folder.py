@@ -139,7 +139,7 @@ class Live:
 
 
 def _trial_data(trial: Trial) -> dict[str, Any]:
-    data = {name: getattr(trial, name) for name in ("number", "device", "requested", "gpu_share", "shares")}
+    data = {name: getattr(trial, name) for name in ("number", "device", "requested", "gpu_share", "shares", "mapped")}
     runs = {"asked": trial.asked.model_dump(), "run": trial.run.model_dump()}
     return data | {"params": dict(trial.params)} | runs | {"predicted": asdict(trial.predicted)}
 

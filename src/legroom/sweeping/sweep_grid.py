@@ -100,7 +100,9 @@ def sweep_grid(
         declared = task.budget if task.budget is not None else max(machine.available - SERVICES_NBYTES, 1)
         requests = sorted({trial.requested for trial in trials})
         each = " to ".join(format_size(size) for size in dict.fromkeys((requests[0], requests[-1])))
-        begin(f"{len(trials)} trials in {task.out}; each requests {each}; {format_size(declared)} declared")
+        mapped = max(trial.mapped for trial in trials)
+        once = f", {format_size(mapped)} for libraries that all share" if mapped else ""
+        begin(f"{len(trials)} trials in {task.out}; each requests {each}{once}; {format_size(declared)} declared")
         swept = run_sweep(
             trials, folder, cluster=task.cluster, declared=declared, num_cpus=max(machine.cores, 1),
             concurrent=task.concurrent, show=show, say=say,
@@ -117,7 +119,7 @@ def _planned(
     first = task.read_point(tuple((parameter.key, parameter.values[0]) for parameter in task.parameters))
     require_packages(first)
     with working(f"predicting {first.name}"):
-        return make_trials(task.parameters, task.read_point, machine, trust=task.trust)
+        return make_trials(task.parameters, task.read_point, machine, trust=task.trust, on_one=task.cluster == "local")
 
 
 def _resumed(task: SweepTask, folder: SweepFolder) -> list[Trial] | None:

@@ -32,6 +32,8 @@ class Trial:
         asked: the run with the params in it; `run`: with the free savings and a seed, as it is trained.
         requested: bytes of host memory that Ray keeps free for it; `gpu_share`: of a card.
         shares: the number of the first trial that needs the same memory.
+        mapped: bytes of library files that it needs besides, where all trials share one machine; 0: they are part of
+            `requested`, since each trial may be on a machine of its own.
     """
 
     number: int
@@ -43,6 +45,7 @@ class Trial:
     requested: int
     gpu_share: float = 0.0
     shares: int = 0
+    mapped: int = 0
 
 
 class TooLarge(Exception):

@@ -2,6 +2,9 @@
 
 A learning rate or a seed changes nothing about memory, so trials that differ only in such settings share one
 prediction; those that do not are asked for together, since most of a prediction is the start of a process.
+
+Trials on one machine have the pages of torch's libraries together. They are left out of what each trial requests and
+kept free once (`ray_sweep`).
 """
 
 from __future__ import annotations
@@ -35,13 +38,14 @@ Reader = Callable[[Point], Run]
 
 
 def make_trials(
-    parameters: Sequence[Parameter], read_point: Reader, machine: Machine, *, trust: bool = False
+    parameters: Sequence[Parameter], read_point: Reader, machine: Machine, *, trust: bool = False, on_one: bool = True
 ) -> list[Trial]:
     """Return a trial for every point of the grid, with what it will need.
 
     Args:
         read_point: gives the run with a point's values laid over it.
         trust: import the code that the run names (`own_code`).
+        on_one: all trials run on one machine.
 
     Raises:
         Unseen: it names some, and is not trusted.
@@ -61,6 +65,7 @@ def make_trials(
     trials = []
     for number, (point, run) in enumerate(asked):
         leader, evidence, footprint, gpu_share = known[shares[number]]
+        mapped = footprint.mapped if on_one else 0
         built = backend_of(run).with_free_savings(run.replace(env=leader.env), evidence)
         trials.append(
             Trial(
@@ -70,9 +75,10 @@ def make_trials(
                 run=built if built.seed is not None else built.replace(seed=seed),
                 device=footprint.device,
                 predicted=Predicted.of(footprint),
-                requested=footprint.host.high + WORKER_NBYTES,
+                requested=footprint.host.high - mapped + WORKER_NBYTES,
                 gpu_share=gpu_share,
                 shares=shares[number],
+                mapped=mapped,
             )
         )
     return trials

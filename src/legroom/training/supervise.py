@@ -376,7 +376,8 @@ class _Meter:
                 self._look_around(set(tree.processes))
             gpu = max(self.gpu_nbytes or 0, self._driver_nbytes) or self.gpu_nbytes
             self._sampled.add(self._phase)
-            sample = MemorySample(now - self._began, nbytes, gpu, self._phase, self._left, self._pressure)
+            mapped = sum(process.pss_file for process in tree.processes.values())
+            sample = MemorySample(now - self._began, nbytes, gpu, self._phase, self._left, self._pressure, mapped)
             self._record.add(sample)
             self._display.memory(sample)
         # Processor time: on a busy machine a sample mostly waits for its turn, and by the clock one slow sample would

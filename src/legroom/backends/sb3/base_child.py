@@ -57,13 +57,14 @@ def rollup(pid: int | str = "self") -> Any:
 
 
 def resident() -> Any:
-    """Return this process's bytes as a lone training run would show them.
+    """Return this process's bytes as a lone training run would show them, and how many are pages of mapped files.
 
-    Pages of mapped files are divided among all processes that map them: they are counted in full, whoever else has
-    torch loaded at the moment.
+    Those are divided among all processes that map them: they are counted in full, whoever else has torch loaded at the
+    moment.
     """
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Rss:"))
+    found = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines[1:]}
+    return found["Rss"], found["Rss"] - found["Anonymous"]
 
 
 def children(pid: int) -> Any:
@@ -81,9 +82,10 @@ def measure_trainer() -> Any:
     vec_env = DummyVecEnv([TinyEnv])
     with torch.no_grad():
         torch.nn.Linear(4, 2)(torch.as_tensor(vec_env.reset()))
-    before = resident()  # an optimizer would import torch's compiler
+    before, _ = resident()  # an optimizer would import torch's compiler
     learn(vec_env)
-    return {"trainer": resident(), "without_updates": before}
+    trainer, libraries = resident()
+    return {"trainer": trainer, "without_updates": before, "libraries": libraries}
 
 
 def measure_forkserver() -> Any:

@@ -28,7 +28,9 @@ def runtime_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     if algorithm_of(run).family == "evolution" and base.without_updates:
         why, nbytes = f"interpreter and imported libraries, without an optimizer ({versions})", base.without_updates
         error = base.errors.get("without_updates", error)
-    yield Item("runtime.base", nbytes, Place.HOST, why, known=base.known, error=error)
+    yield Item(
+        "runtime.base", nbytes, Place.HOST, why, known=base.known, error=error, mapped=min(base.libraries, nbytes)
+    )
     if trained_by_legroom(run):
         yield Item("runtime.legroom", OWN, Place.HOST, "of legroom train itself", known=Known.DEFAULT, error=OWN_ERROR)
     yield from worker_items("runtime", run.env.workers, n_workers(run), run.env.start_method, base)
