@@ -117,9 +117,10 @@ def _entry_names(path: str) -> list[str]:
     """Return the names of the entries of a file that is a mapping of runs; none of others."""
     from legroom.reading.file_kinds import kind_of
 
-    if path.endswith(".py"):
+    try:
+        data = None if path.endswith(".py") else yamls.parse_yaml(read_text(path), path)[0]
+    except BadInput:
         return []
-    data, _ = yamls.parse_yaml(read_text(path), path)
     kind = kind_of(data) if isinstance(data, dict) else None
     return [str(name) for name in data] if kind is not None and kind.by_entry else []
 
