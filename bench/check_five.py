@@ -97,9 +97,9 @@ def main(arguments: list[str] | None = None) -> int:
             alive = [each for each in checked if each.kind != "skipped"]
             training = {each.path for each in alive if each.understanding.kind != "no training"}
             training |= {str(Path(folder, name)) for name in MORE if Path(folder, name).is_file()}
-            read = Counter(readable(path, like) for path in sorted(training))
-            missed = [str(Path(path).relative_to(folder)) for path in sorted(training) if readable(path, like) == "not"]
-            print(repo, commit, "not read:", missed)
+            how = {str(Path(path).relative_to(folder)): readable(path, like) for path in sorted(training)}
+            read = Counter(how.values())
+            print(repo, commit, {said: [p for p, each in how.items() if each == said] for said in ("by itself", "not")})
         loud = [finding for each in checked for finding in each.findings if finding.severity != "info"]
         rows.append([
             repo if commit == "HEAD" else f"{repo} {commit}",

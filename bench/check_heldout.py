@@ -1,6 +1,6 @@
 """Held-out sets for `legroom check`: training scripts and configurations of public repositories.
 
-    python -m bench.check_heldout collect MIRRORS      choose the files once, write data/check_heldout.json
+    python -m bench.check_heldout collect MIRRORS      choose the files of the last set once, write its manifest
     python -m bench.check_heldout score MIRRORS        check every file, write the section of bench/RESULTS.md
 
 MIRRORS holds git directories, `owner+name/repo`. A manifest names repository, commit, path and SHA-256; the files
@@ -37,8 +37,10 @@ from legroom.model.verdict import Budget
 from legroom.units import GIB
 
 DATA = Path(__file__).parent / "data"
-MANIFEST = DATA / "check_heldout.json"
-SETS = ("check_heldout.json", "check_heldout2.json", "check_heldout3.json", "check_heldout4.json")
+SETS = (
+    "check_heldout.json", "check_heldout2.json", "check_heldout3.json", "check_heldout4.json", "check_heldout5.json",
+)  # fmt: skip
+MANIFEST = DATA / SETS[-1]
 WANTED = 300  # of each kind
 MOST_EACH = 8  # of a kind of one repository
 LARGEST = 120_000
@@ -62,6 +64,7 @@ ELSEWHERE = re.compile(
 def candidates(folder: Path) -> Iterator[tuple[str, str, bytes]]:
     """Yield kind, path and content of all files of the newest commit that look like a training's."""
     listed = _git(folder, "ls-tree", "-r", "-l", "-z", "HEAD").split(b"\0")
+    wanted: list[tuple[str, str, str]] = []
     for line in filter(None, listed):
         what, _, name = line.partition(b"\t")
         size = what.split()[-1]
@@ -69,9 +72,9 @@ def candidates(folder: Path) -> Iterator[tuple[str, str, bytes]]:
         kind = "script" if path.endswith(".py") else "config" if path.endswith((".yaml", ".yml", ".json")) else None
         if kind is None or not size.isdigit() or int(size) > LARGEST or ELSEWHERE.search(path):
             continue
-        try:
-            data = _git(folder, "cat-file", "blob", what.split()[2].decode())
-        except subprocess.CalledProcessError:
+        wanted.append((kind, path, what.split()[2].decode()))
+    for (kind, path, _), data in zip(wanted, _blobs(folder, [blob for _, _, blob in wanted]), strict=True):
+        if data is None:
             continue  # a large file that the snapshot lacks
         text = data.decode("utf-8", "replace")
         if kind == "script" and not (SCRIPT_IMPORTS.search(text) and SCRIPT_TRAINS.search(text)):
@@ -81,9 +84,28 @@ def candidates(folder: Path) -> Iterator[tuple[str, str, bytes]]:
         yield kind, path, data
 
 
+def _blobs(folder: Path, names: list[str]) -> Iterator[bytes | None]:
+    """Yield the contents of blobs, all asked for at once; None for one that is not there."""
+    command = ["git", "--git-dir", str(folder), "cat-file", "--batch"]
+    told = subprocess.run(command, input="\n".join(names).encode(), check=True, capture_output=True).stdout
+    at = 0
+    for _ in names:
+        end = told.index(b"\n", at)
+        header = told[at:end].split()
+        if header[-1] == b"missing":
+            at = end + 1
+            yield None
+            continue
+        size = int(header[2])
+        yield told[end + 1 : end + 1 + size]
+        at = end + size + 2
+
+
 def collect(mirrors: Path) -> None:
-    """Write the manifest."""
+    """Write the manifest; repositories of other sets, and those looked at while rules were written, are left out."""
     seen = set(SEEN.read_text().split())
+    for name in SETS[:-1]:
+        seen |= {each["repo"] for each in json.loads((DATA / name).read_text())}
     chance = random.Random(SEED)
     taken: dict[str, list[dict[str, Any]]] = {"script": [], "config": []}
     spare: dict[str, list[dict[str, Any]]] = {"script": [], "config": []}

@@ -7,6 +7,9 @@ import pytest
 from legroom.checking.check import check
 from legroom.model.machine import Machine
 from legroom.model.verdict import Budget
+from legroom.predicting.predict import predict
+from legroom.reading import read
+from legroom.reading.reading_notes import collected_notes
 from legroom.units import GIB
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -129,3 +132,59 @@ def test_simulations_and_replay_do_not_touch_the_gpu():
     assert "vram-exceeded" in by_name(checked)
     assert {f.message.partition(" ")[0] for f in told} == {"buffer_size", "sims"}
     assert {f.severity for f in told} == {"info"}
+
+
+@pytest.mark.parametrize("section", ["ppo", "training"])
+@pytest.mark.parametrize(
+    ("envs", "batch", "minibatches", "breaks"),
+    [(512, 128, 2, True), (1536, 384, 6, True), (1024, 128, 4, True), (1024, 256, 4, False), (2048, 512, 8, False)],
+)
+def test_tiers_that_break_the_rule_of_brax_are_named(tmp_path, section, envs, batch, minibatches, breaks):
+    lines = [f"{section}:", f"  num_envs: {envs}", f"  batch_size: {batch}", "  unroll_length: 10"]
+    file = tmp_path / "tier.yaml"
+    file.write_text("\n".join([*lines, f"  num_minibatches: {minibatches}", ""]))
+    # a section called training is anyone's: then it takes a run of brax to know that it is brax's
+    checked = look(file, like="robot:default" if section == "training" else None)
+    found = by_name(checked).get("brax-divisibility")
+    assert (found is not None) is (batch * minibatches % envs != 0) is breaks
+    if found is not None:
+        assert found.severity == "error" and found.line == 5
+        assert f"{batch} × {minibatches} = {batch * minibatches} is not a multiple of {envs}" in found.message
+
+
+def test_a_program_of_its_own_that_runs_out_of_gpu_memory_is_told_what_does_not_help(tmp_path):
+    file = tmp_path / "Train.py"
+    file.write_text("import torch\nN_ENVS = 16\nBATCH_SIZE = 32\nBUFFER_CAP = 100_000\nSIMS = 25\n")
+    budget = Budget(64 * GIB, 2 * GIB, ram_origin="given", vram_origin="given")
+    (checked,) = check([str(file)], machine=MACHINE, budget=budget, like="fire:original")
+    told = {f.line: f.message for f in checked.findings if f.name == "no-effect"}
+    assert told[4].startswith("buffer_size does not touch GPU memory") and "host memory" in told[4]
+    assert told[5].startswith("sims does not touch GPU memory") and "works on the host" in told[5]
+
+
+DOCUMENTS = {
+    "mine:full": (
+        "train.yaml",
+        "training:\n  algorithm: MaskablePPO\n  hyperparameters: {n_steps: 2048, batch_size: 64, n_epochs: 10}\n"
+        "  feature_extractor: {type: CNN3D}\nlogging: {level: INFO}\n",
+        {"n_steps": 2048, "batch_size": 64},
+    ),
+    "fire:low": ("Train.py", "import torch\nN_ENVS = 8\nBATCH_SIZE = 16\nSIMS = 15\n", {"batch_size": 16}),
+    "gameboy:default": ("constants.py", (CONFIGS / "gameboy_constants.py").read_text(), {"n_steps": 8192}),
+    "robot:default": (
+        "default.yaml",
+        "training: {num_envs: 1024, batch_size: 256, unroll_length: 10, num_minibatches: 4}\n",
+        {"batch_size": 256, "unroll_length": 10},
+    ),
+}
+
+
+@pytest.mark.parametrize("like", DOCUMENTS)
+def test_files_of_the_documents_get_a_bill_and_say_what_was_filled(tmp_path, like):
+    name, text, expected = DOCUMENTS[like]
+    (tmp_path / name).write_text(text)
+    with collected_notes() as notes:
+        run = read(str(tmp_path / name), like=like)
+    assert {key: run.hyperparams[key] for key in expected} == expected
+    assert any(note.startswith(f"taken from {like}") and "the environment (" in note for note in notes)
+    assert predict(run, MACHINE, mode="arithmetic", device="cpu").host.nbytes > 0

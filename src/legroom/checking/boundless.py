@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from legroom.checking.torch_sources import loops_of
 from legroom.reading.interpreter.script import Script, argument, dotted
+from legroom.reading.source import walk
 
 # Functions that read what they are given.
 _READERS = frozenset({
@@ -71,7 +72,7 @@ def _maker(script: Script, each: Growing) -> ast.expr | None:
     if each.name.startswith("self.") and each.name.count(".") == 1 and each.owner is not None:
         stores = [
             node
-            for node in ast.walk(each.owner)
+            for node in walk(each.owner)
             if isinstance(node, ast.Assign | ast.AnnAssign)
             and any(dotted(t) == each.name for t in (node.targets if isinstance(node, ast.Assign) else [node.target]))
         ]
@@ -169,7 +170,7 @@ def _is_handed_on(script: Script, use: ast.AST) -> bool:
 def in_training_loop(script: Script, node: ast.AST) -> bool:
     """Return whether a loop around `node` also updates a network: it contains `backward()` and an optimizer's step."""
     for loop in loops_of(script, node):
-        calls = [part for part in ast.walk(loop) if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)]
+        calls = [part for part in walk(loop) if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)]
         names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute)}
         if "backward" in names and any(_is_update(call) for call in calls):
             return True

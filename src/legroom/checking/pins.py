@@ -23,8 +23,13 @@ def find_pin(path: str, package: str) -> tuple[str, str] | None:
 
     None where there is no such pin.
     """
-    folder = Path(path).resolve().parent
-    for level in (folder, *list(folder.parents)[: LEVELS - 1]):
+    return _above(str(Path(path).absolute().parent), package)
+
+
+@lru_cache(maxsize=1024)
+def _above(folder: str, package: str) -> tuple[str, str] | None:
+    top = Path(folder).resolve()
+    for level in (top, *list(top.parents)[: LEVELS - 1]):
         found = _in_folder(str(level), package)
         if found is not None:
             return found

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from legroom.reading.interpreter.scopes import is_main_guard
 from legroom.reading.interpreter.script import Script
+from legroom.reading.source import walk
 
 _BRANCHES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.If, ast.For, ast.While, ast.Try)
 
@@ -17,7 +18,7 @@ def cuda_calls(script: Script, within: ast.AST, *, perhaps: bool = False) -> Ite
     Args:
         perhaps: count `"cuda" if torch.cuda.is_available() else "cpu"` too.
     """
-    calls = [node for node in ast.walk(within) if isinstance(node, ast.Call)]
+    calls = [node for node in walk(within) if isinstance(node, ast.Call)]
     for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
         attribute = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         name = script.qualified(call.func) or ""

@@ -14,6 +14,7 @@ from math import lcm
 
 from legroom.reading.interpreter.asker import integer_of, range_of
 from legroom.reading.interpreter.script import Script, dotted
+from legroom.reading.source import walk
 
 MOST_TURNS = 500_000  # of one period that are counted out
 
@@ -67,7 +68,7 @@ def stride_of(script: Script, name: str, at: ast.AST) -> Stride | None:
     body: ast.AST = script.scopes.function_of(at) or script.tree
     if name.startswith("self."):  # set in one method, moved in another
         body = script.scopes.class_of(at) or body
-    changes = [node for node in ast.walk(body) if _changes(node, name)]
+    changes = [node for node in walk(body) if _changes(node, name)]
     match sorted(changes, key=lambda node: isinstance(node, ast.AugAssign)):
         case [ast.For(iter=numbers)]:
             return _range_stride(script, numbers)

@@ -136,9 +136,8 @@ def _frozen(script: Script) -> bool:
 
 def _callers_off(script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef, depth: int) -> bool:
     for other in script.followed:
-        for call in other.calls:
-            named = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-            if named != function.name or other.scopes.function_of(call) is function:
+        for call in other.calls_by_name.get(function.name, ()):
+            if other.scopes.function_of(call) is function:
                 continue
             if without_gradients(other, call, depth + 1):
                 return True

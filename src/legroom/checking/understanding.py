@@ -40,7 +40,7 @@ def understanding_of(subject: Subject) -> Understanding:
         return UNDERSTOOD
     if subject.script is not None:
         return _of_script(subject.script)
-    return _not(f"{subject.kind} file without an algorithm") if subject.guessed else NO_TRAINING
+    return _not(f"{subject.kind} file without an algorithm") if subject.guessed else understanding_of_yaml(subject.text)
 
 
 def understanding_of_yaml(text: str) -> Understanding:

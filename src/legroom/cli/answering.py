@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +77,7 @@ class Answer:
     html: Path | None
     json: bool
     system: System | None = None  # whose jobs to describe
+    notes: Sequence[str] = ()  # of reading the run
 
     def write_run(self, fits: bool, file: Callable[[str], str]) -> None:
         """Write the run that fits where `-o` says; `file` makes its text from the command that was given.

@@ -16,6 +16,7 @@ from legroom.cli import cluster_options, options, scheduler_options
 from legroom.cli.answering import Answer, Look
 from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings, with_backend
+from legroom.cli.told_notes import told_notes
 from legroom.cli.trusting import Trust
 from legroom.cli.writing import Html, check_writable
 from legroom.environments.script_classes import named_by_file
@@ -137,7 +138,9 @@ def run(
     if workload is not None:
         runs = read_all(target, overrides=overrides, like=like)
         return _recommend(target, runs, f"{workload.name}:{workload.default}", look, answer)
-    wanted = read(target, overrides=overrides, like=like)
+    with told_notes() as notes:
+        wanted = read(target, overrides=overrides, like=like)
+    answer = replace(answer, notes=notes)
     wanted = named_by_file(wanted, run_file(wanted))  # so that a run file that is written finds the script's classes
     if described is not None:
         return _fit_cluster(wanted, described, look, answer)
@@ -188,7 +191,9 @@ def _fit_one(
     answer.write_run(plan.fits, partial(plan_file, plan))
     job = scheduler_options.job_of(plan.after, answer.system, by_legroom=True) if answer.system and plan.fits else None
     more = {"job": job} if answer.system else {}
-    answer.say(partial(plan_json, plan, **more), partial(plan_text, plan), lambda: _pages().plan_page(plan))
+    answer.say(
+        partial(plan_json, plan, answer.notes, **more), partial(plan_text, plan), lambda: _pages().plan_page(plan)
+    )
     if job is not None and not answer.json:
         say(f"\n{job['text']}\n")
     if not answer.json and plan.fits:
@@ -217,7 +222,7 @@ def _fit_tiers(
             rows.append(plan_tier(gpu.total, look.budget, predictor, card=gpu.name, **how))
     rows.sort(key=lambda row: row.vram)
     text = partial(tiers_text, run.name, rows)
-    answer.say(partial(tiers_json, rows), text, lambda: _pages().tiers_page(run.name, rows))
+    answer.say(partial(tiers_json, rows, answer.notes), text, lambda: _pages().tiers_page(run.name, rows))
     return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
 
 
@@ -242,7 +247,7 @@ def _fit_cluster(run: Run, cluster: Cluster, look: Look, answer: Answer) -> int:
     if answer.system is not None and plan.fits:
         job = scheduler_options.nodes_of(run.name, plan.bills, answer.system, plan.requests)
     more = {"job": job} if answer.system else {}
-    say(cluster_plan_json(plan, **more) if answer.json else cluster_plan_text(plan))
+    say(cluster_plan_json(plan, answer.notes, **more) if answer.json else cluster_plan_text(plan))
     if job is not None and not answer.json:
         say(f"\n{job['text']}\n")
     if plan.fits and not answer.json:

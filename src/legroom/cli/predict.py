@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,8 @@ from legroom.backends.base import spreading_backend
 from legroom.cli import cluster_options, options, scheduler_options
 from legroom.cli.help import OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings, with_backend
-from legroom.cli.trusting import Trust, unseen_line, unseen_run
+from legroom.cli.told_notes import told_notes
+from legroom.cli.trusting import Trust, unknown_run, unseen_line, unseen_run
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, Unseen
 from legroom.fitting.priced import predict_all
@@ -26,8 +28,7 @@ from legroom.model.prediction import Prediction
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import unseen_env
-from legroom.reading import read_all
-from legroom.reading.reading_notes import collected_notes
+from legroom.reading import Unread, read_each
 from legroom.rendering.console import complain, say, status, told
 from legroom.rendering.prediction_text import comparison_text, estimate_text, prediction_json, prediction_text
 
@@ -131,8 +132,9 @@ def run(
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or node_gpu))
     overrides = with_backend(split_settings(settings or []), backend, cluster)
     by_running = {"--gpu": gpu, "--vram": vram, "--ram": ram}
-    with collected_notes() as notes, pointing_to_running(runs, by_running):
-        wanted = [one for target in runs for one in read_all(target, overrides=overrides, like=like)]
+    with told_notes() as notes, pointing_to_running(runs, by_running):
+        read = [read_each(target, overrides=overrides, like=like) for target in runs]
+    wanted, unread = [one for found, _ in read for one in found], [one for _, failed in read for one in failed]
     what = f"predicting {', '.join(one.name for one in wanted)}"
     with pointing_to_running(runs, by_running), status(what, show=not json and mode != "arithmetic") as shown:
         how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env, "trust": trust, "values": values.value}
@@ -142,13 +144,13 @@ def run(
             shown(first)
         tell = told(shown)
         how["progress"] = (lambda text: tell(f"{first}; {text}")) if first else tell
-        predictions = predict_all(seen, machine, budget, described, **how) if seen else []
-    for each in notes:
-        complain(each)
+        predict = partial(predict_all, machine=machine, budget=budget, cluster=described, **how)
+        predictions, unknown = _predicted(seen, predict)
+    unread += unknown
     hint = _by_running(wanted, predictions, by_running)
     jobs = list(scheduler_options.jobs_of(predictions, system)) if system else None
-    _show(predictions, unseen, html, jobs, json=json, everything=everything, hint=hint)
-    return EXIT_FINDINGS if unseen or any(p.bad for p in predictions) else EXIT_GOOD
+    _show(predictions, unseen, unread, html, jobs, notes, json=json, everything=everything, hint=hint)
+    return EXIT_FINDINGS if unseen or unread or any(p.bad for p in predictions) else EXIT_GOOD
 
 
 def _by_running(runs: Sequence[Run], predictions: Sequence[Prediction], options: Mapping[str, str | None]) -> str:
@@ -215,20 +217,44 @@ def _divided(runs: Sequence[Run], mode: str, *, trust: bool) -> tuple[list[Run],
     return seen, [Unseen(run.name, code, path=run.source) for run, code in codes if code]
 
 
+def _predicted(
+    runs: Sequence[Run], predict: Callable[[Sequence[Run]], list[Prediction]]
+) -> tuple[list[Prediction], list[Unread]]:
+    """Return the predictions of the runs, and those of several that cannot be predicted.
+
+    Raises:
+        BadInput: none can.
+    """
+    try:
+        return predict(runs) if runs else [], []
+    except BadInput as error:
+        found: list[Prediction] = []
+        failed: list[Unread] = []
+        for run in runs if len(runs) > 1 else ():
+            try:
+                found += predict([run])
+            except BadInput as reason:
+                failed.append(Unread(run.name, reason))
+        if not found:
+            raise error from None
+        return found, failed
+
+
 def _show(
-    predictions: Sequence[Prediction], unseen: Sequence[Unseen], html: Path | None,
-    jobs: Sequence[dict[str, Any] | None] | None, *, json: bool, everything: bool, hint: str,
+    predictions: Sequence[Prediction], unseen: Sequence[Unseen], unread: Sequence[Unread], html: Path | None,
+    jobs: Sequence[dict[str, Any] | None] | None, notes: Sequence[str], *, json: bool, everything: bool, hint: str,
 ) -> None:  # fmt: skip
     if html is not None and predictions:
         from legroom.rendering.pages.prediction_page import prediction_page
 
         write_text("--html", html, prediction_page(predictions))
     if json:
-        say(prediction_json(predictions, [unseen_run(each) for each in unseen], jobs))
-    elif len(predictions) == 1:
+        more = [*map(unseen_run, unseen), *(unknown_run(each.name, str(each.reason)) for each in unread)]
+        say(prediction_json(predictions, more, jobs, notes))
+    elif len(predictions) == 1 and not unread:
         say(prediction_text(predictions[0], everything=everything))
     elif predictions:
-        say(comparison_text(predictions))
+        say(comparison_text(predictions, unread))
     if jobs and not json:
         say(f"\n{scheduler_options.job_text(jobs)}")
     if html is not None and predictions and not json:

@@ -22,8 +22,9 @@ from legroom.training.train import Ended, Training
 
 
 def report(
-    ended: Ended, training: Training, machine: Machine, target: str, *, json: bool, html: Path | None = None
-) -> None:
+    ended: Ended, training: Training, machine: Machine, target: str, *, json: bool, html: Path | None = None,
+    notes: Sequence[str] = (),
+) -> None:  # fmt: skip
     """Draw the charts, say how it ended, and write the page that was asked for.
 
     What cannot be written is said and is no error: the training is over, and its figures are in its folder.
@@ -32,7 +33,7 @@ def report(
         _draw(ended, training, machine)
     except OSError as error:  # a full disk; the figures are in the logs
         tell(f"the charts cannot be written: {error.strerror or error}")
-    _say_outcome(ended, training, target, json)
+    _say_outcome(ended, training, target, json, notes)
     if html is not None:
         from legroom.rendering.pages.training_page import training_page
 
@@ -90,7 +91,7 @@ def _whole_progress(folder: Path) -> Sequence[Progress]:
         return ()
 
 
-def _say_outcome(ended: Ended, training: Training, target: str, json: bool) -> None:
+def _say_outcome(ended: Ended, training: Training, target: str, json: bool, notes: Sequence[str]) -> None:
     outcome, end, folder = ended.outcome, ended.record.end, training.folder.path
     if outcome.status == "failed":
         # without a last word there is only what Python wrote while it went down
@@ -99,7 +100,7 @@ def _say_outcome(ended: Ended, training: Training, target: str, json: bool) -> N
         way = f"resume from step {step:,} with --resume --out {folder}" if step else "there is no checkpoint yet"
         complain(f"{outcome.error} ({way}; log: {folder / 'train.log'})")
     if json:
-        say(dumps(outcome.to_json(), indent=2))
+        say(dumps(outcome.to_json() | {"notes": list(notes)}, indent=2))
     else:
         progress = _whole_progress(folder)
         backend, reminder = backend_of(training.run), _reminder(training)

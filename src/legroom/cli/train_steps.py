@@ -15,6 +15,7 @@ import typer
 
 from legroom.cli import options
 from legroom.cli.overrides import split_settings, with_backend
+from legroom.cli.told_notes import told_notes
 from legroom.cli.train_report import report, tell
 from legroom.cli.writing import check_writable
 from legroom.environments.script_classes import named_by_file
@@ -86,7 +87,8 @@ def carry_out(given: Asked) -> int:
     """Train, and return the exit code."""
     check_writable("--html", given.html)
     overrides = with_backend(split_settings(given.settings), given.backend, given.cluster)
-    asked = given.laid_over(read(given.target, overrides=overrides, like=given.like))
+    with told_notes() as notes:
+        asked = given.laid_over(read(given.target, overrides=overrides, like=given.like))
     asked = named_by_file(asked, run_file(asked))  # training trusts what it trains
     others = _sizes(given.target, overrides, given.like) if given.fit else ()
     request = Request(
@@ -105,7 +107,7 @@ def carry_out(given: Asked) -> int:
         return EXIT_FINDINGS
     next_knob = knob_after_failure(training, machine, PRICES if given.allow_changes else PRICES[:2])
     ended = _train(training, machine, next_knob, given.retries)
-    report(ended, training, machine, given.target, json=given.json, html=given.html)
+    report(ended, training, machine, given.target, json=given.json, html=given.html, notes=notes)
     return ended.exit_code
 
 

@@ -27,9 +27,14 @@ def unseen_line() -> str:
 
 def unseen_run(unseen: Unseen) -> dict[str, Any]:
     """Return what is known of a run whose environment was not imported, under the keys of a prediction."""
+    return unknown_run(unseen.name, str(unseen)) | {"unseen": list(unseen.code)}
+
+
+def unknown_run(name: str, why: str) -> dict[str, Any]:
+    """Return what is known of a run that could not be predicted, under the keys of a prediction."""
     nothing = dict.fromkeys(("device", "host", "gpu", "with_free_savings", "with_lean_storage", "probe"))
-    empty: dict[str, Any] = {"findings": [], "notes": [str(unseen)], "items": []}
-    return {"name": unseen.name, "fits": None, **nothing, **empty, "unseen": list(unseen.code)}
+    empty: dict[str, Any] = {"findings": [], "notes": [why], "items": []}
+    return {"name": name, "fits": None, **nothing, **empty}
 
 
 def unknown_json(unknown: Unknown, arguments: Sequence[str]) -> str:

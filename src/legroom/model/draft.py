@@ -27,6 +27,7 @@ class Draft:
             keys the overrides have set.
         settled: keys that already mean what a run file means, whatever kind of file they stand in.
         base: the script whose run the constants are laid on.
+        others: settings that a run file has no place for, by name: they may be arguments of the environment.
         finish: the part of `settle` that refuses nothing, for those who want to know what can be known.
     """
 
@@ -39,6 +40,7 @@ class Draft:
     finish: Callable[[Draft, Collection[Key]], None] | None = None
     settled: set[Key] = field(default_factory=set)
     base: str | None = None
+    others: dict[str, tuple[Any, int | None]] = field(default_factory=dict)
 
     def put(self, key: Key, value: Any, line: int | None = None) -> None:
         """Set `key` (a path) to `value`, making the mappings on the way."""

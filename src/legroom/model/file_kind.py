@@ -17,6 +17,7 @@ class FileKind(Protocol):
         in_python: whether its mapping may stand in a Python module too, as `hyperparams = {...}`.
         certain: whether its keys mean what the library means by them; a program of the user's own may read them
             otherwise, so that a value which the library would refuse is no mistake.
+        by_entry: whether it is a mapping from names to runs.
     """
 
     name: str
@@ -24,6 +25,7 @@ class FileKind(Protocol):
     beside: str = ""
     in_python: bool = False
     certain: bool = True
+    by_entry: bool = False
 
     def matches(self, data: dict[Any, Any]) -> bool:
         """Return whether the parsed file is of this kind; run files are not asked about."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from legroom.backends.base import backend_of
 from legroom.backends.default import DEFAULT_BACKEND
@@ -22,11 +22,13 @@ from legroom.named_runs import find_workload, run_names, workloads
 from legroom.reading import yamls
 from legroom.reading.reading_budget import bounded_reading
 from legroom.reading.reading_notes import note
-from legroom.reading.user_files import is_directory, is_file, read_text
+from legroom.reading.user_files import is_directory, is_file, read_text, refuse_log
 from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import Lines
 
-__all__ = ["override_names", "read", "read_all", "read_given", "run_from_dict", "script_given"]
+__all__ = [
+    "Unread", "override_names", "read", "read_all", "read_each", "read_given", "run_from_dict", "script_given",
+]  # fmt: skip
 
 Overrides = Sequence[tuple[str, str]]
 
@@ -79,6 +81,48 @@ def read_all(target: str, *, overrides: Overrides = (), like: str | None = None)
             return [with_options(_trusted(draft), options) for draft in named]
         drafts = named or _from_target(target, keys)
         return [with_options(_checked(laid_over(draft, like), keys), options) for draft in drafts]
+
+
+class Unread(NamedTuple):
+    """An entry of a file that cannot be read or predicted, and why."""
+
+    name: str
+    reason: BadInput
+
+
+def read_each(target: str, *, overrides: Overrides = (), like: str | None = None) -> tuple[list[Run], list[Unread]]:
+    """Return every run that `target` names, and the entries of a file of several that cannot be read.
+
+    Raises:
+        BadInput: there is no such run, or none that can be read.
+    """
+    try:
+        return read_all(target, overrides=overrides, like=like), []
+    except BadInput as error:
+        path, entry = split_target(target)
+        names = _entry_names(path) if path is not None and entry is None else []
+        runs: list[Run] = []
+        unread: list[Unread] = []
+        for name in names if len(names) > 1 else ():
+            try:
+                runs += read_all(f"{path}:{name}", overrides=overrides, like=like)
+            except BadInput as reason:
+                unread.append(Unread(name, reason))
+        if not runs:
+            raise error from None
+        return runs, unread
+
+
+def _entry_names(path: str) -> list[str]:
+    """Return the names of the entries of a file that is a mapping of runs; none of others."""
+    from legroom.reading.file_kinds import kind_of
+
+    try:
+        data = None if path.endswith(".py") else yamls.parse_yaml(read_text(path), path)[0]
+    except BadInput:
+        return []
+    kind = kind_of(data) if isinstance(data, dict) else None
+    return [str(name) for name in data] if kind is not None and kind.by_entry else []
 
 
 def read_given(text: str, name: str) -> list[Run]:
@@ -225,6 +269,7 @@ def _named(name: str, path: str) -> Draft:
 
 def _from_file(path: str, entry: str | None, overrides: Overrides) -> list[Draft]:
     text = read_text(path)
+    refuse_log(text, path)
     algo = next((value for name, value in overrides if name in ("algo", "algorithm")), None)
     if path.endswith(".py"):
         return _from_python(text, path, entry, algo)
@@ -269,8 +314,34 @@ def _from_python(text: str, path: str, entry: str | None, algo: str | None) -> l
         kind, entries = kind_in_python(), constants.zoo_entries(text, path)
         if kind is not None and entries is not None:
             return kind.drafts(entries, {}, path, entry=entry, algo=algo)
-        found = constants.drafts(text, path)
+        found = _own_program(text, path)
     return only_entry(found, entry, path)
+
+
+def _own_program(text: str, path: str) -> list[Draft]:
+    """Return the runs of a script with a loop of its own: the settings that it loads, over its constants.
+
+    Raises:
+        BadInput: it has neither.
+    """
+    from legroom.reading import constants
+    from legroom.reading.interpreter.follower import loaded_settings
+    from legroom.reading.source import parse_module
+
+    settings, line = loaded_settings(parse_module(text, path), path)
+    lines = {key: line for key, _ in constants.walked_settings(settings)}
+    loaded = constants.settings_draft(settings, lines, path)
+    try:
+        found = constants.drafts(text, path)
+    except BadInput:
+        if loaded is None:
+            raise
+        found = [loaded]
+    if loaded is not None and len(found) == 1 and found[0] is not loaded:
+        found[0].data = merged(found[0].data, loaded.data)
+        found[0].lines |= loaded.lines
+        found[0].unknown = {key: why for key, why in found[0].unknown.items() if get(loaded.data, key) is None}
+    return found
 
 
 def laid_over(draft: Draft, like: str | None) -> Draft:
@@ -293,6 +364,9 @@ def laid_over(draft: Draft, like: str | None) -> Draft:
         # the environment is part of what is compiled, and decides nearly all of the bill
         whose = f"{like} ({get(base, ('env', 'id'))})"
         note(f"WARNING: billed with the environment of {whose}, not with your own: the file names none")
+    for name in get(base, ("env", "kwargs"), {}) if own_id is None else ():
+        if name in draft.others:  # SIMS = 25 of a program whose environment is made with sims
+            draft.put(("env", "kwargs", name), *draft.others[name])
     _say_what_was_filled(base, draft, like)
     replaced = {key: draft.unknown.pop(key) for key in list(draft.unknown) if get(base, key) is not None}
     if replaced:

@@ -147,6 +147,8 @@ def _put_named(draft: Draft, values: list[tuple[Key, Any, int | None]]) -> list[
     for key, value, line in values:
         place = _place(key)
         if place is None:
+            if isinstance(value, bool | int | float | str):
+                draft.others.setdefault(str(key[-1]).lower(), (value, line))
             if _is_size(str(key[-1]), value):
                 unused.append(".".join(map(str, key)) + (f" (line {line})" if line is not None else ""))
         elif len(key) > 1 and place in draft.lines:
@@ -248,7 +250,11 @@ def finish(draft: Draft, given: Collection[Key]) -> None:
     data = draft.data
     length = data.get("hyperparams", {}).pop(EPISODE, None)
     algorithm = find_algorithm(str(data.get("backend", DEFAULT_BACKEND)), str(data["algo"]))
-    if length is not None and algorithm is not None:
+    if algorithm is not None:
+        data["algo"] = algorithm.name
+    if length is not None and algorithm is not None and "episode_length" in algorithm.defaults:
+        data["hyperparams"].setdefault("episode_length", length)
+    elif length is not None and algorithm is not None:
         place: Key = ("hyperparams", "n_steps") if algorithm.family == "on-policy" else ("env", "episode_steps")
         if place not in given and place not in draft.lines:  # a module that has N_STEPS too means the episode
             draft.put(place, length, draft.lines.get(("hyperparams", EPISODE)))

@@ -38,8 +38,13 @@ def is_run_file(data: dict[Any, Any]) -> bool:
 
 
 def is_of_another_program(data: dict[Any, Any]) -> bool:
-    """Return whether most keys of a mapping are none of a run file, nor meant for one."""
-    return not is_run_file(data) and 2 * len(_foreign(data)) > len(data) and len(data) > 2
+    """Return whether most keys of a mapping are none of a run file, nor meant for one.
+
+    Of one or two keys, a section tells: a run file that is misspelt begins with words.
+    """
+    foreign = _foreign(data)
+    several = len(data) > 2 or any(isinstance(data[key], dict) for key in foreign)
+    return not is_run_file(data) and 2 * len(foreign) > len(data) and several
 
 
 def _foreign(data: dict[Any, Any]) -> list[Any]:

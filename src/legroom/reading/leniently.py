@@ -20,11 +20,18 @@ from legroom.backends.base import backends
 from legroom.errors import BadInput, NotARun
 from legroom.model.draft import Draft, copied, get, merged, only_entry
 from legroom.reading import constants, yamls
-from legroom.reading.file_kinds import all_kinds, is_run_file, kind_in_python, kind_of, script_drafts
+from legroom.reading.file_kinds import (
+    all_kinds,
+    is_of_another_program,
+    is_run_file,
+    kind_in_python,
+    kind_of,
+    script_drafts,
+)
 from legroom.reading.reading_budget import bounded_reading
 from legroom.reading.source import nodes_of, parse_module
 from legroom.reading.spoken import spoken_draft
-from legroom.reading.user_files import is_directory, read_text
+from legroom.reading.user_files import is_directory, read_text, refuse_log
 from legroom.reading.validating import LenientRun, lenient_run
 from legroom.reading.workload_options import split_overrides, with_options
 
@@ -85,12 +92,13 @@ def _read_file(target: str, overrides: Sequence[tuple[str, str]], like: str | No
     if file is None:
         raise reading.no_such_run(target)
     text = read_text(file)
+    refuse_log(text, file)
     algo = next((value for name, value in overrides if name in ("algo", "algorithm")), None)
     problems: list[BadInput] = []
     if file.endswith(".py"):
         kind, drafts = _python(text, file, entry, algo, like)
     else:
-        kind, drafts, problems = _yaml(text, file, entry, algo)
+        kind, drafts, problems = _yaml(text, file, entry, algo, like)
     runs = tuple(lenient_run(reading.laid_over(draft, like), overrides) for draft in drafts)
     if any(each.name == kind and not each.certain for each in all_kinds()):
         runs = tuple(replace(one, problems=()) for one in runs)
@@ -129,14 +137,22 @@ def is_about_training(tree: ast.Module) -> bool:
     return False
 
 
-def _yaml(text: str, path: str, entry: str | None, algo: str | None) -> tuple[str, list[Draft], list[BadInput]]:
+def _yaml(
+    text: str, path: str, entry: str | None, algo: str | None, like: str | None
+) -> tuple[str, list[Draft], list[BadInput]]:
     data, lines = yamls.parse_yaml(text, path)
     if not isinstance(data, dict):
         hint = "start with algo: and env:"
         raise BadInput("a run file is a mapping of keys to values", path=path, line=1, hint=hint)
     kind = kind_of(data)
     if kind is not None:
-        return kind.name, *kind.lenient_drafts(data, lines, path, entry=entry, algo=algo)
+        found, problems = kind.lenient_drafts(data, lines, path, entry=entry, algo=algo)
+        if not found and like is not None:  # too little to be certain whose settings they are; `like` says it
+            found = kind.drafts(data, lines, path, entry=entry, algo=algo)
+        return kind.name, found, problems
+    settings = constants.settings_draft(data, lines, path) if like is not None and is_of_another_program(data) else None
+    if settings is not None:
+        return "settings", only_entry([settings], entry, path), []
     if not is_run_file(data):
         others = " and ".join(f"no {name} file" for name in dict.fromkeys(kind.name for kind in all_kinds()))
         hint = "a run file starts with algo: and env:"
@@ -159,7 +175,7 @@ def _python(text: str, path: str, entry: str | None, algo: str | None, like: str
         if not training:
             raise
         return "script", []
-    if training:  # a script of its own kind; what its constants mean is not for us to say
+    if training and like is None:  # a script of its own kind; what its constants mean is not for us to say
         return "script", []
     return "constants", [_on_script(draft, like) for draft in drafts]
 

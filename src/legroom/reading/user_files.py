@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from errno import EAGAIN
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,11 @@ from typing import Any
 from legroom.errors import BadInput
 from legroom.units import MIB, format_size
 
+LOGS = (".txt", ".log", ".out", ".err")
+_OUT_OF_MEMORY = re.compile(
+    r"(?i)out of (?:\w+ )?memory|unable to allocate|cannot allocate memory|OutOfMemory|RESOURCE_EXHAUSTED|MemoryError|"
+    r"bad_alloc|oom[-_ ]?kill|\bKilled\b"
+)
 LARGEST_FILE = 4 * MIB  # the largest hyperparameter file in public use is under 100 KiB
 
 
@@ -76,6 +82,17 @@ def _most_of(stream: Any) -> bytes:
             break
         data += more
     return data
+
+
+def refuse_log(text: str, path: str) -> None:
+    """Refuse the output of a program that ran out of memory, which another command reads.
+
+    Raises:
+        BadInput: it is one.
+    """
+    if path.endswith(LOGS) and _OUT_OF_MEMORY.search(text):
+        what = "is the log of a program that ran out of memory, not a run"
+        raise BadInput(what, path=path, hint=f"legroom explain {path}")
 
 
 def decode(data: bytes, path: str | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,8 +15,8 @@ from legroom.rendering.run_file import run_file
 from legroom.units import format_size
 
 
-def cluster_plan_json(plan: ClusterPlan, **more: Any) -> str:
-    """Return the plan as JSON, with keys beside its own."""
+def cluster_plan_json(plan: ClusterPlan, notes: Sequence[str] = (), **more: Any) -> str:
+    """Return the plan as JSON, with notes before its own and keys beside its own."""
     data = {
         "fits": plan.fits,
         "runners": plan.runners if plan.fits else None,
@@ -33,7 +33,7 @@ def cluster_plan_json(plan: ClusterPlan, **more: Any) -> str:
         ],
         "run": plan.run.model_dump(exclude_defaults=True),
         "needed": dict(plan.needed) or None,
-        "notes": list(plan.notes),
+        "notes": [*notes, *plan.notes],
     }
     return document(data | more)
 

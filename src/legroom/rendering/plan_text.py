@@ -17,9 +17,10 @@ from legroom.units import format_size
 PRICE_STYLES = {"free": "green", "slower": "yellow", "changes-learning": "red"}
 
 
-def plan_json(plan: Plan, **more: Any) -> str:
-    """Return the plan as JSON, with keys beside its own."""
-    return document(plan_data(plan) | more)
+def plan_json(plan: Plan, notes: Sequence[str] = (), **more: Any) -> str:
+    """Return the plan as JSON, with notes before its own and keys beside its own."""
+    data = plan_data(plan)
+    return document(data | {"notes": [*notes, *data["notes"]]} | more)
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:

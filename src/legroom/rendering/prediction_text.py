@@ -32,12 +32,19 @@ def prediction_json(
     predictions: Sequence[Prediction],
     more: Sequence[dict[str, Any]] = (),
     jobs: Sequence[dict[str, Any] | None] | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
-    """Return the document; `more`: runs of which nothing but this is known; `jobs`: what to ask schedulers for."""
+    """Return the document.
+
+    Args:
+        more: runs of which nothing but this is known.
+        jobs: what to ask schedulers for.
+        notes: what was noted when the runs were read.
+    """
     runs = [_as_json(each) for each in predictions]
     if jobs is not None:
         runs = [run | {"job": job} for run, job in zip(runs, jobs, strict=True)]
-    return document({"runs": [*runs, *more]})
+    return document({"runs": [*runs, *more], "notes": list(notes)})
 
 
 def _as_json(prediction: Prediction) -> dict[str, Any]:
@@ -132,21 +139,30 @@ def _high(bill: NodeBill) -> int:
     return bill.footprint.host.high
 
 
-def comparison_text(predictions: Sequence[Prediction]) -> Iterator[Part]:
-    """Yield how many fit, one row per run, the first being what the others are compared with, and notes."""
-    yield _comparison_verdict(predictions)
-    yield comparison_table(predictions)
+def comparison_text(predictions: Sequence[Prediction], unread: Sequence[tuple[str, Exception]] = ()) -> Iterator[Part]:
+    """Yield how many fit, one row per run, the first being what the others are compared with, and notes.
+
+    Args:
+        unread: runs that could not be read or predicted, and why.
+    """
+    yield _comparison_verdict(predictions, len(unread))
+    table = comparison_table(predictions)
+    for name, _ in unread:
+        table.add(name, *[""] * (len(table.header) - 2), Styled("not read", "yellow"))
+    yield table
     yield ""
+    for name, reason in unread:
+        yield f"{name}: {reason}"
     yield from comparison_lines(predictions)
 
 
-def _comparison_verdict(predictions: Sequence[Prediction]) -> Styled:
+def _comparison_verdict(predictions: Sequence[Prediction], unread: int = 0) -> Styled:
     """Return how many of several runs fit, and which."""
     fitting = [p.footprint.name for p in predictions if p.fits and not p.refused]
-    unknown = sum(p.fits is None for p in predictions)
+    unknown = sum(p.fits is None for p in predictions) + unread
     refused = sum(p.refused for p in predictions)
     named = ", ".join(fitting[:3]) + (f" and {len(fitting) - 3} more" if len(fitting) > 3 else "")
-    text = f"{len(fitting) or 'none'} of {len(predictions)} runs fit{'s' if len(fitting) == 1 else ''}"
+    text = f"{len(fitting) or 'none'} of {len(predictions) + unread} runs fit{'s' if len(fitting) == 1 else ''}"
     text += (f": {named}" if named else "") + (f"; unknown for {unknown}" if unknown else "")
     text += f"; {refused} invalid" if refused else ""
     return verdict(text, "green" if fitting else "yellow" if unknown else "bold red")

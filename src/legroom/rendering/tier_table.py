@@ -12,9 +12,9 @@ from legroom.rendering.plan_text import PRICE_STYLES, budget_text, peaks_data, p
 from legroom.units import GIB, format_size
 
 
-def tiers_json(tiers: Sequence[Tier]) -> str:
-    """Return the rows as JSON, each with its whole plan."""
-    return document({"tiers": [_row_data(tier) for tier in tiers]})
+def tiers_json(tiers: Sequence[Tier], notes: Sequence[str] = ()) -> str:
+    """Return the rows as JSON, each with its whole plan, and what was noted when the run was read."""
+    return document({"tiers": [_row_data(tier) for tier in tiers], "notes": list(notes)})
 
 
 def _row_data(tier: Tier) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from legroom.reading.interpreter.asker import (
 from legroom.reading.interpreter.scopes import Binding
 from legroom.reading.interpreter.script import Definition, Script, argument, dotted, has_hidden_arguments
 from legroom.reading.interpreter.values import NotKnown
+from legroom.reading.source import walk
 
 # vec env wrappers whose first argument is the environment
 WRAPPERS = frozenset({
@@ -123,7 +124,7 @@ class _EnvAsker(Asker):
             if isinstance(statement, ast.Assign | ast.AnnAssign) and self.script.scopes.class_of(target) is cls
         )
         made = [value for value in stored if not isinstance(value, ast.Constant | None)]
-        fresh = [s for s in made if not any(dotted(part) == f"self.{node.attr}" for part in ast.walk(s))]
+        fresh = [s for s in made if not any(dotted(part) == f"self.{node.attr}" for part in walk(s))]
         if len(fresh) != 1:
             return self.unknown(node)
         value = self.value(fresh[0], at + 1)
@@ -151,7 +152,7 @@ class _EnvAsker(Asker):
             inner = self.value(node.args[0], at) if len(node.args) == 1 else None
             own = _Envs([EnvFact(node, 1, False, (node.func,), self.script)])
             return inner if isinstance(inner, _Envs) else own
-        inside = (n for n in ast.walk(definition) if isinstance(n, ast.Return))
+        inside = (n for n in walk(definition) if isinstance(n, ast.Return))
         returned = [n.value for n in inside if other.scopes.function_of(n) is definition]
         made = self.of(other).value(returned[0], at) if len(returned) == 1 and returned[0] is not None else None
         return _Envs(replace(f, origin=node) for f in made) if isinstance(made, _Envs) else self.unknown(node)
@@ -279,7 +280,7 @@ def _classes_of(definition: tuple[Script, Definition], depth: int) -> Iterator[t
             if inner is not None and isinstance(inner[1], ast.ClassDef) and depth < 4:
                 yield from _classes_of(inner, depth + 1)
         return
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Call):
             inner = other.definition(part.func)
             if inner is not None and inner[1] is not node and depth < 4:

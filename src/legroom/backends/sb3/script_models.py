@@ -29,7 +29,7 @@ from legroom.reading.interpreter.values import (
 )
 from legroom.reading.known_spaces import wrapped
 from legroom.reading.reading_budget import pay
-from legroom.reading.source import nodes_of, parse_module
+from legroom.reading.source import nodes_of, parse_module, walk
 from legroom.reading.yamls import Key
 
 _PACKAGES = ("stable_baselines3.", "sb3_contrib.")
@@ -172,10 +172,18 @@ def _library_algorithm(symbol: str) -> str | None:
 
 
 def _has_constructor(tree: ast.AST) -> bool:
-    nodes = nodes_of(tree) if isinstance(tree, ast.Module) else ast.walk(tree)
+    nodes = nodes_of(tree) if isinstance(tree, ast.Module) else walk(tree)
     calls = (node.func for node in nodes if isinstance(node, ast.Call))
-    names = (f.attr if isinstance(f, ast.Attribute) else f.id if isinstance(f, ast.Name) else "" for f in calls)
-    return any(algorithm_named(name) for name in names)
+    return any(algorithm_named(_last_name(func)) for func in calls)
+
+
+def _last_name(func: ast.expr) -> str:
+    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+
+
+def _nowhere(cls: Class) -> ast.Call:
+    """Return a call of the class that stands at its definition."""
+    return ast.Call(ast.Name(cls.node.name), [], [], lineno=cls.node.lineno, col_offset=0)
 
 
 class ScriptModels(Follower):
@@ -197,17 +205,37 @@ class ScriptModels(Follower):
         for found in list(self.definitions):
             if id(found.node) in self.visited or found.module.name != "__main__" or isinstance(found.node, ast.Lambda):
                 continue
-            methods = found.node.body if isinstance(found, Class) else [found.node]
-            for node in methods:
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _has_constructor(node):
-                    self.call_function(Function(node, found.frame, found.module), [], self.given_elsewhere(node))
+            if isinstance(found, Class):
+                self.follow_methods(found)
+            elif _has_constructor(found.node):
+                self.call_function(found, [], self.given_elsewhere(found.node, found.node.name))
 
-    def given_elsewhere(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, Any]:
-        """Return the parameters that some call in the source gives, each as not known."""
-        names = [parameter.arg for parameter in function.args.args]
+    def follow_methods(self, cls: Class) -> None:
+        """Follow the methods of a class that make models and were not called, on an object of it."""
+        for node in cls.node.body:
+            known = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and id(node) not in self.visited
+            if not known or not _has_constructor(node):
+                continue
+            init, itself = cls.method("__init__"), self.objects.get(id(cls.node))
+            if itself is None and node.name != "__init__":
+                given = {} if init is None else self.given_elsewhere(init.node, cls.node.name, after=1)
+                itself = self.instance(cls, [], given, _nowhere(cls))
+            if isinstance(itself, Namespace) and isinstance(node, ast.FunctionDef) and node.name != "__init__":
+                self.object_method(itself, node.name, [], self.given_elsewhere(node, node.name, after=1))
+            else:
+                function = Function(node, cls.frame, cls.module)
+                self.call_function(function, [], self.given_elsewhere(node, cls.node.name, after=1))
+
+    def given_elsewhere(self, function: Any, called: str, after: int = 0) -> dict[str, Any]:
+        """Return the parameters that some call in the source gives, each as not known.
+
+        Args:
+            after: how many parameters no call gives: `self`.
+        """
+        names = [parameter.arg for parameter in function.args.args[after:]]
         given: set[str] = set()
         for node in nodes_of(self.trees[0]):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function.name:
+            if isinstance(node, ast.Call) and _last_name(node.func) == called:
                 given |= {*names[: len(node.args)], *(k.arg for k in node.keywords if k.arg in names)}
         return {name: NotKnown(f"the argument {name}", function.lineno) for name in given}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from legroom.backends.sb3.script_models import algorithm_named
 from legroom.machine.child_process import run_file
 from legroom.model.run import Run
+from legroom.reading.source import walk
 
 _PLACING = {"device", "map_location"}  # arguments
 _NETWORKS = {"policy", "actor", "critic", "q_net", "features_extractor", "mlp_extractor"}
@@ -38,7 +39,7 @@ def _places(script: Path) -> Iterator[tuple[Path, int, str]]:
     if tree is None:
         return
     files = [script]
-    for node in ast.walk(tree):
+    for node in walk(tree):
         names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
         names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
         files += [found for name in names if (found := script.parent / f"{name.replace('.', '/')}.py").is_file()]
@@ -65,7 +66,7 @@ def _tree(file: Path) -> ast.Module | None:
 
 def _traced_classes(tree: ast.Module) -> set[str]:
     """Return the classes that belong to networks, policies and algorithms, those that derive from one of them too."""
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    classes = [node for node in walk(tree) if isinstance(node, ast.ClassDef)]
     found: set[str] = set()
     for _ in classes:  # a base may stand behind
         for cls in classes:

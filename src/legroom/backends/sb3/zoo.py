@@ -52,6 +52,7 @@ class ZooFile(FileKind):
     name = "zoo"
     spellings = PLACES
     in_python = True
+    by_entry = True
 
     def matches(self, data: dict[Any, Any]) -> bool:
         if PARTS[()] & set(data) or not all(isinstance(value, dict) or value is None for value in data.values()):

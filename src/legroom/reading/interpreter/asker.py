@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from legroom.reading.constants import argument_default
 from legroom.reading.interpreter.evaluator import ARRANGING, FUNCTIONS, Evaluator, complete, walked
+from legroom.reading.interpreter.file_calls import FileRef, Loaded, file_method, hydra_config, is_file_call
 from legroom.reading.interpreter.scopes import Binding
 from legroom.reading.interpreter.script import Definition, Script, argument, dotted, each_function, has_hidden_arguments
 from legroom.reading.interpreter.values import LONGEST, NotKnown, Symbol, Unfoldable, made
 from legroom.reading.reading_budget import pay
+from legroom.reading.source import walk
 
 DEEPEST = 12  # names and attributes that lead from one to the next
 _PARSED = ("parse_args", "parse_known_args")
@@ -110,10 +113,15 @@ class Asker(Evaluator[int]):
     def pay_for(self, node: ast.AST) -> None:
         pay(1, getattr(node, "lineno", None), self.script.path)
 
+    def file(self) -> str | None:
+        return self.script.path
+
     def on_name(self, node: ast.Name, at: int) -> Any:
         if at > DEEPEST:
             return self.unknown(node)
         bindings = self.script.scopes.reaching(node)
+        if not bindings and node.id == "__file__":
+            return str(Path(self.script.path).absolute())
         if not bindings:
             star = self._star(node.id)
             return Symbol(node.id) if star is None else star.module_value(node.id, at + 1)
@@ -145,7 +153,7 @@ class Asker(Evaluator[int]):
     def bound(self, binding: Binding, at: int) -> Any:
         """Return the value that one binding gives its name."""
         match binding:
-            case Binding(kind="assign", value=ast.expr() as value):
+            case Binding(kind="assign" | "with", value=ast.expr() as value):
                 return self.value(value, at)
             case Binding(kind="unpack", node=ast.Assign(value=value)):  # args, unknown = parser.parse_known_args()
                 made = self.value(value, at)
@@ -165,6 +173,10 @@ class Asker(Evaluator[int]):
         function = self.script.scopes.function_of(parameter)
         if function is None or isinstance(function, ast.Lambda):
             return NotKnown(parameter.arg)
+        for each in function.decorator_list:
+            if isinstance(each, ast.Call) and self.script.qualified(each.func) == "hydra.main":
+                found = hydra_config(self.arguments(each, at + 1)[1], self.script.path)
+                return NotKnown(parameter.arg) if found is None else found
         default = _default_of(function, parameter.arg)
         try:
             given = [value or default for value in passed_arguments(self.script, function, parameter.arg)]
@@ -194,6 +206,10 @@ class Asker(Evaluator[int]):
                 return self.unknown(node)
             return self.value(once.value, at)
         owner = self.value(node.value, at)
+        if isinstance(owner, Loaded) and node.attr in owner:
+            return owner[node.attr]
+        if isinstance(owner, FileRef):
+            return self.member(owner, node)
         if not isinstance(owner, Settings) or node.attr not in owner.fields:
             return self.unknown(node)
         return self.of(owner.script).value(owner.fields[node.attr], at)
@@ -202,12 +218,26 @@ class Asker(Evaluator[int]):
         if isinstance(node.func, ast.Attribute) and node.func.attr in _PARSED:
             return Settings(self.script, dict(options(self.script)))
         name = self.script.qualified(node.func) or ""
-        if name in FUNCTIONS or name in ARRANGING:
+        if name in FUNCTIONS or name in ARRANGING or is_file_call(name):
             return self.apply(Symbol(name), *self.arguments(node, at), node)
         if name in _SETTINGS_MAKERS and node.args:
             return self.value(node.args[0], at + 1)
+        if isinstance(node.func, ast.Attribute) and not name and at <= DEEPEST:
+            found = self.method(self.value(node.func.value, at + 1), node.func.attr, node, at)
+            if found is not None:
+                return found
         own = self.script.definition(node.func)
         return self.unknown(node) if own is None or at > DEEPEST else self.own_call(*own, node, at + 1)
+
+    def method(self, owner: Any, name: str, node: ast.Call, at: int) -> Any:
+        """Return what a method of settings from a file, or of a path, returns; None where that is not known."""
+        if isinstance(owner, FileRef):
+            return file_method(owner, name, self.arguments(node, at)[0])
+        if isinstance(owner, dict) and name == "get" and node.args:
+            args, _ = self.arguments(node, at)
+            key = args[0] if isinstance(args[0], str | int) else None
+            return owner.get(key, args[1] if len(args) > 1 else None)
+        return None
 
     def on_listcomp(self, node: ast.ListComp, at: int) -> Any:
         """Return as many unknown items as there are numbers in the range that the comprehension runs over."""
@@ -224,7 +254,7 @@ class Asker(Evaluator[int]):
             if hidden or (given and other is not self.script):
                 return self.unknown(node)
             return Settings(other, class_fields(definition) | given)
-        returned = [n.value for n in ast.walk(definition) if isinstance(n, ast.Return) and n.value is not None]
+        returned = [n.value for n in walk(definition) if isinstance(n, ast.Return) and n.value is not None]
         made = self.of(other).value(returned[0], at) if len(returned) == 1 else None
         return made if isinstance(made, Settings) else self.unknown(node)
 

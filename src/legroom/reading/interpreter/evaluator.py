@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
+from legroom.reading.interpreter.file_calls import FileRef, file_attribute, file_call, is_file_call, joined
 from legroom.reading.interpreter.values import (
     LONGEST,
     NotKnown,
@@ -100,6 +101,13 @@ class Evaluator(Generic[At]):
         """Pay for one step of the reading under way, which may end there."""
         pay(1, getattr(node, "lineno", None))
 
+    def file(self) -> str | None:
+        """Return the file that the expressions stand in; None where that is none."""
+        return None
+
+    def see(self, found: Any, node: ast.Call) -> None:
+        """Take note of what a function of files has made."""
+
     def unknown(self, node: ast.AST, reason: str = "") -> NotKnown:
         return NotKnown(node, getattr(node, "lineno", None), reason)
 
@@ -122,7 +130,8 @@ class Evaluator(Generic[At]):
 
     def member(self, owner: Any, node: ast.Attribute) -> Any:
         """Return an attribute of what is no library's object."""
-        return self.unknown(node)
+        found = file_attribute(owner, node.attr) if isinstance(owner, FileRef) else None
+        return self.unknown(node) if found is None else found
 
     def on_call(self, node: ast.Call, at: At) -> Any:
         func = self.value(node.func, at)
@@ -145,6 +154,11 @@ class Evaluator(Generic[At]):
 
     def apply(self, func: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return the result of a call."""
+        if isinstance(func, Symbol) and is_file_call(func):
+            found = file_call(func, args, kwargs, self.file())
+            if found is not None:
+                self.see(found, node)
+                return found
         if isinstance(func, Symbol) and func in ARRANGING and all(is_settled(arg) for arg in args):
             return self.attempt(node, lambda: made(ARRANGING[func](*args, **kwargs)))
         if isinstance(func, Symbol) and func in FUNCTIONS and all(is_plain(v) for v in (*args, *kwargs.values())):
@@ -212,7 +226,24 @@ class Evaluator(Generic[At]):
         function = OPERATORS.get(type(node.op))
         if function is None:
             return self.unknown(node)
-        return self.attempt(node, binary, function, self.value(node.left, at), self.value(node.right, at))
+        left, right = self.value(node.left, at), self.value(node.right, at)
+        if isinstance(left, FileRef) and isinstance(node.op, ast.Div):  # Path(...) / "config.yaml"
+            return joined(left, right) or self.unknown(node)
+        return self.attempt(node, binary, function, left, right)
+
+    def on_joinedstr(self, node: ast.JoinedStr, at: At) -> Any:
+        """Return the text of an f-string whose fields are plain and without a format."""
+        texts: list[Any] = []
+        for part in node.values:
+            field = isinstance(part, ast.FormattedValue)
+            if field and (part.format_spec is not None or part.conversion != -1):
+                return self.unknown(node)
+            value = self.value(part.value if field else part, at)
+            value = value.path if isinstance(value, FileRef) else value
+            if isinstance(value, Symbol) or not isinstance(value, str | int):
+                return self.unknown(node)
+            texts.append(value)
+        return self.attempt(node, lambda: made("".join(map(str, texts))))
 
     def on_compare(self, node: ast.Compare, at: At) -> Any:
         compare = _COMPARE.get(type(node.ops[0]))

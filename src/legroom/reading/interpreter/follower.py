@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
+from legroom.model.draft import merged
 from legroom.reading.constants import argument_default
 from legroom.reading.interpreter.evaluator import OPERATORS, Evaluator, binary
+from legroom.reading.interpreter.file_calls import FileRef, Loaded, file_method, hydra_config
 from legroom.reading.interpreter.gym_calls import GYM_CALLS, Env, is_space, wrapped_by_library
 from legroom.reading.interpreter.scopes import is_main_guard
 from legroom.reading.interpreter.values import (
@@ -40,7 +42,7 @@ from legroom.reading.interpreter.values import (
     plain,
 )
 from legroom.reading.reading_budget import hold, pay
-from legroom.reading.source import module_file, parse_module
+from legroom.reading.source import module_file, parse_module, walk
 from legroom.reading.user_files import read_text
 
 DEEPEST_CALL = 12
@@ -63,8 +65,10 @@ class Follower(Evaluator[Frame]):
         self.folder = Path(path).parent
         self.definitions: list[Function | Class] = []
         self.visited: set[int] = set()
+        self.objects: dict[int, Namespace] = {}  # by the id of their class's node, the one made last
         self.modules: dict[str, Module | None] = {}
         self.trees: list[ast.Module] = []  # keeps node ids alive
+        self.loaded: list[tuple[dict[Any, Any], int]] = []  # settings from files, and the lines that load them
         self.depth = 0
         self.calls = 0
         self.current = Module("__main__", Frame())
@@ -101,6 +105,16 @@ class Follower(Evaluator[Frame]):
     def pay_for(self, node: ast.AST) -> None:
         several = len(self.trees) > 1  # then nobody knows whose line it is
         pay(1, None if several else getattr(node, "lineno", None))
+
+    def file(self) -> str | None:
+        if self.current.name == "__main__":
+            return self.path
+        found = module_file(self.current.name, self.folder)
+        return None if found is None else str(found)
+
+    def see(self, found: Any, node: ast.Call) -> None:
+        if isinstance(found, dict):
+            self.loaded.append((found, node.lineno))
 
     # -- statements ----------------------------------------------------------------------------------------------------
 
@@ -211,7 +225,7 @@ class Follower(Evaluator[Frame]):
             case ast.Name():
                 frame.names[target.id] = value
             case ast.Attribute(value=ast.Name(id="self")):
-                frame.names[f"self.{target.attr}"] = value
+                frame.owner().names[f"self.{target.attr}"] = value
             case ast.Tuple() | ast.List():
                 values = value if isinstance(value, list) and len(value) == len(target.elts) else None
                 for i, part in enumerate(target.elts):
@@ -224,7 +238,9 @@ class Follower(Evaluator[Frame]):
     # -- expressions ---------------------------------------------------------------------------------------------------
 
     def on_name(self, node: ast.Name, at: Frame) -> Any:
-        return at.find(node.id)
+        found = at.find(node.id)
+        here = self.file() if isinstance(found, Symbol) and found == "__file__" else None
+        return found if here is None else str(Path(here).absolute())
 
     def on_attribute(self, node: ast.Attribute, at: Frame) -> Any:
         if isinstance(node.value, ast.Name) and node.value.id == "self":
@@ -240,9 +256,15 @@ class Follower(Evaluator[Frame]):
             case Module():
                 return owner.frame.names.get(node.attr, self.unknown(node))
             case Namespace():
-                return owner.values.get(node.attr, self.unknown(node))
-            case Class():
+                known = node.attr in owner.values or owner.method(node.attr) is None
+                return owner.values.get(node.attr, self.unknown(node)) if known else Bound(owner, node.attr)
+            case Class() if owner.method(node.attr) is None:
                 return self.class_frame(owner).names.get(node.attr, self.unknown(node))
+            case Loaded() if node.attr in owner:
+                return owner[node.attr]
+            case FileRef():
+                found = super().member(owner, node)
+                return Bound(owner, node.attr) if isinstance(found, NotKnown) else found
             case Env() if node.attr == "num_envs":
                 return owner.n_envs
             case Env() if node.attr in ("env", "venv", "unwrapped"):
@@ -330,6 +352,8 @@ class Follower(Evaluator[Frame]):
         defaults: list[ast.expr | None] = [None] * (len(positional) - len(spec.defaults)) + list(spec.defaults)
         pairs = [*zip(positional, defaults, strict=True), *zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
         rest = dict(kwargs)
+        if not args and positional:
+            rest |= self.composed_settings(function, positional[0].arg)
         for i, (arg, default) in enumerate(pairs):
             if i < len(args) and i < len(positional):
                 frame.names[arg.arg] = args[i]
@@ -345,9 +369,47 @@ class Follower(Evaluator[Frame]):
         if spec.kwarg:
             frame.names[spec.kwarg.arg] = rest
 
+    def composed_settings(self, function: Function, parameter: str) -> dict[str, Any]:
+        """Return what `@hydra.main(config_path=..., config_name=...)` gives the parameter of a function."""
+        here = self.file()
+        for each in getattr(function.node, "decorator_list", ()):
+            if isinstance(each, ast.Call) and self.value(each.func, function.frame) == "hydra.main" and here:
+                args, kwargs = self.arguments(each, function.frame)
+                given = dict(zip(("config_path", "config_name"), args, strict=False)) | kwargs
+                found = hydra_config(given, here)
+                self.see(found, each)
+                return {} if found is None else {parameter: found}
+        return {}
+
+    def object_method(self, owner: Namespace | Class, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Follow a method of an object or class of the script; what it sets on the object stays."""
+        function = owner.method(name)
+        assert function is not None
+        node = function.node
+        self.visited.add(id(node))
+        self.calls += 1
+        if self.depth >= DEEPEST_CALL or self.calls > MOST_CALLS or isinstance(node, ast.Lambda):
+            return NotKnown(name, node.lineno)
+        kinds = {_decorator(each) for each in node.decorator_list}
+        cls = owner if isinstance(owner, Class) else owner.cls
+        first = [] if "staticmethod" in kinds else [cls] if "classmethod" in kinds else [owner]
+        frame = owner.frame if isinstance(owner, Namespace) else function.frame
+        found = self.run_body(function, [*first, *args], kwargs, Frame(frame))
+        if isinstance(owner, Namespace):
+            owner.values |= _fields(owner.frame)
+        return found
+
     def method(self, bound: Bound, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
-        """Return the result of a method of plain data or of a parser."""
+        """Return the result of a method of plain data, of a parser, of a file or of an object of the script."""
+        if isinstance(bound.owner, Namespace | Class) and bound.owner.method(bound.name) is not None:
+            return self.object_method(bound.owner, bound.name, args, kwargs)
         match bound.owner, bound.name, args:
+            case FileRef() as owner, name, _:
+                found = file_method(owner, name, args)
+                return self.unknown(node) if found is None else found
+            case Parser() as owner, "set_defaults", _:
+                owner.values |= kwargs
+                return None
             case dict() as owner, "get", [str() | int() as key, *default]:
                 return owner.get(key, default[0] if default else None)
             case dict() as owner, "update", _:
@@ -376,6 +438,10 @@ class Follower(Evaluator[Frame]):
             return self.library_calls[name](self, args, kwargs) or self.unknown(node)
         if name == "ArgumentParser":
             return Parser()
+        if name in ("SimpleNamespace", "Namespace") and not args:
+            return Namespace(dict(kwargs))
+        if name in ("vars", "asdict") and args and isinstance(args[0], Namespace):
+            return made(dict(args[0].values))
         inner = args[0] if args else kwargs.get("env", kwargs.get("venv"))
         if isinstance(inner, Env):
             return wrapped_by_library(inner, symbol, args, kwargs)
@@ -394,11 +460,12 @@ class Follower(Evaluator[Frame]):
 
     def instance(self, cls: Class, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return an instance of a class of the script: an environment, a wrapper, settings, or not known."""
-        frame = self.class_frame(cls)
-        init = next((n for n in cls.node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+        frame = Frame(self.class_frame(cls), of_object=True)
+        init = cls.method("__init__")
+        itself = Namespace({}, cls, frame)
         if init is not None and self.depth < DEEPEST_CALL:
-            frame = Frame(frame)
-            self.run_body(Function(init, cls.frame, cls.module), [None, *args], kwargs, frame)
+            self.visited.add(id(init.node))
+            self.run_body(init, [itself, *args], kwargs, frame)
         observation, action = (_space(frame, name) for name in ("observation_space", "action_space"))
         inner = args[0] if args and isinstance(args[0], Env) else kwargs.get("env")
         if isinstance(inner, Env):
@@ -408,10 +475,14 @@ class Follower(Evaluator[Frame]):
             found = Env(id=cls.reference, observation=observation, action=action, kwargs=_arguments(init, args, kwargs))
             several = any("VecEnv" in str(b) or "VectorEnv" in str(b) for b in self.ancestors(cls))
             return replace(found, n_envs=self.unknown(node)) if several else found
-        fields = {k.removeprefix("self."): v for k, v in frame.names.items()}
-        if any(_decorator(d) == "dataclass" for d in cls.node.decorator_list):
-            return Namespace({**fields, **kwargs})
-        return Namespace(fields) if fields else self.unknown(node)
+        if init is None:  # a dataclass or the like: fields by name or in their order
+            fields = (n.target for n in cls.node.body if isinstance(n, ast.AnnAssign))
+            names = [target.id for target in fields if isinstance(target, ast.Name)]
+            given = {**dict(zip(names, args, strict=False)), **{k: v for k, v in kwargs.items() if k != "**"}}
+            frame.names |= {f"self.{name}": value for name, value in given.items()}
+        itself.values |= _fields(frame)
+        self.objects[id(cls.node)] = itself
+        return itself
 
     def ancestors(self, cls: Class) -> list[Any]:
         """Return the bases of a class, those of bases in the script included, by name."""
@@ -424,9 +495,29 @@ class Follower(Evaluator[Frame]):
         return found
 
 
+def loaded_settings(tree: ast.Module, path: str) -> tuple[dict[Any, Any], int]:
+    """Return the settings of the files that a script loads, also in functions that nobody calls, and a line."""
+    follower = Follower(path)
+    follower.follow(tree)
+    for found in list(follower.definitions):
+        if isinstance(found, Function) and id(found.node) not in follower.visited and found.module.name == "__main__":
+            follower.call_function(found, [], {})
+    whole: dict[Any, Any] = {}
+    for each, _ in follower.loaded:
+        whole = merged(whole, each)
+    return whole, follower.loaded[0][1] if follower.loaded else 0
+
+
+def _fields(frame: Frame | None) -> dict[str, Any]:
+    """Return the attributes in the frame of an object, those of its class below its own."""
+    inner = frame.parent.names if frame is not None and frame.parent is not None else {}
+    own = {} if frame is None else {k[5:]: v for k, v in frame.names.items() if k.startswith("self.")}
+    return {**inner, **own}
+
+
 def _is_choice(test: ast.expr) -> bool:
     """Return whether it is like `args.algo == "sac"`: a command line may say otherwise, and either way may train."""
-    parts = [part for part in ast.walk(test) if isinstance(part, ast.Attribute)]
+    parts = [part for part in walk(test) if isinstance(part, ast.Attribute)]
     return bool(parts) and not isinstance(test, ast.Attribute)
 
 
@@ -459,9 +550,9 @@ def _wrapped_by_script(env: Env, cls: Class, observation: Any, action: Any) -> E
     )
 
 
-def _arguments(init: ast.FunctionDef | None, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _arguments(init: Function | None, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return what an instance is made with, by name, as far as it is plain."""
-    names = [arg.arg for arg in init.args.args[1:]] if init is not None else []
+    names = [arg.arg for arg in init.node.args.args[1:]] if init is not None else []
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     return {name: plain(value) for name, value in given.items() if is_plain(value)}
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from legroom.backends.base import backends
 from legroom.errors import BadInput
-from legroom.reading.interpreter.scopes import Binding, Scopes
+from legroom.reading.interpreter.scopes import Binding, Scopes, imported_module
 from legroom.reading.source import KEPT_TREES, module_file, nodes_of, parse_module
 from legroom.reading.user_files import read_text
 
@@ -42,6 +42,22 @@ def _scopes(tree: ast.Module, package: str) -> Scopes:
     return Scopes(tree, package)
 
 
+@lru_cache(maxsize=KEPT_TREES)
+def _calls(tree: ast.Module) -> tuple[ast.Call, ...]:
+    return tuple(sorted((n for n in nodes_of(tree) if isinstance(n, ast.Call)), key=lambda n: (n.lineno, n.col_offset)))
+
+
+@lru_cache(maxsize=KEPT_TREES)
+def _imported(tree: ast.Module, package: str) -> tuple[tuple[str, ast.stmt], ...]:
+    found: list[tuple[str, ast.stmt]] = []
+    for node in nodes_of(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append((imported_module(node, package), node))
+    return tuple(found)
+
+
 @dataclass(frozen=True, eq=False)
 class Script:
     """The tree of a file, and of the modules beside it that it imports, by their name."""
@@ -56,10 +72,13 @@ class Script:
     # -- parts -------------------------------------------------------------------------------------------------------
 
     @cached_property
+    def package(self) -> str:
+        """The dotted package that its relative imports start from."""
+        return self.name if Path(self.path).name == "__init__.py" else self.name.rpartition(".")[0]
+
+    @cached_property
     def scopes(self) -> Scopes:
-        is_package = Path(self.path).name == "__init__.py"
-        package = self.name if is_package else self.name.rpartition(".")[0]
-        return _scopes(self.tree, package)
+        return _scopes(self.tree, self.package)
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
@@ -68,7 +87,17 @@ class Script:
 
     @cached_property
     def calls(self) -> tuple[ast.Call, ...]:
-        return tuple(sorted((n for n in self.nodes if isinstance(n, ast.Call)), key=lambda n: (n.lineno, n.col_offset)))
+        return _calls(self.tree)
+
+    @cached_property
+    def calls_by_name(self) -> dict[str, list[ast.Call]]:
+        """The calls by the last name of what they call: `step` of `env.step(action)`."""
+        found: dict[str, list[ast.Call]] = {}
+        for call in self.calls:
+            func = call.func
+            name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+            found.setdefault(name, []).append(call)
+        return found
 
     @cached_property
     def classes(self) -> tuple[ast.ClassDef, ...]:
@@ -124,13 +153,7 @@ class Script:
     @cached_property
     def imported(self) -> tuple[tuple[str, ast.stmt], ...]:
         """(module, statement) of every import."""
-        found: list[tuple[str, ast.stmt]] = []
-        for node in self.nodes:
-            if isinstance(node, ast.Import):
-                found += [(alias.name, node) for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                found.append((self.scopes._module(node), node))
-        return tuple(found)
+        return _imported(self.tree, self.package)
 
     def bases(self, cls: ast.ClassDef, depth: int = 0) -> set[str]:
         """Return the qualified names of all library classes that `cls` derives from, through classes of the folder."""

@@ -44,11 +44,23 @@ class NotKnown:
 
 
 class Frame:
-    """Names of a function or module while it is followed, and where it looks further."""
+    """Names of a function or module while it is followed, and where it looks further.
 
-    def __init__(self, parent: Frame | None = None) -> None:
+    Args:
+        of_object: whether it holds the attributes of an object, as `self.name`.
+    """
+
+    def __init__(self, parent: Frame | None = None, *, of_object: bool = False) -> None:
         self.names: dict[str, Any] = {}
         self.parent = parent
+        self.of_object = of_object
+
+    def owner(self) -> Frame:
+        """Return the frame of the object whose method is followed; this one where it is none's."""
+        frame: Frame | None = self
+        while frame is not None and not frame.of_object:
+            frame = frame.parent
+        return frame or self
 
     def find(self, name: str) -> Any:
         frame: Frame | None = self
@@ -90,6 +102,14 @@ class Class:
         """The class as `module:Class`. One that stands in the script itself is nowhere to be imported from."""
         return f"{self.module.name}:{self.node.name}"
 
+    def method(self, name: str) -> Function | None:
+        """Return the method of that name, its own or that of a base in the script."""
+        for node in self.node.body:
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                return Function(node, self.frame, self.module)
+        inherited = (base.method(name) for base in self.bases if isinstance(base, Class) and base is not self)
+        return next((found for found in inherited if found is not None), None)
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -108,9 +128,19 @@ class Parser:
 
 @dataclass
 class Namespace:
-    """An object with plain attributes: parsed arguments, an instance of a class of settings."""
+    """An object with attributes: parsed arguments, an instance of a class of the script.
+
+    Args:
+        cls, frame: its class, and the frame of its attributes, where methods of it can be followed.
+    """
 
     values: dict[str, Any]
+    cls: Class | None = None
+    frame: Frame | None = None
+
+    def method(self, name: str) -> Function | None:
+        """Return the method of that name that its class has."""
+        return None if self.cls is None else self.cls.method(name)
 
 
 def is_settled(value: Any) -> bool:

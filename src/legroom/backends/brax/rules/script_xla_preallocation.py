@@ -11,6 +11,7 @@ from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.asker import number_of
 from legroom.reading.interpreter.scopes import start
 from legroom.reading.interpreter.script import Definition, Script, argument
+from legroom.reading.source import walk
 
 _SETTINGS = re.compile(r"XLA_PYTHON_CLIENT_|JAX_PLATFORM|jax_platform|XLA_CLIENT_MEM_FRACTION|CUDA_VISIBLE_DEVICES")
 _JAX = ("jax", "brax", "flax", "mujoco.mjx")
@@ -100,7 +101,7 @@ def _is_pool(script: Script, call: ast.Call) -> bool:
 
 def _uses_jax(script: Script, node: ast.AST | Definition) -> bool:
     """Return whether the code calls something of JAX that computes."""
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Call):
             name = script.qualified(part.func) or ""
             if name.startswith(("jax.numpy.", "jax.random.", "jax.lax.", "brax.envs.", "brax.training.", "jax.device")):

@@ -9,6 +9,7 @@ from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Fix, Found, Rule
 from legroom.reading.interpreter.scopes import Binding, Scope
 from legroom.reading.interpreter.script import Script, argument, has_hidden_arguments
+from legroom.reading.source import walk
 
 # a list that is only added to is not used
 _ADDING = ("append", "extend", "insert")
@@ -101,8 +102,7 @@ def _attributes(script: Script) -> Iterator[Found]:
             continue
         cls = script.scopes.class_of(node)
         learns = cls is not None and any(
-            isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "learn"
-            for n in ast.walk(cls)
+            isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "learn" for n in walk(cls)
         )
         mentioned = len(re.findall(rf"\b{re.escape(target.attr)}\b", script.text))
         if learns and mentioned == 1 and not any(_mentions(text, target.attr) for text in script.importers):

@@ -7,6 +7,7 @@ from legroom.backends.sb3.script_envs import worker_classes
 from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.script import Script, dotted, each_function
+from legroom.reading.source import walk
 
 # names of things that are costly to hold and meant to be held once
 _SHARED = ("cache", "shared", "pool", "store", "level", "map", "data", "asset", "texture", "table", "lookup", "memo")
@@ -33,7 +34,7 @@ def look(script: Script) -> Iterable[Found]:
 
 def _used_classes(script: Script, cls: ast.ClassDef) -> Iterator[tuple[Script, ast.ClassDef]]:
     """Yield the classes of the folder that an environment's methods call by name."""
-    for node in ast.walk(cls):
+    for node in walk(cls):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             definition = script.definition(node.value)
             if definition is not None and isinstance(definition[1], ast.ClassDef) and definition[1] is not cls:
@@ -68,7 +69,7 @@ def _assigns_own(method: ast.FunctionDef | ast.AsyncFunctionDef, attribute: str)
     """Return whether `self.attribute = ...` gives each object one of its own."""
     return any(
         isinstance(target, ast.Attribute) and target.attr == attribute and dotted(target.value) == "self"
-        for node in ast.walk(method)
+        for node in walk(method)
         if isinstance(node, ast.Assign | ast.AnnAssign)
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
     )
@@ -80,7 +81,7 @@ def _fills(method: ast.FunctionDef | ast.AsyncFunctionDef, cls_name: str, attrib
     classes = (cls_name, first) if class_method else (cls_name,)
     # self.cache[key] = ... fills the class's dict unless the object has one of its own
     holders = classes if class_method or own else (cls_name, first)
-    targets = (t for node in ast.walk(method) if isinstance(node, ast.Assign) for t in node.targets)
+    targets = (t for node in walk(method) if isinstance(node, ast.Assign) for t in node.targets)
     return any(
         _is_attribute_of(target, attribute, classes)
         or (isinstance(target, ast.Subscript) and _is_attribute_of(target.value, attribute, holders))

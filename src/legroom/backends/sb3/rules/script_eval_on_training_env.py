@@ -8,6 +8,7 @@ from legroom.backends.sb3.script_envs import library_class, origins_of
 from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.script import Script, argument, dotted, each_function
+from legroom.reading.source import walk
 
 _EVALUATING = ("EvalCallback", "MaskableEvalCallback")
 _HINT = "make a second environment for evaluation, with the same wrappers"
@@ -80,7 +81,7 @@ def _inside_callbacks(script: Script) -> Iterator[Found]:
         for method in each_function(cls):
             if method.name not in ("_on_step", "_on_rollout_start", "_on_rollout_end", "on_step"):
                 continue
-            for call in ast.walk(method):
+            for call in walk(method):
                 if isinstance(call, ast.Call) and library_class(script, call.func) == "evaluate_policy":
                     env = argument(call, "env", 1)
                     own = env is not None and (

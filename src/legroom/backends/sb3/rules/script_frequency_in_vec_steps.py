@@ -9,6 +9,7 @@ from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.asker import attribute_stores, integer_of
 from legroom.reading.interpreter.script import Script, argument, dotted, has_hidden_arguments
+from legroom.reading.source import walk
 
 # the argument and its position in SB3 2.9; EveryNTimesteps counts environment steps and is not here
 COUNTED = {
@@ -60,7 +61,7 @@ def _frequencies(script: Script) -> Iterator[tuple[ast.Call, str, str, ast.expr]
 
 def _is_adjusted(script: Script, node: ast.expr, n_envs: int, depth: int = 0) -> bool:
     """Return whether the expression, or a constant it is made of, is divided by the number of environments."""
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv | ast.Div):
             divisor = integer_of(script, part.right)
             if divisor is None or divisor == n_envs or _ENVS.search(ast.unparse(part.right)):
@@ -93,7 +94,7 @@ def _definitions(script: Script, node: ast.Name | ast.Attribute) -> Iterator[tup
 
 def _is_about_episodes(node: ast.expr) -> bool:
     """Return whether the interval is an episode or a rollout of one environment: vec-steps are meant then, perhaps."""
-    names = ((dotted(part) or "").rpartition(".")[2] for part in ast.walk(node))
+    names = ((dotted(part) or "").rpartition(".")[2] for part in walk(node))
     return any(_EPISODE.search(name) for name in names)
 
 
@@ -102,7 +103,7 @@ def _says_so(script: Script, call: ast.Call, value: ast.expr) -> bool:
     texts = [script.comment(line) for line in range(call.lineno, (call.end_lineno or call.lineno) + 1)]
     above = script.lines[call.lineno - 2].strip() if call.lineno > 1 else ""
     texts.append(above if above.startswith("#") else "")
-    for part in ast.walk(value):
+    for part in walk(value):
         if isinstance(part, ast.Name | ast.Attribute):
             texts.append(part.id if isinstance(part, ast.Name) else part.attr)
             texts += [other.comment(node.lineno) for other, node in _definitions(script, part)]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.script import Script, dotted, each_function
+from legroom.reading.source import walk
 
 _BASES = ("VecEnv",)
 
@@ -21,7 +22,7 @@ def look(script: Script) -> Iterable[Found]:
 
 
 def _look_at(cls: ast.ClassDef, method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Found]:
-    for node in ast.walk(method):
+    for node in walk(method):
         if not (isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and node.value.elts):
             continue
         name = dotted(node.value.elts[0]) or ""
@@ -39,7 +40,7 @@ def _only_in_place(cls: ast.ClassDef, name: str) -> bool:
     for method in each_function(cls):
         if method.name == "__init__":
             continue
-        for node in ast.walk(method):
+        for node in walk(method):
             if isinstance(node, ast.Assign):
                 if any(dotted(target) == name for target in node.targets):
                     return False

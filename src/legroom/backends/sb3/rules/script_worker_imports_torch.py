@@ -11,6 +11,7 @@ from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.scopes import is_main_guard
 from legroom.reading.interpreter.script import Script
+from legroom.reading.source import walk
 
 _HEAVY = ("torch", "torchvision", "stable_baselines3", "sb3_contrib")
 _WITH, _WITHOUT = (f"{nbytes / 1e6:.0f} MB" for nbytes in (SHIPPED_CUDA["worker"], SHIPPED_CPU["light_worker"]))
@@ -80,12 +81,12 @@ def _why(script: Script, call: ast.Call) -> str:
 def _functions_called(script: Script, call: ast.Call) -> Iterator[ast.expr]:
     for fact in env_facts(script, call):
         for maker in fact.makers:
-            for node in ast.walk(maker):
+            for node in walk(maker):
                 if isinstance(node, ast.Call):
                     yield node.func
                     definition = script.definition(node.func)
                     if definition is not None and definition[0] is script:
-                        yield from (n.func for n in ast.walk(definition[1]) if isinstance(n, ast.Call))
+                        yield from (n.func for n in walk(definition[1]) if isinstance(n, ast.Call))
 
 
 RULE = Rule(

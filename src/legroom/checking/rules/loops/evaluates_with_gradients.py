@@ -9,6 +9,7 @@ from legroom.checking.rule_helpers import per_script
 from legroom.checking.torch_sources import in_module, loops_of, method_calls, networks, without_gradients
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.script import Script, dotted
+from legroom.reading.source import walk
 
 
 def look(script: Script) -> Iterable[Found]:
@@ -21,7 +22,7 @@ def look(script: Script) -> Iterable[Found]:
         if net not in names or not isinstance(function, ast.FunctionDef) or _derives(function):
             continue
         calls = [
-            call for call in ast.walk(function)
+            call for call in walk(function)
             if isinstance(call, ast.Call) and dotted(call.func) == net and loops_of(script, call)
             and call.lineno > set_eval.lineno
         ]  # fmt: skip
@@ -36,7 +37,7 @@ def look(script: Script) -> Iterable[Found]:
 
 def _derives(function: ast.FunctionDef) -> bool:
     """Return whether the function, or one in it, derives something."""
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Attribute) and node.attr in ("backward", "grad", "train"):
             return True
         if isinstance(node, ast.Attribute) and node.attr == "step" and "env" not in (dotted(node.value) or ""):

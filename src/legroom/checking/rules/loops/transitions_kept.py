@@ -11,6 +11,7 @@ from legroom.checking.rule_helpers import per_script
 from legroom.checking.torch_sources import method_calls
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.script import Script, dotted
+from legroom.reading.source import walk
 
 _OBSERVED = re.compile(r"(^|_)(obs|observations?|states?|frames?|images?|screens?|pixels)(_|\d|$)", re.I)
 _STORES = re.compile(r"^(add|push|store|remember|append|insert|record|memorize|cache|save|observe|put)", re.I)
@@ -56,11 +57,11 @@ def _is_collecting(script: Script, each: Growing) -> bool:
         return isinstance(function, ast.FunctionDef) and _STORES.match(function.name) is not None
     return any(
         isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "backward"
-        for part in ast.walk(function or script.tree)
+        for part in walk(function or script.tree)
     ) and any(
         isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "step"
         and "env" in (dotted(part.func.value) or "")
-        for part in ast.walk(function or script.tree)
+        for part in walk(function or script.tree)
     )  # fmt: skip
 
 

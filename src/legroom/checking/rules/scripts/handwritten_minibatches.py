@@ -9,6 +9,7 @@ from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.asker import attribute_stores, integer_of
 from legroom.reading.interpreter.script import Script, dotted
+from legroom.reading.source import walk
 
 
 def look(script: Script) -> Iterable[Found]:
@@ -63,7 +64,7 @@ def _made(script: Script, step: ast.expr) -> tuple[int | None, int | None]:
         stores = [s for target, s in attribute_stores(script, step.attr) if dotted(target) == dotted(step)]
         if len(stores) == 1 and isinstance(stores[0], ast.Assign):
             value, line = stores[0].value, stores[0].lineno
-    for part in ast.walk(value) if value is not None else ():
+    for part in walk(value) if value is not None else ():
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv | ast.Div):
             return line, integer_of(script, part.right)
     return line, None

@@ -10,6 +10,7 @@ from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.asker import integer_of, number_of
 from legroom.reading.interpreter.script import Script, argument, dotted
+from legroom.reading.source import walk
 
 _WARM_UP = ("learning_starts", "learning_start", "learn_start", "start_training", "warmup_steps", "warm_up_steps",
             "start_steps", "min_replay_size", "replay_start_size", "learning_starts_at")  # fmt: skip
@@ -54,7 +55,7 @@ def _stop(script: Script, numbers: ast.expr) -> ast.expr | None:
 
 
 def _warm_up(script: Script, loop: ast.AST, counter: str, total: int) -> Iterator[Found]:
-    for node in ast.walk(loop):
+    for node in walk(loop):
         if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and dotted(node.left) == counter):
             continue
         name = (dotted(node.comparators[0]) or "").rpartition(".")[2].lower()
@@ -97,7 +98,7 @@ def _linear(
 
     `linear_schedule(start, end, duration, step)` and `np.interp(step, [0, duration], [start, end])`.
     """
-    for call in ast.walk(loop):
+    for call in walk(loop):
         match call:
             case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if name in _LINEAR:
                 at = argument(call, "t", 3)
@@ -117,7 +118,7 @@ def _linear(
 
 def _quotients(script: Script, loop: ast.AST, counter: str, total: int) -> Iterator[Found]:
     """`step / EPS_DECAY_STEPS` in a linear formula; under exp() there is no end to reach."""
-    for node in ast.walk(loop):
+    for node in walk(loop):
         if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
             continue
         name = (dotted(node.right) or "").rpartition(".")[2]

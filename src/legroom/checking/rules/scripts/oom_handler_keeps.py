@@ -9,6 +9,7 @@ from legroom.checking.rule_helpers import per_script
 from legroom.checking.rules.scripts.oom_handler_misses import memory_handlers
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.script import Script, dotted
+from legroom.reading.source import walk
 
 _NO_ATTEMPT = ("print", "str", "len", "range", "int")  # called in the try block and again, and no second attempt
 
@@ -39,7 +40,7 @@ def look(script: Script) -> Iterable[Found]:
 
 
 def _calls(block: list[ast.stmt]) -> Iterator[ast.Call]:
-    return (node for statement in block for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return (node for statement in block for node in walk(statement) if isinstance(node, ast.Call))
 
 
 def _then_raises(script: Script, call: ast.Call) -> bool:
@@ -49,7 +50,7 @@ def _then_raises(script: Script, call: ast.Call) -> bool:
     for field in ("body", "orelse"):
         block = getattr(parent, field, [])
         if isinstance(block, list) and any(statement is s for s in block):
-            leaves = any(isinstance(n, ast.Continue | ast.Return | ast.Break) for s in block for n in ast.walk(s))
+            leaves = any(isinstance(n, ast.Continue | ast.Return | ast.Break) for s in block for n in walk(s))
             return isinstance(block[-1], ast.Raise) and not leaves
     return False
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.script import Script
+from legroom.reading.source import walk
 
 _EVERYTHING = frozenset({"Exception", "BaseException"})
 
@@ -55,7 +56,7 @@ def is_about_memory(script: Script, handler: ast.ExceptHandler) -> bool:
     """Return whether a handler is there for out of memory: it names it, looks for its text or empties the cache."""
     if any(name.endswith("OutOfMemoryError") for name in caught_by(script, handler)):
         return True
-    return any(_speaks_of_memory(script, node) for statement in handler.body for node in ast.walk(statement))
+    return any(_speaks_of_memory(script, node) for statement in handler.body for node in walk(statement))
 
 
 def _speaks_of_memory(script: Script, node: ast.AST) -> bool:

@@ -10,6 +10,7 @@ from legroom.checking.boundless import is_short
 from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.script import Script, dotted
+from legroom.reading.source import walk
 
 _TAKE = "tracemalloc.take_snapshot"
 
@@ -43,7 +44,7 @@ def _fillings(script: Script) -> Iterator[tuple[ast.Call | ast.Assign, str | Non
 
 
 def _holds_snapshot(script: Script, node: ast.expr) -> bool:
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Call) and script.qualified(part.func) == _TAKE:
             return not isinstance(node, ast.Call) or node is part  # snapshot.statistics(...) keeps less
         if isinstance(part, ast.Name) and isinstance(node, ast.Name | ast.Tuple | ast.Dict):

@@ -9,6 +9,7 @@ from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.asker import integer_of
 from legroom.reading.interpreter.script import Script, dotted
+from legroom.reading.source import walk
 
 _COUNTS = ("num_iterations", "num_updates", "n_updates", "n_iterations", "total_updates", "num_update_steps")
 
@@ -19,7 +20,7 @@ def look(script: Script) -> Iterable[Found]:
             continue
         name = (dotted(node.targets[0]) or "").rpartition(".")[2].lower()
         quotient = next(
-            (p for p in ast.walk(node.value) if isinstance(p, ast.BinOp) and isinstance(p.op, ast.FloorDiv)), None
+            (p for p in walk(node.value) if isinstance(p, ast.BinOp) and isinstance(p.op, ast.FloorDiv)), None
         )
         if name not in _COUNTS or quotient is None or integer_of(script, node.value) != 0:
             continue

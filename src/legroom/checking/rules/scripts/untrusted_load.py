@@ -10,6 +10,7 @@ from legroom.model.finding import Severity
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.asker import options, settings_of, text_of
 from legroom.reading.interpreter.script import Script, argument
+from legroom.reading.source import walk
 
 _PICKLES = frozenset({"pickle.load", "pickle.loads", "cloudpickle.load", "cloudpickle.loads", "dill.load", "dill.loads",
                       "joblib.load", "_pickle.load"})  # fmt: skip
@@ -121,7 +122,7 @@ def _made_of(script: Script, node: ast.expr) -> Iterator[tuple[Script, ast.expr 
         bindings = script.scopes.reaching(node)
         yield from ((script, b.value) for b in bindings if b.kind in ("assign", "with", "augmented"))
     elif definition is not None and isinstance(definition[1], ast.FunctionDef):
-        yield from ((definition[0], part.value) for part in ast.walk(definition[1]) if isinstance(part, ast.Return))
+        yield from ((definition[0], part.value) for part in walk(definition[1]) if isinstance(part, ast.Return))
     else:
         yield from ((script, child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 

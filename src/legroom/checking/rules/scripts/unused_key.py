@@ -12,6 +12,7 @@ from legroom.checking.rule_helpers import per_script
 from legroom.model.rule import Found, Rule
 from legroom.reading.constants import NAMES
 from legroom.reading.interpreter.script import Script, argument, importers_of
+from legroom.reading.source import walk
 
 MOST_FILES = 300  # of a project that are searched; in a larger one nobody can be sure
 MOST_ENTRIES = 20_000  # files of any kind that are passed by on the way
@@ -73,7 +74,7 @@ def _constants(script: Script) -> list[tuple[str, int]]:
 
 def _is_setting(node: ast.expr | None) -> bool:
     """Return whether a value is one that people tune: a number, a name, a few of them; no table of data."""
-    return not isinstance(node, ast.Dict | ast.List | ast.Set | ast.Tuple) or len(list(ast.walk(node))) < 24
+    return not isinstance(node, ast.Dict | ast.List | ast.Set | ast.Tuple) or len(list(walk(node))) < 24
 
 
 def _aliases(texts: list[str], module: str) -> list[str]:

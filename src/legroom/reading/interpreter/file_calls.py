@@ -1,0 +1,200 @@
+"""Settings files that a script loads: `yaml.safe_load(open("config.yaml"))`, read as data where they lie beside it.
+
+A path, an open file and the text of one are the same here, a `FileRef`: nothing is opened until a loader asks what is
+in it. Only files of the script's own project are read: those of its folder, of the folders above it up to the top of
+the project, and of the working folder where the script is below it. A file that is not there is noted.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os.path import normpath
+from pathlib import Path
+from typing import Any
+
+from legroom.errors import BadInput
+from legroom.model.draft import merged
+from legroom.reading.interpreter.values import Symbol, plain
+from legroom.reading.reading_budget import pay
+from legroom.reading.reading_notes import note
+from legroom.reading.source import CHARACTERS_PER_STEP
+from legroom.reading.user_files import is_directory, is_file, read_text
+
+HIGHEST = 4  # folders above the script's in which the top of a project is looked for
+TOPS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "README.md", "environment.yml")
+
+
+@dataclass(frozen=True)
+class FileRef:
+    """A path, the file open at it, or its text."""
+
+    path: str
+
+
+class Loaded(dict[Any, Any]):
+    """A mapping whose keys are attributes too, as OmegaConf and its likes make them."""
+
+
+def attributes(data: Any) -> Any:
+    """Return the data with every mapping in it as one whose keys are attributes."""
+    if isinstance(data, dict):
+        return Loaded({key: attributes(value) for key, value in data.items()})
+    return [attributes(value) for value in data] if isinstance(data, list) else data
+
+
+def joined(*parts: Any) -> FileRef | None:
+    """Return the path that the parts make; None where one of them is no path."""
+    texts = [path_text(part) for part in parts]
+    known = [text for text in texts if text is not None]
+    return FileRef(str(Path(*known))) if known and len(known) == len(texts) else None
+
+
+def path_text(value: Any) -> str | None:
+    """Return a path as text; None for what is none."""
+    if isinstance(value, FileRef):
+        return value.path
+    return value if isinstance(value, str) and not isinstance(value, Symbol) else None
+
+
+def _text(function: Callable[[str], str]) -> Callable[..., str | None]:
+    def call(value: Any = None, *rest: Any) -> str | None:
+        text = path_text(value)
+        return None if text is None else function(text)
+
+    return call
+
+
+def _joined_text(*parts: Any) -> str | None:
+    found = joined(*parts)
+    return None if found is None else found.path
+
+
+# Functions of paths by their qualified names; each answers None where an argument is not known.
+_PATHS: Mapping[str, Callable[..., Any]] = {
+    **dict.fromkeys(("open", "io.open", "codecs.open"), lambda path=None, *rest: joined(path)),
+    **dict.fromkeys(("pathlib.Path", "pathlib.PurePath", "Path"), joined),
+    "os.path.join": _joined_text,
+    "os.path.dirname": _text(lambda text: str(Path(text).parent)),
+    **dict.fromkeys(
+        (
+            "os.path.abspath", "os.path.realpath", "os.path.normpath", "os.path.expanduser", "os.fspath", "str",
+            "hydra.utils.to_absolute_path",
+        ),
+        _text(str),
+    ),
+}  # fmt: skip
+_LOADERS = frozenset({
+    "yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "json.load", "json.loads", "toml.load",
+    "tomllib.load", "tomllib.loads", "tomli.load", "omegaconf.OmegaConf.load",
+})  # fmt: skip
+_ATTRIBUTE_DICTS = frozenset({
+    "omegaconf.OmegaConf.create", "omegaconf.DictConfig", "easydict.EasyDict", "box.Box", "munch.Munch",
+    "munch.munchify", "munch.DefaultMunch", "dotmap.DotMap", "ml_collections.ConfigDict", "addict.Dict",
+})  # fmt: skip
+_SAME = frozenset({"omegaconf.OmegaConf.to_container", "omegaconf.OmegaConf.to_object", "omegaconf.OmegaConf.resolve"})
+
+
+def is_file_call(name: str) -> bool:
+    """Return whether a function of that qualified name has to do with files of settings."""
+    return name in _PATHS or name in _LOADERS or name in _ATTRIBUTE_DICTS or name in _SAME or name in _MERGING
+
+
+_MERGING = frozenset({"omegaconf.OmegaConf.merge", "omegaconf.OmegaConf.from_cli"})
+
+
+def file_call(name: str, args: list[Any], kwargs: dict[str, Any], script: str | None) -> Any:
+    """Return what such a function makes of its arguments; None where it makes nothing that is known."""
+    if name in _PATHS:
+        plainly = name == "str" and not (args and isinstance(args[0], FileRef))
+        return None if plainly else _PATHS[name](*(args or [kwargs.get("file")]))
+    if name in _LOADERS and args and script is not None:
+        text = path_text(args[0])
+        return None if text is None else load(text, script, with_attributes=name.startswith("omegaconf"))
+    if name in _ATTRIBUTE_DICTS and all(isinstance(arg, dict) for arg in args):
+        return attributes({**(args[0] if args else {}), **kwargs})
+    if name in _SAME and args:
+        return args[0] if isinstance(args[0], dict) else None
+    if name in _MERGING and all(isinstance(arg, dict) for arg in args):
+        whole: Any = {}
+        for arg in args:
+            whole = merged(whole, arg)
+        return attributes(whole)
+    return None
+
+
+def file_method(owner: FileRef, name: str, args: list[Any]) -> Any:
+    """Return what a method of a path or an open file returns; None where that is not known."""
+    if name in ("read", "read_text", "open", "resolve", "absolute", "expanduser", "as_posix"):
+        return owner
+    if name == "joinpath":
+        return joined(owner, *args)
+    if name == "with_suffix" and args and isinstance(args[0], str):
+        return FileRef(str(Path(owner.path).with_suffix(args[0])))
+    return None
+
+
+def file_attribute(owner: FileRef, name: str) -> Any:
+    """Return an attribute of a path; None where it has none that is known."""
+    path = Path(owner.path)
+    known: dict[str, Any] = {"name": path.name, "stem": path.stem, "suffix": path.suffix}
+    if name == "parent":
+        return FileRef(str(path.parent))
+    return [FileRef(str(parent)) for parent in path.parents] if name == "parents" else known.get(name)
+
+
+def load(text: str, script: str, *, with_attributes: bool = False) -> Any:
+    """Return the data of the settings file that a path in a script means; None where there is none to be read."""
+    file = _beside(text, script)
+    if file is None:
+        note(f"not read, as there is no such file: {text}, which {Path(script).name} loads")
+        return None
+    from legroom.reading.composing import composed  # most scripts load nothing
+    from legroom.reading.yamls import parse_yaml
+
+    try:
+        content = read_text(str(file))
+        pay(len(content) // CHARACTERS_PER_STEP)
+        data = tomllib.loads(content) if file.suffix == ".toml" else parse_yaml(content, str(file))[0]
+    except (BadInput, tomllib.TOMLDecodeError):
+        note(f"not read, as it is not valid: {file}, which {Path(script).name} loads")
+        return None
+    if not isinstance(data, dict):
+        return data
+    note(f"also read: {file}, which {Path(script).name} loads")
+    data = plain(composed(data, str(file)))
+    return attributes(data) if with_attributes else data
+
+
+def hydra_config(keywords: Mapping[str, Any], script: str) -> Any:
+    """Return the configuration that `@hydra.main(config_path=..., config_name=...)` gives a function."""
+    name = keywords.get("config_name")
+    where = keywords.get("config_path")
+    if not isinstance(name, str) or not isinstance(where, str | None):
+        return None
+    file = name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"
+    return load(str(Path(script).absolute().parent / (where or "") / file), script, with_attributes=True)
+
+
+def _beside(text: str, script: str) -> Path | None:
+    """Return the file of the script's project that a path in the script means."""
+    folder = Path(script).absolute().parent
+    if not is_directory(str(folder)) or "\0" in text:
+        return None
+    roots = [folder]
+    above = list(folder.parents)[:HIGHEST]
+    if not _is_top(folder):
+        top = next((number for number, each in enumerate(above) if _is_top(each)), -1)
+        roots += above[: top + 1]
+    here = Path.cwd()
+    roots += [here] if here in folder.parents and here not in roots else []
+    for root in roots:
+        file = Path(normpath(root / text))  # an absolute path stays as it is
+        if any(file.is_relative_to(each) for each in roots) and is_file(str(file)):
+            return file
+    return None
+
+
+def _is_top(folder: Path) -> bool:
+    return any((folder / name).exists() for name in TOPS)
