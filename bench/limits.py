@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.peak_sampler import alone
 from legroom.machine.tree import descendants, tree_memory
 
 ROOTS = (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup"))
@@ -27,6 +28,7 @@ class Limited:
     """How it ended: exit code (negative: the signal), peaks in bytes, and whether the limit killed it.
 
     Args:
+        full_peak: PSS with the mapped files of libraries in full, whoever else on this machine has them mapped.
         held_peak: the largest sample of what the kernel cannot give up: anonymous and shared memory and its own.
         kernel_peak: the kernel's own part of that (page tables, stacks, sockets, inodes).
     """
@@ -36,6 +38,7 @@ class Limited:
     cgroup_peak: int | None
     killed_by_limit: bool
     seconds: float
+    full_peak: int = 0
     held_peak: int = 0
     kernel_peak: int = 0
 
@@ -76,11 +79,12 @@ def run_limited(command: Sequence[str], limit: int, *, longest_s: float, **popen
             start_new_session=True,
             **popen,  # type: ignore[call-overload]
         )
-        peak, held, kernel, killed = 0, 0, 0, False
+        peak, full, held, kernel, killed = 0, 0, 0, 0, False
         try:
             while child.poll() is None:
-                pss = tree_memory(child.pid).pss
-                peak = max(peak, pss)
+                tree = tree_memory(child.pid)
+                pss = tree.pss
+                peak, full = max(peak, pss), max(full, alone(tree))
                 anonymous, own = _held(group)
                 held, kernel = max(held, anonymous + own), max(kernel, own)
                 killed = killed or (group is None and pss > limit)
@@ -96,7 +100,7 @@ def run_limited(command: Sequence[str], limit: int, *, longest_s: float, **popen
         if group is not None:
             highest = next(int((group / name).read_text()) for name in LIMITS.values() if (group / name).exists())
             killed = _oom_kills(group) > 0
-        return Limited(child.returncode, peak, highest, killed, time.monotonic() - began, held, kernel)
+        return Limited(child.returncode, peak, highest, killed, time.monotonic() - began, full, held, kernel)
 
 
 def _held(group: Path | None) -> tuple[int, int]:

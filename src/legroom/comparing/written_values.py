@@ -197,6 +197,8 @@ def _named(name: str, value: ast.expr) -> Iterator[Named]:
             folded = _folded(value)
         except (ValueError, TypeError, OverflowError):
             folded = None
+        if isinstance(folded, dict):  # its keys are read on their own
+            return
         if folded is not None:
             yield name, folded
         elif isinstance(value, _FORMULAS) or (isinstance(value, ast.Call) and _name(value.func) in _ARITHMETIC):
