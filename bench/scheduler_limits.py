@@ -132,7 +132,8 @@ def measure(number: int, seed: int) -> dict[str, Any]:
     return {
         "number": number, "job": run.name, "for": system, "fitted": fitted, "limit": job["memory"],
         "need": job["need"], "peak": job["peak"], "pss": ended.pss_peak, "full": ended.full_peak,
-        "cgroup": ended.cgroup_peak, "held": ended.held_peak, "kernel": ended.kernel_peak, "end": how, "seconds": round(ended.seconds),
+        "cgroup": ended.cgroup_peak, "held": ended.held_peak, "kernel": ended.kernel_peak, "end": how,
+        "seconds": round(ended.seconds),
     }  # fmt: skip
 
 
