@@ -15,8 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.peak_sampler import alone
-from legroom.machine.tree import descendants, tree_memory
+from legroom.machine.tree import TreeMemory, descendants, tree_memory
 
 ROOTS = (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup"))
 LIMITS = {"memory.limit_in_bytes": "memory.max_usage_in_bytes", "memory.max": "memory.peak"}
@@ -28,7 +27,8 @@ class Limited:
     """How it ended: exit code (negative: the signal), peaks in bytes, and whether the limit killed it.
 
     Args:
-        full_peak: PSS with the mapped files of libraries in full, whoever else on this machine has them mapped.
+        full_peak: with mapped files of libraries in full, whoever else on this machine has them mapped, and the largest
+            process as high as the kernel saw it: on a busy machine samples miss moments.
         held_peak: the largest sample of what the kernel cannot give up: anonymous and shared memory and its own.
         kernel_peak: the kernel's own part of that (page tables, stacks, sockets, inodes).
     """
@@ -84,7 +84,7 @@ def run_limited(command: Sequence[str], limit: int, *, longest_s: float, **popen
             while child.poll() is None:
                 tree = tree_memory(child.pid)
                 pss = tree.pss
-                peak, full = max(peak, pss), max(full, alone(tree))
+                peak, full = max(peak, pss), max(full, _in_full(tree))
                 anonymous, own = _held(group)
                 held, kernel = max(held, anonymous + own), max(kernel, own)
                 killed = killed or (group is None and pss > limit)
@@ -101,6 +101,14 @@ def run_limited(command: Sequence[str], limit: int, *, longest_s: float, **popen
             highest = next(int((group / name).read_text()) for name in LIMITS.values() if (group / name).exists())
             killed = _oom_kills(group) > 0
         return Limited(child.returncode, peak, highest, killed, time.monotonic() - began, full, held, kernel)
+
+
+def _in_full(tree: TreeMemory) -> int:
+    largest = max(tree.processes.values(), key=lambda process: process.rss_peak, default=None)
+    if largest is None:
+        return 0
+    others = (process for process in tree.processes.values() if process is not largest)
+    return largest.rss_peak + sum(process.pss - process.pss_file for process in others)
 
 
 def _held(group: Path | None) -> tuple[int, int]:
