@@ -59,7 +59,7 @@ class Request:
     @property
     def said(self) -> str:
         """How the number came about, in a line."""
-        margin = f"{format_size(self.host - self.need)} for the kernel's own"
+        margin = f"{format_size(self.host - self.need)} for kernel memory"
         each = " per node" if self.nodes > 1 else ""
         return f"{self.name}: up to {format_size(self.need)}{each}, plus {margin}"
 
