@@ -19,7 +19,7 @@ from legroom.machine.tree import TreeMemory, descendants, tree_memory
 
 ROOTS = (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup"))
 LIMITS = {"memory.limit_in_bytes": "memory.max_usage_in_bytes", "memory.max": "memory.peak"}
-EVERY_S = 0.03
+EVERY_S = 0.1  # a sample costs milliseconds of processor time, and the kernel keeps the peaks of processes
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,10 @@ _WORD_AND_VALUE = re.compile(
 )
 _COMMAND = re.compile(r"(^|\s)--[A-Za-z]")
 # Of other expressions, calls above all, the parts are read on their own.
-_FORMULAS = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.BoolOp, ast.Subscript)
-_FORMULAS += (ast.List, ast.Tuple)
+_FORMULAS = (
+    ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.BoolOp, ast.Subscript, ast.List,
+    ast.Tuple,
+)  # fmt: skip
 _ARITHMETIC = frozenset({"int", "float", "max", "min", "round", "ceil", "floor", "len"})
 
 
