@@ -182,6 +182,15 @@ def test_a_run_whose_name_got_a_new_version_is_the_same_run(tmp_path):
     assert "batch_size 64 → 512" in told and "new," not in told and "removed" not in told
 
 
+def test_aliases_of_aliases_are_refused_at_once(tmp_path):
+    lines = ["a0: &a0 [{batch_size: 1}, {batch_size: 2}]"]
+    lines += [f"a{n}: &a{n} [{{k: *a{n - 1}}}, {{k: *a{n - 1}}}]" for n in range(1, 40)]
+    (tmp_path / "old.yaml").write_text("batch_size: 1\n")
+    (tmp_path / "new.yaml").write_text("\n".join(lines))
+    told = legroom("diff", tmp_path / "old.yaml", tmp_path / "new.yaml")
+    assert (told.returncode, told.stderr.count("\n")) == (2, 1) and "more than 100,000 values" in told.stderr
+
+
 def test_a_file_that_is_no_python_is_refused_in_one_line(tmp_path):
     (tmp_path / "old.py").write_text("x = 1\n")
     (tmp_path / "new.py").write_text("x = = 1\n")

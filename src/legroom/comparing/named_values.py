@@ -18,6 +18,9 @@ from legroom.comparing.size_names import matters
 from legroom.comparing.written_values import Formula, Named, written_values
 from legroom.errors import BadInput
 
+Pair = tuple[str, Any, Any]
+
+MOST_COMPARED = 4_000_000  # pairs of values; with more, only names are compared
 _TEXT_COUNTS = re.compile(r"dtype|precision|amp", re.IGNORECASE)  # dtype: float16
 
 
@@ -37,7 +40,7 @@ def changed_values(old: str, new: str, *, paths: tuple[str, str]) -> list[Cause]
         first, paths = _sizes(old, ""), ("", "")
     changed, removed, added = _aligned(first, _sizes(new, paths[1]))
     moved, removed, added = _joined(removed, added)
-    causes = [Cause(key, *pair, None) for key, *pair in (*changed, *moved) if _differ(*pair)]
+    causes = [Cause(key, before, after, None) for key, before, after in (*changed, *moved) if _differ(before, after)]
     causes.sort(key=lambda cause: -_ratio(cause.before, cause.after))
     causes += [Cause(key, value, None, None) for key, value in removed if _is_number(value)]
     causes += [Cause(key, None, value, None) for key, value in added if _is_number(value)]
@@ -82,25 +85,30 @@ def _differ(before: Any, after: Any) -> bool:
     return bool(before != after)
 
 
-def _aligned(old: Sequence[Named], new: Sequence[Named]) -> tuple[list[tuple[str, Any, Any]], list[Named], list[Named]]:
+def _aligned(old: Sequence[Named], new: Sequence[Named]) -> tuple[list[Pair], list[Named], list[Named]]:
     """Return (key, before, after) of what stands in the same place, what was removed, and what was added."""
-    words = [[(_whole(key), str(value)) for key, value in side] for side in (old, new)]
-    changed: list[tuple[str, Any, Any]] = []
+    if len(old) * len(new) > MOST_COMPARED:
+        return _joined(old, new)
+    first, second = ([(_whole(key), str(value)) for key, value in side] for side in (old, new))
+    changed: list[Pair] = []
     removed: list[Named] = []
     added: list[Named] = []
-    for kind, i, i_end, j, j_end in SequenceMatcher(None, *words, autojunk=False).get_opcodes():
+    for kind, i, i_end, j, j_end in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
         if kind != "equal":
             pairs, gone, come = _joined(old[i:i_end], new[j:j_end])
-            changed, removed, added = changed + pairs, removed + gone, added + come
+            changed += pairs
+            removed += gone
+            added += come
     return changed, removed, added
 
 
-def _joined(old: Sequence[Named], new: Sequence[Named]) -> tuple[list[tuple[str, Any, Any]], list[Named], list[Named]]:
+def _joined(old: Sequence[Named], new: Sequence[Named]) -> tuple[list[Pair], list[Named], list[Named]]:
     """Return pairs of the same name in order, equal values first, and what is left on each side."""
     waiting: defaultdict[str, list[Named]] = defaultdict(list)
     for one in old:
         waiting[_whole(one[0])].append(one)
-    pairs, left = [], []
+    pairs: list[Pair] = []
+    left: list[Named] = []
     for only_equal in (True, False):
         left = []
         for key, value in new:

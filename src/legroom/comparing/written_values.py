@@ -12,6 +12,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from legroom.errors import BadInput
 from legroom.reading.source import nodes_of, parse_module, unparsed
 
 Named = tuple[str, Any]
+
+MOST_VALUES = 100_000
 
 _SETTERS = re.compile(r"(field|Field|Option|Argument|Parameter|Param|Range|Integer|Int)$")  # x = field(default=64)
 _IDENTIFIER = re.compile(r"-{0,2}[A-Za-z_][\w.-]*$")
@@ -33,8 +36,10 @@ _WORD_AND_VALUE = re.compile(
 )
 _COMMAND = re.compile(r"(^|\s)--[A-Za-z]")
 # Of other expressions, calls above all, the parts are read on their own.
-_FORMULAS = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.BoolOp, ast.Subscript)
-_FORMULAS += (ast.List, ast.Tuple)
+_FORMULAS = (
+    ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.BoolOp, ast.Subscript, ast.List,
+    ast.Tuple,
+)  # fmt: skip
 _ARITHMETIC = frozenset({"int", "float", "max", "min", "round", "ceil", "floor", "len"})
 
 
@@ -62,11 +67,11 @@ def written_values(text: str, path: str) -> list[Named]:
         if suffix == ".ipynb":
             return list(_of_python(parse_module(_code(json.loads(text)), path)))
         if suffix in (".yaml", ".yml"):
-            return list(_of_data(yaml.load(text, _AnyTag), ""))
+            return _of_all(yaml.load(text, _AnyTag))
         if suffix == ".json":
-            return list(_of_data(json.loads(text), ""))
+            return _of_all(json.loads(text))
         if suffix == ".toml":
-            return list(_of_data(tomllib.loads(text), ""))
+            return _of_all(tomllib.loads(text))
     except (ValueError, KeyError, TypeError, RecursionError, yaml.YAMLError) as error:
         first = str(error).partition("\n")[0]
         raise BadInput(f"not valid {suffix[1:].upper()}: {first}", path=path) from None
@@ -91,6 +96,18 @@ def _code(notebook: dict[str, Any]) -> str:
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     lines = "\n".join(cells).splitlines()
     return "\n".join("pass" if line.lstrip()[:1] in ("%", "!", "?") else line for line in lines)
+
+
+def _of_all(data: Any) -> list[Named]:
+    """Return the values of a document; aliases of aliases can make billions.
+
+    Raises:
+        ValueError: there are too many.
+    """
+    found = list(islice(_of_data(data, ""), MOST_VALUES + 1))
+    if len(found) > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES:,} values")
+    return found
 
 
 def _of_data(data: Any, prefix: str) -> Iterator[Named]:
@@ -197,6 +214,8 @@ def _named(name: str, value: ast.expr) -> Iterator[Named]:
             folded = _folded(value)
         except (ValueError, TypeError, OverflowError):
             folded = None
+        if isinstance(folded, dict):  # its keys are read on their own
+            return
         if folded is not None:
             yield name, folded
         elif isinstance(value, _FORMULAS) or (isinstance(value, ast.Call) and _name(value.func) in _ARITHMETIC):

@@ -14,8 +14,8 @@ from enum import StrEnum
 from legroom.model.footprint import Footprint, Phase, Place
 from legroom.units import MIB, format_size
 
-# Page tables are 0.2 % of what is resident. The kernel's own of a PPO with 4 workers, 7 processes in all, was 16.8 MiB
-# at its peak beside 1.6 GiB (2026-11-18, Linux 6.18, `python -m bench.scheduler_limits`); twice as much is asked for.
+# Page tables are 0.2 % of what is resident. The kernel's own, at its peak: 10.3 to 13.7 MiB in jobs of two processes,
+# 0.8 to 1.3 GiB in all, and 16.8 MiB in one of seven, 1.6 GiB (2026-11-18, Linux 6.18, `make bench-scheduler`).
 MARGIN_SHARE, MARGIN_BYTES, MARGIN_PER_PROCESS = 0.005, 4 * MIB, 3 * MIB
 # On top of a measured peak: samples miss moments, and no two runs are alike.
 MEASURED_SHARE, MEASURED_BYTES = 0.1, 16 * MIB
@@ -59,7 +59,7 @@ class Request:
     @property
     def said(self) -> str:
         """How the number came about, in a line."""
-        margin = f"{format_size(self.host - self.need)} for the kernel's own"
+        margin = f"{format_size(self.host - self.need)} for kernel memory"
         each = " per node" if self.nodes > 1 else ""
         return f"{self.name}: up to {format_size(self.need)}{each}, plus {margin}"
 

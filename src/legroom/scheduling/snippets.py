@@ -14,7 +14,7 @@ from legroom.model.footprint import Phase, Place
 from legroom.scheduling.requests import DEFAULT_SHM, Request, System, rounded, with_margin
 from legroom.units import GIB, MIB, format_size
 
-CONDOR_STEP = 128 * MIB  # MODIFY_REQUEST_EXPR_REQUESTMEMORY, as HTCondor is shipped
+CONDOR_STEP = 128 * MIB  # MODIFY_REQUEST_EXPR_REQUESTMEMORY; its default, by the manual of HTCondor
 WHOLE_GIB = 0.01  # what rounding up to whole GiB may add
 SHM_PATH = "/dev/shm"
 RAY_IMAGE = "rayproject/ray:VERSION"
