@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,14 @@ def test_a_function_that_xla_was_not_asked_about_makes_the_verdict_unknown(monke
     prediction = predicted(with_jax(SEEN, MESSAGES, CARD, None, lambda _: None), Budget(64 * GIB, CARD.total))
     assert prediction.fits is None
     assert any("update (train.py:9)" in why and "xla-gpu" in why for why in prediction.footprint.unknown)
+
+
+def test_growth_while_functions_are_traced_leaves_no_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    planning(monkeypatch, results=0, temporaries=GIB)
+    growing = replace(SEEN, stopped="repeats", host=replace(HOST, growing_per_s=3 << 20))
+    prediction = predicted(with_jax(growing, MESSAGES, CARD, None, lambda _: None), Budget(64 * GIB, CARD.total))
+    assert prediction.fits is True
+    assert any("host memory grew by 3.0 MiB per second" in note for note in prediction.footprint.notes)
 
 
 def test_the_parts_of_a_buffer_assignment_are_told_apart() -> None:
