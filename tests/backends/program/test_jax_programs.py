@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,14 @@ def test_a_function_that_xla_was_not_asked_about_makes_the_verdict_unknown(monke
     assert any("update (train.py:9)" in why and "xla-gpu" in why for why in prediction.footprint.unknown)
 
 
+def test_growth_while_functions_are_traced_leaves_no_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    planning(monkeypatch, results=0, temporaries=GIB)
+    growing = replace(SEEN, stopped="repeats", host=replace(HOST, growing_per_s=3 << 20))
+    prediction = predicted(with_jax(growing, MESSAGES, CARD, None, lambda _: None), Budget(64 * GIB, CARD.total))
+    assert prediction.fits is True
+    assert any("host memory grew by 3.0 MiB per second" in note for note in prediction.footprint.notes)
+
+
 def test_the_parts_of_a_buffer_assignment_are_told_apart() -> None:
     text = """BufferAssignment:
 allocation 0: size 4000, output shape is |f32[1000]|, maybe-live-out:
@@ -93,16 +102,19 @@ import jax
 import jax.numpy as jnp
 
 @jax.jit
-def update(w, x):
-    def step(w, _):
-        return w - jnp.tanh(x @ w), w[0, 0]
-    return jax.lax.scan(step, w, None, length=100_000)
+def update(w, n, x):
+    def step(carry, _):
+        w, n = carry
+        return (w - jnp.tanh(x @ w), n + 1), w[0, 0]
+    return jax.lax.scan(step, (w, n), None, length=100_000)
 
 key = jax.random.PRNGKey(0)
-w = jax.random.normal(key, (256, 256))
+w, n = jax.random.normal(key, (256, 256)), jnp.int32(0)
 assert float(jnp.abs(w).sum()) > 0  # small functions are run
+assert jax.default_backend() == "gpu"
 for _ in range(3):
-    w, seen = update(w, jnp.ones((256, 256)))
+    (w, n), seen = update(w, n, jnp.ones((256, 256)))
+assert int(n) == 300_000  # what a large function counts is known
 print("shape", w.shape, float(w.sum()))
 """
 
@@ -125,7 +137,7 @@ def test_a_program_that_would_compute_for_minutes_is_followed_in_seconds(
     assert found.stopped == "finished" and found.exit_code == 0, found.failure
     assert len(asked) == 1  # one large function, three times called
     assert found.updates == 3 and found.card is not None and found.card.at is not None
-    assert (Path(found.card.at.file).name, found.card.at.line) == ("train.py", 15)
+    assert (Path(found.card.at.file).name, found.card.at.line) == ("train.py", 17)
     assert found.card.at.function == "update"
     # w and x, 256 KiB each, the key, and the last results: w again and 100,000 numbers
     assert 2 * 262_144 < found.card.peak_allocated - 3000 < 4 * 262_144 + 400_000 + 1000

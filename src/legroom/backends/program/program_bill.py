@@ -301,6 +301,9 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
             yield f"cuda:{number} reserves up to {format_size(nbytes)}; the figures are of cuda:{rehearsal.card.device}"
     if _is_jax(rehearsal) and rehearsal.card is not None:
         yield "large functions were compiled and not executed: what depends on their values was computed with zeros"
+        if rehearsal.host.growing_per_s > GROWTH_MATTERS:
+            grew = f"host memory grew by {format_size(rehearsal.host.growing_per_s)} per second"
+            yield f"{grew}: tracing functions takes some, so that growth of the program itself is not told apart"
         yield (
             f"nvidia-smi will show about {XLA_SHARE:.0%} of the GPU, whatever the program needs: XLA reserves that "
             "when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false turns it off)"
@@ -339,7 +342,7 @@ def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
     for one in rehearsal.host.endless:
         rate = f"{format_size(one.per_s)} per second"
         yield f"host memory grows by {rate} with no end in sight ({_at(one.file, one.line)}, {one.what})"
-    if rehearsal.host.growing_per_s > GROWTH_MATTERS:
+    if rehearsal.host.growing_per_s > GROWTH_MATTERS and not _is_jax(rehearsal):
         grows = format_size(rehearsal.host.growing_per_s)
         beyond = " beyond its buffers" if rehearsal.host.filling or rehearsal.host.endless else ""
         yield f"host memory grows by {grows} per second{beyond} with no end in sight"

@@ -1,0 +1,88 @@
+"""What `legroom predict -- COMMAND` says of JAX programs, beside what an independent script adds up (`jax_truth.py`).
+
+The programs are other people's: a JSON file names them, one object each with `name`, `folder` to run it in, `python`
+(its own interpreter), `script` and `arguments`. Each is rehearsed, asked again (answered from what was kept), and
+counted. Needs the extra `xla-gpu`; what was found is kept in build/jax_programs.json.
+
+    python -m bench.jax_programs PROGRAMS.json
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.results import write_section
+from legroom.device.xla_target import plugin_missing, target_text
+from legroom.machine.gpu_table import find_gpu
+
+CARD = "RTX 4090"
+KEPT = Path("build/jax_programs.json").absolute()
+TRUTH = Path(__file__).with_name("jax_truth.py")
+MOST_ERROR, MOST_MINUTES, MOST_CACHED_S = 0.03, 5, 5
+
+
+def predict(program: dict[str, Any], *more: str) -> tuple[int, float, float]:
+    """Return the bytes of XLA's allocator at the peak, seconds, and those of processors."""
+    command = [program["python"], program["script"], *program["arguments"]]
+    asked = [sys.executable, "-m", "legroom.cli.main", "predict", "--json", "--gpu", CARD, "--seconds", "400", *more]
+    began, before = time.monotonic(), _processor_s()
+    done = subprocess.run([*asked, "--", *command], cwd=program["folder"], capture_output=True, text=True, check=False)
+    areas = json.loads(done.stdout)["program"]["areas"]
+    return sum(area["nbytes"] for area in areas), time.monotonic() - began, _processor_s() - before
+
+
+def counted(program: dict[str, Any]) -> int:
+    """Return the same as the independent script adds it up; asserts about values that are not computed are left out."""
+    folder = KEPT.parent / "jax_truth" / program["name"]
+    target = KEPT.parent / "jax_target.txt"
+    target.write_text(target_text(find_gpu(CARD)))
+    lower = [program["python"], "-O", str(TRUTH), "lower", str(folder), program["script"], *program["arguments"]]
+    subprocess.run(lower, cwd=program["folder"], capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(TRUTH), "compile", str(folder), str(target)], capture_output=True, text=True, check=True
+    )
+    return int(json.loads(done.stdout.splitlines()[-1])["peak"])
+
+
+def _processor_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> int:
+    if missing := plugin_missing():
+        print(f"XLA cannot be asked for a card here: {missing}", file=sys.stderr)
+        return 3
+    programs = json.loads(Path(sys.argv[1]).read_text())
+    KEPT.parent.mkdir(exist_ok=True)
+    kept: dict[str, dict[str, Any]] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    rows, worst = [], 0.0
+    for program in programs:
+        found = kept.setdefault(program["name"], {})
+        if "said" not in found:
+            found["said"], found["seconds"], _ = predict(program, "--again")
+            again, found["cached_s"], found["cached_processor_s"] = predict(program)
+            assert again == found["said"]
+        if "counted" not in found:
+            found["counted"] = counted(program)
+        KEPT.write_text(json.dumps(kept, indent=1))
+        error = found["said"] / found["counted"] - 1
+        worst = max(worst, abs(error))
+        cached = f"{found['cached_s']:.1f} s ({found['cached_processor_s']:.1f} s of a processor)"
+        rows.append([
+            program["name"], program.get("jax", ""), f"{found['said']:,}", f"{found['counted']:,}", f"{error:+.2%}",
+            f"{found['seconds'] / 60:.1f}", cached,
+        ])  # fmt: skip
+    required = [f"<= {MOST_ERROR:.0%}", f"<= {MOST_MINUTES}", f"<= {MOST_CACHED_S} s"]
+    rows.append([f"required of {len(programs)}", "", "", "", *required])
+    columns = ["program", "jax", "legroom (bytes)", "independent count (bytes)", "error", "minutes", "from the cache"]
+    write_section("JAX programs, unedited, on an RTX 4090", columns, rows, "python -m bench.jax_programs PROGRAMS.json")
+    return 0 if worst <= MOST_ERROR else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
