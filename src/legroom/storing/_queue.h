@@ -15,7 +15,7 @@
 #define QUEUE_BYTES ((size_t)128 << 10) /* of slots, or two rows */
 #define MOST_QUEUE_BYTES ((size_t)4 << 20)  /* larger observations than a quarter of it are not queued */
 #define MOST_SLOTS 256u
-#define SMALLEST_QUEUED 256u    /* bytes of an observation; encoding smaller ones takes no longer than queueing them */
+#define SMALLEST_QUEUED 1024u   /* bytes of an observation; encoding smaller ones takes little longer than queueing them */
 #define WINDOW 16u              /* observations in a row whose encoding is timed before it is decided */
 #define WORTH_NS 2000u          /* what queueing one costs, and a quarter more of what copying it does */
 

@@ -46,7 +46,7 @@ HUGE_NBYTES, HUGE_FROM, SINGLE_PAGE_NBYTES = 2 << 20, 8 << 20, 8192
 MOST_SEGMENTS, FEWEST_SEGMENTS, WORTH_OF_BEGINNING = 48, 8, 32
 # Rows that wait to be encoded (storing/_queue.h): so much, or two of every environment, where that pays, and at most
 # a share of what plain arrays would take. A rollout's are encoded before it is learnt from, when a run takes most.
-QUEUE_NBYTES, MOST_QUEUE_NBYTES, SMALLEST_QUEUED, QUEUE_SHARE = 128 << 10, 4 << 20, 256, 128
+QUEUE_NBYTES, MOST_QUEUE_NBYTES, SMALLEST_QUEUED, QUEUE_SHARE = 128 << 10, 4 << 20, 1024, 128
 EPISODE_ERROR = 0.25  # of a declared "typical" episode
 ENOUGH_EPISODES = 3  # to say how much their lengths vary
 REGULAR = 0.1  # standard deviation of the lengths, of their mean, below which episodes are taken for alike
