@@ -88,14 +88,14 @@ static void store_dealloc(PyObject *self) {
 }
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", "eager", "queueing", NULL};
-    Py_ssize_t n_streams, frame_bytes, n_stack = 1, outer = 1, page_bytes = 0;
+    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", "eager", "queueing", "queue_bytes", NULL};
+    Py_ssize_t n_streams, frame_bytes, n_stack = 1, outer = 1, page_bytes = 0, queue_bytes = 0;
     int newest_first = 0, compress = 1, fd = -1, eager = 0, queueing = NEVER;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpipi", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
-                                     &page_bytes, &compress, &fd, &eager, &queueing)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpipin", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
+                                     &page_bytes, &compress, &fd, &eager, &queueing, &queue_bytes)) return NULL;
     if (n_streams < 1 || n_streams > 1 << 24 || frame_bytes < 1 || frame_bytes > (Py_ssize_t)1 << 31 || n_stack < 1 || n_stack > 1 << 16
         || outer < 1 || frame_bytes % outer || page_bytes < 0 || page_bytes % 8 || (page_bytes && page_bytes < 64)
-        || page_bytes > (Py_ssize_t)MAX_PAGE_BYTES || queueing < NEVER || queueing > ALWAYS) {
+        || page_bytes > (Py_ssize_t)MAX_PAGE_BYTES || queueing < NEVER || queueing > ALWAYS || queue_bytes < 0) {
         PyErr_SetString(PyExc_ValueError, "sizes out of range");
         return NULL;
     }
@@ -106,7 +106,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
-    open_guard(&self->g, queueing);
+    open_guard(&self->g, queueing, (size_t)queue_bytes);
     self->open = 1;
     return (PyObject *)self;
 }

@@ -15,7 +15,7 @@
 #define QUEUE_BYTES ((size_t)128 << 10) /* of slots, or two rows */
 #define MOST_QUEUE_BYTES ((size_t)4 << 20)  /* larger observations than a quarter of it are not queued */
 #define MOST_SLOTS 256u
-#define SMALLEST_QUEUED 256u    /* bytes of an observation; encoding smaller ones takes no longer than queueing them */
+#define SMALLEST_QUEUED 1024u   /* bytes of an observation; encoding smaller ones takes little longer than queueing them */
 #define WINDOW 16u              /* observations in a row whose encoding is timed before it is decided */
 #define WORTH_NS 2000u          /* what queueing one costs, and a quarter more of what copying it does */
 
@@ -37,6 +37,7 @@ typedef struct {
     pthread_mutex_t accepting, lock;
     int wanted;                 /* others wait for the lock: the encoder lets them */
     int queueing;
+    size_t queue_bytes;         /* most that slots may take, 0: as many as are useful */
     uint32_t timed, slow;       /* observations of this window, and those that a queue would have been faster for */
     queue *q;                   /* changes only with both locks held */
     store s;
@@ -101,14 +102,15 @@ static uint64_t queue_bytes(const store *s, const queue *q) {
     return q ? q->depth * (observation_bytes(s) + sizeof *q->items) + s->n_streams * (sizeof *q->length + sizeof *q->last) + sizeof *q : 0;
 }
 
-/* Begins a queue; without memory for one, or with one processor, there is none. */
+/* Begins a queue; without memory for one there is none. */
 static void open_queue(guarded *g) {
     size_t each = observation_bytes(&g->s), rows = 2 * (size_t)g->s.n_streams, depth = QUEUE_BYTES / each;
     if (depth < rows) depth = rows;
     if (depth > MOST_SLOTS && depth > rows) depth = rows > MOST_SLOTS ? rows : MOST_SLOTS;
     if (depth * each > MOST_QUEUE_BYTES) depth = MOST_QUEUE_BYTES / each;
-    if (depth < 4) depth = 4;           /* only where a test asks for it */
-    queue *q = take_zeroed(1, sizeof *q);
+    if (g->queue_bytes && depth * each > g->queue_bytes) depth = g->queue_bytes / each;
+    if (depth < 4 && !g->queue_bytes) depth = 4;        /* only where a test asks for it */
+    queue *q = depth < 4 ? NULL : take_zeroed(1, sizeof *q);
     if (q) {
         q->depth = (uint32_t)depth;
         q->slots = take(depth * each); q->items = take(depth * sizeof *q->items);
@@ -198,12 +200,12 @@ static const unsigned char *waiting_observation(const guarded *g, uint32_t strea
 /* ---- life ---- */
 
 /* Sets up what guards a zeroed store; queueing pays with more than one processor only. */
-static void open_guard(guarded *g, int queueing) {
+static void open_guard(guarded *g, int queueing, size_t queue_bytes) {
     pthread_mutex_init(&g->accepting, NULL); pthread_mutex_init(&g->lock, NULL);
     g->j = (job){encode_some, many_wait, NULL, 0};
     size_t each = observation_bytes(&g->s);
     if (queueing == IF_IT_PAYS && (each < SMALLEST_QUEUED || 4 * each > MOST_QUEUE_BYTES || !several_processors())) queueing = NEVER;
-    g->queueing = queueing;
+    g->queueing = queueing; g->queue_bytes = queue_bytes;
 }
 
 /* Ends a store that nobody uses any more; what waits is gone with it. */

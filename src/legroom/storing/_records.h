@@ -22,7 +22,8 @@
 #define CHAIN_LIMIT 2u          /* pages' worth of changes before a page is written anew */
 #define PATCH_WORK 4u           /* decoding a patch counts as this part of a page */
 #define FINDING 512u            /* what finding a record costs, in bytes of copying */
-#define PATCH_FINDING 64u       /* the same beside decoding a patch: small pages have three in a row, not eight */
+#define SMALL_PATCHED 256u      /* in pages up to this size, finding a patch costs as much as decoding it: */
+#define PATCH_FINDING 64u       /* three in a row instead of eight, which takes no more memory and is read faster */
 #define SAMPLED 32u             /* words looked at before a delta is tried */
 #define MANY_ARENAS 8u          /* a store of so many takes new ones in pairs, each a huge memory page: it comes much faster */
 #define BASE 0x80000000u        /* marks a version that needs no earlier one */

@@ -89,7 +89,9 @@ static int push_version(store *s, page *g, uint32_t time, uint32_t ref) {
 }
 
 /* Work that decoding a change costs, in bytes of copying; finding a small one costs more than applying it. */
-static inline uint32_t change_work(header h, uint32_t size) { return h.kind == PATCH ? size / PATCH_WORK + PATCH_FINDING : h.size + FINDING; }
+static inline uint32_t change_work(header h, uint32_t size) {
+    return h.kind != PATCH ? h.size + FINDING : size / PATCH_WORK + (size <= SMALL_PATCHED ? PATCH_FINDING : 0);
+}
 
 /* Whether nearly everything has changed, by a sample: then no delta is worth trying. */
 static int mostly_new(const unsigned char *old, const unsigned char *new, uint32_t words) {

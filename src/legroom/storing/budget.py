@@ -22,6 +22,7 @@ LARGE = 8 << 20  # bytes that make the store after this one an eager one
 SINGLE_PAGE = 8192  # bytes of a frame up to which it is one page
 PAGE_BYTES_AT = slice(24, 28)  # of a dumped index
 CODECS = ("lz4", "none")
+QUEUE_SHARE = 128
 NEVER, IF_IT_PAYS, ALWAYS = range(3)  # whether rows are encoded in a thread, and are raw until then
 
 
@@ -85,6 +86,7 @@ def new_shelf(
     eager: bool = False,
     queues: bool = False,
     page_bytes: int = 0,
+    plain_bytes: int = 0,
 ) -> Shelf:
     """Return an empty store for observations of so many bytes.
 
@@ -92,8 +94,10 @@ def new_shelf(
         eager: it will surely hold many megabytes.
         queues: encoding its rows in a thread is known to pay.
         page_bytes: of the pages that large frames are cut into; 0: as the store does by itself.
+        plain_bytes: of all observations that are kept, as they are; rows that wait may take a QUEUE_SHARE-th of it.
     """
     file = tempfile.TemporaryFile(dir=options.spill_dir, buffering=0) if options.spills else None  # noqa: SIM115
+    queue_bytes = plain_bytes // QUEUE_SHARE
     if file is not None:
         in_forks(file, lambda file: refusing(file.fileno()))
     store = Store(
@@ -107,7 +111,8 @@ def new_shelf(
         fd=file.fileno() if file else -1,
         eager=eager,
         # with a limit, what is resident is looked at before each row, and all that waits would be waited for
-        queueing=NEVER if options.spills else ALWAYS if queues else IF_IT_PAYS,
+        queueing=NEVER if options.spills or not queue_bytes else ALWAYS if queues else IF_IT_PAYS,
+        queue_bytes=queue_bytes,
     )
     return Shelf(store, file)
 

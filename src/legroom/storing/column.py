@@ -161,7 +161,8 @@ class Column(Observations):
         self.prepare(state["stored"])()
 
     def _new_shelf(self) -> Shelf:
-        return new_shelf(self.options, self.n_envs, self.item_bytes, self.stack, eager=self._eager, queues=self._queues)
+        made_of = (self.options, self.n_envs, self.item_bytes, self.stack)
+        return new_shelf(*made_of, eager=self._eager, queues=self._queues, plain_bytes=self.plain_bytes)
 
     def _read_into(self, rows: np.ndarray, envs: np.ndarray, out: np.ndarray) -> None:
         numbers = self._numbers[rows, envs]

@@ -36,6 +36,7 @@ class Observations:
         self.rows, self.n_envs, self.item_shape, self.dtype = rows, n_envs, shape, np.dtype(dtype)
         self.options, self.outputs = options, outputs
         self.item_bytes = prod(shape) * self.dtype.itemsize
+        self.plain_bytes = rows * n_envs * self.item_bytes
         self.is_plain = self.item_bytes <= self.plain_up_to
         self.finder = StackFinder(shape)
         self._row_shape = (n_envs, *shape)

@@ -63,6 +63,7 @@ class Store:
         fd: int = -1,
         eager: bool = False,  # the core's choice of memory pages; nothing here depends on it
         queueing: int = 0,  # 0 never, 1 where it pays, 2 always: whether the core encodes in a thread
+        queue_bytes: int = 0,
     ) -> None:
         page_bytes = chosen_page_bytes(frame_bytes, page_bytes)
         self._geometry = Geometry(n_streams, frame_bytes, n_stack, outer, bool(newest_first), page_bytes)

@@ -30,7 +30,7 @@ class LeanReplay(LeanBuffer):
         known_adds: the functions `add` that `_add` stands for.
     """
 
-    small_arrays = ("actions", "rewards", "dones", "timeouts")
+    small_arrays: ClassVar[tuple[str, ...]] = ("actions", "rewards", "dones", "timeouts")
     columns: dict[str, Ring]
     samples: ClassVar[dict[bool, Any]] = {}
     known_adds: ClassVar[tuple[Any, ...]] = ()

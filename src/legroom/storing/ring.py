@@ -211,7 +211,9 @@ class Ring(Observations):
         if last is not None:
             last.shelf.store.seal()
         made_of = (self.options, self.n_envs, self.item_bytes, self.stack)
-        shelf = new_shelf(*made_of, eager=eager, queues=queues, page_bytes=self.page_bytes)
+        shelf = new_shelf(
+            *made_of, eager=eager, queues=queues, page_bytes=self.page_bytes, plain_bytes=2 * self.plain_bytes
+        )
         self._segments.append(segment := Segment(self.count, shelf))
         self._places = None
         return segment

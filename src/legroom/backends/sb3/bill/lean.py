@@ -44,9 +44,9 @@ WASTE = 0.01  # of the records: ends of arenas that the next record did not fit 
 HUGE_NBYTES, HUGE_FROM, SINGLE_PAGE_NBYTES = 2 << 20, 8 << 20, 8192
 # Segments of the ring: storing.ring's MOST_SEGMENTS, FEWEST_SEGMENTS and WORTH_OF_BEGINNING.
 MOST_SEGMENTS, FEWEST_SEGMENTS, WORTH_OF_BEGINNING = 48, 8, 32
-# Rows that wait to be encoded (storing/_queue.h): so much, or two of every environment, where that pays. A rollout
-# is encoded before it is learnt from, which is when a run takes most.
-QUEUE_NBYTES, MOST_QUEUE_NBYTES, SMALLEST_QUEUED = 128 << 10, 4 << 20, 256
+# Rows that wait to be encoded (storing/_queue.h): so much, or two of every environment, where that pays, and at most
+# a share of what plain arrays would take. A rollout's are encoded before it is learnt from, when a run takes most.
+QUEUE_NBYTES, MOST_QUEUE_NBYTES, SMALLEST_QUEUED, QUEUE_SHARE = 128 << 10, 4 << 20, 1024, 128
 EPISODE_ERROR = 0.25  # of a declared "typical" episode
 ENOUGH_EPISODES = 3  # to say how much their lengths vary
 REGULAR = 0.1  # standard deviation of the lengths, of their mean, below which episodes are taken for alike
@@ -136,7 +136,8 @@ def lean_replay(run: Run, evidence: Evidence, key: str, nbytes: int, rows: int) 
 def _queue(run: Run, nbytes: int) -> int:
     if not SMALLEST_QUEUED <= nbytes <= MOST_QUEUE_NBYTES // 4 or run.memory.max_bytes is not None:
         return 0
-    return max(QUEUE_NBYTES, min(2 * run.env.n_envs * nbytes, MOST_QUEUE_NBYTES), 4 * nbytes)
+    useful = max(QUEUE_NBYTES, min(2 * run.env.n_envs * nbytes, MOST_QUEUE_NBYTES))
+    return min(useful, 2 * (replay_rows(run) or 0) * run.env.n_envs * nbytes // QUEUE_SHARE)
 
 
 def stored_nbytes(run: Run, evidence: Evidence) -> int:
