@@ -12,6 +12,7 @@ from typing import Any
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.bill.lean import stored_nbytes
 from legroom.backends.sb3.bill.net_arithmetic import may_checkpoint
+from legroom.backends.sb3.bill.scratch import HEAP_WORTH_NAMING
 from legroom.backends.sb3.extractors import find_extractor
 from legroom.backends.sb3.stored import (
     MICRO_BATCHED,
@@ -78,7 +79,6 @@ emptied_cache = one_setting(
 
 
 # Holes in glibc's heap. No arithmetic shows them; each setting is measured by updates in a child that has it.
-HEAP_WORTH_NAMING = 16_000_000
 jemalloc = one_setting(
     lambda run, evidence: run.memory.jemalloc is None and has_holes(evidence) and find_jemalloc() is not None,
     memory={"jemalloc": True},

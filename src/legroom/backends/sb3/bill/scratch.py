@@ -93,6 +93,7 @@ HEAP, HEAP_ERROR = 70_000_000, 45_000_000
 # 441 (219th), 451 (344th) (2026-11-17, torch 2.13.0+cpu, glibc 2.36). It is followed to so many updates.
 MOST_UPDATES = 1000
 RISE_ERROR = 0.6  # of what is added for it
+HEAP_WORTH_NAMING = 16_000_000
 # A child may grow to this beyond the libraries; a prediction must not be what fills the memory.
 CHILD_BUDGET = 240_000_000
 # Where a network alone is larger than that, one that takes no more than this share of what is free is tried all the

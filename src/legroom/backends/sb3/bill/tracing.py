@@ -17,7 +17,15 @@ from legroom.backends.sb3.base_figures import base_figures
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import NETWORK_ERROR, SCRATCH_ITEMS
 from legroom.backends.sb3.bill.parts import sb3_footprint
-from legroom.backends.sb3.bill.scratch import Answer, Measured, Request, beyond_tensors, plan_scratch, remember
+from legroom.backends.sb3.bill.scratch import (
+    HEAP_WORTH_NAMING,
+    Answer,
+    Measured,
+    Request,
+    beyond_tensors,
+    plan_scratch,
+    remember,
+)
 from legroom.backends.sb3.constraints import space_rules
 from legroom.backends.sb3.script_tensors import beside_the_run
 from legroom.backends.sb3.stored import update_nbytes
@@ -34,6 +42,7 @@ from legroom.model.footprint import Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.sharing.heap import heap_environment
+from legroom.units import format_size
 
 CHILD = "legroom.backends.sb3.evidence_child"
 NEEDED = ("torch", "stable-baselines3", "sb3-contrib")
@@ -199,6 +208,9 @@ def _conclude(job: Job, answer: Answer) -> Look:
     unknown = unknown or _beside(job.run, job.device)
     unmeasured = bool(not measured and (answer.not_measured or job.unmeasured) and not refused)
     scratch = beyond_tensors(job.run, net, measured) if measured else None
+    if scratch is not None and scratch.heap >= HEAP_WORTH_NAMING:
+        holes = f"{format_size(scratch.heap)} of an update is holes in the C library's heap"
+        notes.append(f"{holes}: memory.jemalloc or memory.malloc_trim leave fewer")
     return Look(net, scratch, tuple(notes), unknown, unmeasured)
 
 
