@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def ways() -> dict[str, tuple[dict[str, str], bool]]:
 
 
 def train(kind: str, *, trims: bool) -> None:
-    """Train one of the runs, and print the processor's seconds of it."""
+    """Train one of the runs, and print the processor's seconds of it, and a hash of what it learned."""
     model, steps = _model(kind)
     if trims:
         collect = model.collect_rollouts
@@ -65,7 +66,10 @@ def train(kind: str, *, trims: bool) -> None:
         model.collect_rollouts = collect_rollouts
     began = time.process_time()
     model.learn(steps)
-    print(json.dumps(time.process_time() - began))
+    seconds, learned = time.process_time() - began, sha256()
+    for tensor in model.policy.state_dict().values():
+        learned.update(tensor.numpy().tobytes())
+    print(json.dumps([seconds, learned.hexdigest()]))
 
 
 def _model(kind: str) -> tuple[Any, int]:
@@ -76,11 +80,11 @@ def _model(kind: str) -> tuple[Any, int]:
 
     if kind == "quantiles":
         env = SmallEnv({"type": "box", "shape": [8], "dtype": "float32"}, {"type": "discrete", "n": 4}, 100)
-        return QRDQN("MlpPolicy", env, batch_size=32, learning_starts=40, buffer_size=5000, device="cpu"), 280
+        return QRDQN("MlpPolicy", env, batch_size=32, learning_starts=40, buffer_size=5000, device="cpu", seed=1), 280
     if kind == "frames":
         env = SmallEnv({"type": "box", "shape": [96, 96, 12], "dtype": "uint8"}, {"type": "discrete", "n": 6}, 100)
-        return PPO("CnnPolicy", env, n_steps=128, batch_size=64, n_epochs=1, device="cpu"), 512
-    return PPO("MlpPolicy", _threaded(), n_steps=128, n_epochs=1, device="cpu"), 512
+        return PPO("CnnPolicy", env, n_steps=128, batch_size=64, n_epochs=1, device="cpu", seed=1), 512
+    return PPO("MlpPolicy", _threaded(), n_steps=128, n_epochs=1, device="cpu", seed=1), 512
 
 
 def _threaded() -> Any:
@@ -115,8 +119,8 @@ def _threaded() -> Any:
 # -- measuring it ----------------------------------------------------------------------------------------------------
 
 
-def measure(kind: str, variables: dict[str, str], *, trims: bool) -> tuple[int, float]:
-    """Return the peak and the processor's seconds of one run.
+def measure(kind: str, variables: dict[str, str], *, trims: bool) -> tuple[int, float, str]:
+    """Return the peak, the processor's seconds and the hash of one run.
 
     Raises:
         RuntimeError: it failed.
@@ -128,7 +132,8 @@ def measure(kind: str, variables: dict[str, str], *, trims: bool) -> tuple[int, 
         output, _ = child.communicate()
     if child.returncode:
         raise RuntimeError(f"{kind} with {variables} ended with {child.returncode}")
-    return alone(sampler.peak), float(json.loads(output.splitlines()[-1]))
+    seconds, learned = json.loads(output.splitlines()[-1])
+    return alone(sampler.peak), seconds, learned
 
 
 def main() -> int:
@@ -142,18 +147,20 @@ def main() -> int:
         return 0
     rows = []
     for name, kind in RUNS.items():
-        found: dict[str, list[tuple[int, float]]] = {way: [] for way in ways()}
+        found: dict[str, list[tuple[int, float, str]]] = {way: [] for way in ways()}
         for _ in range(options.repeat):
             for way, (variables, trims) in ways().items():
                 found[way].append(measure(kind, variables, trims=trims))
-        plain, seconds = (statistics.median(column) for column in zip(*found["as it is"], strict=True))
+        plain, seconds = (statistics.median(each[i] for each in found["as it is"]) for i in (0, 1))
+        hashes = {each[2] for each in found["as it is"]}
         for way, measured in found.items():
-            peaks, times = zip(*measured, strict=True)
+            peaks, times, learned = zip(*measured, strict=True)
             sizes = [f"{statistics.median(peaks) / MB:,.0f}", f"{min(peaks) / MB:,.0f}-{max(peaks) / MB:,.0f}"]
             saved = f"{(plain - statistics.median(peaks)) / MB:+,.0f}" if way != "as it is" else ""
-            rows.append([name, way, *sizes, saved, f"{statistics.median(times) / seconds:.2f}"])
+            same = "yes" if {*learned} == hashes and len(hashes) == 1 else "NO"
+            rows.append([name, way, *sizes, saved, f"{statistics.median(times) / seconds:.2f}", same])
             print("  ".join(rows[-1]), flush=True)
-    columns = ["run (MB)", "way", "peak, median", "between", "saved", "processor time"]
+    columns = ["run (MB)", "way", "peak, median", "between", "saved", "processor time", "same weights"]
     write_section("malloc: what its settings save", columns, rows, "python -m bench.malloc_knobs")
     return 0
 

@@ -81,7 +81,7 @@ algo: PPO
 name: cart
 env: {id: CartPole-v1}
 hyperparams: {n_steps: 256, batch_size: 64}
-total_timesteps: 20000
+total_timesteps: 4096
 device: cpu
 """, "1600MiB", 6),
     "PPO, 84 × 84 × 4": ("""
@@ -90,7 +90,7 @@ name: frames
 env: {id: "bench.sweep_packing_env:Frames", n_envs: 2}
 policy: {name: CnnPolicy}
 hyperparams: {n_steps: 128, batch_size: 64, n_epochs: 1}
-total_timesteps: 2560
+total_timesteps: 1024
 device: cpu
 """, "2GiB", 4),
 }  # fmt: skip

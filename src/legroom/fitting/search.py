@@ -336,8 +336,10 @@ def needed_in_all(footprint: Footprint) -> int:
 
 
 def _uncounted(run: Run, predictor: Predictor) -> tuple[str, ...]:
-    """Return what could be had for nothing besides, though it was not needed or no prediction counts it."""
+    """Return what could be had besides, by price, though it was not needed or no prediction counts it."""
     evidence = predictor.evidence(run)
-    uncounted = (knob for knob in backend_of(run).knobs if not knob.counted)
-    names = [f"{knob.key} ({knob.say})" for knob in uncounted if any(True for _ in knob.ladder(run, evidence))]
-    return (f"also free: {'; '.join(names)}",) if names else ()
+    found: dict[Price, list[str]] = {}
+    for knob in backend_of(run).knobs:
+        if not knob.counted and any(True for _ in knob.ladder(run, evidence)):
+            found.setdefault(knob.price, []).append(f"{knob.key} ({knob.say})")
+    return tuple(f"also {price}: {'; '.join(names)}" for price, names in found.items())

@@ -83,12 +83,14 @@ class Scratch:
 
     Args:
         retained: how much malloc still holds between updates, besides weights, gradients and optimizer state.
+        heap: how much of `nbytes` came only as the same update was repeated: holes in malloc's heap.
     """
 
     nbytes: int
     error: int
     why: str
     retained: int = 0
+    heap: int = 0
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,7 @@ class EnvMemory:
         time_limit: steps after which its episodes are cut off, where all were that ended.
         known: MEASURED, or DEFAULT where the figures are those of its kind.
         doubt, script_doubt: ± bytes of an instance and of the script, beyond what any such figure has.
+        threads: that the environments have started.
     """
 
     imports: int
@@ -216,6 +219,7 @@ class EnvMemory:
     known: Known = Known.MEASURED
     doubt: int = 0
     script_doubt: int = 0
+    threads: int = 0
 
 
 @dataclass(frozen=True)

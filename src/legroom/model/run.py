@@ -103,6 +103,12 @@ class MemorySpec(Data):
     spill_dir: str | None = None
     shared_data: bool | None = None
     """False: `legroom.share` shares nothing, every process builds its own"""
+    malloc_trim: bool | None = None
+    """free pages of the C library's heap go back to the system after every iteration"""
+    malloc_arenas: Count | None = None
+    """at most so many heaps for the threads of a process (MALLOC_ARENA_MAX); glibc has up to eight per core"""
+    jemalloc: bool | None = None
+    """jemalloc in place of the C library's heap; one has to be installed"""
     xla_preallocate: bool | None = None
     env_chunk: Count | None = None
     """brax: environments stepped at once, one chunk after the other"""

@@ -1,7 +1,8 @@
-"""Return what the C heap holds and nobody uses to the system.
+"""The C library's heap: give back what it holds and nobody uses, or have less of it.
 
 glibc keeps freed memory for later. That is right while the same sizes come again; after work that is done once, such as
 building what all processes share, or before a process is forked a hundred times, it is memory that nobody will use.
+Blocks of many sizes leave holes between them, and every thread that allocates has a heap of its own.
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ def give_back_from(nbytes: int) -> None:
     m_mmap_threshold = -3
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(m_mmap_threshold, nbytes)
+
+
+def heap_environment(arenas: int | None, *, jemalloc: bool) -> dict[str, str]:
+    """Return the variables that a process has to be started with for so many heaps, or for jemalloc."""
+    found = {} if arenas is None else {"MALLOC_ARENA_MAX": str(arenas)}
+    library = find_jemalloc() if jemalloc else None
+    return found | ({"LD_PRELOAD": library} if library else {})
 
 
 def find_jemalloc() -> str | None:

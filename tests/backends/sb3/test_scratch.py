@@ -1,6 +1,7 @@
 """If these fail, CPU training is predicted without what its operators need inside, or measuring it takes too much."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_what_was_measured_with_smaller_batches_since_the_whole_took_too_long_is
 def test_an_update_that_takes_too_long_is_measured_with_smaller_batches(monkeypatch):
     tried = []
 
-    def update(model, batch, episode=None):
+    def update(model, batch, episode=None, *, trims=False):
         tried.append(batch)
         if batch == 64:
             raise TimeoutError
@@ -111,6 +112,20 @@ def test_a_heap_that_still_rises_is_followed_to_the_runs_own_updates():
     assert more.nbytes - found[0].nbytes == pytest.approx(59_657_843, abs=1)
 
 
+def test_what_comes_with_the_actors_first_update_is_no_rise():
+    """CrossQ updates its actor every third time, TD3 every second: the heap has not risen when that is first seen."""
+    assert measured_updates.warm_rounds(SimpleNamespace(policy_delay=3)) == 6
+    assert measured_updates.warm_rounds(SimpleNamespace()) == 2
+    run = make().replace(total_timesteps=1024, hyperparams={"n_steps": 1024, "batch_size": 64})  # 160 updates
+    net = estimate_net(run, "cpu")
+    rise = [
+        beyond_tensors(run, net, [Measured(64, 200_000_000, 0, rounds, 30_000_000, warm=6)]).heap - 30_000_000
+        for rounds in (5, 6, 24)
+    ]
+    # 15 MB per doubling from the 6th to the 24th, and 2.74 doublings until the 160th
+    assert rise == [0, 0, pytest.approx(41_054_484, abs=1)]
+
+
 def test_patience_is_of_the_processor():
     with measured_updates.at_most(0.3, 30):
         time.sleep(0.8)  # a busy machine
@@ -122,7 +137,9 @@ def test_patience_is_of_the_processor():
 def test_an_update_that_could_not_be_measured_widens_the_band_and_says_so(monkeypatch):
     run = make(kwargs={"net_arch": [3000, 3000]})
     net = estimate_net(run, "cpu")
-    monkeypatch.setattr(tracing, "trace_in_child", lambda requests: [Answer(net, not_measured="it takes too long")])
+    monkeypatch.setattr(
+        tracing, "trace_in_child", lambda requests, heap: [Answer(net, not_measured="it takes too long")]
+    )
     (look,) = tracing.look_closely([run], ["cpu"], [True], strict=True)
     assert look.scratch is None
     assert look.unmeasured
@@ -146,7 +163,9 @@ def test_a_real_update_is_measured_once(monkeypatch):
 
     asked = []
     trace_in_child = tracing.trace_in_child
-    monkeypatch.setattr(tracing, "trace_in_child", lambda requests: asked.extend(requests) or trace_in_child(requests))
+    monkeypatch.setattr(
+        tracing, "trace_in_child", lambda requests, heap: asked.extend(requests) or trace_in_child(requests, heap)
+    )
     (again,) = tracing.look_closely([run], ["cpu"], [True], strict=True)
     assert asked[0].batches == []
     assert again.scratch == look.scratch

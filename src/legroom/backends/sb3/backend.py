@@ -19,6 +19,7 @@ from legroom.model.machine import Machine
 from legroom.model.plan import Price
 from legroom.model.run import Run
 from legroom.model.spaces import Space
+from legroom.sharing.heap import heap_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -242,8 +243,8 @@ class Sb3Backend(Backend):
         storage = "rollout" if algorithm_of(run).family == "on-policy" else "replay"
         others = (
             "micro_batch", "activation_checkpointing", "foreach", "expandable_segments", "max_split_size_mb",
-            "empty_cache_every", "bf16", "max_bytes", "shared_data", "runner_bytes", "learner_bytes",
-            "object_store_bytes",
+            "empty_cache_every", "bf16", "max_bytes", "shared_data", "malloc_trim", "malloc_arenas", "jemalloc",
+            "runner_bytes", "learner_bytes", "object_store_bytes",
         )  # fmt: skip
         around = ("env.workers", "env.envs_per_worker", "env.frame_stack", "eval.workers", "checkpoint.replay_buffer")
         return (*around, *(f"memory.{name}" for name in (storage, *others)))
@@ -261,7 +262,9 @@ class Sb3Backend(Backend):
         settings = [] if memory.expandable_segments is False else ["expandable_segments:True"]
         if memory.max_split_size_mb is not None:
             settings.append(f"max_split_size_mb:{memory.max_split_size_mb}")
-        return {ALLOCATOR: ",".join(settings)} if settings else {}
+        return ({ALLOCATOR: ",".join(settings)} if settings else {}) | heap_environment(
+            memory.malloc_arenas, jemalloc=bool(memory.jemalloc)
+        )
 
     def learner(self, task: TrainTask, loop: Loop) -> Learner:
         from legroom.backends.sb3.training import Sb3Learner

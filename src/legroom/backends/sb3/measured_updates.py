@@ -30,7 +30,7 @@ from legroom.environments.gym_spaces import to_gymnasium
 from legroom.machine.patience import queued_s
 from legroom.model.facts import episode_limit, spaces_of
 from legroom.model.run import Run
-from legroom.sharing.heap import give_back_from
+from legroom.sharing.heap import give_back, give_back_from
 
 # Collect and update until the peak has stopped rising: gradients and optimizer state exist from the second update on,
 # and malloc's heap goes on growing for a while as blocks of many sizes come and go.
@@ -114,11 +114,12 @@ def _measured(run: Run, batches: list[int]) -> list[Measured]:
     for batch in batches:
         model = build(run, batch)
         with at_most(PATIENCE_S / len(batches), WALL_S / len(batches)):
-            peaks, kept = update(model, batch, episode_limit(run))
+            peaks, kept = update(model, batch, episode_limit(run), trims=bool(run.memory.malloc_trim))
+        warm = warm_rounds(model)
         del model
-        # The second round is the first with all there is; what came on top is what malloc loses between blocks.
-        risen = max(peaks) - max(peaks[:2])
-        measured.append(Measured(batch, max(peaks) - before, kept - before, len(peaks), risen))
+        # What came on top, once all there is was there, is what malloc loses between blocks.
+        risen = max(peaks) - max(peaks[:warm])
+        measured.append(Measured(batch, max(peaks) - before, kept - before, len(peaks), risen, warm))
         gc.collect()
     return measured
 
@@ -148,6 +149,15 @@ def at_most(seconds: float, wall_s: float = WALL_S) -> Iterator[None]:
             signal.setitimer(timer, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def warm_rounds(model: Any) -> int:
+    """Return how many rounds it takes until all tensors of an update are there.
+
+    Gradients and optimizer state come with the first one, so that the second has them at its peak. Where the actor is
+    updated more seldom than the critics, its own come with the round it waited for.
+    """
+    return 2 * max(int(getattr(model, "policy_delay", 1)), 1)
 
 
 def build(run: Run, batch: int) -> Any:
@@ -189,11 +199,12 @@ def _without_log(model: Any) -> Any:
     return model
 
 
-def update(model: Any, batch: int, episode: int | None = None) -> tuple[list[int], int]:
+def update(model: Any, batch: int, episode: int | None = None, *, trims: bool = False) -> tuple[list[int], int]:
     """Collect a few steps and update, again and again; return the peak of each time, and the most kept after one.
 
     Args:
         episode: the length of all episodes, where it is known; a recurrent update depends on it.
+        trims: free pages of the heap go back after every update.
 
     Raises:
         TimeoutError: the first one was not done in time; of later ones, what was found before counts.
@@ -203,8 +214,12 @@ def update(model: Any, batch: int, episode: int | None = None) -> tuple[list[int
     kept = calm = 0
     began = time.process_time()
     try:
-        while len(peaks) < MAX_ROUNDS and not _is_calm(calm, len(peaks), time.process_time() - began):
+        least = max(LEAST_ROUNDS, warm_rounds(model))
+        while len(peaks) < MAX_ROUNDS and not _is_calm(calm, len(peaks), time.process_time() - began, least):
             now, peak = _one_round(model, callback, batch, episode)
+            if trims:
+                give_back()
+                now, _ = resident()
             calm = calm + 1 if peaks and peak <= max(peaks) else 0
             peaks.append(peak)
             kept = max(kept, now)
@@ -215,9 +230,9 @@ def update(model: Any, batch: int, episode: int | None = None) -> tuple[list[int
     return peaks, kept
 
 
-def _is_calm(calm: int, rounds: int, seconds: float) -> bool:
+def _is_calm(calm: int, rounds: int, seconds: float, least: int = LEAST_ROUNDS) -> bool:
     """Return whether enough rounds were made, given how many came after the one with the highest peak."""
-    if seconds < TIME_S or rounds < LEAST_ROUNDS:
+    if seconds < TIME_S or rounds < least:
         return calm >= CALM_ROUNDS
     return calm >= rounds // 2 or seconds > LONGEST_S
 

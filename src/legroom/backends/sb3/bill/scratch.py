@@ -38,7 +38,9 @@ class Measured:
     """Updates of `batch` samples: bytes at their peak and after them, above an idle process with the libraries.
 
     Args:
-        risen: by how much the peak rose after the second one, with the same tensors.
+        warm: how many of them it took until all tensors were there: the second, or twice as many as the actor waits
+            for (`policy_delay` of TD3 and CrossQ).
+        risen: by how much the peak rose after those, with the same tensors.
     """
 
     batch: int
@@ -46,6 +48,7 @@ class Measured:
     kept: int
     rounds: int
     risen: int = 0
+    warm: int = 2
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ HEAP, HEAP_ERROR = 70_000_000, 45_000_000
 # 441 (219th), 451 (344th) (2026-11-17, torch 2.13.0+cpu, glibc 2.36). It is followed to so many updates.
 MOST_UPDATES = 1000
 RISE_ERROR = 0.6  # of what is added for it
+HEAP_WORTH_NAMING = 16_000_000
 # A child may grow to this beyond the libraries; a prediction must not be what fills the memory.
 CHILD_BUDGET = 240_000_000
 # Where a network alone is larger than that, one that takes no more than this share of what is free is tried all the
@@ -134,7 +138,7 @@ def remember(run: Run, batches: list[int], measured: list[Measured]) -> None:
 def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch:
     """Return what an update needed beyond the traced tensors, extrapolated to the run's batch."""
     batch, last = pass_samples(run), measured[-1]
-    peak, grown, noise = _steady_peak(last, net), 0, 0
+    peak, grown, noise, heap = _steady_peak(last, net), 0, 0, 0
     why = f"measured: a real update of {batch:,} samples in a child process"
     if last.batch < batch:
         first = measured[0]
@@ -145,7 +149,7 @@ def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch
         why = f"measured with real updates of {first.batch:,} and {last.batch:,} samples, extrapolated to {batch:,}"
     else:
         rise = _later_rise(last, updates(run))
-        peak, noise = peak + rise, int(RISE_ERROR * rise)
+        peak, noise, heap = peak + rise, int(RISE_ERROR * rise), last.risen + rise
     resident = net.weights + net.gradients + net.optimizer
     tensors = resident + update_nbytes(net) + gather_excess(net)
     # What the child's own environment has in memory is on the run's bill already, as the environments' items.
@@ -154,22 +158,23 @@ def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch
     if algorithm_of(run).recurrent:
         short = (episode_limit(run) or batch) < batch
         noise += int((SHORT_EPISODES_ERROR if short else PADDING_ERROR) * max(peak - resident, 0))
-    if last.rounds == 1:  # whether its peak had the optimizer's state already is not known
+    if last.rounds < last.warm:  # whether its peak had all of the optimizer's state already is not known
         layout += net.optimizer // 2
     return Scratch(
         nbytes=max(peak - tensors - surroundings, 0),
         error=layout + noise,
         why=f"operators' workspaces and malloc, {why}",
         retained=max(last.kept - resident - surroundings, 0),
+        heap=heap,
     )
 
 
 def _later_rise(measured: Measured, updates: float) -> int:
     """Return by how much the heap is likely to rise beyond what the measured updates show, in all of the run's."""
     more = min(updates, MOST_UPDATES) / measured.rounds
-    if measured.rounds < 3 or more <= 1:
+    if measured.rounds <= measured.warm or more <= 1:
         return 0
-    return int(measured.risen * math.log(more) / math.log(measured.rounds / 2))
+    return int(measured.risen * math.log(more) / math.log(measured.rounds / measured.warm))
 
 
 def _steady_peak(measured: Measured, net: NetTrace) -> int:
