@@ -118,7 +118,7 @@ def _entry_names(path: str) -> list[str]:
     from legroom.reading.file_kinds import kind_of
 
     try:
-        data = None if path.endswith(".py") else yamls.parse_yaml(read_text(path), path)[0]
+        data: Any = {} if path.endswith(".py") else yamls.parse_yaml(read_text(path), path)[0]
     except BadInput:
         return []
     kind = kind_of(data) if isinstance(data, dict) else None
