@@ -8,14 +8,15 @@ that are traced with the run are left out.
 
 import ast
 from collections.abc import Iterator
-from functools import lru_cache
 from math import prod
 from pathlib import Path
 
 from legroom.backends.sb3.script_models import algorithm_named
+from legroom.errors import BadInput
 from legroom.machine.child_process import run_file
 from legroom.model.run import Run
-from legroom.reading.source import walk
+from legroom.reading.source import parse_module, walk
+from legroom.reading.user_files import read_text
 
 FEW_NUMBERS = 100_000  # less than the smallest segment of a GPU's allocator
 _MAKERS = {"ones", "zeros", "rand", "randn", "empty", "eye"}
@@ -52,18 +53,10 @@ def _places(script: Path) -> Iterator[tuple[Path, int, str]]:
             yield from ((file, line, what) for line, what in sorted(_placed(parsed, _traced_classes(parsed))))
 
 
-@lru_cache(maxsize=16)
-def _parsed(file: Path, changed: float) -> ast.Module | None:
-    try:
-        return ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def _tree(file: Path) -> ast.Module | None:
     try:
-        return _parsed(file, file.stat().st_mtime)
-    except OSError:
+        return parse_module(read_text(str(file)), str(file))
+    except BadInput:
         return None
 
 
