@@ -110,3 +110,16 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
 def test_a_module_of_something_else(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no constant of one"):
         read(module(tmp_path, "import os\nprint('hello')\n"))
+
+
+def test_a_dict_of_defaults_that_a_function_returns_holds_constants(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import torch\n\n\n"
+        "def get_default_config():\n"
+        "    return {'num_envs': 6, 'batch_size': 32, 'output_dir': make_folder()}\n\n\n"
+        "def main():\n"
+        "    cfg = {'n_steps': 256}\n"
+    )
+    run = read(str(path), like="gameboy:default")
+    assert (run.env.n_envs, run.hyperparams["batch_size"], run.hyperparams["n_steps"]) == (6, 32, 256)

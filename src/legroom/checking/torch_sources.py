@@ -20,6 +20,7 @@ _OFF = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad", "torc
 _OFF_WORDS = re.compile(r"no_grad|inference_mode|set_grad_enabled|requires_grad_\(False|requires_grad\s*=\s*False")
 _SAME_OBJECT = frozenset({"to", "cuda", "cpu", "float", "double", "half", "eval", "train", "share_memory", "apply"})
 MOST_CALLERS = 4  # from a function to who calls it, and so on
+_Defined = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def loops_of(script: Script, node: ast.AST) -> list[ast.AST]:
@@ -111,19 +112,23 @@ def in_module(script: Script, node: ast.AST) -> bool:
     return cls is not None and "torch.nn.Module" in _module_names(script.bases(cls))
 
 
-def without_gradients(script: Script, node: ast.AST, depth: int = 0) -> bool:
-    """Return whether `node` runs, or may run, where no gradients are recorded."""
-    for ancestor in script.scopes.ancestors(node):
-        if isinstance(ancestor, ast.With | ast.AsyncWith):
-            if any(_is_off(script, item.context_expr) for item in ancestor.items):
-                return True
-        elif isinstance(ancestor, ast.FunctionDef | ast.AsyncFunctionDef):
-            if any(_is_off(script, decorator) for decorator in ancestor.decorator_list):
-                return True
-            if depth < MOST_CALLERS and _callers_off(script, ancestor, depth):
-                return True
-    if depth:
-        return False
+def without_gradients(script: Script, node: ast.AST) -> bool:
+    """Return whether `node` runs, or may run, where no gradients are recorded, by itself or by who calls it."""
+    places: list[tuple[Script, ast.AST]] = [(script, node)]
+    seen: set[int] = set()
+    for _ in range(MOST_CALLERS + 1):
+        functions: list[tuple[Script, _Defined]] = []
+        for each, place in places:
+            for ancestor in each.scopes.ancestors(place):
+                if isinstance(ancestor, ast.With | ast.AsyncWith):
+                    if any(_is_off(each, item.context_expr) for item in ancestor.items):
+                        return True
+                elif isinstance(ancestor, ast.FunctionDef | ast.AsyncFunctionDef):
+                    if any(_is_off(each, decorator) for decorator in ancestor.decorator_list):
+                        return True
+                    functions += [(each, ancestor)] if id(ancestor) not in seen else []
+                    seen.add(id(ancestor))
+        places = [call for each, function in functions for call in _calls_of(each, function)]
     return any(_OFF_WORDS.search(text) for text in script.importers) or _frozen(script)
 
 
@@ -134,14 +139,12 @@ def _frozen(script: Script) -> bool:
     )
 
 
-def _callers_off(script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef, depth: int) -> bool:
+def _calls_of(script: Script, function: _Defined) -> Iterator[tuple[Script, ast.AST]]:
+    """Yield the calls of what has a function's name, outside of itself."""
     for other in script.followed:
         for call in other.calls_by_name.get(function.name, ()):
-            if other.scopes.function_of(call) is function:
-                continue
-            if without_gradients(other, call, depth + 1):
-                return True
-    return False
+            if other.scopes.function_of(call) is not function:
+                yield other, call
 
 
 def _is_off(script: Script, node: ast.expr) -> bool:

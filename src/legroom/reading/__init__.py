@@ -118,7 +118,7 @@ def _entry_names(path: str) -> list[str]:
     from legroom.reading.file_kinds import kind_of
 
     try:
-        data = None if path.endswith(".py") else yamls.parse_yaml(read_text(path), path)[0]
+        data: Any = {} if path.endswith(".py") else yamls.parse_yaml(read_text(path), path)[0]
     except BadInput:
         return []
     kind = kind_of(data) if isinstance(data, dict) else None
@@ -356,6 +356,8 @@ def laid_over(draft: Draft, like: str | None) -> Draft:
     own_algo = draft.data.get("algo")
     if own_algo is not None and str(own_algo).lower() != str(base.get("algo")).lower():
         base.pop("hyperparams", None)  # another algorithm's
+    if get(draft.data, ("policy", "kwargs", "features_extractor_class")) is not None:
+        base.get("policy", {}).pop("features_extractor", None)  # the file has one of its own
     own_id = get(draft.data, ("env", "id"))
     if own_id is not None and own_id != get(base, ("env", "id")):
         counts = ("n_envs", "workers", "envs_per_worker")  # another environment's spaces would be a wrong figure

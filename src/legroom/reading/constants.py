@@ -21,7 +21,7 @@ from legroom.model.draft import Draft, get
 from legroom.reading.interpreter.evaluator import fold
 from legroom.reading.interpreter.values import NotKnown, Symbol, Unfoldable, plain
 from legroom.reading.reading_notes import note
-from legroom.reading.source import nodes_of, parse_module
+from legroom.reading.source import nodes_of, parse_module, walk
 from legroom.reading.yamls import Key, Lines
 
 # An episode's length: on-policy modules of this kind collect one episode per rollout, so it is their n_steps.
@@ -73,6 +73,7 @@ PER_ENV = (("eval", "every"), ("checkpoint", "every"))
 # What a name of a size has in it; such a constant that is not read is told of.
 SIZE_WORDS = ("shape", "size", "width", "height", "channels", "capacity", "hidden", "dim", "layers", "workers", "batch")
 CONFIG_CLASSES = ("args", "config", "cfg", "hyperparams", "hyperparameters")
+CONFIG_DICTS = (*CONFIG_CLASSES, "params", "settings")
 MAIN_FUNCTIONS = ("main", "train", "run", "run_training")
 HIDDEN = frozenset({"hidden_sizes", "hidden_layers", "hidden_layer_sizes", "hidden_dims", "hidden_units", "layers"})
 NETWORKS = {**dict.fromkeys(("actor", "policy", "pi"), "pi"), **dict.fromkeys(("critic", "value", "vf"), "vf")}
@@ -283,6 +284,7 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr, int]]:
                 for target in targets:
                     if isinstance(target, ast.Name):
                         yield target.id, statement.value, statement.lineno
+                        yield from _items(target.id, statement.value)
                     elif isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
                         for part, value in zip(target.elts, statement.value.elts, strict=False):
                             if isinstance(part, ast.Name):
@@ -294,6 +296,10 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr, int]]:
             case ast.FunctionDef(name=name, body=body) if name in MAIN_FUNCTIONS:
                 constants = [s for s in body if isinstance(s, ast.Assign) and _is_constant(s)]
                 yield from _assignments(ast.Module(body=[*constants], type_ignores=[]))
+            case ast.FunctionDef(name=name) if "config" in name.lower():  # def get_default_config(): return {...}
+                for node in walk(statement):
+                    if isinstance(node, ast.Return) and node.value is not None:
+                        yield from _items("config", node.value)
     for node in nodes_of(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
             found = argument_default(node)
@@ -301,9 +307,19 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr, int]]:
                 yield *found, node.lineno
 
 
+def _items(name: str, node: ast.expr) -> Iterator[tuple[str, ast.expr, int]]:
+    """Yield (name, value, line) of the settings in a dict called config; none of others."""
+    if isinstance(node, ast.Dict) and name.lower().removeprefix("default_") in CONFIG_DICTS:
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, value, value.lineno
+
+
 def _is_constant(statement: ast.Assign) -> bool:
-    """Return whether it is `N_ENVS = 16`, and not a variable of the function."""
-    return all(isinstance(target, ast.Name) and target.id.isupper() for target in statement.targets)
+    """Return whether it is `N_ENVS = 16` or `config = {...}`, and not a variable of the function."""
+    names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    as_dict = isinstance(statement.value, ast.Dict) and any(name.lower() in CONFIG_DICTS for name in names)
+    return len(names) == len(statement.targets) and (as_dict or all(name.isupper() for name in names))
 
 
 def argument_default(call: ast.Call) -> tuple[str, ast.expr] | None:

@@ -65,7 +65,6 @@ def children_of(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-@lru_cache(maxsize=KEPT_TREES)
 def parse_module(text: str, path: str | None = None) -> ast.Module:
     """Return the syntax tree of `text`.
 
@@ -78,14 +77,19 @@ def parse_module(text: str, path: str | None = None) -> ast.Module:
     pay(len(text) // CHARACTERS_PER_STEP)
     _check_fstrings(text, path)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a user's odd escape sequence is not our news
-            return ast.parse(text)
+        return _parsed(text)
     except SyntaxError as error:
         message = f"not valid Python: {error.msg}"
         raise BadInput(message, path=path, line=error.lineno, hint="legroom reads Python 3 source") from None
     except (ValueError, RecursionError, MemoryError):
         raise BadInput("not valid Python, or nested too deeply", path=path, hint="check the file") from None
+
+
+@lru_cache(maxsize=KEPT_TREES)
+def _parsed(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a user's odd escape sequence is not our news
+        return ast.parse(text)
 
 
 def _check_fstrings(text: str, path: str | None) -> None:

@@ -4,12 +4,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from legroom.backends.base import find_algorithm
 from legroom.backends.brax.vocabulary import NETWORKS, TRAIN
 from legroom.model.draft import Draft
-from legroom.reading.interpreter.asker import integer_of, value_of
+from legroom.reading.interpreter.asker import integer_of, put_value, value_of
 from legroom.reading.interpreter.script import Script, read_script
 from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.source import unparsed
@@ -125,20 +124,10 @@ def _draft(script: Script, call: BraxCall, path: str) -> Draft:
         elif name == "environment":
             _environment(script, node, draft)
         elif name not in _OBJECTS and (name in algorithm.defaults or name in TRAIN or name == "seed"):
-            _put(script, node, draft, place)
+            put_value(script, node, draft, place)
     if not call.complete:
         draft.unknown[("env", "n_envs")] = (line, "among arguments that are not known")
     return draft
-
-
-def _put(script: Script, node: ast.expr, draft: Draft, place: tuple[str | int, ...]) -> None:
-    try:
-        value: Any = value_of(script, node)
-    except Unfoldable:
-        draft.unknown[place] = (node.lineno, unparsed(node))
-        return
-    if value is not None:
-        draft.put(place, value, node.lineno)
 
 
 def _networks(script: Script, node: ast.expr, draft: Draft) -> None:
@@ -149,7 +138,7 @@ def _networks(script: Script, node: ast.expr, draft: Draft) -> None:
         return
     for keyword in call.keywords:
         if keyword.arg is not None and keyword.arg in NETWORKS:
-            _put(script, keyword.value, draft, NETWORKS[keyword.arg])
+            put_value(script, keyword.value, draft, NETWORKS[keyword.arg])
         elif keyword.arg is None:
             draft.unknown[("policy", "kwargs")] = (node.lineno, unparsed(keyword.value))
 
@@ -161,7 +150,7 @@ def _environment(script: Script, node: ast.expr, draft: Draft) -> None:
     if isinstance(call, ast.Call) and name.startswith("brax.") and name.endswith((".get_environment", ".create")):
         given = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "env_name"), None)
         if given is not None:
-            _put(script, given, draft, ("env", "id"))
+            put_value(script, given, draft, ("env", "id"))
 
 
 def _bound(script: Script, node: ast.expr) -> ast.expr | None:

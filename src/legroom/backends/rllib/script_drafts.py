@@ -4,12 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from legroom.backends.rllib.script_calls import chain, set_fields
 from legroom.backends.rllib.translation import RLLIB_KEYS
 from legroom.model.draft import Draft, Key
-from legroom.reading.interpreter.asker import value_of
+from legroom.reading.interpreter.asker import put_value, value_of
 from legroom.reading.interpreter.script import Script, read_script
 from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.reading_notes import note
@@ -58,11 +57,11 @@ def _draft(script: Script, root: ast.Call, algo: str, path: str) -> Draft:
     for name, node in _given(script, root, draft):
         key = OLDER.get(name, name)
         if name == "env":
-            _put(script, node, draft, ("env", "id"))
+            put_value(script, node, draft, ("env", "id"))
         elif name in LAYERS:
             _layers(script, node, name, draft)
         elif key in RLLIB_KEYS:
-            _put(script, node, draft, ("hyperparams", key))
+            put_value(script, node, draft, ("hyperparams", key))
         elif any(word in name for word in ("size", "capacity", "buffer", "num_", "length")):
             unused.append(name)
     if unused:
@@ -86,21 +85,11 @@ def _given(script: Script, root: ast.Call, draft: Draft) -> Iterator[tuple[str, 
             yield name, node
 
 
-def _put(script: Script, node: ast.expr, draft: Draft, place: Key) -> None:
-    try:
-        value: Any = value_of(script, node)
-    except Unfoldable:
-        draft.unknown[place] = (node.lineno, unparsed(node))
-        return
-    if value is not None:
-        draft.put(place, value, node.lineno)
-
-
 def _layers(script: Script, node: ast.expr, name: str, draft: Draft) -> None:
     """Take the widths of a fully connected network; another kind of network is not known."""
     place: Key = ("hyperparams", "fcnet_hiddens")
     if name == "fcnet_hiddens":
-        _put(script, node, draft, place)
+        put_value(script, node, draft, place)
         return
     try:
         value = value_of(script, node)

@@ -213,8 +213,9 @@ class ScriptModels(Follower):
     def follow_methods(self, cls: Class) -> None:
         """Follow the methods of a class that make models and were not called, on an object of it."""
         for node in cls.node.body:
-            known = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and id(node) not in self.visited
-            if not known or not _has_constructor(node):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or id(node) in self.visited:
+                continue
+            if not _has_constructor(node):
                 continue
             init, itself = cls.method("__init__"), self.objects.get(id(cls.node))
             if itself is None and node.name != "__init__":
@@ -236,7 +237,10 @@ class ScriptModels(Follower):
         given: set[str] = set()
         for node in nodes_of(self.trees[0]):
             if isinstance(node, ast.Call) and _last_name(node.func) == called:
-                given |= {*names[: len(node.args)], *(k.arg for k in node.keywords if k.arg in names)}
+                given |= {
+                    *names[: len(node.args)],
+                    *(k.arg for k in node.keywords if k.arg is not None and k.arg in names),
+                }
         return {name: NotKnown(f"the argument {name}", function.lineno) for name in given}
 
     # -- calls ---------------------------------------------------------------------------------------------------------
@@ -296,6 +300,8 @@ class ScriptModels(Follower):
         model.env = named.get("env")
         where = {k.arg: k.value.lineno for k in node.keywords if k.arg}
         for name, value in named.items():
+            if name == "policy_kwargs" and value is None:
+                continue  # as if it were not given
             if name == "device" and value not in DEVICES:
                 continue  # mps, xpu: memory of the host is the same
             if name not in DROPPED:

@@ -8,14 +8,18 @@ that are traced with the run are left out.
 
 import ast
 from collections.abc import Iterator
-from functools import lru_cache
+from math import prod
 from pathlib import Path
 
 from legroom.backends.sb3.script_models import algorithm_named
+from legroom.errors import BadInput
 from legroom.machine.child_process import run_file
 from legroom.model.run import Run
-from legroom.reading.source import walk
+from legroom.reading.source import parse_module, walk
+from legroom.reading.user_files import read_text
 
+FEW_NUMBERS = 100_000  # less than the smallest segment of a GPU's allocator
+_MAKERS = {"ones", "zeros", "rand", "randn", "empty", "eye"}
 _PLACING = {"device", "map_location"}  # arguments
 _NETWORKS = {"policy", "actor", "critic", "q_net", "features_extractor", "mlp_extractor"}
 # bases of classes that are traced as parts of a run: networks, policies, optimizers, functions with a gradient
@@ -49,18 +53,10 @@ def _places(script: Path) -> Iterator[tuple[Path, int, str]]:
             yield from ((file, line, what) for line, what in sorted(_placed(parsed, _traced_classes(parsed))))
 
 
-@lru_cache(maxsize=16)
-def _parsed(file: Path, changed: float) -> ast.Module | None:
-    try:
-        return ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def _tree(file: Path) -> ast.Module | None:
     try:
-        return _parsed(file, file.stat().st_mtime)
-    except OSError:
+        return parse_module(read_text(str(file)), str(file))
+    except BadInput:
         return None
 
 
@@ -102,10 +98,19 @@ def _placed_by_call(call: ast.Call, traced: set[str]) -> Iterator[tuple[int, str
     if isinstance(call.func, ast.Attribute) and name == "load":
         made = made or _is_algorithm(_last_name(call.func.value))
     moved = name in ("to", "set_default_device") and any(_is_card(each) for each in call.args)
-    if moved or (method and name == "cuda"):
+    if (moved or (method and name == "cuda")) and not _is_small(call):
         yield call.lineno, "puts something on the GPU"
     elif not made and any(each.arg in _PLACING and _is_card(each.value) for each in call.keywords):
         yield call.lineno, f"makes {name or 'something'} on the GPU"
+
+
+def _is_small(call: ast.Call) -> bool:
+    """Return whether it moves a tensor of a few numbers: `torch.ones(10).cuda()`, to see whether there is a GPU."""
+    made = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if not isinstance(made, ast.Call) or _last_name(made.func) not in _MAKERS:
+        return False
+    sizes = [each.value for each in made.args if isinstance(each, ast.Constant) and isinstance(each.value, int)]
+    return 0 < len(sizes) == len(made.args) and prod(sizes) <= FEW_NUMBERS
 
 
 def _is_card(node: ast.expr) -> bool:

@@ -10,7 +10,6 @@ from it is not on the bill.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from legroom.errors import BadInput
 from legroom.model.algorithms import Algorithm
 from legroom.model.draft import Draft, only_entry
 from legroom.model.file_kind import FileKind
+from legroom.reading.constants import walked_settings
 from legroom.reading.reading_notes import note
 from legroom.reading.yamls import Key, Lines
 
@@ -70,18 +70,10 @@ class SectionsFile(FileKind):
         return only_entry([_draft(found, data, lines, path)], entry, path)
 
 
-def _walked(data: dict[Any, Any], at: Key = ()) -> Iterator[tuple[Key, Any]]:
-    """Yield every key path with its value, outer ones first."""
-    for key, value in data.items():
-        yield (*at, key), value
-        if isinstance(value, dict):
-            yield from _walked(value, (*at, key))
-
-
 def _algorithm(data: dict[Any, Any]) -> tuple[Algorithm, Key] | None:
     """Return the algorithm that the file names; None where it names none, or several."""
     found = {}
-    for path, value in _walked(data):
+    for path, value in walked_settings(data):
         if str(path[-1]).lower() in _ALGORITHM and isinstance(value, str):
             for algorithm in SB3_ALGORITHMS:
                 if algorithm.name.lower() == value.lower().replace("_", ""):
@@ -91,7 +83,7 @@ def _algorithm(data: dict[Any, Any]) -> tuple[Algorithm, Key] | None:
 
 def _is_sb3(data: dict[Any, Any]) -> bool:
     """Return whether the words of the file are SB3's."""
-    walked = list(_walked(data))
+    walked = list(walked_settings(data))
     names = {str(path[-1]) for path, _ in walked}
     values = {value for _, value in walked if isinstance(value, str)}
     return bool(values & _SB3_ALONE or values.intersection(_POLICIES)) or len(names & _SIGNS) >= ENOUGH_SIGNS
@@ -103,7 +95,7 @@ def _draft(found: tuple[Algorithm, Key], data: dict[Any, Any], lines: Lines, pat
     draft.put(("algo",), algorithm.name, lines.get(named))
     draft.put(("env",), {})
     used: set[Key] = {named}
-    for key, value in _walked(data):
+    for key, value in walked_settings(data):
         name = str(key[-1])
         place = _PLACES.get(name)
         if place is None and name in algorithm.defaults and not isinstance(value, dict):
@@ -131,7 +123,7 @@ def _say_what_was_left(data: dict[Any, Any], used: set[Key]) -> None:
         note(f"sections not read: {', '.join(sections)}")
     sizes = [
         ".".join(map(str, key))
-        for key, value in _walked(data)
+        for key, value in walked_settings(data)
         if not isinstance(value, dict) and str(key[0]) not in sections and not _is_inside(key, used)
         and any(word in str(key[-1]).lower() for word in _SIZES)
     ]  # fmt: skip

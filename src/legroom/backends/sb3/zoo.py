@@ -43,6 +43,7 @@ HER = frozenset({"n_sampled_goal", "goal_selection_strategy"})  # of HerReplayBu
 SOURCES = frozenset({"policy_kwargs", "normalize", "replay_buffer_kwargs", "rollout_buffer_kwargs", "env_kwargs"})
 NUMBERS = VOCABULARY.sizes | {"n_envs", "n_timesteps", "gradient_steps", "train_freq"}  # may be written as "10 * 64"
 
+MISSPELT = 0.8  # how alike a name is, by difflib, that is taken for a slip of the pen
 _SIGNS = frozenset({"n_timesteps", "env_wrapper", "noise_type"})  # keys that no other format has
 
 
@@ -87,8 +88,11 @@ class ZooFile(FileKind):
         found: list[Draft] = []
         problems: list[BadInput] = []
         for name in data:
+            if data[name] and not _known(data[name], algo or _algorithm(path)):
+                continue  # notes on an environment, results of a search
             try:
-                found += self.drafts({name: data[name]}, lines, path, algo=algo)
+                known = _known(data[name], algo or _algorithm(path)) if data[name] else data[name]
+                found += self.drafts({name: known}, lines, path, algo=algo)
             except BadInput as error:
                 problems.append(error)
         return found, problems
@@ -119,6 +123,24 @@ def _is_entry(name: str, value: Any) -> bool:
         return True
     named = find_algorithm("sb3", str(value.get("model_class")))
     return "n_timesteps" in value or named is not None or str(value.get("policy")).endswith("Policy")
+
+
+def _known(entry: dict[Any, Any], algo: str | None) -> dict[Any, Any]:
+    """Return the settings of an entry that mean something, or are slips of the pen.
+
+    Others are for a program of the user's own, which reads files of this form too.
+    """
+    algorithm = find_algorithm("sb3", str(entry.get("model_class") or algo))
+    if algorithm is None:
+        return entry
+    others = {name for each in algorithm_names("sb3") if (found := find_algorithm("sb3", each)) for name in found.keys}
+    places = {*PLACES, *IGNORED, *HER, *SOURCES, "model_class"}
+    absent = (algorithm.keys | places) - set(entry)
+    return {
+        name: value
+        for name, value in entry.items()
+        if name in others | places or difflib.get_close_matches(str(name), absent, n=1, cutoff=MISSPELT)
+    }
 
 
 def _entry_for(entry: str, data: dict[Any, Any], path: str) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from legroom.model.draft import Draft, Key
 from legroom.reading.constants import argument_default
 from legroom.reading.interpreter.evaluator import ARRANGING, FUNCTIONS, Evaluator, complete, walked
 from legroom.reading.interpreter.file_calls import FileRef, Loaded, file_method, hydra_config, is_file_call
@@ -19,7 +20,7 @@ from legroom.reading.interpreter.scopes import Binding
 from legroom.reading.interpreter.script import Definition, Script, argument, dotted, each_function, has_hidden_arguments
 from legroom.reading.interpreter.values import LONGEST, NotKnown, Symbol, Unfoldable, made
 from legroom.reading.reading_budget import pay
-from legroom.reading.source import walk
+from legroom.reading.source import unparsed, walk
 
 DEEPEST = 12  # names and attributes that lead from one to the next
 _PARSED = ("parse_args", "parse_known_args")
@@ -43,6 +44,17 @@ def value_of(script: Script, node: ast.expr | None) -> Any:
     if isinstance(value, Symbol):
         raise Unfoldable(value)
     return value
+
+
+def put_value(script: Script, node: ast.expr, draft: Draft, place: Key) -> None:
+    """Put the value of an expression into a draft; what only execution could tell is not known there."""
+    try:
+        value = value_of(script, node)
+    except Unfoldable:
+        draft.unknown[place] = (node.lineno, unparsed(node))
+        return
+    if value is not None:
+        draft.put(place, value, node.lineno)
 
 
 def settings_of(script: Script, node: ast.expr) -> Settings | None:

@@ -235,10 +235,11 @@ class Evaluator(Generic[At]):
         """Return the text of an f-string whose fields are plain and without a format."""
         texts: list[Any] = []
         for part in node.values:
-            field = isinstance(part, ast.FormattedValue)
-            if field and (part.format_spec is not None or part.conversion != -1):
-                return self.unknown(node)
-            value = self.value(part.value if field else part, at)
+            if isinstance(part, ast.FormattedValue):
+                if part.format_spec is not None or part.conversion != -1:
+                    return self.unknown(node)
+                part = part.value
+            value = self.value(part, at)
             value = value.path if isinstance(value, FileRef) else value
             if isinstance(value, Symbol) or not isinstance(value, str | int):
                 return self.unknown(node)

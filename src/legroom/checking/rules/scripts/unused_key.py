@@ -17,6 +17,7 @@ from legroom.reading.source import walk
 MOST_FILES = 300  # of a project that are searched; in a larger one nobody can be sure
 MOST_ENTRIES = 20_000  # files of any kind that are passed by on the way
 _NOT_OURS = ("node_modules", "venv", "site-packages", "build", "dist")
+MOST_HANDS = 3  # functions that hand the arguments on under another name
 LEAST_CONSTANTS = 3  # that make a module a module of constants
 _WHOLE = re.compile(r"\b(getattr|setattr|globals|locals|exec|eval)\s*\(|__dict__|_get_kwargs")
 # settings that memory or the length of the training depend on
@@ -169,8 +170,25 @@ def _only_attributes(script: Script) -> bool:
                 return False
         if not _is_called_here(script, call):
             return False
+    _add_parameters(script, names)
     # a module that gets them may hand them on to one that is not there
     return all(_stays_in_sight(each, node, names) for each in script.followed for node in each.nodes)
+
+
+def _add_parameters(script: Script, names: set[str]) -> None:
+    """Add the parameters of the script's own functions that get the arguments: `run(args)` of `def run(cfg)`."""
+    for _ in range(MOST_HANDS):
+        before = len(names)
+        for call in script.calls:
+            definition = script.definition(call.func)
+            if definition is None or isinstance(definition[1], ast.ClassDef):
+                continue
+            parameters = [each.arg for each in definition[1].args.args]
+            given = [(name, each) for name, each in zip(parameters, call.args, strict=False)]
+            given += [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None]
+            names |= {name for name, each in given if isinstance(each, ast.Name) and each.id in names}
+        if len(names) == before:
+            return
 
 
 def _is_called_here(script: Script, call: ast.Call) -> bool:
