@@ -88,6 +88,8 @@ def _by_names(old: str, new: str, known: Sequence[Difference]) -> list[Differenc
         BadInput: one of them is no file that can be read.
     """
     texts = []
+    if not (is_file(old) and is_file(new)):  # a named run, or an entry of a file
+        return []
     for target in (old, new):
         try:
             texts.append(Path(target).read_text(encoding="utf-8", errors="replace"))
