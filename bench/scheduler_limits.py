@@ -147,19 +147,20 @@ def report(file: Path, section: str) -> int:
     rows = [json.loads(line) for line in _lines(file)]
     ran = [row for row in rows if "pss" in row]
     well = [row for row in ran if row["end"] == "ended well"]
-    wastes = [1 - row["full"] / row["limit"] for row in well]
+    wastes, by_pss = ([1 - row[key] / row["limit"] for row in well] for key in ("full", "pss"))
     table = [
         [
             row["job"], row["for"], "yes" if row["fitted"] else "no", format_size(row["need"]),
-            format_size(row["limit"]), format_size(row["full"]), format_size(row["held"]), format_size(row["kernel"]),
-            f"{1 - row['full'] / row['limit']:.0%}", row["end"],
+            format_size(row["limit"]), format_size(row["full"]), format_size(row["pss"]), format_size(row["kernel"]),
+            f"{1 - row['full'] / row['limit']:.1%}", f"{1 - row['pss'] / row['limit']:.1%}", row["end"],
         ]
         for row in ran
     ]  # fmt: skip
     killed = sum("killed" in row["end"] for row in ran)
     summary = f"{len(ran)} jobs: {killed} killed, {len(ran) - killed - len(well)} ended otherwise"
-    table.append([summary, "", "", "", "", "", "", "", f"median {statistics.median(wastes):.1%}", ""])
-    columns = ["job", "--for", "fitted", "need", "limit", "PSS peak", "held", "kernel", "waste", "end"]
+    medians = [f"median {statistics.median(each):.1%}" for each in (wastes, by_pss)]
+    table.append([summary, "", "", "", "", "", "", "", *medians, ""])
+    columns = ["job", "--for", "fitted", "need", "limit", "peak", "PSS, sampled", "kernel", "waste", "by PSS", "end"]
     write_section(section, columns, table, "make bench-scheduler")
     return 0 if not killed and statistics.median(wastes) <= MOST_WASTE else 1
 

@@ -182,6 +182,21 @@ def test_a_run_whose_name_got_a_new_version_is_the_same_run(tmp_path):
     assert "batch_size 64 → 512" in told and "new," not in told and "removed" not in told
 
 
+def test_a_script_is_compared_with_a_named_run(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from stable_baselines3 import PPO\nfrom elsewhere import Env\nPPO('MlpPolicy', Env(), n_steps=64).learn(9)\n"
+    )
+    told = legroom("diff", script, "mine:small", "--cpu-only")
+    assert (told.returncode, told.stderr) == (0, "") and "before " in told.stdout
+
+
+def test_bytes_are_not_taken_for_values(tmp_path):
+    (tmp_path / "old.bin").write_bytes(b"\0batch_size=1\n")
+    (tmp_path / "new.bin").write_bytes(b"\0batch_size=2\n")
+    assert legroom("diff", tmp_path / "old.bin", tmp_path / "new.bin").stdout.strip() == "no change affects memory"
+
+
 def test_aliases_of_aliases_are_refused_at_once(tmp_path):
     lines = ["a0: &a0 [{batch_size: 1}, {batch_size: 2}]"]
     lines += [f"a{n}: &a{n} [{{k: *a{n - 1}}}, {{k: *a{n - 1}}}]" for n in range(1, 40)]

@@ -88,6 +88,8 @@ def _by_names(old: str, new: str, known: Sequence[Difference]) -> list[Differenc
         BadInput: one of them is no file that can be read.
     """
     texts = []
+    if not (is_file(old) and is_file(new)):  # a named run, or an entry of a file
+        return []
     for target in (old, new):
         try:
             texts.append(Path(target).read_text(encoding="utf-8", errors="replace"))
@@ -96,6 +98,8 @@ def _by_names(old: str, new: str, known: Sequence[Difference]) -> list[Differenc
     said = [cause for each in known for cause in (*each.causes, *each.minor)]
     told = {_last(cause.key) for cause in said}
     pairs = [(cause.before, cause.after) for cause in said]
+    if any("\0" in text for text in texts):  # an archive
+        return []
     values = changed_values(texts[0], texts[1], paths=(old, new))
     left = [each for each in values if _last(each.key) not in told and (each.before, each.after) not in pairs]
     return [Difference(new, None, None, tuple(left))] if left else []
