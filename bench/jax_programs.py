@@ -31,7 +31,7 @@ def predict(program: dict[str, Any], *more: str) -> tuple[int, float, float]:
     asked = [sys.executable, "-m", "legroom.cli.main", "predict", "--json", "--gpu", CARD, "--seconds", "400", *more]
     began, before = time.monotonic(), _processor_s()
     done = subprocess.run([*asked, "--", *command], cwd=program["folder"], capture_output=True, text=True, check=False)
-    areas = json.loads(done.stdout)["program"]["areas"]
+    areas = json.loads(done.stdout)["runs"][0]["program"]["areas"]
     return sum(area["nbytes"] for area in areas), time.monotonic() - began, _processor_s() - before
 
 
