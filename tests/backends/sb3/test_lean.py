@@ -58,6 +58,7 @@ def test_it_mirrors_the_storage_it_predicts():
     assert budget.LARGE == lean.HUGE_FROM
     mirrored = (lean.MOST_SEGMENTS, lean.FEWEST_SEGMENTS, lean.WORTH_OF_BEGINNING)
     assert mirrored == (ring.MOST_SEGMENTS, ring.FEWEST_SEGMENTS, ring.WORTH_OF_BEGINNING)
+    assert budget.QUEUE_SHARE == lean.QUEUE_SHARE
 
 
 def test_a_rollout_is_firsts_and_steps_and_episodes():

@@ -125,10 +125,10 @@ def lean_replay(run: Run, evidence: Evidence, key: str, nbytes: int, rows: int) 
     segments = rows / segment + 0.5
     records = segments * begun + row * (rows + passed)
     error = _error(growth, rows * envs, episodes) + segments * envs * growth.another_error + STORE_NBYTES
-    error += passed * row + begun + segments * PAGE_NBYTES / 2 + WASTE * records
+    error += passed * row + begun + segments * PAGE_NBYTES / 2 + WASTE * records + _queue(run, nbytes)
     newest = begun + row * min(segment, rows)  # grows in huge pages, while those before it were cut to their size
     beside = NUMBER_NBYTES * rows * envs + envs * growth.current + segments * PAGE_NBYTES / 2
-    most = beside + records + error + _not_full(growth, newest + error / segments) + _queue(run, nbytes)
+    most = beside + records + error + _not_full(growth, newest + error / segments)
     bound = _bound(run, nbytes, int((rows + 2 * passed) * envs + 2 * episodes.high), segments=math.ceil(segments) + 1)
     return _between(beside + records - error, beside + records, most, bound, _why(growth, probe))
 
