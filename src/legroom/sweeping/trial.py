@@ -16,9 +16,9 @@ DEFAULT_METRIC = "reward_mean"
 MEASURES: dict[str, Mode] = {"seconds": "min", "peak": "min"}  # of every trial, whatever its score says
 
 MIB = 1 << 20
-# What a trial's Ray worker and the supervision in it take beside the training itself (PSS, several at once; Ray 2.60,
-# bench/sweep_packing.py measures it), and what Ray's services and the command that sweeps take.
-WORKER_NBYTES = 160 * MIB
+# What a trial's Ray worker and the supervision in it take beside the training itself (PSS, several at once: 118 to 131
+# MiB; Ray 2.60, bench/sweep_packing.py measures it), and what Ray's services and the command that sweeps take.
+WORKER_NBYTES = 144 * MIB
 SERVICES_NBYTES = 768 * MIB
 
 
