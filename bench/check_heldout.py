@@ -9,10 +9,11 @@ below alone, no more than a few of each repository, and each is checked by itsel
 
 Every finding was judged by reading the source, when a set was looked at for the first time (data/check_judged.json,
 "first sight"); what was false then was mended afterwards, so the columns after it are no longer held out. Each further
-set was collected and looked at after the mending of the one before. Of the fifth, the
-zoo files of seven forks have nearly a thousand findings: there the arithmetic of 805 was recomputed from the YAML by
-other means, and 214 about float64 observations were judged by the environment; all others were read. Where the
-repositories of a set are not among the mirrors, its row is the one of the last time ("scored before").
+set was collected and looked at after the mending of the one before. Of the fifth, the zoo files of seven forks have
+nearly a thousand findings: there the arithmetic of 805 was recomputed from the YAML by
+other means, and 214 about float64 observations were judged by the environment; errors and warnings that could be false
+were read in the source, other notes by their message and in part in the source. Where the repositories of a set are
+not among the mirrors, its row is the one of the last time ("scored before").
 """
 
 from __future__ import annotations

@@ -229,7 +229,7 @@ def _folded(node: ast.expr) -> Any:
         ValueError: it is more than that.
     """
     if isinstance(node, ast.Call) and _name(node.func) in ("int", "float") and len(node.args) == 1:
-        return int(_folded(node.args[0]))
+        return {"int": int, "float": float}[_name(node.func)](_folded(node.args[0]))
     if isinstance(node, ast.BinOp):
         left, right = _folded(node.left), _folded(node.right)
         if not all(isinstance(side, int | float) and abs(side) < 1e15 for side in (left, right)):
