@@ -21,17 +21,17 @@ def footprint(host: int, shm: int = 0, gpu: int = 0, **more) -> Footprint:
 
 
 def test_the_margin_grows_with_the_processes_of_the_job():
-    assert request_for(footprint(1000 * MIB)).host == (1010 + 4 + 3) * MIB
-    assert request_for(footprint(1000 * MIB), supervisor=200 * MIB).host == (1212 + 4 + 2 * 3) * MIB
+    assert request_for(footprint(1000 * MIB)).host == (1020 + 10 + 3) * MIB
+    assert request_for(footprint(1000 * MIB), supervisor=200 * MIB).host == (1224 + 10 + 2 * 3) * MIB
     workers = (Item("imports", 10 * MIB, Place.WORKER, "", count=20), Item("envs", MIB, Place.WORKER, "", count=20))
     many = Footprint("job", (Item("rollout", 980 * MIB, Place.HOST, ""), *workers), "cpu")
-    assert request_for(many).host == (1212 + 4 + 21 * 3) * MIB
+    assert request_for(many).host == (1224 + 10 + 21 * 3) * MIB
     assert measured_request(1000 * MIB) == 1116 * MIB
 
 
 def test_slurm_counts_in_MiB_and_in_GiB_where_that_adds_little():
-    assert snippet(request_for(footprint(1100 * MIB)), System.SLURM).splitlines()[1:] == ["#SBATCH --mem=1118M"]
-    nearly = Request("job", int((16 * GIB - 7 * MIB) / 1.01) - 20 * MIB)
+    assert snippet(request_for(footprint(1100 * MIB)), System.SLURM).splitlines()[1:] == ["#SBATCH --mem=1135M"]
+    nearly = Request("job", int((16 * GIB - 13 * MIB) / 1.02) - 20 * MIB)
     assert "#SBATCH --mem=16G" in snippet(nearly, System.SLURM)
     assert granted(nearly, System.SLURM) == 16 * GIB
     assert granted(nearly, System.KUBERNETES) < 16 * GIB
@@ -46,13 +46,13 @@ def test_a_card_is_asked_for_with_the_memory_it_needs():
 
 
 def test_condor_gives_multiples_of_128_MiB():
-    assert "request_memory = 1024MB" in snippet(request_for(footprint(1000 * MIB)), System.CONDOR)
-    assert granted(request_for(footprint(1000 * MIB)), System.CONDOR) == 1024 * MIB
+    assert "request_memory = 1152MB" in snippet(request_for(footprint(1000 * MIB)), System.CONDOR)
+    assert granted(request_for(footprint(1000 * MIB)), System.CONDOR) == 1152 * MIB
 
 
 def test_docker_gets_shared_memory_only_where_its_default_is_too_small():
     assert snippet(request_for(footprint(900 * MIB, shm=100 * MIB)), System.DOCKER).splitlines()[-1] == (
-        "docker run --memory=1017m --shm-size=105m IMAGE COMMAND"
+        "docker run --memory=1033m --shm-size=112m IMAGE COMMAND"
     )
     assert "shm" not in snippet(request_for(footprint(900 * MIB, shm=10 * MIB)), System.DOCKER)
 
@@ -62,11 +62,11 @@ def test_a_pod_can_be_parsed_and_its_requests_are_its_limits():
     pod = yaml.safe_load(snippet(request, System.KUBERNETES))["spec"]
     container = pod["containers"][0]
     assert container["resources"] == {
-        "requests": {"memory": "1017Mi"},
-        "limits": {"memory": "1017Mi", "nvidia.com/gpu": 1},
+        "requests": {"memory": "1033Mi"},
+        "limits": {"memory": "1033Mi", "nvidia.com/gpu": 1},
     }
     assert container["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]
-    assert pod["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "105Mi"}}]
+    assert pod["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "112Mi"}}]
 
 
 def test_what_was_not_built_is_said():
