@@ -194,7 +194,7 @@ def test_a_script_is_compared_with_a_named_run(tmp_path):
 def test_bytes_are_not_taken_for_values(tmp_path):
     (tmp_path / "old.bin").write_bytes(b"\0batch_size=1\n")
     (tmp_path / "new.bin").write_bytes(b"\0batch_size=2\n")
-    assert legroom("diff", tmp_path / "old.bin", tmp_path / "new.bin").stdout.strip() == "no change affects memory"
+    assert legroom("diff", tmp_path / "old.bin", tmp_path / "new.bin").stdout.startswith("memory not known")
 
 
 def test_aliases_of_aliases_are_refused_at_once(tmp_path):

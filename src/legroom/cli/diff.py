@@ -49,20 +49,20 @@ def run(
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     given = Budget(budget.ram if ram else None, budget.vram if vram or gpu else None, budget.reserve, "given", "given")
     device: Any = options.chosen_device(None, cpu_only, wants_gpu=bool(vram or gpu))
-    found, whole = _by_runs(old, new, machine, given, device)
+    found, read, whole = _by_runs(old, new, machine, given, device)
     if not whole:
         found += _by_names(old, new, found)
-    say(difference_json(found, given) if json else difference_text(found, given))
+    say(difference_json(found, given) if json else difference_text(found, given, read=read))
     return EXIT_FINDINGS if any(each.fits is False for each in found) else EXIT_GOOD
 
 
-def _by_runs(old: str, new: str, machine: Machine, budget: Budget, device: Any) -> tuple[list[Difference], bool]:
-    """Return the runs of which memory changed, and whether there is nothing else in either version."""
+def _by_runs(old: str, new: str, machine: Machine, budget: Budget, device: Any) -> tuple[list[Difference], bool, bool]:
+    """Return the runs of which memory changed, whether both versions have runs, and whether they have nothing else."""
     (before, kind), (after, _) = (_runs(target, machine, budget) for target in (old, new))
     if not before or not after:
-        return [], False
+        return [], False, False
     found = compare(before, after, machine, budget, device)
-    return [each for each in found if _is_change(each)], kind == "run"
+    return [each for each in found if _is_change(each)], True, kind == "run"
 
 
 def _runs(target: str, machine: Machine, budget: Budget) -> tuple[list[Run], str]:

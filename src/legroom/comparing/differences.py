@@ -6,7 +6,7 @@ together are large share it.
 
 Spaces that only the environment knows are replaced by a stand-in, the same on both sides: the sizes are then not the
 user's, which is said, but the cause is. A value that memory depends on in general and hardly in this run (a replay
-buffer that the run is too short to fill) is listed apart: whoever changed it expects to read of it.
+buffer that the run is too short to fill) is listed apart, since it was changed on purpose.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def written_values(text: str, path: str) -> list[Named]:
 
 
 class _AnyTag(yaml.SafeLoader):
-    """Takes a value with a tag of somebody's own for what is below the tag."""
+    """Reads a value with an unknown tag as if it had no tag."""
 
 
 def _untagged(loader: Any, _: str, node: yaml.Node) -> Any:

@@ -85,7 +85,7 @@ class ValueOperators:
     def _pass_through(self, tensor: torch.Tensor, dtype: torch.dtype, waits: bool, into: Any) -> None:
         """Request what a copy to the host passes through: other types and layouts become contiguous on the card first.
 
-        Copy.cu, copy_requires_temporaries: types are converted on the card where nobody waits for the copy.
+        Copy.cu, copy_requires_temporaries: a copy that does not block converts types on the card.
         """
         same = dtype == tensor.dtype
         if tensor.numel() < 2 or (same and _is_dense(tensor) and (into is None or same_order(tensor, into))):

@@ -18,10 +18,14 @@ from legroom.units import format_size
 MOST_CAUSES, MOST_UNKNOWN = 4, 8  # where nothing says which of them matters, more are named
 
 
-def difference_text(differences: Sequence[Difference], budget: Budget) -> Iterator[Part]:
-    """Yield a line per run, the reason after it, and where it is over the budget."""
+def difference_text(differences: Sequence[Difference], budget: Budget, *, read: bool = True) -> Iterator[Part]:
+    """Yield a line per run, the reason after it, and where it is over the budget.
+
+    Args:
+        read: whether a run could be read in both versions.
+    """
     if not differences:
-        yield "no change affects memory"
+        yield "no change affects memory" if read else "memory not known: no run can be read; no named size changed"
     for each in differences:
         style = "bold red" if each.fits is False else ""
         yield Styled(f"{each.name}: {change_text(each)}", style)

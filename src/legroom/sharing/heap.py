@@ -1,4 +1,4 @@
-"""The C library's heap: give back what it holds and nobody uses, or have less of it.
+"""The C library's heap: return unused memory to the system, or keep less of it.
 
 glibc keeps freed memory for later. That is right while the same sizes come again; after work that is done once, such as
 building what all processes share, or before a process is forked a hundred times, it is memory that nobody will use.

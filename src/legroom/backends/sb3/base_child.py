@@ -59,8 +59,7 @@ def rollup(pid: int | str = "self") -> Any:
 def resident() -> Any:
     """Return this process's bytes as a lone training run would show them, and how many are pages of mapped files.
 
-    Those are divided among all processes that map them: they are counted in full, whoever else has torch loaded at the
-    moment.
+    Such pages are counted in full, though other processes that have torch loaded may share them.
     """
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     found = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines[1:]}

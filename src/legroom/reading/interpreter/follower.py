@@ -496,7 +496,7 @@ class Follower(Evaluator[Frame]):
 
 
 def loaded_settings(tree: ast.Module, path: str) -> tuple[dict[Any, Any], int]:
-    """Return the settings of the files that a script loads, also in functions that nobody calls, and a line."""
+    """Return the settings of the files that a script loads, in functions that are never called too, and a line."""
     follower = Follower(path)
     follower.follow(tree)
     for found in list(follower.definitions):
