@@ -34,6 +34,7 @@ JOBS = 60
 MOST_WASTE = 0.12
 LONGEST_S = 1500
 WIDTH = 256
+SHARES = (0.7, 0.85, 1.0)  # of what a run needs, tried in turn where it is to be fitted
 SYSTEMS = ("slurm", "kubernetes", "docker", "condor")
 LEGROOM = [sys.executable, "-m", "legroom"]
 ROOT = Path(__file__).parent.parent
@@ -85,13 +86,25 @@ def random_run(number: int, seed: int) -> Run:
 
 def asked(folder: Path, system: str, *, fitted: bool) -> dict[str, Any]:
     """Return what the command says to ask for; a fitted run is written beside the other."""
-    words = ["fit", "run.yaml", "--ram", _half(folder), "-o", "fitted.yaml"] if fitted else ["predict", "run.yaml"]
+    if not fitted:
+        data = _told(folder, "predict", "run.yaml", "--trust", "--for", system)
+        return data["runs"][0]["job"] | {"peak": _peak(data)}
+    whole = _told(folder, "predict", "run.yaml", "--mode", "arithmetic")["runs"][0]["host"]["peak"]
+    for share in SHARES:  # as a user would: where a run cannot be made to fit, the next larger limit
+        budget = str(max(int(whole * share), 480 * MIB))
+        data = _told(folder, "fit", "run.yaml", "--ram", budget, "-o", "fitted.yaml", "--trust", "--for", system)
+        if data.get("job"):
+            return data["job"] | {"peak": _peak(data)}
+    raise ValueError(f"does not fit {budget} bytes")
+
+
+def _told(folder: Path, *words: str) -> dict[str, Any]:
+    """Return what a command of ours prints as JSON."""
     told = subprocess.run(
-        [*LEGROOM, *words, "--trust", "--cpu-only", "--for", system, "--json"],
-        capture_output=True, text=True, cwd=folder, env=ENVIRON, check=False,
-    )  # fmt: skip
-    data = json.loads(told.stdout)
-    return (data if fitted else data["runs"][0])["job"] | {"peak": _peak(data)}
+        [*LEGROOM, *words, "--cpu-only", "--json"], capture_output=True, text=True, cwd=folder, env=ENVIRON, check=False
+    )
+    data: dict[str, Any] = json.loads(told.stdout)
+    return data
 
 
 def _peak(data: dict[str, Any]) -> int | None:
@@ -99,15 +112,6 @@ def _peak(data: dict[str, Any]) -> int | None:
     runs = data.get("runs") or [data.get("prediction") or {}]
     host: dict[str, Any] = runs[0].get("host") or {}
     return host.get("peak")
-
-
-def _half(folder: Path) -> str:
-    """Return a budget that the run as written does not fit."""
-    told = subprocess.run(
-        [*LEGROOM, "predict", "run.yaml", "--mode", "arithmetic", "--cpu-only", "--json"],
-        capture_output=True, text=True, cwd=folder, env=ENVIRON, check=False,
-    )  # fmt: skip
-    return str(max(int(json.loads(told.stdout)["runs"][0]["host"]["peak"] * 0.7), 480 * MIB))
 
 
 def measure(number: int, seed: int) -> dict[str, Any]:
