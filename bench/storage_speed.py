@@ -5,8 +5,9 @@ of its turns counts, since the machine has other things to do. Times are ratios 
 of the training thread, and processor time of all threads, for lean storage encodes and decodes in threads of its own
 too. On a busy machine wall time says nothing, and processor time leaves out what is waited for.
 `add` is timed between steps of an environment of STEP_S each (spent waiting busily), which is less than a step and a
-prediction take anywhere, and `add, no steps` in a loop of nothing else. Memory is what each says it holds. What comes
-back is compared.
+prediction take anywhere, and `add, no steps` in a loop of nothing else. Epochs likewise: between updates of UPDATE_S
+each (a product of matrices, as torch makes them), and in a loop of nothing else. Memory is what each says it holds.
+What comes back is compared.
 
     python -m bench.storage_speed [KIND...]
 """
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer, RolloutBuffer
 
@@ -29,6 +31,7 @@ from legroom.backends.sb3.lean_rollout import LeanRolloutBuffer
 
 ROWS, TURNS, BATCHES = 6000, 3, 40
 STEP_S = 60e-6
+UPDATE_S = 1e-3
 ROLLOUT = 1024
 Frames = Iterator[Any]
 
@@ -192,6 +195,22 @@ def _stepped(add: Callable[[int], Any], count: int) -> dict[str, float]:
     return {"wall": wall / 1e9, "own": own / 1e9}
 
 
+def _updated(batches: Iterator[Any]) -> dict[str, float]:
+    """Return the seconds that the next minibatch is waited for, each after an update with the one before."""
+    weights = th.rand(128, 128)
+    wall = own = 0
+    batch: Any = True
+    while batch is not None:
+        began, began_own = time.perf_counter_ns(), time.thread_time_ns()
+        batch = next(batches, None)
+        own += time.thread_time_ns() - began_own
+        ended = time.perf_counter_ns()
+        wall += ended - began
+        while time.perf_counter_ns() - ended < 1e9 * UPDATE_S:
+            weights @ weights
+    return {"wall": wall / 1e9, "own": own / 1e9}
+
+
 class Best:
     """The best of several turns, by buffer and job."""
 
@@ -258,13 +277,11 @@ def replay(kind: str) -> list[str]:
     same = all(_equal(one, other) for one, other in zip(expected, found, strict=True))
     memory = buffers["lean"].nbytes / _plain_bytes(buffers["sb3"])
     jobs = ("add", "add, no steps", "sample 32", "sample 256")
-    return [f"replay: {kind}", f"{memory:.3f}", *best.ratios(jobs), best.microseconds("add", ROWS), _yes(same)]
+    return [f"replay: {kind}", f"{memory:.3f}", *best.ratios(jobs), "", "", best.microseconds("add", ROWS), _yes(same)]
 
 
 def rollout(kind: str) -> list[str]:
     """Return the row of one kind of data in rollouts: add, first epoch, later epochs."""
-    import torch as th
-
     space, rows = KINDS[kind][0], _rows(kind, ROLLOUT)
     action, reward, value = np.zeros((1, 1), np.int64), np.ones(1, np.float32), th.zeros(1)
     best, buffers = Best(), dict[str, Any]()
@@ -283,9 +300,15 @@ def rollout(kind: str) -> list[str]:
             buffer.reset()
             best.note(name, "add, no steps", _timed(lambda: [add(row) for row in range(ROLLOUT)]))
             buffer.compute_returns_and_advantage(value, np.zeros(1))
-            best.note(name, "first epoch", _timed(epoch))
+            best.note(name, "first epoch, no updates", _timed(epoch))
+            buffer.reset()
+            for row in range(ROLLOUT):
+                add(row)
+            buffer.compute_returns_and_advantage(value, np.zeros(1))
+            best.note(name, "first epoch", _updated(buffer.get(64)))
             for _ in range(4):
-                best.note(name, "later epochs", _timed(epoch))
+                best.note(name, "later epochs, no updates", _timed(epoch))
+            best.note(name, "later epochs", _updated(buffer.get(64)))
     np.random.seed(1)
     expected = [batch.observations for batch in buffers["sb3"].get(64)]
     np.random.seed(1)
@@ -294,7 +317,14 @@ def rollout(kind: str) -> list[str]:
     purposes = ("arenas", "index", "current", "queue", "plain")
     held = sum(column.breakdown().get(key, 0) for column in buffers["lean"].columns.values() for key in purposes)
     memory = held / buffers["sb3"].observations.nbytes
-    jobs = ("add", "add, no steps", "first epoch", "later epochs")
+    jobs = (
+        "add",
+        "add, no steps",
+        "first epoch",
+        "later epochs",
+        "first epoch, no updates",
+        "later epochs, no updates",
+    )
     return [f"rollout: {kind}", f"{memory:.3f}", *best.ratios(jobs), best.microseconds("add", ROLLOUT), _yes(same)]
 
 
@@ -318,7 +348,8 @@ def main() -> int:
             table.append([*work(kind), f"{before:.0f} to {os.getloadavg()[0]:.0f}"])
             print(*table[-1], sep=" | ", flush=True)
     columns = ["data (ratios of wall / own processor / all threads' processor time)", "memory", "add (wall / own)"]
-    columns += ["add, no steps", "sample 32, or first epoch", "sample 256, or later epochs", "add µs", "same", "load"]
+    columns += ["add, no steps", "sample 32, or first epoch", "sample 256, or later epochs", "first epoch, no updates"]
+    columns += ["later epochs, no updates", "add µs", "same", "load"]
     if not wanted:
         write_section("Lean storage beside SB3's, by kind of data", columns, table, "python -m bench.storage_speed")
     return 0 if all(row[-2] == "yes" for row in table) else 1

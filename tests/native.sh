@@ -32,6 +32,11 @@ run() {
 run -m pytest -p no:cacheprovider --capture=sys "$here/storing/test_core_properties.py"
 run "$here/storing/native_alloc_failures.py"
 
+# The same where the processor has no instructions of its own for bits.
+"$cc" -fsanitize=address,undefined -fno-sanitize-recover=all -g -O1 -DLEGROOM_PORTABLE -Wall -Wextra -Werror -fPIC -shared \
+    -I"$include" "$source" -o "$build/_core.abi3.so"
+run -m pytest -p no:cacheprovider --capture=sys "$here/storing/test_core_properties.py" -k "comes_back or sound"
+
 # Threads: the encoder and the helper beside readers, writers, dumps and forks.
 "$cc" -fsanitize=thread -g -O1 -Wall -Wextra -Werror -fPIC -shared -I"$include" "$source" -o "$build/_core.threads.abi3.so"
 env LD_PRELOAD="$("$cc" -print-file-name=libtsan.so)" LEGROOM_CORE="$build/_core.threads.abi3.so" OMP_NUM_THREADS=1 \

@@ -191,6 +191,9 @@ def _change(layout: Layout, deed: str, number: int, past: list[bytes], others: l
         case "texture":
             tile = rng.randbytes(rng.randint(3, 24))
             frame[:] = (tile * (size // len(tile) + 1))[:size]
+        case "channels":  # bytes of three or four kinds that take turns, each below a limit of its own
+            limits = [rng.randint(0, 8) for _ in range(3 + number % 2)]
+            frame[:] = bytes(rng.getrandbits(8) & (1 << limits[i % len(limits)]) - 1 for i in range(size))
         case "specials":
             each = {1: 4, 16: 8}.get(layout.itemsize, layout.itemsize)
             for _ in range(3):
@@ -210,7 +213,7 @@ def _change(layout: Layout, deed: str, number: int, past: list[bytes], others: l
 
 
 CHANGES = (
-    *("bit", "end", "words", "constant", "fill", "scroll", "count", "noise", "part", "texture", "specials"),
+    *("bit", "end", "words", "constant", "fill", "scroll", "count", "noise", "part", "texture", "channels", "specials"),
     *("earlier", "back", "back", "other", "same"),
 )
 WHOLE = ("again", "episode", "restart", "leap", "row")  # deeds that concern a whole observation

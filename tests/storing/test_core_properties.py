@@ -330,6 +330,13 @@ def narrow(unit: int, bits: int) -> bytes:
     return bytes([unit, bits, 0, 0]) + NOISY_PAGE[: 64 // unit * bits // 8]
 
 
+def channels(*bits: int) -> bytes:
+    """Return 64 bytes of channels that take turns, of each of which so many bits are kept."""
+    kept = sum(bits[i % len(bits)] for i in range(64))
+    packed = sum(each << 4 * i for i, each in enumerate(bits))
+    return bytes([0x80 + len(bits), *packed.to_bytes(3, "little")]) + NOISY_PAGE[: -(-kept // 8)]
+
+
 def literals(page: bytes) -> bytes:
     """Return an LZ4 block without matches."""
     return bytes([0xF0, len(page) - 15]) + page
@@ -344,6 +351,10 @@ SOUND = {
     **{
         f"numbers of {unit} bytes in {bits} bits": made_dump((NARROW, narrow(unit, bits)))
         for unit, bits in ((1, 1), (1, 2), (1, 4), (4, 8), (4, 16), (8, 8), (8, 16), (8, 32))
+    },
+    **{
+        f"channels of {bits} bits": made_dump((NARROW, channels(*bits)))
+        for bits in ((4, 3, 0), (8, 8, 4), (0, 8, 8), (1, 0, 0), (0, 0, 0), (7, 7, 7, 7), (8, 8, 8, 0), (0, 5, 0, 1))
     },
     "a change": made_dump(PAGE, delta(0x00010000, 5)),
     "a change of the last word": made_dump(PAGE, delta(0x0001000F, 5)),
@@ -376,6 +387,15 @@ UNSOUND = {
     "numbers with one too many": made_dump((NARROW, narrow(1, 4) + b"?")),
     "numbers with one too few": made_dump((NARROW, narrow(4, 16)[:-1])),
     "numbers with something else in their head": made_dump((NARROW, b"\1\1\1\0" + narrow(1, 1)[4:])),
+    "channels in more bits than are read at once": made_dump((NARROW, channels(8, 8, 5))),
+    "a channel of nine bits": made_dump((NARROW, channels(9, 0, 0))),
+    "two channels": made_dump((NARROW, channels(4, 3))),
+    "five channels": made_dump((NARROW, channels(4, 3, 1, 1, 1))),
+    "no channels": made_dump((NARROW, bytes([0x80, 0, 0, 0]))),
+    "channels of which one has no name": made_dump((NARROW, b"\x83\x34\x10\0" + channels(4, 3, 0)[4:])),
+    "channels with one too many": made_dump((NARROW, channels(4, 3, 0) + b"?")),
+    "channels with one too few": made_dump((NARROW, channels(4, 3, 0)[:-1])),
+    "channels with something else in their head": made_dump((NARROW, b"\x83\x34\0\1" + channels(4, 3, 0)[4:])),
     "a page of other size": made_dump((RAW, NOISY_PAGE[:60])),
     "a constant of two words": made_dump((CONST, bytes(8))),
     "a change before any page": made_dump(delta(0x00010000, 5)),

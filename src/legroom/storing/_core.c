@@ -326,7 +326,7 @@ static PyObject *store_read(PyObject *object, PyObject *args) {
     int problem = NO_SUCH, system_error = 0;
     if (streams.len % 4 == 0 && numbers.len == streams.len && out.len == (Py_ssize_t)(count * observation_bytes(&self->g.s))) {
         Py_BEGIN_ALLOW_THREADS
-        problem = read_all(&(reading){&self, 1, count, NULL, streams.buf, numbers.buf, NULL, out.buf, NULL}, 0);
+        problem = read_all(&(reading){&self, 1, count, NULL, streams.buf, numbers.buf, NULL, out.buf, NULL}, 1);
         system_error = errno;
         Py_END_ALLOW_THREADS
     }

@@ -74,7 +74,7 @@ typedef struct {
     slot *table; uint32_t table_size, table_used;
     uint32_t hits, inserts;     /* of the table, since it last grew */
     uint64_t nbytes_versions, nbytes_now, payload[KINDS], records[KINDS];
-    uint32_t literal_size;      /* moving average of what a literal costs, in bytes */
+    uint32_t literal_size, literals;    /* moving average of what a literal costs, in bytes, and how many were written */
     uint32_t futile, patch_futile;  /* literals and patches in a row that did not compress, or were not tried */
     unsigned char *scratch;     /* one page, compressed or decoded */
     unsigned char *pair;        /* a page before and after */

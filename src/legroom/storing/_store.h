@@ -43,8 +43,19 @@ static void remember(store *s, uint32_t tag, uint32_t ref, int replace) {
 /* Whether to compress, after so many in a row that it did not help: noise is tried only now and then. */
 static inline int worth_trying(uint32_t futile) { return futile < 16 || futile % (futile < 1024 ? 64 : 1024) == 0; }
 
+/* Bytes of a page in few bits, and how small anything else must be to be written instead: in small pages, what has to be
+ * found and put together costs more time than it saves memory. */
+typedef struct { width w; uint32_t size, most; } narrowed;
+static narrowed narrow_page(const store *s, const unsigned char *bytes, uint32_t size) {
+    uint32_t most = size - size / 8;
+    width w = s->compress ? find_width(bytes, size) : (width){0, 0};
+    uint32_t narrow = w.unit ? narrow_bytes(w, size) : size;
+    if (narrow >= most) return (narrowed){{0, 0}, size, most};
+    return (narrowed){w, narrow, size <= SMALL_FRAME ? narrow / 2 : narrow - narrow / 4};
+}
+
 /* Returns the reference of a literal with these bytes, writing it if it is new; NONE without memory. */
-static uint32_t intern(store *s, const unsigned char *bytes, uint32_t size) {
+static uint32_t intern(store *s, const unsigned char *bytes, uint32_t size, narrowed narrow) {
     if (is_constant(bytes, size)) return add_record(s, CONST, bytes, 4);    /* smaller than an entry in the table */
     int replace = grow_table(s);
     if (replace < 0) return NONE;
@@ -59,17 +70,16 @@ static uint32_t intern(store *s, const unsigned char *bytes, uint32_t size) {
     header h = {RAW, size};
     const void *payload = bytes;
     if (s->compress) {
-        width w = find_width(bytes, size);
-        uint32_t narrow = w.unit ? narrow_bytes(w, size) : size, most = narrow < size - size / 8 ? narrow - narrow / 4 : size - size / 8;
-        uint32_t packed = worth_trying(s->futile) ? lz_compress(bytes, 0, size, s->scratch, most) : 0;
+        uint32_t packed = worth_trying(s->futile) ? lz_compress(bytes, 0, size, s->scratch, narrow.most) : 0;
         s->futile = packed ? 0 : s->futile + 1;
         if (packed) h = (header){LZ4, packed};
-        else if (narrow < size - size / 8) { make_narrow(bytes, size, w, s->scratch); h = (header){NARROW, narrow}; }
+        else if (narrow.w.unit) { make_narrow(bytes, size, narrow.w, s->scratch); h = (header){NARROW, narrow.size}; }
         if (h.kind != RAW) payload = s->scratch;
     }
     uint32_t ref = add_record(s, h.kind, payload, h.size);
     if (ref == NONE) return NONE;
-    s->literal_size += (uint32_t)((int32_t)(h.size - s->literal_size) / 16);
+    if (s->literals++) s->literal_size += (uint32_t)((int32_t)(h.size - s->literal_size) / 16);
+    else s->literal_size = h.size;
     remember(s, tag, ref, replace);
     return ref;
 }
@@ -102,11 +112,14 @@ static int mostly_new(const unsigned char *old, const unsigned char *new, uint32
 }
 
 /* Writes the cheaper of a DELTA and a PATCH if it beats a new literal; NONE if it does not, or without memory. */
-static uint32_t write_change(store *s, const page *g, const unsigned char *bytes, uint32_t size, header *h) {
-    uint32_t budget = s->literal_size < size - size / 8 ? s->literal_size : size - size / 8, left = CHAIN_LIMIT * size - g->chain;
+static uint32_t write_change(store *s, const page *g, const unsigned char *bytes, uint32_t size, narrowed narrow, header *h) {
+    uint32_t most = size <= SMALL_FRAME ? narrow.most : size - size / 8, literal = s->literal_size;
+    if (size <= SMALL_FRAME) literal -= literal / 8;        /* two records are found and put together: that must be worth it */
+    uint32_t budget = literal < most ? literal : most, left = CHAIN_LIMIT * size - g->chain;
     uint32_t delta = mostly_new(g->now, bytes, size / 4) ? 0 : make_delta(g->now, bytes, size / 4, s->tokens, budget < left ? budget : left);
     *h = (header){DELTA, delta};
-    if (s->compress && left >= size / PATCH_WORK && (!delta || delta > size / 16)) {
+    int quick = narrow.w.unit && size <= SMALL_FRAME;     /* a patch would be several times slower to read */
+    if (s->compress && !quick && left >= size / PATCH_WORK && (!delta || delta > size / 16)) {
         uint32_t patch = 0;
         if (worth_trying(s->patch_futile)) {
             memcpy(s->pair, g->now, size); memcpy(s->pair + size, bytes, size);
@@ -123,13 +136,14 @@ static uint32_t write_change(store *s, const page *g, const unsigned char *bytes
 static int write_page(store *s, page *g, const unsigned char *bytes, uint32_t size, uint32_t time) {
     header h = {RAW, 0};
     uint32_t ref = NONE;
-    if (g->now && g->chain < CHAIN_LIMIT * size) ref = write_change(s, g, bytes, size, &h);
+    narrowed narrow = narrow_page(s, bytes, size);
+    if (g->now && g->chain < CHAIN_LIMIT * size) ref = write_change(s, g, bytes, size, narrow, &h);
     if (ref != NONE) {
         if (push_version(s, g, time, ref)) return NO_MEMORY;
         g->chain += change_work(h, size);
         return 0;
     }
-    ref = intern(s, bytes, size);
+    ref = intern(s, bytes, size, narrow);
     if (ref == NONE || push_version(s, g, time | BASE, ref)) return NO_MEMORY;
     g->chain = 0;
     return 0;
@@ -356,7 +370,7 @@ static void empty_store(store *s) {
     s->arenas = NULL; s->table = NULL; s->ready = NULL;
     s->n_arenas = s->cap_arenas = s->first_resident = s->table_size = s->table_used = s->hits = s->inserts = 0;
     s->nbytes_versions = s->nbytes_now = s->touched = 0;
-    s->futile = s->patch_futile = 0; s->literal_size = s->page_bytes;
+    s->futile = s->patch_futile = s->literals = 0; s->literal_size = s->page_bytes;
     memset(s->payload, 0, sizeof s->payload); memset(s->records, 0, sizeof s->records);
 }
 

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -116,6 +117,17 @@ def check_form(buffer: object, space: spaces.Space[Any]) -> None:
     name = type(buffer).__name__
     if "Dict" in name and not isinstance(space, spaces.Dict):
         raise BadInput(f"{name} is for Dict spaces, not {type(space).__name__}", hint=name.replace("Dict", ""))
+
+
+@cache
+def stands_for(cls: type, lean: type, method: str, known: tuple[Any, ...]) -> bool:
+    """Return whether a method of the mixin `lean` does all that the one does which it hides in the class `cls`.
+
+    Args:
+        known: the library's methods that it was written after.
+    """
+    after = cls.__mro__[cls.__mro__.index(lean) + 1 :]
+    return next((each.__dict__[method] for each in after if method in each.__dict__), None) in known
 
 
 def parts_of(space: spaces.Space[Any]) -> dict[str, spaces.Space[Any]]:

@@ -35,6 +35,7 @@ MEMORY_PAGE_BYTES = 4096
 RAW, LZ4, CONST, DELTA, PATCH, NARROW = range(6)
 STANDALONE = (RAW, LZ4, CONST, NARROW)
 WIDTHS = ((1, 1), (1, 2), (1, 4), (4, 8), (4, 16), (8, 8), (8, 16), (8, 32))  # bytes of a number, bits kept of it
+CHANNELS = 0x80  # added to their number, where bytes of several channels take turns
 FILL = 0x8000  # flag in a delta's run: one word follows, to be repeated
 MIN_FILL_WORDS = 4  # shorter runs of one value cost less as part of a literal run
 
@@ -72,17 +73,34 @@ def unpack_narrow(payload: bytes, n_bytes: int) -> npt.NDArray[np.uint8]:
     Raises:
         ValueError: the record is malformed.
     """
-    unit, bits = payload[0:1], payload[1:2]
-    width = (unit[0], bits[0]) if len(payload) >= WORD.itemsize else (0, 0)
-    if width not in WIDTHS or any(payload[2:4]) or n_bytes % width[0]:
-        raise ValueError(f"numbers of {width[0]} bytes in {width[1]} bits")
-    count, kept = n_bytes // width[0], np.frombuffer(payload, np.uint8, offset=WORD.itemsize)
-    if len(kept) != -(-count * width[1] // 8):
+    head, kept = payload[: WORD.itemsize], np.frombuffer(payload[WORD.itemsize :], np.uint8)
+    unit, bits = (head[0], head[1] | head[2] << 8) if len(head) == WORD.itemsize and not head[3] else (0, 0)
+    if unit > CHANNELS:
+        return _unpack_channels(kept, [bits >> 4 * channel & 15 for channel in range(4)], unit - CHANNELS, n_bytes)
+    if (unit, bits) not in WIDTHS or n_bytes % unit:
+        raise ValueError(f"numbers of {unit} bytes in {bits} bits")
+    count = n_bytes // unit
+    if len(kept) != -(-count * bits // 8):
         raise ValueError("numbers in few bits, of another size")
-    if width[1] >= 8:
-        return kept.view(f"<u{width[1] // 8}").astype(f"<u{width[0]}").view(np.uint8)
-    each = np.arange(0, 8, width[1], dtype=np.uint8)
-    return (kept[:, None] >> each & np.uint8((1 << width[1]) - 1)).reshape(-1)[:count].copy()
+    if bits >= 8:
+        return kept.view(f"<u{bits // 8}").astype(f"<u{unit}").view(np.uint8)
+    each = np.arange(0, 8, bits, dtype=np.uint8)
+    return (kept[:, None] >> each & np.uint8((1 << bits) - 1)).reshape(-1)[:count].copy()
+
+
+def _unpack_channels(
+    kept: npt.NDArray[np.uint8], bits: list[int], n_channels: int, n_bytes: int
+) -> npt.NDArray[np.uint8]:
+    """Return `n_bytes` bytes of channels that take turns, of each of which so many bits were kept."""
+    cycle = np.resize(bits[:n_channels], 24)
+    if n_channels not in (3, 4) or any(bits[n_channels:]) or cycle.max() > 8 or cycle.reshape(3, 8).sum(1).max() > 56:
+        raise ValueError(f"{n_channels} channels in {bits} bits")
+    is_kept = np.arange(8) < np.resize(bits[:n_channels], n_bytes)[:, None]
+    if len(kept) != -(-int(is_kept.sum()) // 8):
+        raise ValueError("channels in few bits, of another size")
+    spread = np.zeros((n_bytes, 8), np.uint8)
+    spread[is_kept] = np.unpackbits(kept, count=int(is_kept.sum()), bitorder="little")
+    return np.packbits(spread, axis=1, bitorder="little").reshape(-1)
 
 
 def make_delta(old: Words, new: Words) -> bytes:

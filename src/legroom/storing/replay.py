@@ -5,7 +5,6 @@ observations, and what is drawn, and in which order, is what it draws. `add` wri
 fewer steps; one that is not known is called as it is.
 """
 
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,13 +12,14 @@ from gymnasium import spaces
 
 from legroom.errors import BadInput
 from legroom.storing.budget import Options
-from legroom.storing.buffers import LeanBuffer, fills, parts_of, shapes_of
+from legroom.storing.buffers import LeanBuffer, fills, parts_of, shapes_of, stands_for
 from legroom.storing.outputs import Decoded
 from legroom.storing.ring import Ring
 from legroom.storing.small_arrays import Flags
 from legroom.storing.tensors import outputs_for
 
 BOOL, BYTE = np.dtype(bool), np.dtype(np.uint8)  # each is one object: compared faster than a dtype with a type
+ENDED = np.array([0, 1, 0, 0], np.float32)  # by the bits of dones (1) and timeouts (2): an end by a time limit is none
 
 
 class LeanReplay(LeanBuffer):
@@ -86,7 +86,7 @@ class LeanReplay(LeanBuffer):
         if self.options.max_bytes is not None:
             self.make_room()
         kind: Any = type(self)
-        if _writes_all(kind) and not self.optimize_memory_usage:
+        if stands_for(kind, LeanReplay, "add", self.known_adds) and not self.optimize_memory_usage:
             self._add(obs, next_obs, action, reward, done, infos)
         else:
             super().add(obs, next_obs, action, reward, done, infos)  # type: ignore[misc]
@@ -127,16 +127,22 @@ class LeanReplay(LeanBuffer):
             pair = [{key: ring.read(rows, envs, side) for key, ring in self.columns.items()} for side in (0, 1)]
         is_dict = isinstance(self.observation_space, spaces.Dict)
         before, after = (self._tensors(one if is_dict else one[""], env) for one in pair)
-        dones = self.dones[rows, envs] * (1 - self.timeouts[rows, envs])  # only those not due to a time limit
-        rewards = self.rewards[rows, envs].reshape(-1, 1)
+        # a row of one environment after the other: taken much faster than by two indices
+        flat = rows if self.n_envs == 1 else rows * self.n_envs + envs
+        rewards = self.rewards.reshape(-1).take(flat).reshape(-1, 1)
         rewards = rewards if env is None else self._normalize_reward(rewards, env)
-        # what indexing has just made belongs to nobody else, so it becomes a tensor without another copy
-        fields = [
-            self.to_torch(each.view(Decoded)) for each in (self.actions[rows, envs], dones.reshape(-1, 1), rewards)
-        ]
-        return self.samples[is_dict](
-            observations=before, actions=fields[0], next_observations=after, dones=fields[1], rewards=fields[2]
-        )
+        fields = (self.actions.reshape(-1, self.action_dim).take(flat, 0), self._ended(flat), rewards)
+        # what has just been taken belongs to nobody else, so it becomes a tensor without another copy
+        actions, dones, rewards = (self.to_torch(each.view(Decoded)) for each in fields)
+        return self.samples[is_dict](before, actions, after, dones, rewards)
+
+    def _ended(self: Any, flat: np.ndarray) -> np.ndarray:
+        """Return whether these transitions ended an episode other than by a time limit, as a column."""
+        flags = self.dones.array
+        if flags.dtype is BYTE and self.timeouts.array is flags:
+            return ENDED.take(flags.reshape(-1).take(flat)).reshape(-1, 1)
+        at = np.divmod(flat, self.n_envs)
+        return (self.dones[at] * (1 - self.timeouts[at])).reshape(-1, 1)
 
     def _tensors(self: Any, observations: Any, env: Any) -> Any:
         if env is not None:
@@ -146,15 +152,10 @@ class LeanReplay(LeanBuffer):
         return self.to_torch(observations)
 
     def _get_samples(self: Any, batch_inds: np.ndarray, env: Any = None) -> Any:
-        envs = np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))  # drawn as SB3 draws it
+        # drawn as SB3 draws it; of one environment it draws zeros, and no random number is used up
+        size = (len(batch_inds),)
+        envs = np.zeros(size, np.int64) if self.n_envs == 1 else np.random.randint(0, high=self.n_envs, size=size)
         return self.transitions(batch_inds, envs, env)
-
-
-@cache
-def _writes_all(cls: type[LeanReplay]) -> bool:
-    """Return whether `_add` writes all that the `add` of the library's class does that a lean one is made of."""
-    after = cls.__mro__[cls.__mro__.index(LeanReplay) + 1 :]
-    return next((each.__dict__["add"] for each in after if "add" in each.__dict__), None) in cls.known_adds
 
 
 class OneArray:

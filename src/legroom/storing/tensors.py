@@ -18,7 +18,8 @@ def as_tensor(array: np.ndarray, device: th.device, copy: bool = True) -> th.Ten
     plain = array.view(np.ndarray)
     if not plain.flags.c_contiguous or plain.ndim == 0:
         return th.tensor(plain, device=device)
-    return th.from_numpy(plain).to(device)
+    tensor = th.from_numpy(plain)
+    return tensor if device.type == "cpu" else tensor.to(device)
 
 
 def _pinned(n_bytes: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 `PPO(..., rollout_buffer_class=legroom.LeanRolloutBuffer)` is all there is to write. Samples, their order, the random
 numbers drawn and every byte are those of Stable-Baselines3's own buffers; only where observations are kept differs.
-Samples are made by SB3's own `_get_samples`: it finds a `Column` where it expects an array.
+Where a class has its own `_get_samples`, it makes the samples: it finds a `Column` where it expects an array.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -13,17 +13,20 @@ import numpy as np
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.buffers import BaseBuffer, DictRolloutBuffer, RolloutBuffer
+from stable_baselines3.common.type_aliases import DictRolloutBufferSamples, RolloutBufferSamples
 
 from legroom.errors import BadInput
 from legroom.storing.budget import Options
-from legroom.storing.buffers import LeanBuffer, check_form, parts_of, shapes_of
+from legroom.storing.buffers import LeanBuffer, check_form, parts_of, shapes_of, stands_for
 from legroom.storing.column import Column
+from legroom.storing.outputs import Decoded
 from legroom.storing.reading_ahead import ReadingAhead
 from legroom.storing.tensors import outputs_for
 from legroom.units import parse_size
 
 PATIENCE_S = 0.01  # how long the thread waits for the batch before the current one to be let go
 
+KNOWN = (RolloutBuffer._get_samples, DictRolloutBuffer._get_samples)  # what `_get_samples` here does in fewer steps
 FLATTENED = ("actions", "values", "log_probs", "advantages", "returns")
 
 
@@ -163,6 +166,18 @@ class LeanRolloutBuffer(LeanBuffer, RolloutBuffer):
             column.flatten()
             if affordable:
                 column.decode_all()
+
+    def _get_samples(self, batch_inds: np.ndarray, env: Any = None) -> Any:
+        """Return what SB3 returns, in fewer steps: what has just been taken becomes a tensor without another copy."""
+        if not stands_for(type(self), LeanRolloutBuffer, "_get_samples", KNOWN):
+            return super()._get_samples(batch_inds, env)
+        numbers = [self.actions.take(batch_inds, 0).astype(np.float32, copy=False)]
+        numbers += [getattr(self, name).reshape(-1).take(batch_inds) for name in FLATTENED[1:]]
+        fields = [self.to_torch(each.view(Decoded)) for each in numbers]
+        if not isinstance(self.observations, dict):
+            return RolloutBufferSamples(self.to_torch(self.observations[batch_inds]), *fields)
+        parts = {key: self.to_torch(column[batch_inds]) for key, column in self.columns.items()}
+        return DictRolloutBufferSamples(parts, *fields)
 
     def _get_samples_patiently(self, part: np.ndarray) -> Any:
         for column in self.columns.values():
