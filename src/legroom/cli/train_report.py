@@ -67,20 +67,19 @@ def _draw(ended: Ended, training: Training, machine: Machine) -> None:
         from legroom.rendering.charts import memory_chart, reward_chart
     predicted, path = training.predicted, training.folder.path
     progress = _whole_progress(path) or ended.record.progress
-    for suffix in (".svg", ".png"):
-        if ended.record.samples:
-            memory_chart(
-                ended.record.samples,
-                predicted.host if predicted else None,
-                machine.available,
-                path / f"memory{suffix}",
-                predicted.at_host_peak if predicted else (),
-                gpu_predicted=predicted.gpu if predicted else None,
-                gpu_limit=machine.gpus[0].free if machine.gpus else None,
-                title=training.run.name,
-            )
-        if progress:
-            reward_chart(progress, path / f"reward{suffix}", title=training.run.name)
+    if ended.record.samples:
+        memory_chart(
+            ended.record.samples,
+            predicted.host if predicted else None,
+            machine.available,
+            path / "memory.svg",
+            predicted.at_host_peak if predicted else (),
+            gpu_predicted=predicted.gpu if predicted else None,
+            gpu_limit=machine.gpus[0].free if machine.gpus else None,
+            title=training.run.name,
+        )
+    if progress:
+        reward_chart(progress, path / "reward.svg", title=training.run.name)
 
 
 def _whole_progress(folder: Path) -> Sequence[Progress]:

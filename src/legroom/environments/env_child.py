@@ -46,7 +46,7 @@ def main() -> None:
     write_answer(answer_file, answer)
     if envs and "error" not in answer:
         cancel = call_after(task["timeout_s"], lambda: os._exit(PROBE_TIMED_OUT))
-        answer["stepped"], answer["time_limit"] = step_envs(envs)
+        answer["stepped"], answer["time_limit"], answer["step_s"] = step_envs(envs)
         answer["threads"] = _threads() - threads - 1  # of the timer
         write_answer(answer_file, answer)
         if task.get("probe"):
@@ -63,15 +63,16 @@ def _threads() -> int:
     return 1
 
 
-def step_envs(envs: list[Any]) -> tuple[list[dict[str, int]] | None, int | None]:
-    """Step the environments; return what they took more, by halves, and after how many steps episodes are cut off.
+def step_envs(envs: list[Any]) -> tuple[list[dict[str, int]] | None, int | None, float | None]:
+    """Step the environments; return what they took more, by halves, after how many steps episodes are cut off, and
+    the processor seconds of a step.
 
     None where they raised, and where no episode was cut off or not all after as many steps.
     """
-    meter, halves = Meter(), []
+    meter, halves, costs = Meter(), [], list[float]()
     steps_of, limits = [0] * len(envs), set[int | None]()
     for _ in range(2):
-        began, steps = time.monotonic() - queued_s(), 0
+        began, steps, used = time.monotonic() - queued_s(), 0, time.process_time()
         while steps < STEPS and time.monotonic() - queued_s() - began < STEPPING_S:
             steps += 1
             try:
@@ -83,10 +84,11 @@ def step_envs(envs: list[Any]) -> tuple[list[dict[str, int]] | None, int | None]
                         steps_of[number] = 0
                         env.reset()
             except BaseException:  # the probe says it, where there is one; what it holds is known all the same
-                return None, None
+                return None, None, None
+        costs.append((time.process_time() - used) / max(steps * len(envs), 1))
         halves.append(meter.grown())
     limit = limits.pop() if len(limits) == 1 else None
-    return None if None in halves else halves, limit  # type: ignore[return-value]
+    return None if None in halves else halves, limit, min(costs)  # type: ignore[return-value]
 
 
 def probe_envs(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:

@@ -206,6 +206,7 @@ class EnvMemory:
         known: MEASURED, or DEFAULT where the figures are those of its kind.
         doubt, script_doubt: ± bytes of an instance and of the script, beyond what any such figure has.
         threads: that the environments have started.
+        step_s: processor seconds of one step of one environment; None where none was made.
     """
 
     imports: int
@@ -220,6 +221,7 @@ class EnvMemory:
     doubt: int = 0
     script_doubt: int = 0
     threads: int = 0
+    step_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,9 @@ from legroom.units import MIB
 LEAST_SPILL_LIMIT = 16 * MIB  # below it hardly anything but the newest records would be in memory
 SPILL_STEP = 0.8
 EMPTY_CACHE_EVERY = 1
+# What a worker adds to a step of all environments, beside stepping its own: 30 to 45 µs in the training process
+# (2026-11-18, `python -m bench.workers`).
+MESSAGE_S = 40e-6
 DEFAULT_WIDTHS = {"on-policy": (64, 64), "off-policy": (256, 256), "evolution": (64, 64)}
 DQN_WIDTHS = (64, 64)
 
@@ -48,7 +51,29 @@ def lean_storage(run: Run, evidence: Evidence) -> Iterator[Run]:
         yield with_settings(run, memory={kind: "lean"})
 
 
-light_workers = one_setting(lambda run, evidence: run.env.workers == "subproc", env={"workers": "light"})
+def light_workers(run: Run, evidence: Evidence) -> Iterator[Run]:
+    """Torch-free worker processes, or none where a step costs less than a message to a worker."""
+    if run.env.workers == "subproc":
+        yield with_settings(run, env=_suited_workers(run, evidence))
+
+
+def _suited_workers(run: Run, evidence: Evidence) -> dict[str, Any]:
+    """Return where environments are stepped soonest, by what a step was measured to cost; a worker each if it was not.
+
+    Workers of one processor are waited for one after the other, and each of them costs the training process a message.
+    """
+    step_s, n = evidence.env.step_s if evidence.env else None, run.env.n_envs
+    if step_s is None:
+        return {"workers": "light"}
+    processors = max(evidence.machine.cores, 1)
+    each = [1 << power for power in range(n.bit_length()) if 1 << power <= n]
+    took = {k: -(-(w := -(-n // k)) // processors) * k * step_s + w * MESSAGE_S for k in each}
+    best = min(each, key=lambda k: took[k])
+    if n * step_s <= took[best]:
+        return {"workers": "dummy"}
+    return {"workers": "light", "envs_per_worker": best}
+
+
 light_evaluation_workers = one_setting(
     lambda run, evidence: run.eval is not None and run.eval.workers == "subproc", eval={"workers": "light"}
 )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from legroom.backends.sb3.base_figures import base_figures
+from legroom.backends.sb3.bill.kept_traces import keep_trace, kept_trace
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import NETWORK_ERROR, SCRATCH_ITEMS
 from legroom.backends.sb3.bill.parts import sb3_footprint
@@ -158,13 +159,31 @@ def _plan(run: Run, device: DeviceName, measure: bool) -> Job:
 def _answers(jobs: Sequence[Job]) -> list[Answer]:
     """Return an answer per job: from one child for all, or from this process for what only it knows."""
     known_here = ["live:" in repr((job.run.policy, job.run.algo_class)) for job in jobs]
+    kept = [None if here else _kept(job) for job, here in zip(jobs, known_here, strict=True)]
     requests = [
         Request(job.run, job.device, [] if job.measured else job.batches, job.values, job.card)
-        for job, here in zip(jobs, known_here, strict=True)
-        if not here
+        for job, here, known in zip(jobs, known_here, kept, strict=True)
+        if not here and known is None
     ]
-    answers = iter(_by_heap(requests))
-    return [_trace_here(job) if here else next(answers) for job, here in zip(jobs, known_here, strict=True)]
+    traced = iter(_by_heap(requests))
+    return [
+        _trace_here(job) if here else known or _keep(job, next(traced))
+        for job, here, known in zip(jobs, known_here, kept, strict=True)
+    ]
+
+
+def _kept(job: Job) -> Answer | None:
+    """Return what an earlier command found out, where nothing is left to be measured."""
+    if job.device != "cpu" or (job.batches and not job.measured):
+        return None
+    net = kept_trace(job.run, job.values)
+    return None if net is None else Answer(net)
+
+
+def _keep(job: Job, answer: Answer) -> Answer:
+    if job.device == "cpu" and answer.net is not None:
+        keep_trace(job.run, job.values, answer.net)
+    return answer
 
 
 def _by_heap(requests: Sequence[Request]) -> list[Answer]:
