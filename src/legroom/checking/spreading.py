@@ -7,7 +7,6 @@ syntax tree takes longer to send than to make.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 from legroom.checking.walking import Target
+from legroom.machine.probing import count_cores
 from legroom.model.checked import Checked
 
 LEAST = 40  # files from which on processes are worth their start, about 50 ms each
@@ -31,7 +31,7 @@ def spread(look: Look, targets: Sequence[Target]) -> list[list[Checked]]:
     Raises:
         BadInput: a target that was named cannot be read.
     """
-    processes = min(_cores(), MOST_PROCESSES)
+    processes = min(count_cores(), MOST_PROCESSES)
     alone = processes < 2 or len(targets) < LEAST or threading.active_count() > 1 or sys.platform != "linux"
     if alone or not all(target.found for target in targets):
         return [look(target) for target in targets]
@@ -49,7 +49,3 @@ def spread(look: Look, targets: Sequence[Target]) -> list[list[Checked]]:
 def _looked(piece: list[Target]) -> list[list[Checked]]:
     assert _look is not None
     return [[replace(each, subject=None) for each in _look(target)] for target in piece]
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -65,19 +65,21 @@ def _threads() -> int:
 
 def step_envs(envs: list[Any]) -> tuple[list[dict[str, int]] | None, int | None, float | None]:
     """Step the environments; return what they took more, by halves, after how many steps episodes are cut off, and
-    the processor seconds of a step.
+    the seconds of a step, in the median.
 
     None where they raised, and where no episode was cut off or not all after as many steps.
     """
-    meter, halves, costs = Meter(), [], list[float]()
+    meter, halves, took = Meter(), [], list[int]()
     steps_of, limits = [0] * len(envs), set[int | None]()
     for _ in range(2):
-        began, steps, used = time.monotonic() - queued_s(), 0, time.process_time()
+        began, steps = time.monotonic() - queued_s(), 0
         while steps < STEPS and time.monotonic() - queued_s() - began < STEPPING_S:
             steps += 1
             try:
                 for number, env in enumerate(envs):
-                    _, _, terminated, truncated, _ = env.step(random_action(env.action_space, mask_function(env)))
+                    action, before = random_action(env.action_space, mask_function(env)), time.perf_counter_ns()
+                    _, _, terminated, truncated, _ = env.step(action)
+                    took.append(time.perf_counter_ns() - before)
                     steps_of[number] += 1
                     if terminated or truncated:
                         limits.add(steps_of[number] if truncated and not terminated else None)
@@ -85,10 +87,10 @@ def step_envs(envs: list[Any]) -> tuple[list[dict[str, int]] | None, int | None,
                         env.reset()
             except BaseException:  # the probe says it, where there is one; what it holds is known all the same
                 return None, None, None
-        costs.append((time.process_time() - used) / max(steps * len(envs), 1))
         halves.append(meter.grown())
     limit = limits.pop() if len(limits) == 1 else None
-    return None if None in halves else halves, limit, min(costs)  # type: ignore[return-value]
+    step_s = sorted(took)[len(took) // 2] / 1e9
+    return None if None in halves else halves, limit, step_s  # type: ignore[return-value]
 
 
 def probe_envs(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:

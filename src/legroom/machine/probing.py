@@ -43,7 +43,7 @@ def probe(root: Path = Path("/")) -> Machine:
         shm=_free_shm(root / "dev/shm"),
         gpus=read_gpus(root=root, visible=os.environ.get("CUDA_VISIBLE_DEVICES")),
         versions=read_versions(),
-        cores=_count_cores(),
+        cores=count_cores(),
         job=job.name if job else "",
         limit_origin=origin,
     )
@@ -99,7 +99,7 @@ def _free_shm(path: Path) -> int:
     return stat.f_bavail * stat.f_frsize
 
 
-def _count_cores() -> int:
+def count_cores() -> int:
     """Return the cores this process may use, which taskset, Slurm and docker's --cpuset-cpus restrict."""
     if sys.platform.startswith("linux") and hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -206,7 +206,7 @@ class EnvMemory:
         known: MEASURED, or DEFAULT where the figures are those of its kind.
         doubt, script_doubt: ± bytes of an instance and of the script, beyond what any such figure has.
         threads: that the environments have started.
-        step_s: processor seconds of one step of one environment; None where none was made.
+        step_s: seconds of one step of one environment, in the median; None where none was made.
     """
 
     imports: int

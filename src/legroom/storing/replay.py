@@ -5,6 +5,7 @@ observations, and what is drawn, and in which order, is what it draws. `add` wri
 fewer steps; one that is not known is called as it is.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from legroom.errors import BadInput
 from legroom.storing.budget import Options
 from legroom.storing.buffers import LeanBuffer, fills, parts_of, shapes_of, stands_for
 from legroom.storing.outputs import Decoded
+from legroom.storing.replay_ahead import Pair, ReplayAhead, Rows
 from legroom.storing.ring import Ring
 from legroom.storing.small_arrays import Flags
 from legroom.storing.tensors import outputs_for
@@ -35,6 +37,9 @@ class LeanReplay(LeanBuffer):
     samples: ClassVar[dict[bool, Any]] = {}
     known_adds: ClassVar[tuple[Any, ...]] = ()
     n_steps = 1
+    ahead: ReplayAhead | None = None
+    prefetch = True
+    _before_drawing: bytes | None = None
     observations: Any
     next_observations: Any
     dones: Any
@@ -78,8 +83,24 @@ class LeanReplay(LeanBuffer):
     def reset(self: Any) -> None:
         """Forget all transitions."""
         super().reset()  # type: ignore[misc]
+        self.let_go_ahead()
         for ring in self.columns.values():
             ring.clear()
+
+    def prepare(self, state: dict[str, Any]) -> Callable[[], None]:
+        """Check a state and return what takes it over, as `LeanBuffer.prepare`."""
+        take_over = super().prepare(state)
+
+        def anew() -> None:
+            self.let_go_ahead()
+            take_over()
+
+        return anew
+
+    def let_go_ahead(self: Any) -> None:
+        """Let go of what was decoded ahead of time: rows change in another way than by `add`."""
+        if self.ahead is not None:
+            self.ahead.close()
 
     def add(self: Any, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Add one transition of every environment."""
@@ -114,17 +135,17 @@ class LeanReplay(LeanBuffer):
         if self.pos == self.buffer_size:
             self.full, self.pos = True, 0
 
-    def transitions(self: Any, rows: np.ndarray, envs: np.ndarray, env: Any = None) -> Any:
-        """Return the one-step transitions of these rows and environments, drawing no random numbers."""
+    def transitions(self: Any, rows: np.ndarray, envs: np.ndarray, env: Any = None, pair: Pair | None = None) -> Any:
+        """Return the one-step transitions of these rows and environments, drawing no random numbers.
+
+        Args:
+            pair: their observations and next observations, where they have been read already.
+        """
         if self.n_steps > 1:
             raise BadInput(
                 f"n_steps is {self.n_steps}; reading (rows, environments) directly needs n_steps 1", hint="n_steps=1"
             )
-        if self.optimize_memory_usage:
-            after = (rows + 1) % self.buffer_size
-            pair = [{"": self.observations[each, envs]} for each in (rows, after)]
-        else:
-            pair = [{key: ring.read(rows, envs, side) for key, ring in self.columns.items()} for side in (0, 1)]
+        pair = pair or self._read_pairs(rows, envs)
         is_dict = isinstance(self.observation_space, spaces.Dict)
         before, after = (self._tensors(one if is_dict else one[""], env) for one in pair)
         # a row of one environment after the other: taken much faster than by two indices
@@ -135,6 +156,13 @@ class LeanReplay(LeanBuffer):
         # what has just been taken belongs to nobody else, so it becomes a tensor without another copy
         actions, dones, rewards = (self.to_torch(each.view(Decoded)) for each in fields)
         return self.samples[is_dict](before, actions, after, dones, rewards)
+
+    def _read_pairs(self: Any, rows: np.ndarray, envs: np.ndarray) -> Pair:
+        if self.optimize_memory_usage:
+            after = (rows + 1) % self.buffer_size
+            return {"": self.observations[rows, envs]}, {"": self.observations[after, envs]}
+        before, after = ({key: ring.read(rows, envs, side) for key, ring in self.columns.items()} for side in (0, 1))
+        return before, after
 
     def _ended(self: Any, flat: np.ndarray) -> np.ndarray:
         """Return whether these transitions ended an episode other than by a time limit, as a column."""
@@ -155,7 +183,20 @@ class LeanReplay(LeanBuffer):
         # drawn as SB3 draws it; of one environment it draws zeros, and no random number is used up
         size = (len(batch_inds),)
         envs = np.zeros(size, np.int64) if self.n_envs == 1 else np.random.randint(0, high=self.n_envs, size=size)
-        return self.transitions(batch_inds, envs, env)
+        return self.transitions(batch_inds, envs, env, self._pairs_ahead(batch_inds, envs))
+
+    def _pairs_ahead(self: Any, rows: np.ndarray, envs: np.ndarray) -> Pair | None:
+        before, self._before_drawing = self._before_drawing, None
+        if self.ahead is None or before is None or self.n_steps > 1 or self.optimize_memory_usage:
+            return None
+        count, ever = self.buffer_size if self.full else self.pos, max(ring.count for ring in self.columns.values())
+        return self.ahead.pairs(rows, envs, Rows(count, self.pos, ever, self.buffer_size, self.n_envs), before)
+
+    def look_ahead(self: Any) -> None:
+        """Note that indices are about to be drawn as SB3 draws them, so that the next ones can be guessed."""
+        if self.ahead is None and self.prefetch:
+            self.ahead = ReplayAhead(self._read_pairs)
+        self._before_drawing = None if self.ahead is None else self.ahead.before_drawing()
 
 
 class OneArray:
