@@ -89,7 +89,8 @@ def test_a_training_leaves_what_the_contract_says(trained):
     outcome = json.loads((out / "outcome.json").read_text())
     assert outcome["legroom"] == 1 and outcome["status"] == "finished" and outcome["timesteps"] == 640
     assert len(outcome["parameters_sha256"]) == 64 and outcome["resume"] == "exact"
-    assert outcome["attempts"] == [{"reason": "start", "knobs": {"env.workers": "light"}}]
+    # stepping these environments costs less than sending messages to workers
+    assert outcome["attempts"] == [{"reason": "start", "knobs": {"env.workers": "dummy"}}]
     host = outcome["peaks"]["host"]
     assert 150e6 < host["measured"] < 600e6 and 150e6 < host["predicted"] < 600e6 and outcome["peaks"]["gpu"] is None
     assert "reward_mean" in outcome["score"]

@@ -25,6 +25,7 @@ from legroom.backends.sb3.stored import in_flight_nbytes
 from legroom.errors import MissingExtra
 from legroom.installing import install_command
 from legroom.machine import probe
+from legroom.machine.cache import cache_folder
 from legroom.model.evidence import Evidence
 from legroom.model.run import Run
 
@@ -167,8 +168,32 @@ def test_a_real_update_is_measured_once(monkeypatch):
         tracing, "trace_in_child", lambda requests, heap: asked.extend(requests) or trace_in_child(requests, heap)
     )
     (again,) = tracing.look_closely([run], ["cpu"], [True], strict=True)
-    assert asked[0].batches == []
-    assert again.scratch == look.scratch
+    assert asked == []
+    assert again == look
+
+
+def test_a_trace_is_kept_for_networks_of_the_libraries_alone(monkeypatch):
+    asked = []
+    trace_in_child = tracing.trace_in_child
+    monkeypatch.setattr(
+        tracing, "trace_in_child", lambda requests, heap: asked.extend(requests) or trace_in_child(requests, heap)
+    )
+
+    def traced(**changes):
+        asked.clear()
+        (look,) = tracing.look_closely([make(**changes)], ["cpu"], [False], strict=True)
+        return look.net, len(asked)
+
+    first, children = traced()
+    assert children == 1
+    assert traced() == (first, 0)
+    other, children = traced(net_arch=[96, 96])
+    assert (children, other.parameters > first.parameters) == (1, True)
+    for _ in range(2):  # a class of the user's may change without its name
+        assert traced(features_extractor="user_nets:Net")[1] == 1
+    for kept in cache_folder().glob("trace-*.json"):
+        kept.write_text('{"parameters": "many"}')
+    assert traced() == (first, 1)
 
 
 @pytest.mark.slow
