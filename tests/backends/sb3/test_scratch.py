@@ -187,7 +187,7 @@ def test_a_trace_is_kept_for_networks_of_the_libraries_alone(monkeypatch):
     first, children = traced()
     assert children == 1
     assert traced() == (first, 0)
-    other, children = traced(net_arch=[96, 96])
+    other, children = traced(kwargs={"net_arch": [96, 96]})
     assert (children, other.parameters > first.parameters) == (1, True)
     for _ in range(2):  # a class of the user's may change without its name
         assert traced(features_extractor="user_nets:Net")[1] == 1
