@@ -37,6 +37,7 @@ EMPTY_CACHE_EVERY = 1
 # What a worker adds to a step of all environments, beside stepping its own: 30 to 45 µs in the training process
 # (2026-11-18, `python -m bench.workers`).
 MESSAGE_S = 40e-6
+WORTH_SHARING = 1.5  # times as fast, with several environments in a process; else each has its own, as it was asked for
 DEFAULT_WIDTHS = {"on-policy": (64, 64), "off-policy": (256, 256), "evolution": (64, 64)}
 DQN_WIDTHS = (64, 64)
 
@@ -71,7 +72,7 @@ def _suited_workers(run: Run, evidence: Evidence) -> dict[str, Any]:
     best = min(each, key=lambda k: took[k])
     if n * step_s <= took[best]:
         return {"workers": "dummy"}
-    return {"workers": "light", "envs_per_worker": best}
+    return {"workers": "light"} | ({"envs_per_worker": best} if took[1] > WORTH_SHARING * took[best] else {})
 
 
 light_evaluation_workers = one_setting(
