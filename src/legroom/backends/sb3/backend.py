@@ -207,7 +207,7 @@ class Sb3Backend(Backend):
         return with_nearest_batch(run) if finding.name == "minibatch-does-not-divide" else None
 
     def evidence_key(self, run: Run) -> str:
-        from legroom.backends.sb3.knobs import network_key
+        from legroom.backends.sb3.stored import network_key
 
         return network_key(run)
 

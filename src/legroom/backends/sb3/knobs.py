@@ -11,7 +11,7 @@ from legroom.backends.sb3 import ladders
 from legroom.backends.sb3.bill.lean import slowdown
 from legroom.model.evidence import Evidence
 from legroom.model.knob import Knob
-from legroom.model.run import EnvSpec, MemorySpec, Run
+from legroom.model.run import Run
 
 # fmt: off
 LEAN_STORAGE = Knob(
@@ -77,17 +77,6 @@ SB3_KNOBS: tuple[Knob, ...] = (
          "the workload's data at a coarser resolution: another, easier problem", ladders.coarser_grid),
 )
 # fmt: on
-# What of `memory` the measured update depends on; the rest is about storage, processes and the CUDA allocator.
-_SEEN_BY_NETS = (
-    "micro_batch",
-    "activation_checkpointing",
-    "foreach",
-    "bf16",
-    "malloc_trim",
-    "malloc_arenas",
-    "jemalloc",
-)  # fmt: skip
-_SEEN_OF_ENV = ("n_envs", "spaces", "frame_stack", "normalize")
 
 
 def with_free_savings(run: Run, evidence: Evidence) -> Run:
@@ -95,11 +84,3 @@ def with_free_savings(run: Run, evidence: Evidence) -> Run:
     lighter = next(ladders.light_workers(run, evidence), run)
     is_free = LEAN_STORAGE.price_for(run, evidence) == "free"
     return next(ladders.lean_storage(lighter, evidence), lighter) if is_free else lighter
-
-
-def network_key(run: Run) -> str:
-    """Return a key that variants share whose networks and updates are the same, so that one trace serves them all."""
-    env = EnvSpec(**{name: getattr(run.env, name) for name in _SEEN_OF_ENV})
-    memory = MemorySpec(**{name: getattr(run.memory, name) for name in _SEEN_BY_NETS})
-    hyperparams = {key: value for key, value in run.hyperparams.items() if key != "buffer_size"}
-    return repr((run.algo, run.policy, env, memory, hyperparams, run.device))

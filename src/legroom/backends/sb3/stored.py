@@ -18,7 +18,7 @@ from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import EnvTask, NetTrace
 from legroom.model.facts import spaces_of
 from legroom.model.footprint import Phase
-from legroom.model.run import Run
+from legroom.model.run import EnvSpec, MemorySpec, Run
 from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Leaf, Space, leaves
 
 FLOAT32 = 4
@@ -244,3 +244,35 @@ def one_env(run: Run) -> Run:
     """Return the run with a single environment, in this process: an update's memory does not depend on them."""
     env = run.env.model_copy(update={"n_envs": 1, "workers": "dummy", "envs_per_worker": 1})
     return run.model_copy(update={"env": env})
+
+
+# What of `memory` the measured update depends on; the rest is about storage, processes and the CUDA allocator.
+_SEEN_BY_NETS = (
+    "micro_batch",
+    "activation_checkpointing",
+    "foreach",
+    "bf16",
+    "malloc_trim",
+    "malloc_arenas",
+    "jemalloc",
+)  # fmt: skip
+_SEEN_OF_ENV = ("n_envs", "spaces", "frame_stack", "normalize")
+
+
+def network_key(run: Run) -> str:
+    """Return a key that variants share whose networks and updates are the same, so that one trace serves them all."""
+    env = EnvSpec(**{name: getattr(run.env, name) for name in _SEEN_OF_ENV})
+    memory = MemorySpec(**{name: getattr(run.memory, name) for name in _SEEN_BY_NETS})
+    hyperparams = {key: value for key, value in run.hyperparams.items() if key != "buffer_size"}
+    seen = (run.algo, run.algo_class, run.policy, env, memory, hyperparams, run.device)
+    return repr((*seen, None if run.env.spaces else run.env.id))
+
+
+_CLASS = re.compile(r"'([A-Za-z_]\w*)[\w.]*:\w+'")  # as runs name them: 'torch.nn:ReLU'
+_OF_LIBRARIES = {"torch", "stable_baselines3", "sb3_contrib"}
+
+
+def has_own_classes(run: Run) -> bool:
+    """Return whether networks or updates are of the user's own classes, which may change without their names."""
+    made_of = repr((run.policy, run.algo_class, run.hyperparams))
+    return "live:" in made_of or ".py" in made_of or not set(_CLASS.findall(made_of)) <= _OF_LIBRARIES

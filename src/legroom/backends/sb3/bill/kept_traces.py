@@ -4,7 +4,6 @@ A trace is kept only where the run's networks are made of the libraries' own cla
 the run says tell all about them. A user's class may change without its name.
 """
 
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,12 @@ from pydantic import TypeAdapter, ValidationError
 
 import legroom
 from legroom.backends.sb3.base_figures import LIBRARIES
-from legroom.backends.sb3.knobs import network_key
+from legroom.backends.sb3.stored import has_own_classes, network_key
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.evidence import NetTrace, Values
 from legroom.model.run import Run
 
-CLASS = re.compile(r"'([A-Za-z_]\w*)[\w.]*:\w+'")  # as runs name them: 'torch.nn:ReLU'
-OF_LIBRARIES = {"torch", "stable_baselines3", "sb3_contrib"}
 TRACED_BY = ("hollow", "backends/sb3")
 
 
@@ -42,11 +39,10 @@ def keep_trace(run: Run, values: Values, net: NetTrace) -> None:
 
 
 def _path(run: Run, values: Values) -> Path | None:
-    made_of = repr((run.policy, run.algo_class, run.hyperparams))
-    if "live:" in made_of or not set(CLASS.findall(made_of)) <= OF_LIBRARIES:
+    if has_own_classes(run):
         return None
     versions = sorted(read_versions((*LIBRARIES, "sb3-contrib")).items())
-    return cache_folder() / f"trace-{digest(network_key(run), run.algo_class, values, versions, _code())}.json"
+    return cache_folder() / f"trace-{digest(network_key(run), values, versions, _code())}.json"
 
 
 @cache

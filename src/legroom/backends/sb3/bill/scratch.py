@@ -12,7 +12,6 @@ Of a run with micro-batches it is the micro-batch that is meant by all that.
 The result is kept under the user's cache directory by everything it depends on.
 """
 
-import json
 import math
 import os
 from dataclasses import asdict, dataclass, field
@@ -21,7 +20,16 @@ from typing import Literal
 
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.base_figures import LIBRARIES
-from legroom.backends.sb3.stored import gather_excess, in_flight_nbytes, one_env, pass_samples, update_nbytes, updates
+from legroom.backends.sb3.stored import (
+    gather_excess,
+    has_own_classes,
+    in_flight_nbytes,
+    network_key,
+    one_env,
+    pass_samples,
+    update_nbytes,
+    updates,
+)
 from legroom.errors import Untraceable
 from legroom.hollow.cuda_reduce import Card
 from legroom.machine import probe
@@ -194,9 +202,10 @@ def plan_batches(batch: int, tensors: int, parameters: int = 0, most: int = CHIL
 def _cache_path(run: Run, batches: list[int]) -> Path:
     threads = {key: value for key, value in os.environ.items() if key.startswith(("OMP_", "MKL_", "MALLOC_", "DNNL_"))}
     versions = read_versions((*LIBRARIES, "sb3-contrib"))
-    text = json.dumps(one_env(run).model_dump(), sort_keys=True, default=str)
-    known = (sorted(versions.items()), sorted(threads.items()), os.cpu_count(), UPDATES.read_bytes())
-    key = digest(text, batches, known)
+    # What a run is called, and where it is stored, does not matter: one that was fitted is the run that it was made of.
+    own = str(Path.cwd()) if has_own_classes(run) else ""  # a class of another project may have the same name
+    known = (sorted(versions.items()), sorted(threads.items()), os.cpu_count(), own, UPDATES.read_bytes())
+    key = digest(network_key(one_env(run)), batches, known)
     return cache_folder() / f"scratch-{key}.json"
 
 
