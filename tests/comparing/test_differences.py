@@ -211,3 +211,14 @@ def test_a_file_that_is_no_python_is_refused_in_one_line(tmp_path):
     (tmp_path / "new.py").write_text("x = = 1\n")
     told = legroom("diff", tmp_path / "old.py", tmp_path / "new.py")
     assert (told.returncode, told.stderr.count("\n")) == (2, 1)
+
+
+def test_json_says_whether_memory_is_known(tmp_path):
+    for name, text in (("old", "import torch\n"), ("new", "import torch  # no run\n")):
+        (tmp_path / f"{name}.py").write_text(text)
+    told = legroom("diff", tmp_path / "old.py", tmp_path / "new.py")
+    assert "memory not known: no run can be read" in told.stdout
+    assert (
+        json.loads(legroom("diff", tmp_path / "old.py", tmp_path / "new.py", "--json").stdout)["memory_known"] is False
+    )
+    assert json.loads(diff(tmp_path, dict(n_steps=512), dict(n_steps=512), "--json").stdout)["memory_known"] is True

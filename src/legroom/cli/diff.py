@@ -52,7 +52,7 @@ def run(
     found, read, whole = _by_runs(old, new, machine, given, device)
     if not whole:
         found += _by_names(old, new, found)
-    say(difference_json(found, given) if json else difference_text(found, given, read=read))
+    say(difference_json(found, given, read=read) if json else difference_text(found, given, read=read))
     return EXIT_FINDINGS if any(each.fits is False for each in found) else EXIT_GOOD
 
 

@@ -80,9 +80,10 @@ def _value(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def difference_json(differences: Sequence[Difference], budget: Budget) -> str:
-    """Return the document."""
+def difference_json(differences: Sequence[Difference], budget: Budget, *, read: bool = True) -> str:
+    """Return the document; `memory_known` is false where no run could be read in both versions."""
     return document({
+        "memory_known": read,
         "budget": {"ram": budget.ram, "vram": budget.vram, "reserve": budget.reserve},
         "runs": [
             {
