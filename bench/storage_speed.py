@@ -5,9 +5,9 @@ of its turns counts, since the machine has other things to do. Times are ratios 
 of the training thread, and processor time of all threads, for lean storage encodes and decodes in threads of its own
 too. On a busy machine wall time says nothing, and processor time leaves out what is waited for.
 `add` is timed between steps of an environment of STEP_S each (spent waiting busily), which is less than a step and a
-prediction take anywhere, and `add, no steps` in a loop of nothing else. Epochs likewise: between updates of UPDATE_S
-each (a product of matrices, as torch makes them), and in a loop of nothing else. Memory is what each says it holds.
-What comes back is compared.
+prediction take anywhere, and `add, no steps` in a loop of nothing else. Samples and epochs likewise: between updates of
+UPDATE_S each (products of matrices, as torch makes them), and in a loop of nothing else. Memory is what each says it
+holds. What comes back is compared.
 
     python -m bench.storage_speed [KIND...]
 """
@@ -269,15 +269,16 @@ def replay(kind: str) -> list[str]:
             add = new()
             best.note(name, "add, no steps", _timed(lambda: [add(row) for row in range(ROWS)]))  # noqa: B023
             for size in (32, 256):
-                best.note(name, f"sample {size}", _timed(lambda: sample(buffers[name], size)))  # noqa: B023
+                best.note(name, f"sample {size}, no updates", _timed(lambda: sample(buffers[name], size)))  # noqa: B023
+                best.note(name, f"sample {size}", _updated(buffers[name].sample(size) for _ in range(BATCHES)))
     np.random.seed(1)
     expected = buffers["sb3"].sample(64)
     np.random.seed(1)
     found = buffers["lean"].sample(64)
     same = all(_equal(one, other) for one, other in zip(expected, found, strict=True))
     memory = buffers["lean"].nbytes / _plain_bytes(buffers["sb3"])
-    jobs = ("add", "add, no steps", "sample 32", "sample 256")
-    return [f"replay: {kind}", f"{memory:.3f}", *best.ratios(jobs), "", "", best.microseconds("add", ROWS), _yes(same)]
+    jobs = ("add", "add, no steps", "sample 32", "sample 256", "sample 32, no updates", "sample 256, no updates")
+    return [f"replay: {kind}", f"{memory:.3f}", *best.ratios(jobs), best.microseconds("add", ROWS), _yes(same)]
 
 
 def rollout(kind: str) -> list[str]:
@@ -348,8 +349,13 @@ def main() -> int:
             table.append([*work(kind), f"{before:.0f} to {os.getloadavg()[0]:.0f}"])
             print(*table[-1], sep=" | ", flush=True)
     columns = ["data (ratios of wall / own processor / all threads' processor time)", "memory", "add (wall / own)"]
-    columns += ["add, no steps", "sample 32, or first epoch", "sample 256, or later epochs", "first epoch, no updates"]
-    columns += ["later epochs, no updates", "add µs", "same", "load"]
+    columns += [
+        "add, no steps",
+        "sample 32, or first epoch",
+        "sample 256, or later epochs",
+        "first of them, no updates",
+    ]
+    columns += ["second, no updates", "add µs", "same", "load"]
     if not wanted:
         write_section("Lean storage beside SB3's, by kind of data", columns, table, "python -m bench.storage_speed")
     return 0 if all(row[-2] == "yes" for row in table) else 1
