@@ -6,7 +6,6 @@
 /* ---- LZ4 block format, for pages of at most 32 KiB ---- */
 
 #define LZ_BITS 12
-#define FINE 1024u              /* bytes of a dictionary below which each place is remembered */
 static inline uint32_t lz_slot(uint32_t v) { return v * 2654435761u >> (32 - LZ_BITS); }
 static inline uint32_t lz_fold(const unsigned char *p) {  /* 12 bytes, so that only long likenesses are found */
     uint64_t v = load64(p) * 0x9E3779B97F4A7C15ull ^ load32(p + 8) * 0xC2B2AE3D27D4EB4Full;
@@ -33,9 +32,8 @@ static uint32_t lz_compress(const unsigned char *in, uint32_t start, uint32_t n,
     memset(table, 0, sizeof table);
     if (n - start < 16) return 0;
     if (start) {
-        uint32_t stride = start < FINE ? 1 : 4;     /* matches are extended backwards, so few places are enough */
         memset(far, 0, sizeof far);
-        for (uint32_t k = 1; k + 16 <= start; k += stride) far[lz_slot(lz_fold(in + k))] = (uint16_t)k;
+        for (uint32_t k = 1; k + 16 <= start; k++) far[lz_slot(lz_fold(in + k))] = (uint16_t)k;
     }
     uint32_t i = start ? start : 1, anchor = start, o = 0, last = n - 12, repeat = start;
     while (i < last) {

@@ -162,7 +162,9 @@ class Column(Observations):
 
     def _new_shelf(self) -> Shelf:
         made_of = (self.options, self.n_envs, self.item_bytes, self.stack)
-        return new_shelf(*made_of, eager=self._eager, queues=self._queues, plain_bytes=self.plain_bytes)
+        return new_shelf(
+            *made_of, eager=self._eager, queues=self._queues, page_bytes=self.page_bytes, plain_bytes=self.plain_bytes
+        )
 
     def _read_into(self, rows: np.ndarray, envs: np.ndarray, out: np.ndarray) -> None:
         numbers = self._numbers[rows, envs]

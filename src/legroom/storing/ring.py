@@ -25,10 +25,6 @@ PLAIN_UP_TO = 24  # bytes of an observation; storing it twice costs no more than
 MOST_SEGMENTS = 48
 MOST_SEGMENTS_WITH_FILES = 32  # each has a file open
 FEWEST_SEGMENTS = 8
-# Numbers of several bytes repeat as whole numbers, in maps for example, so a page has as many of them as of bytes: more
-# to repeat, and fewer pages to write anew. 100,000 transitions of the wildfire: 472 MB of records in pages of 4 KiB,
-# 293 in pages of 16 KiB, and read as fast (2026-11-16, `bench.fire_replay`).
-NUMBERS_PER_PAGE, LARGEST_PAGE = 4096, 32768
 WORTH_OF_BEGINNING = 32  # times the bytes of its first row that a segment holds before it may end
 LOOKS = 256  # times per round of the ring that a segment may end: looking at its size waits for the encoder
 BOTH = 2  # observations and next observations at once
@@ -54,7 +50,6 @@ class Ring(Observations):
 
     def __init__(self, *made_of: Any) -> None:
         super().__init__(*made_of)
-        self.page_bytes = min(NUMBERS_PER_PAGE * self.dtype.itemsize, LARGEST_PAGE)
         self.is_number = False  # whether an observation may come without its axis, as those of a Discrete space do
         self.reads_pairs = True  # whether the same rows are asked of both sides, as SB3 does for one-step returns
         self._look_every = max(1, self.rows // LOOKS)
