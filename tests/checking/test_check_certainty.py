@@ -68,3 +68,77 @@ run(config)
 """
     assert "unused-key" not in names(look(tmp_path / "train.py", script))
     assert "unused-key" in names(look(tmp_path / "seen.py", script.replace("get_paths(cfg)", "cfg.steps")))
+
+
+def test_a_number_of_a_module_that_is_not_there_is_not_known(tmp_path: Path) -> None:
+    script = """
+import config
+from stable_baselines3 import PPO
+net = dict(net_arch=config.NET_ARCH)
+PPO("MlpPolicy", "CartPole-v1", learning_rate=config.LEARNING_RATE, n_steps=config.STEPS, policy_kwargs=net).learn(1e5)
+"""
+    checked = look(tmp_path / "train.py", script)
+    assert not names(checked) & {"invalid-value", "timesteps-not-multiple"}
+    (tmp_path / "config.py").write_text("LEARNING_RATE = '1 / 3'\nSTEPS = -8\nNET_ARCH = [64]\n")
+    found = [f.message for f in look(tmp_path / "train.py", script).findings if f.name == "invalid-value"]
+    assert [message.partition(" ")[0] for message in found] == ["hyperparams.learning_rate", "hyperparams.n_steps"]
+
+
+def test_a_subclass_has_arguments_of_its_own(tmp_path: Path) -> None:
+    script = """
+from stable_baselines3 import DQN
+class Bootstrapped(DQN):
+    {}
+Bootstrapped("MlpPolicy", "CartPole-v1", heads=10, batch_size=-3)
+"""
+    own = look(tmp_path / "own.py", script.format("def __init__(self, policy, env, heads=1, **kwargs): ..."))
+    assert [f.message for f in own.findings if f.name == "invalid-value"] == [
+        "hyperparams.batch_size must be at least 1, got -3"
+    ]
+    inherited = look(tmp_path / "inherited.py", script.format("pass"))
+    assert "unknown key 'heads' in hyperparams" in [f.message for f in inherited.findings]
+
+
+def test_a_subclass_may_have_another_order_of_arguments(tmp_path: Path) -> None:
+    script = """
+from stable_baselines3 import PPO
+class Mine(PPO):
+    def __init__(self, env, horizon):
+        super().__init__("MlpPolicy", env, n_steps=horizon)
+Mine("CartPole-v1", 256).learn(10_000)
+"""
+    assert "timesteps-not-multiple" not in names(look(tmp_path / "train.py", script))
+
+
+def test_rllib_settings_whose_kind_nobody_states_may_be_anything(tmp_path: Path) -> None:
+    script = """
+from ray.rllib.algorithms.ppo import PPOConfig
+config = PPOConfig().environment("CartPole-v1").training(
+    use_kl_loss=False, grad_clip_by="global_norm", lr=[[0, 1e-3], [100_000, 1e-5]], train_batch_size={}
+)
+config.build().train()
+"""
+    assert "invalid-value" not in names(look(tmp_path / "a.py", script.format(4000)))
+    assert "invalid-value" in names(look(tmp_path / "b.py", script.format(-4000)))
+
+
+def test_another_programs_settings_have_an_algo_and_hyperparams_too(tmp_path: Path) -> None:
+    own = "algo: {}\nenv: CartPole-v1\ntotal_timesteps: 100000\nhyperparams:\n  n_steps: 128\n  {}: 64\n"
+    for algo, key in (("mappo", "batch_size"), ("PPO", "hidden_sizes"), ("PPO", "n_layers")):
+        checked = look(tmp_path / "run.yaml", own.format(algo, key))
+        assert (checked.findings, checked.understanding.kind) == ((), "not understood")
+    slip = look(tmp_path / "run.yaml", own.format("PPO", "bacth_size"))
+    assert "unknown key 'bacth_size' in hyperparams" in [f.message for f in slip.findings]
+
+
+def test_a_table_of_environments_is_the_zoos_only_with_its_policies(tmp_path: Path) -> None:
+    entry = "CartPole-v1:\n  n_timesteps: 100000\n  n_steps: 32\n  batch_size: 256\n"
+    other = look(tmp_path / "ppo.yml", entry)
+    assert (other.findings, other.understanding.kind) == ((), "not understood")
+    assert "minibatch-exceeds-rollout" in names(look(tmp_path / "ppo.yml", entry + "  policy: MlpPolicy\n"))
+
+
+def test_a_schedule_of_a_zoo_like_program_may_have_another_name(tmp_path: Path) -> None:
+    entry = "CartPole-v1:\n  policy: MlpPolicy\n  n_timesteps: 100000\n  learning_rate: {}\n"
+    assert "invalid-value" not in names(look(tmp_path / "ppo.yml", entry.format("cos_3e-4")))
+    assert "invalid-value" in names(look(tmp_path / "ppo.yml", entry.format("fast")))

@@ -56,6 +56,13 @@ def backward_calls(script: Script) -> Iterator[tuple[ast.Call, ast.expr]]:
         yield call, call.func.value
 
 
+def steps_environment(node: ast.AST) -> bool:
+    """Return whether `node` is a call of an environment's `step`."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"):
+        return False
+    return "env" in (dotted(node.func.value) or "")
+
+
 def unwrapped(node: ast.expr | None) -> ast.expr | None:
     """Return the call that makes a network: `Net()` of `Net().to(device)`."""
     while (

@@ -28,7 +28,8 @@ _SETTINGS = re.compile(
     r"(?im)(?:^|[{,])[ \t]*[\"']?(batch_?size|n_?steps|num_?steps|rollout_?\w+|num_?envs|n_?envs|learning_?rate|"
     r"lr|gamma|buffer_?size|replay\w*|num_?mini_?batches|mini_?batch_?size|n_?epochs|num_epochs|total_?timesteps|"
     r"num_?timesteps|max_iterations|n_timesteps|train_batch_size|sgd_minibatch_size|num_workers|num_envs_per_worker|"
-    r"rollout_fragment_length|timesteps_total|discount|learning_starts|actor_lr|critic_lr|critic_tau)[\"']?[ \t]*:"
+    r"rollout_fragment_length|timesteps_total|discount|learning_starts|actor_lr|critic_lr|critic_tau|algo(?:rithm)?|"
+    r"hidden_(?:sizes?|dims?|layers?))[\"']?[ \t]*:"
 )
 # Classes that hold a training loop, by the names that people give them.
 _LOOPS = re.compile(r"Trainer|Runner|Agent|Learner|Workspace|Experiment|Algorithm|PPO|SAC|DQN|TD3|DDPG|A2C")

@@ -25,7 +25,7 @@ from legroom.model.draft import Draft, copied, get, put
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
 from legroom.model.vocabulary import Vocabulary
-from legroom.reading.hyperchecks import checked, net_arch_problem, shown
+from legroom.reading.hyperchecks import NO_DEFAULT, checked, net_arch_problem, shown
 from legroom.reading.known_spaces import find_spaces
 from legroom.reading.naming import EXTRACTORS, PARTS, did_you_mean, hyperparameter_names, place_of, places
 from legroom.reading.own_algorithms import base_algorithm
@@ -347,7 +347,7 @@ class _Check:
             key: Key = ("hyperparams", name)
             if name not in known:
                 self._unknown_key(key, sorted(algorithm.keys) + sorted(known - algorithm.keys))
-            default = algorithm.defaults.get(name, 0)
+            default = algorithm.defaults.get(name, NO_DEFAULT)
             hyper[name], problem = checked(name, value, default, self.words)
             if problem:
                 self.fail(key, f"{_dotted(key)} {problem}")

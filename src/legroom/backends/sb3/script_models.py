@@ -249,7 +249,7 @@ class ScriptModels(Follower):
         bases = (base for base in self.ancestors(cls) if isinstance(base, Symbol))
         algorithm = next((found for base in bases if (found := _library_algorithm(base))), None)
         if algorithm is not None:
-            model = self.construct(algorithm, args, kwargs, node)
+            model = self.construct(algorithm, *_passed_on(cls, algorithm, args, kwargs), node)
             model.draft.put(("algo_class",), cls.reference, node.lineno)
             return model
         return super().instance(cls, args, kwargs, node)
@@ -351,6 +351,20 @@ class ScriptModels(Follower):
                 draft.put(("checkpoint", "replay_buffer"), True, line)
 
 
+def _passed_on(
+    cls: Class, algorithm: str, args: list[Any], kwargs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return what a user's subclass is called with, as far as the library's constructor has such arguments."""
+    init = cls.method("__init__")
+    if init is None or isinstance(init.node, ast.Lambda):
+        return args, kwargs
+    names = [parameter.arg for parameter in init.node.args.args[1:]]
+    if names or not init.node.args.vararg:
+        args, kwargs = [], dict(zip(names, args, strict=False)) | kwargs
+    known = {"policy", "env", "**", *PLACES, *next(a.keys for a in SB3_ALGORITHMS if a.name == algorithm)}
+    return args, {name: value for name, value in kwargs.items() if name in known}
+
+
 def place(draft: Draft, key: Key, value: Any, line: int) -> None:
     """Put a value into the draft; the parts of it that are not known, beside it."""
     pay()
@@ -363,12 +377,22 @@ def place(draft: Draft, key: Key, value: Any, line: int) -> None:
         for name, child in value.items():
             place(draft, (*key, str(name)), child, line)
     elif isinstance(value, Symbol):
+        if not _takes_object(key):  # a number of a module that is not there: config.LEARNING_RATE
+            draft.unknown[key] = (line, str(value))
+            return
         reference = class_reference(value) if key[-1] == "features_extractor_class" else str(value)
         draft.put(key, reference, line)
     elif isinstance(value, list) and not all(is_plain(v) for v in value):
         draft.unknown[key] = (line, "a list of objects")
     else:
         draft.put(key, plain(value), line)
+
+
+def _takes_object(key: Key) -> bool:
+    """Return whether a class or function may stand there, so that its name is the value."""
+    name = str(key[-1])
+    in_kwargs = any(str(part).endswith("kwargs") for part in key[:-1])
+    return key[0] == "env" or name.endswith(("_class", "_fn")) or (in_kwargs and name != "net_arch")
 
 
 def class_reference(value: Any) -> str | None:
