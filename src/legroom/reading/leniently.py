@@ -104,10 +104,23 @@ def _read_file(target: str, overrides: Sequence[tuple[str, str]], like: str | No
     runs = tuple(lenient_run(reading.laid_over(draft, like), overrides) for draft in drafts)
     if any(each.name == kind and not each.certain for each in all_kinds()):
         runs = tuple(replace(one, problems=()) for one in runs)
+    if kind == "script":
+        runs = tuple(_of_another_release(one) for one in runs)
     told = [each for one in runs for each in one.problems]
     if kind == "run" and like is None and not overrides and any(_is_foreign(each) for each in told):
         raise NotARun("has settings that no run file has", path=file, hint="'legroom schema' prints what a run file is")
     return LenientFile(file, text, kind, runs, tuple(problems))
+
+
+def _of_another_release(one: LenientRun) -> LenientRun:
+    """Return the run of a script without its foreign arguments: forks and other releases of a library have others.
+
+    Then nobody knows what that constructor does with the rest, either.
+    """
+    own = tuple(problem for problem in one.problems if not _is_foreign(problem))
+    if len(own) == len(one.problems):
+        return one
+    return replace(one, problems=own, unknown=one.unknown | {("hyperparams",)})
 
 
 def _is_foreign(problem: BadInput) -> bool:
