@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from legroom.backends.base import backends
 from legroom.model.checked import Understanding
 from legroom.model.subject import Subject
-from legroom.reading.interpreter.script import Script
+from legroom.reading.interpreter.script import Script, dotted
 from legroom.reading.leniently import OTHER_TRAINERS
 
 UNDERSTOOD = Understanding("understood")
@@ -71,7 +71,10 @@ def _of_script(script: Script) -> Understanding:
     if holder is not None:
         return _not(f"training by {holder}, whose loop is in another module")
     title = next((title for title, found in followed.items() if found is False), None)
-    return NO_TRAINING if title is None else _not(f"{title} training whose settings cannot be followed")
+    if title is not None:
+        return _not(f"{title} training whose settings cannot be followed")
+    called = next((name for call in script.calls if (name := _trains_something(script, call))), None)
+    return NO_TRAINING if called is None else _not(f"training by {called}(), whose loop is in another module")
 
 
 def _training_calls(script: Script) -> Iterable[ast.Call]:
@@ -96,6 +99,20 @@ def _loop_elsewhere(script: Script) -> str | None:
         if name is not None and "." in name and _LOOPS.search(name.rpartition(".")[2]):
             return name.rpartition(".")[2]
     return None
+
+
+def _trains_something(script: Script, call: ast.Call) -> str | None:
+    """Return `runner.learn` or `algo.train` where a call can be nothing else; `net.train()` switches dropout on."""
+    name = dotted(call.func)
+    if name is None or not isinstance(call.func, ast.Attribute) or name.startswith("self.learn"):
+        return None
+    if call.func.attr == "learn":
+        return name
+    if call.func.attr != "train" or any(isinstance(a, ast.Constant) and isinstance(a.value, bool) for a in call.args):
+        return None
+    used = not isinstance(script.scopes.parents.get(id(call)), ast.Expr)
+    plain = used or call.args or call.keywords or re.search(r"algo|trainer|agent|learner|runner", name, re.I)
+    return name if plain else None
 
 
 def _calls_attribute(script: Script, names: tuple[str, ...]) -> bool:

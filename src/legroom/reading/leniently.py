@@ -174,7 +174,7 @@ def _yaml(
     data, lines = yamls.parse_yaml(text, path)
     if not isinstance(data, dict):
         hint = "start with algo: and env:"
-        raise BadInput("a run file is a mapping of keys to values", path=path, line=1, hint=hint)
+        raise NotARun("a run file is a mapping of keys to values", path=path, line=1, hint=hint)
     kind = kind_of(data)
     if kind is not None:
         found, problems = kind.lenient_drafts(data, lines, path, entry=entry, algo=algo)
