@@ -150,3 +150,36 @@ def test_a_schedule_of_a_zoo_like_program_may_have_another_name(tmp_path: Path) 
     entry = "CartPole-v1:\n  policy: MlpPolicy\n  n_timesteps: 100000\n  learning_rate: {}\n"
     assert "invalid-value" not in names(look(tmp_path / "ppo.yml", entry.format("cos_3e-4")))
     assert "invalid-value" in names(look(tmp_path / "ppo.yml", entry.format("fast")))
+
+
+def test_a_limit_that_is_lifted_says_nothing_about_episodes(tmp_path: Path) -> None:
+    script = "import gymnasium as gym\nfrom stable_baselines3 import PPO\nenv = gym.make('CartPole-v1'){}\n"
+    script += "PPO('MlpPolicy', env)\n"
+    assert "episode-shorter-than-rollout" in names(look(tmp_path / "a.py", script.format("")))
+    for lifted in (".unwrapped", ".env", "\nenv._max_episode_steps = 9_000"):
+        assert "episode-shorter-than-rollout" not in names(look(tmp_path / "b.py", script.format(lifted)))
+
+
+def test_a_model_that_learns_again_and_again_has_no_end(tmp_path: Path) -> None:
+    made = "DQN('MlpPolicy', 'CartPole-v1', buffer_size=90_000)"
+    script = "from stable_baselines3 import DQN\n{}for part in range(100):\n    {}model.learn(1_000)\n"
+    ends = {"sync-stride", "schedule-never-completes"}
+    assert not names(look(tmp_path / "a.py", script.format(f"model = {made}\n", ""))) & ends
+    assert names(look(tmp_path / "b.py", script.format("", f"model = {made}\n    "))) >= ends
+
+
+def test_a_function_that_nobody_knows_may_make_several_environments(tmp_path: Path) -> None:
+    script = """
+import gymnasium as gym
+{}
+from stable_baselines3 import PPO
+PPO("MlpPolicy", {}, n_steps=16, batch_size=512)
+"""
+    rule, own = "minibatch-exceeds-rollout", "gym.make('Pendulum-v1')"
+    assert rule in names(look(tmp_path / "a.py", script.format("from mine import Cut", f"Cut({own})")))
+    for imports, env in (
+        ("from mine import copies", f"copies({own}, 8)"),
+        ("import envpool", "envpool.make('Ant-v4', num_envs=8)"),
+        ("import supersuit as ss", f"ss.concat_vec_envs_v1({own}, 8)"),
+    ):
+        assert rule not in names(look(tmp_path / "b.py", script.format(imports, env)))

@@ -139,6 +139,16 @@ def without_gradients(script: Script, node: ast.AST) -> bool:
     return any(_OFF_WORDS.search(text) for text in script.importers) or _frozen(script)
 
 
+def has_unseen_callers(script: Script, node: ast.AST) -> bool:
+    """Return whether nothing that is read calls the function around `node`: who does may turn gradients off."""
+    function = script.scopes.function_of(node)
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) or any(
+        True for _ in _calls_of(script, function)
+    ):
+        return False
+    return not any(re.search(rf"\b{function.name}\b", text) for text in script.importers)
+
+
 def _frozen(script: Script) -> bool:
     """Return whether the source turns gradients off for good, of a network or of everything."""
     return any(

@@ -104,7 +104,7 @@ def _loop_elsewhere(script: Script) -> str | None:
 def _trains_something(script: Script, call: ast.Call) -> str | None:
     """Return `runner.learn` or `algo.train` where a call can be nothing else; `net.train()` switches dropout on."""
     name = dotted(call.func)
-    if name is None or not isinstance(call.func, ast.Attribute) or name.startswith("self.learn"):
+    if name is None or not isinstance(call.func, ast.Attribute) or name in ("self.learn", "self.train"):
         return None
     if call.func.attr == "learn":
         return name

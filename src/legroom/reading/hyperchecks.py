@@ -14,7 +14,9 @@ _ANYTHING = ("tensorboard_log", "_init_setup_model")
 _LEAST = {"stats_window_size": 1, "verbose": 0}
 NO_DEFAULT = object()
 # lin_2.5e-4, auto_0.1; a program of the user's own may know other words than the zoo
-_SCHEDULE = re.compile(r"(?:lin|linear|const|constant|auto)|[a-z]+(?:_[a-z]+)*(?:_[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)+")
+_SCHEDULE = re.compile(
+    r"(?:lin|linear|const|constant|auto)|[a-z]+(?:_[a-z]+)*(?:_[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)+"
+)
 
 
 def checked(key: str, value: Any, default: Any, words: Vocabulary) -> tuple[Any, str]:

@@ -138,6 +138,7 @@ def lenient_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Leni
         unknown |= {
             key for key in draft.unknown if not any(key[: len(a)] == a or a[: len(key)] == key for a in check.given)
         }
+        unknown |= {key for key in draft.doubted if key not in check.given}
         check.find_spaces()
         if draft.settle is not None:
             algo_known = bool(draft.data.get("algo"))

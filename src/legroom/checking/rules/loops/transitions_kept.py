@@ -16,6 +16,7 @@ from legroom.reading.source import walk
 _OBSERVED = re.compile(r"(^|_)(obs|observations?|states?|frames?|images?|screens?|pixels)(_|\d|$)", re.I)
 _STORES = re.compile(r"^(add|push|store|remember|append|insert|record|memorize|cache|save|observe|put)", re.I)
 _DRAWS = frozenset({"sample", "choice", "choices", "randint", "permutation", "randrange"})
+_CAPACITY = re.compile(r"capacity|limit|max|full|(mem|memory|buffer|replay|queue)_?(size|len)", re.I)
 _PARTS = 3  # of a transition at least: what was seen, what was done, what came of it
 _NO_ARRAY = re.compile(r"state_?dict|stats|status|idx|index|id$|name|count|len|num", re.I)
 
@@ -59,7 +60,7 @@ def _is_collecting(script: Script, each: Growing) -> bool:
     """
     function = script.scopes.function_of(each.place)
     if each.name.startswith("self."):
-        if not isinstance(function, ast.FunctionDef) or _STORES.match(function.name) is None:
+        if not isinstance(function, ast.FunctionDef) or _STORES.match(function.name) is None or _has_bound(each):
             return False
         return _is_drawn_from(each) or _is_called_per_step(script, function.name)
     return any(
@@ -68,12 +69,18 @@ def _is_collecting(script: Script, each: Growing) -> bool:
     ) and any(steps_environment(part) for loop in loops_of(script, each.place) for part in walk(loop))
 
 
+def _has_bound(each: Growing) -> bool:
+    """Return whether the class speaks of a capacity: then something may keep to it."""
+    named = (part for part in walk(each.owner) if isinstance(part, ast.Name | ast.Attribute)) if each.owner else ()
+    return any(_CAPACITY.search(_last_name(part)) for part in named)
+
+
 def _is_drawn_from(each: Growing) -> bool:
     """Return whether the class draws from the container at random: `random.sample(self.rows, n)`."""
     for part in walk(each.owner) if each.owner is not None else ():
-        if isinstance(part, ast.Call) and _last_name(part.func) in _DRAWS:
-            if any(dotted(inner) == each.name for arg in part.args for inner in walk(arg)):
-                return True
+        args = part.args if isinstance(part, ast.Call) and _last_name(part.func) in _DRAWS else []
+        if any(dotted(inner) == each.name for arg in args for inner in walk(arg)):
+            return True
     return False
 
 

@@ -48,7 +48,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _is_of_rollouts(script: Script, name: ast.Name) -> bool:
-    """Return whether the name counts the turns of a loop whose turns are of many steps: one in it steps environments."""
+    """Return whether the name counts the turns of a loop whose turns are many steps: one in it steps environments."""
     for binding in script.scopes.reaching(name):
         inner = (n for n in walk(binding.node) if isinstance(n, ast.For | ast.While) and n is not binding.node)
         if binding.kind == "loop" and any(steps_environment(part) for loop in inner for part in walk(loop)):
