@@ -132,7 +132,7 @@ config.build().train()
 
 def test_another_programs_settings_have_an_algo_and_hyperparams_too(tmp_path: Path) -> None:
     own = "algo: {}\nenv: CartPole-v1\ntotal_timesteps: 100000\nhyperparams:\n  n_steps: 128\n  {}: 64\n"
-    for algo, key in (("mappo", "batch_size"), ("PPO", "hidden_sizes"), ("PPO", "n_layers")):
+    for algo, key in (("mappo", "batch_size"), ("PPO", "hidden_sizes"), ("PPO", "lr"), ("PPO", "n_epoch: 3\n  nsteps")):
         checked = look(tmp_path / "run.yaml", own.format(algo, key))
         assert (checked.findings, checked.understanding.kind) == ((), "not understood")
     slip = look(tmp_path / "run.yaml", own.format("PPO", "bacth_size"))
@@ -183,3 +183,12 @@ PPO("MlpPolicy", {}, n_steps=16, batch_size=512)
         ("import supersuit as ss", f"ss.concat_vec_envs_v1({own}, 8)"),
     ):
         assert rule not in names(look(tmp_path / "b.py", script.format(imports, env)))
+
+
+def test_settings_with_sb3s_words_are_sb3s_only_where_they_say_so(tmp_path: Path) -> None:
+    own = "algorithm: PPO\nn_steps: 100\nn_epochs: 10\nclip_range: 0.2\ngae_lambda: 0.9\nent_coef: 0.0\nn_envs: 3\n"
+    own += "total_timesteps: 100000\n"
+    checked = look(tmp_path / "own.yaml", own)
+    assert (checked.findings, checked.understanding.kind) == ((), "not understood")
+    for said in ("policy: MlpPolicy\n", "library: stable-baselines3\n"):
+        assert "timesteps-not-multiple" in names(look(tmp_path / "sb3.yaml", own + said))

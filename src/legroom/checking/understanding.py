@@ -73,7 +73,7 @@ def _of_script(script: Script) -> Understanding:
     title = next((title for title, found in followed.items() if found is False), None)
     if title is not None:
         return _not(f"{title} training whose settings cannot be followed")
-    called = next((name for call in script.calls if (name := _trains_something(script, call))), None)
+    called = next((found for call in script.calls if (found := _trains_something(script, call))), None)
     return NO_TRAINING if called is None else _not(f"training by {called}(), whose loop is in another module")
 
 

@@ -106,8 +106,7 @@ def _read_file(target: str, overrides: Sequence[tuple[str, str]], like: str | No
         runs = tuple(replace(one, problems=()) for one in runs)
     if kind == "script":
         runs = tuple(_of_another_release(one) for one in runs)
-    told = [each for one in runs for each in one.problems]
-    if kind == "run" and like is None and not overrides and any(_is_foreign(each) for each in told):
+    if kind == "run" and like is None and not overrides and _has_other_words(runs):
         raise NotARun("has settings that no run file has", path=file, hint="'legroom schema' prints what a run file is")
     return LenientFile(file, text, kind, runs, tuple(problems))
 
@@ -121,6 +120,13 @@ def _of_another_release(one: LenientRun) -> LenientRun:
     if len(own) == len(one.problems):
         return one
     return replace(one, problems=own, unknown=one.unknown | {("hyperparams",)})
+
+
+def _has_other_words(runs: Sequence[LenientRun]) -> bool:
+    """Return whether a run file has words of another program: one that is like none of ours, or several."""
+    told = [each for one in runs for each in one.problems]
+    several = [each for each in told if each.message.startswith("unknown key")]
+    return len(several) > 1 or any(_is_foreign(each) or each.hint.startswith("it belongs") for each in told)
 
 
 def _is_foreign(problem: BadInput) -> bool:
