@@ -42,6 +42,7 @@ from legroom.units import GIB
 DATA = Path(__file__).parent / "data"
 SETS = (
     "check_heldout.json", "check_heldout2.json", "check_heldout3.json", "check_heldout4.json", "check_heldout5.json",
+    "check_heldout6.json",
 )  # fmt: skip
 MANIFEST = DATA / SETS[-1]
 WANTED = 300  # of each kind

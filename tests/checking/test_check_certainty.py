@@ -68,3 +68,127 @@ run(config)
 """
     assert "unused-key" not in names(look(tmp_path / "train.py", script))
     assert "unused-key" in names(look(tmp_path / "seen.py", script.replace("get_paths(cfg)", "cfg.steps")))
+
+
+def test_a_number_of_a_module_that_is_not_there_is_not_known(tmp_path: Path) -> None:
+    script = """
+import config
+from stable_baselines3 import PPO
+net = dict(net_arch=config.NET_ARCH)
+PPO("MlpPolicy", "CartPole-v1", learning_rate=config.LEARNING_RATE, n_steps=config.STEPS, policy_kwargs=net).learn(1e5)
+"""
+    checked = look(tmp_path / "train.py", script)
+    assert not names(checked) & {"invalid-value", "timesteps-not-multiple"}
+    (tmp_path / "config.py").write_text("LEARNING_RATE = '1 / 3'\nSTEPS = -8\nNET_ARCH = [64]\n")
+    found = [f.message for f in look(tmp_path / "train.py", script).findings if f.name == "invalid-value"]
+    assert [message.partition(" ")[0] for message in found] == ["hyperparams.learning_rate", "hyperparams.n_steps"]
+
+
+def test_a_subclass_has_arguments_of_its_own(tmp_path: Path) -> None:
+    script = """
+from stable_baselines3 import DQN
+class Bootstrapped(DQN):
+    {}
+Bootstrapped("MlpPolicy", "CartPole-v1", heads=10, lr=1e-3, batch_size=-3)
+"""
+    own = look(tmp_path / "own.py", script.format("def __init__(self, policy, env, heads=1, **kwargs): ..."))
+    assert [f.message for f in own.findings if f.name == "invalid-value"] == [
+        "hyperparams.batch_size must be at least 1, got -3"
+    ]
+    inherited = look(tmp_path / "inherited.py", script.format("pass"))
+    assert "unknown key 'lr' in hyperparams" in [f.message for f in inherited.findings]
+
+
+def test_arguments_that_are_like_none_may_be_those_of_another_release(tmp_path: Path) -> None:
+    script = "from stable_baselines3 import PPO\nPPO('MlpPolicy', 'CartPole-v1', n_steps=100, {}=3).learn(12345)\n"
+    fork = look(tmp_path / "fork.py", script.format("gumbel_temperature"))
+    assert not names(fork) & {"invalid-value", "timesteps-not-multiple", "minibatch-does-not-divide"}
+    slip = look(tmp_path / "slip.py", script.format("n_epoch"))
+    assert names(slip) >= {"invalid-value", "timesteps-not-multiple"}
+
+
+def test_a_subclass_may_have_another_order_of_arguments(tmp_path: Path) -> None:
+    script = """
+from stable_baselines3 import PPO
+class Mine(PPO):
+    def __init__(self, env, horizon):
+        super().__init__("MlpPolicy", env, n_steps=horizon)
+Mine("CartPole-v1", 256).learn(10_000)
+"""
+    assert "timesteps-not-multiple" not in names(look(tmp_path / "train.py", script))
+
+
+def test_rllib_settings_whose_kind_nobody_states_may_be_anything(tmp_path: Path) -> None:
+    script = """
+from ray.rllib.algorithms.ppo import PPOConfig
+config = PPOConfig().environment("CartPole-v1").training(
+    use_kl_loss=False, grad_clip_by="global_norm", lr=[[0, 1e-3], [100_000, 1e-5]], train_batch_size={}
+)
+config.build().train()
+"""
+    assert "invalid-value" not in names(look(tmp_path / "a.py", script.format(4000)))
+    assert "invalid-value" in names(look(tmp_path / "b.py", script.format(-4000)))
+
+
+def test_another_programs_settings_have_an_algo_and_hyperparams_too(tmp_path: Path) -> None:
+    own = "algo: {}\nenv: CartPole-v1\ntotal_timesteps: 100000\nhyperparams:\n  n_steps: 128\n  {}: 64\n"
+    for algo, key in (("mappo", "batch_size"), ("PPO", "hidden_sizes"), ("PPO", "lr"), ("PPO", "n_epoch: 3\n  nsteps")):
+        checked = look(tmp_path / "run.yaml", own.format(algo, key))
+        assert (checked.findings, checked.understanding.kind) == ((), "not understood")
+    slip = look(tmp_path / "run.yaml", own.format("PPO", "bacth_size"))
+    assert "unknown key 'bacth_size' in hyperparams" in [f.message for f in slip.findings]
+
+
+def test_a_table_of_environments_is_the_zoos_only_with_its_policies(tmp_path: Path) -> None:
+    entry = "CartPole-v1:\n  n_timesteps: 100000\n  n_steps: 32\n  batch_size: 256\n"
+    other = look(tmp_path / "ppo.yml", entry)
+    assert (other.findings, other.understanding.kind) == ((), "not understood")
+    assert "minibatch-exceeds-rollout" in names(look(tmp_path / "ppo.yml", entry + "  policy: MlpPolicy\n"))
+
+
+def test_a_schedule_of_a_zoo_like_program_may_have_another_name(tmp_path: Path) -> None:
+    entry = "CartPole-v1:\n  policy: MlpPolicy\n  n_timesteps: 100000\n  learning_rate: {}\n"
+    assert "invalid-value" not in names(look(tmp_path / "ppo.yml", entry.format("cos_3e-4")))
+    assert "invalid-value" in names(look(tmp_path / "ppo.yml", entry.format("fast")))
+
+
+def test_a_limit_that_is_lifted_says_nothing_about_episodes(tmp_path: Path) -> None:
+    script = "import gymnasium as gym\nfrom stable_baselines3 import PPO\nenv = gym.make('CartPole-v1'){}\n"
+    script += "PPO('MlpPolicy', env)\n"
+    assert "episode-shorter-than-rollout" in names(look(tmp_path / "a.py", script.format("")))
+    for lifted in (".unwrapped", ".env", "\nenv._max_episode_steps = 9_000"):
+        assert "episode-shorter-than-rollout" not in names(look(tmp_path / "b.py", script.format(lifted)))
+
+
+def test_a_model_that_learns_again_and_again_has_no_end(tmp_path: Path) -> None:
+    made = "DQN('MlpPolicy', 'CartPole-v1', buffer_size=90_000)"
+    script = "from stable_baselines3 import DQN\n{}for part in range(100):\n    {}model.learn(1_000)\n"
+    ends = {"sync-stride", "schedule-never-completes"}
+    assert not names(look(tmp_path / "a.py", script.format(f"model = {made}\n", ""))) & ends
+    assert names(look(tmp_path / "b.py", script.format("", f"model = {made}\n    "))) >= ends
+
+
+def test_a_function_that_nobody_knows_may_make_several_environments(tmp_path: Path) -> None:
+    script = """
+import gymnasium as gym
+{}
+from stable_baselines3 import PPO
+PPO("MlpPolicy", {}, n_steps=16, batch_size=512)
+"""
+    rule, own = "minibatch-exceeds-rollout", "gym.make('Pendulum-v1')"
+    assert rule in names(look(tmp_path / "a.py", script.format("from mine import Cut", f"Cut({own})")))
+    for imports, env in (
+        ("from mine import copies", f"copies({own}, 8)"),
+        ("import envpool", "envpool.make('Ant-v4', num_envs=8)"),
+        ("import supersuit as ss", f"ss.concat_vec_envs_v1({own}, 8)"),
+    ):
+        assert rule not in names(look(tmp_path / "b.py", script.format(imports, env)))
+
+
+def test_settings_with_sb3s_words_are_sb3s_only_where_they_say_so(tmp_path: Path) -> None:
+    own = "algorithm: PPO\nn_steps: 100\nn_epochs: 10\nclip_range: 0.2\ngae_lambda: 0.9\nent_coef: 0.0\nn_envs: 3\n"
+    own += "total_timesteps: 100000\n"
+    checked = look(tmp_path / "own.yaml", own)
+    assert (checked.findings, checked.understanding.kind) == ((), "not understood")
+    for said in ("policy: MlpPolicy\n", "library: stable-baselines3\n"):
+        assert "timesteps-not-multiple" in names(look(tmp_path / "sb3.yaml", own + said))

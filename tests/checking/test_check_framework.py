@@ -232,7 +232,7 @@ def test_a_folder_is_walked_without_what_is_not_of_a_training(tmp_path):
     ("name", "text"),
     [
         ("broken.py", "def x(:\n"), ("broken.yaml", "a: [1\n"),
-        ("list.yaml", "- 1\n"), ("empty.yaml", ""), ("data.yaml", "\0\1"),
+        ("empty.yaml", ""), ("data.yaml", "\0\1"),
     ],
 )  # fmt: skip
 def test_a_named_path_that_cannot_be_read_is_bad_input(tmp_path, name, text):
@@ -251,6 +251,12 @@ def test_a_named_python_file_without_a_training_has_nothing_said_about_it(tmp_pa
     [
         ("compose.yml", "services:\n  web: {image: x}\n", "no training in this file"),
         ("words.yaml", "just: words\n", "no training in this file"),
+        ("list.yaml", "- 1\n", "no training in this file"),
+        ("grid.json", '[{"lr": 0.1, "batch_size": 32}]\n', "not understood: settings of a program of its own"),
+        ("runner.py", "import torch\nfrom tasks import make\nrunner = make()\nrunner.learn(100)\n",
+         "not understood: training by runner.learn(), whose loop is in another module"),
+        ("algo.py", "import torch\nfrom tasks import algo\nfor _ in range(9):\n    algo.train()\n",
+         "not understood: training by algo.train(), whose loop is in another module"),
         ("own.yaml", "ppo: {rollout_steps: 128, epochs: 4, gamma: 0.99}\nlr: 3e-4\nbatch_size: 32\nseed: 1\n",
          "not understood: settings of a program of its own"),
         ("marl.yaml", "algo: qmix\nlr: 0.1\nbatch_size: 32\nmixer: x\n", "not understood: settings of a program"),

@@ -317,7 +317,7 @@ def test_one_unreadable_entry_does_not_hide_the_others(tmp_path):
 
 
 def test_entries_that_share_their_settings_are_told_once(tmp_path):
-    text = "CartPole-v1: &base\n  n_steps: 100\n  batch_size: 64\nAcrobot-v1:\n  <<: *base\n"
+    text = "CartPole-v1: &base\n  n_steps: 100\n  batch_size: 64\n  policy: MlpPolicy\nAcrobot-v1:\n  <<: *base\n"
     found = only(findings(tmp_path, text, name="ppo.yml"), "minibatch-does-not-divide")
     assert [f.line for f in found] == [3]
 

@@ -48,10 +48,15 @@ def growing(script: Script) -> tuple[Growing, ...]:
 
 def _growing(script: Script) -> Iterator[Growing]:
     """Yield the places that fill a list, dict or boundless deque that nothing empties."""
+    overwritten = {  # rows[i % size] = row: a ring that is full takes no more
+        dotted(target.value)
+        for node in script.nodes if isinstance(node, ast.Assign)
+        for target in node.targets if isinstance(target, ast.Subscript)
+    }  # fmt: skip
     for call in script.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "appendleft") and len(call.args) == 1:
             name = dotted(call.func.value)
-            if name is not None:
+            if name is not None and name not in overwritten:
                 yield from _found(script, Growing(name, call.args[0], call, script.scopes.class_of(call)), _is_list)
     for node in script.nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
@@ -149,7 +154,7 @@ def _shrinks(script: Script, name: str) -> bool:
 @lru_cache(maxsize=64)
 def _may_change_all(text: str) -> bool:
     """Return whether a source changes attributes whose names it does not write, or bounds its own length."""
-    return re.search(r"\blen\(self\)\s*(<|>|==)|__dict__|setattr\(", text) is not None
+    return re.search(r"\blen\(self\)\s*(<|>|==)|__dict__|setattr\(|self\.__(init|len)__\(", text) is not None
 
 
 def _is_handed_on(script: Script, use: ast.AST) -> bool:

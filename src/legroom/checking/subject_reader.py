@@ -89,10 +89,12 @@ def _subject_run(
 ) -> SubjectRun:
     lines = {_words(key): line for key, line in read.lines.items()}
     unknown = frozenset(_words(key) for key in read.unknown)
+    if kind == "script" and run.algo_class is not None:  # its own defaults, and its own way to use what it is given
+        unknown |= {("hyperparams",)}
     if kind != "run":  # only run files have mappings around their keys; elsewhere those are the reader's own
         lines = {key: line for key, line in lines.items() if not any(k[:-1] == key for k in lines)}
     one = SubjectRun(run, lines, unknown, problems=read.problems if read.algo_known else (), base=read.base)
-    if not read.algo_known or any(_matters(key) for key in read.unknown):
+    if not read.algo_known or any(_matters(key) for key in unknown):
         return one
     where = device or _device(run, machine, budget)
     try:

@@ -56,6 +56,13 @@ def backward_calls(script: Script) -> Iterator[tuple[ast.Call, ast.expr]]:
         yield call, call.func.value
 
 
+def steps_environment(node: ast.AST) -> bool:
+    """Return whether `node` is a call of an environment's `step`."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"):
+        return False
+    return "env" in (dotted(node.func.value) or "")
+
+
 def unwrapped(node: ast.expr | None) -> ast.expr | None:
     """Return the call that makes a network: `Net()` of `Net().to(device)`."""
     while (
@@ -130,6 +137,16 @@ def without_gradients(script: Script, node: ast.AST) -> bool:
                     seen.add(id(ancestor))
         places = [call for each, function in functions for call in _calls_of(each, function)]
     return any(_OFF_WORDS.search(text) for text in script.importers) or _frozen(script)
+
+
+def has_unseen_callers(script: Script, node: ast.AST) -> bool:
+    """Return whether nothing that is read calls the function around `node`: who does may turn gradients off."""
+    function = script.scopes.function_of(node)
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) or any(
+        True for _ in _calls_of(script, function)
+    ):
+        return False
+    return not any(re.search(rf"\b{function.name}\b", text) for text in script.importers)
 
 
 def _frozen(script: Script) -> bool:

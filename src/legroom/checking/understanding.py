@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from legroom.backends.base import backends
 from legroom.model.checked import Understanding
 from legroom.model.subject import Subject
-from legroom.reading.interpreter.script import Script
+from legroom.reading.interpreter.script import Script, dotted
 from legroom.reading.leniently import OTHER_TRAINERS
 
 UNDERSTOOD = Understanding("understood")
@@ -28,7 +28,8 @@ _SETTINGS = re.compile(
     r"(?im)(?:^|[{,])[ \t]*[\"']?(batch_?size|n_?steps|num_?steps|rollout_?\w+|num_?envs|n_?envs|learning_?rate|"
     r"lr|gamma|buffer_?size|replay\w*|num_?mini_?batches|mini_?batch_?size|n_?epochs|num_epochs|total_?timesteps|"
     r"num_?timesteps|max_iterations|n_timesteps|train_batch_size|sgd_minibatch_size|num_workers|num_envs_per_worker|"
-    r"rollout_fragment_length|timesteps_total|discount|learning_starts|actor_lr|critic_lr|critic_tau)[\"']?[ \t]*:"
+    r"rollout_fragment_length|timesteps_total|discount|learning_starts|actor_lr|critic_lr|critic_tau|algo(?:rithm)?|"
+    r"hidden_(?:sizes?|dims?|layers?))[\"']?[ \t]*:"
 )
 # Classes that hold a training loop, by the names that people give them.
 _LOOPS = re.compile(r"Trainer|Runner|Agent|Learner|Workspace|Experiment|Algorithm|PPO|SAC|DQN|TD3|DDPG|A2C")
@@ -70,7 +71,10 @@ def _of_script(script: Script) -> Understanding:
     if holder is not None:
         return _not(f"training by {holder}, whose loop is in another module")
     title = next((title for title, found in followed.items() if found is False), None)
-    return NO_TRAINING if title is None else _not(f"{title} training whose settings cannot be followed")
+    if title is not None:
+        return _not(f"{title} training whose settings cannot be followed")
+    called = next((found for call in script.calls if (found := _trains_something(script, call))), None)
+    return NO_TRAINING if called is None else _not(f"training by {called}(), whose loop is in another module")
 
 
 def _training_calls(script: Script) -> Iterable[ast.Call]:
@@ -95,6 +99,20 @@ def _loop_elsewhere(script: Script) -> str | None:
         if name is not None and "." in name and _LOOPS.search(name.rpartition(".")[2]):
             return name.rpartition(".")[2]
     return None
+
+
+def _trains_something(script: Script, call: ast.Call) -> str | None:
+    """Return `runner.learn` or `algo.train` where a call can be nothing else; `net.train()` switches dropout on."""
+    name = dotted(call.func)
+    if name is None or not isinstance(call.func, ast.Attribute) or name in ("self.learn", "self.train"):
+        return None
+    if call.func.attr == "learn":
+        return name
+    if call.func.attr != "train" or any(isinstance(a, ast.Constant) and isinstance(a.value, bool) for a in call.args):
+        return None
+    used = not isinstance(script.scopes.parents.get(id(call)), ast.Expr)
+    plain = used or call.args or call.keywords or re.search(r"algo|trainer|agent|learner|runner", name, re.I)
+    return name if plain else None
 
 
 def _calls_attribute(script: Script, names: tuple[str, ...]) -> bool:

@@ -23,6 +23,7 @@ class Draft:
     Args:
         unknown: keys whose value cannot be known without executing something: path -> (line, what stands there).
             An override may still give them; one that memory depends on is an error otherwise.
+        doubted: keys whose value is likely and not certain: a prediction takes it, a check claims nothing of it.
         settle: the reader's last word, once the base run and the overrides are laid over the draft; it is told which
             keys the overrides have set.
         settled: keys that already mean what a run file means, whatever kind of file they stand in.
@@ -39,6 +40,7 @@ class Draft:
     settle: Callable[[Draft, Collection[Key]], None] | None = None
     finish: Callable[[Draft, Collection[Key]], None] | None = None
     settled: set[Key] = field(default_factory=set)
+    doubted: set[Key] = field(default_factory=set)
     base: str | None = None
     others: dict[str, tuple[Any, int | None]] = field(default_factory=dict)
 

@@ -12,7 +12,11 @@ from legroom.units import LARGEST
 # Of the arguments that every algorithm takes (`NEUTRAL`): free ones, and whole numbers with the least.
 _ANYTHING = ("tensorboard_log", "_init_setup_model")
 _LEAST = {"stats_window_size": 1, "verbose": 0}
-_SCHEDULE = re.compile(r"(?:lin|linear|const|constant|auto)(?:_[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)?")
+NO_DEFAULT = object()
+# lin_2.5e-4, auto_0.1; a program of the user's own may know other words than the zoo
+_SCHEDULE = re.compile(
+    r"(?:lin|linear|const|constant|auto)|[a-z]+(?:_[a-z]+)*(?:_[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)+"
+)
 
 
 def checked(key: str, value: Any, default: Any, words: Vocabulary) -> tuple[Any, str]:
@@ -20,6 +24,7 @@ def checked(key: str, value: Any, default: Any, words: Vocabulary) -> tuple[Any,
 
     Args:
         default: what the algorithm's constructor has; tells truth values from numbers, and whether None is allowed.
+            NO_DEFAULT where no constructor says what it is: then only sizes and counts are looked at.
         words: what the backend knows of its hyperparameters.
     """
     if key in words.free or key in _ANYTHING or (value is None and default is None):
@@ -28,8 +33,10 @@ def checked(key: str, value: Any, default: Any, words: Vocabulary) -> tuple[Any,
         return _train_freq(value)
     if key in words.sizes or key in _LEAST or key in words.counts:
         return whole(value, words.counts.get(key, _LEAST.get(key, 1)))
+    if default is NO_DEFAULT:
+        return value, ""
     if isinstance(default, bool):
-        return value, "" if isinstance(value, bool) else f"must be true or false, got {shown(value)}"
+        return value, "" if value in (True, False) else f"must be true or false, got {shown(value)}"
     return value, _number(value)
 
 

@@ -10,13 +10,14 @@ the base that the constants are laid on, as `--like` would do.
 from __future__ import annotations
 
 import ast
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from legroom import reading
-from legroom.backends.base import backends
+from legroom.backends.base import algorithm_names, backends
 from legroom.errors import BadInput, NotARun
 from legroom.model.draft import Draft, copied, get, merged, only_entry
 from legroom.reading import constants, yamls
@@ -49,6 +50,7 @@ OTHER_TRAINERS = frozenset({
     "coax", "tf_agents", "tensorforce",
 })  # fmt: skip
 MOST_SIBLINGS = 60
+SLIP = 0.8  # how alike a name is, by difflib, that is taken for a slip of the pen
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,42 @@ def _read_file(target: str, overrides: Sequence[tuple[str, str]], like: str | No
     runs = tuple(lenient_run(reading.laid_over(draft, like), overrides) for draft in drafts)
     if any(each.name == kind and not each.certain for each in all_kinds()):
         runs = tuple(replace(one, problems=()) for one in runs)
+    if kind == "script":
+        runs = tuple(_of_another_release(one) for one in runs)
+    if kind == "run" and like is None and not overrides and _has_other_words(runs):
+        raise NotARun("has settings that no run file has", path=file, hint="'legroom schema' prints what a run file is")
     return LenientFile(file, text, kind, runs, tuple(problems))
+
+
+def _of_another_release(one: LenientRun) -> LenientRun:
+    """Return the run of a script without its foreign arguments: forks and other releases of a library have others.
+
+    Then nobody knows what that constructor does with the rest, either.
+    """
+    own = tuple(problem for problem in one.problems if not _is_foreign(problem))
+    if len(own) == len(one.problems):
+        return one
+    return replace(one, problems=own, unknown=one.unknown | {("hyperparams",)})
+
+
+def _has_other_words(runs: Sequence[LenientRun]) -> bool:
+    """Return whether a run file has words of another program: one that is like none of ours, or several."""
+    told = [each for one in runs for each in one.problems]
+    several = [each for each in told if each.message.startswith("unknown key")]
+    return len(several) > 1 or any(_is_foreign(each) or each.hint.startswith("it belongs") for each in told)
+
+
+def _is_foreign(problem: BadInput) -> bool:
+    """Return whether a problem is a word of which nothing like it is known: `algo: mappo`, `hyperparams: {layers: 2}`.
+
+    Other programs have `algo`, `env` and `hyperparams` in their settings too. A slip of the pen is like something.
+    """
+    if problem.message.startswith("unknown algorithm"):
+        named = problem.message.split("'")[1] if "'" in problem.message else ""
+        known = [name.lower() for backend in backends() for name in algorithm_names(backend.name)]
+        return not difflib.get_close_matches(named.lower(), known, n=1, cutoff=SLIP)
+    unknown = problem.message.startswith(("unknown key", "backend: "))
+    return unknown and not problem.hint.startswith(("did you", "it belongs"))
 
 
 def lenient_text(text: str, name: str) -> LenientFile:
@@ -143,7 +180,7 @@ def _yaml(
     data, lines = yamls.parse_yaml(text, path)
     if not isinstance(data, dict):
         hint = "start with algo: and env:"
-        raise BadInput("a run file is a mapping of keys to values", path=path, line=1, hint=hint)
+        raise NotARun("a run file is a mapping of keys to values", path=path, line=1, hint=hint)
     kind = kind_of(data)
     if kind is not None:
         found, problems = kind.lenient_drafts(data, lines, path, entry=entry, algo=algo)

@@ -25,7 +25,7 @@ from legroom.model.draft import Draft, copied, get, put
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
 from legroom.model.vocabulary import Vocabulary
-from legroom.reading.hyperchecks import checked, net_arch_problem, shown
+from legroom.reading.hyperchecks import NO_DEFAULT, checked, net_arch_problem, shown
 from legroom.reading.known_spaces import find_spaces
 from legroom.reading.naming import EXTRACTORS, PARTS, did_you_mean, hyperparameter_names, place_of, places
 from legroom.reading.own_algorithms import base_algorithm
@@ -138,6 +138,7 @@ def lenient_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Leni
         unknown |= {
             key for key in draft.unknown if not any(key[: len(a)] == a or a[: len(key)] == key for a in check.given)
         }
+        unknown |= {key for key in draft.doubted if key not in check.given}
         check.find_spaces()
         if draft.settle is not None:
             algo_known = bool(draft.data.get("algo"))
@@ -347,7 +348,7 @@ class _Check:
             key: Key = ("hyperparams", name)
             if name not in known:
                 self._unknown_key(key, sorted(algorithm.keys) + sorted(known - algorithm.keys))
-            default = algorithm.defaults.get(name, 0)
+            default = algorithm.defaults.get(name, NO_DEFAULT)
             hyper[name], problem = checked(name, value, default, self.words)
             if problem:
                 self.fail(key, f"{_dotted(key)} {problem}")

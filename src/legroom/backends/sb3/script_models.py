@@ -140,6 +140,8 @@ class Model:
 
     draft: Draft
     env: Any
+    made: ast.Call | None = None
+    learned: int = 0  # calls of `learn` that were followed
 
 
 def drafts(text: str, path: str) -> list[Draft]:
@@ -249,7 +251,7 @@ class ScriptModels(Follower):
         bases = (base for base in self.ancestors(cls) if isinstance(base, Symbol))
         algorithm = next((found for base in bases if (found := _library_algorithm(base))), None)
         if algorithm is not None:
-            model = self.construct(algorithm, args, kwargs, node)
+            model = self.construct(algorithm, *_passed_on(cls, algorithm, args, kwargs), node)
             model.draft.put(("algo_class",), cls.reference, node.lineno)
             return model
         return super().instance(cls, args, kwargs, node)
@@ -275,7 +277,9 @@ class ScriptModels(Follower):
             return super().method(bound, args, kwargs, node)
         if bound.name == "learn":
             steps = args[0] if args else kwargs.get("total_timesteps")
-            if kwargs.get("reset_num_timesteps") is False:  # one call of several, as a rule in a loop
+            model.learned += 1
+            again = model.learned > 1 or kwargs.get("reset_num_timesteps") is False or self.repeats(node, model)
+            if again:  # one call of several, and SB3 counts on in some ways and anew in others
                 model.draft.data.pop("total_timesteps", None)
             elif isinstance(steps, int | float) and not isinstance(steps, bool) and steps >= 1:
                 model.draft.put(("total_timesteps",), steps, node.lineno)
@@ -285,12 +289,18 @@ class ScriptModels(Follower):
             model.env = args[0]
         return model
 
+    def repeats(self, learn: ast.Call, model: Model) -> bool:
+        """Return whether a loop around `learn` goes on with the same model."""
+        loops = (n for tree in self.trees for n in nodes_of(tree) if isinstance(n, ast.For | ast.While))
+        inside = ({id(part) for part in walk(loop)} for loop in loops)
+        return any(id(learn) in parts and id(model.made) not in parts for parts in inside)
+
     def construct(self, algorithm: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Model:
         """Write down the call of an algorithm's constructor."""
         if id(node) in self.models:
             return self.models[id(node)]
         draft = Draft(f"{Path(self.path).stem}:{node.lineno}", self.path)
-        model = self.models[id(node)] = Model(draft, None)
+        model = self.models[id(node)] = Model(draft, None, node)
         draft.put(("algo",), algorithm, node.lineno)
         named = dict(zip(("policy", "env", *POSITIONAL.get(algorithm, ())), args, strict=False)) | kwargs
         if isinstance(named.get("**"), NotKnown):
@@ -351,6 +361,18 @@ class ScriptModels(Follower):
                 draft.put(("checkpoint", "replay_buffer"), True, line)
 
 
+def _passed_on(cls: Class, algorithm: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return what a user's subclass is called with, as far as the library's constructor has such arguments."""
+    init = cls.method("__init__")
+    if init is None or isinstance(init.node, ast.Lambda):
+        return args, kwargs
+    names = [parameter.arg for parameter in init.node.args.args[1:]]
+    if names or not init.node.args.vararg:
+        args, kwargs = [], dict(zip(names, args, strict=False)) | kwargs
+    known = {"policy", "env", "**", *PLACES, *next(a.keys for a in SB3_ALGORITHMS if a.name == algorithm)}
+    return args, {name: value for name, value in kwargs.items() if name in known}
+
+
 def place(draft: Draft, key: Key, value: Any, line: int) -> None:
     """Put a value into the draft; the parts of it that are not known, beside it."""
     pay()
@@ -363,12 +385,22 @@ def place(draft: Draft, key: Key, value: Any, line: int) -> None:
         for name, child in value.items():
             place(draft, (*key, str(name)), child, line)
     elif isinstance(value, Symbol):
+        if not _takes_object(key):  # a number of a module that is not there: config.LEARNING_RATE
+            draft.unknown[key] = (line, str(value))
+            return
         reference = class_reference(value) if key[-1] == "features_extractor_class" else str(value)
         draft.put(key, reference, line)
     elif isinstance(value, list) and not all(is_plain(v) for v in value):
         draft.unknown[key] = (line, "a list of objects")
     else:
         draft.put(key, plain(value), line)
+
+
+def _takes_object(key: Key) -> bool:
+    """Return whether a class or function may stand there, so that its name is the value."""
+    name = str(key[-1])
+    in_kwargs = any(str(part).endswith("kwargs") for part in key[:-1])
+    return key[0] == "env" or name.endswith(("_class", "_fn")) or (in_kwargs and name != "net_arch")
 
 
 def class_reference(value: Any) -> str | None:
@@ -392,6 +424,8 @@ def _describe_env(draft: Draft, env: Env, line: int) -> None:
     for name, value in values.items():
         if value is not None and value is not False:
             place(draft, ("env", name), value, line)
+    if env.doubted:
+        draft.doubted.add(("env", "n_envs"))
     if env.observation is not None and env.action is not None:
         known = wrapped(KnownSpaces(env.observation, env.action), env.wrappers)
         if known is not None:

@@ -10,6 +10,7 @@ from it is not on the bill.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ _SIGNS = frozenset({
     "max_grad_norm",
 })  # fmt: skip
 ENOUGH_SIGNS = 4
+_NAMED = re.compile(r"stable.?baselines|sb3", re.I)
 _PLACES: dict[str, Key] = {
     **dict.fromkeys(("n_envs", "num_envs", "n_env", "num_cpu"), ("env", "n_envs")),
     **dict.fromkeys(("env_id", "env_name", "environment_id"), ("env", "id")),
@@ -69,6 +71,12 @@ class SectionsFile(FileKind):
             raise BadInput("no algorithm found in this file", path=path, hint="--set algo=PPO")
         return only_entry([_draft(found, data, lines, path)], entry, path)
 
+    def lenient_drafts(
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
+    ) -> tuple[list[Draft], list[BadInput]]:
+        """Return the run where the file says whose it is: people's own PPO has SB3's words for its settings too."""
+        return (self.drafts(data, lines, path, entry=entry, algo=algo), []) if _says_sb3(data) else ([], [])
+
 
 def _algorithm(data: dict[Any, Any]) -> tuple[Algorithm, Key] | None:
     """Return the algorithm that the file names; None where it names none, or several."""
@@ -87,6 +95,14 @@ def _is_sb3(data: dict[Any, Any]) -> bool:
     names = {str(path[-1]) for path, _ in walked}
     values = {value for _, value in walked if isinstance(value, str)}
     return bool(values & _SB3_ALONE or values.intersection(_POLICIES)) or len(names & _SIGNS) >= ENOUGH_SIGNS
+
+
+def _says_sb3(data: dict[Any, Any]) -> bool:
+    """Return whether the file names SB3, one of its policies, or an algorithm that only SB3 calls so."""
+    walked = list(walked_settings(data))
+    values = {value for _, value in walked if isinstance(value, str)}
+    words = " ".join([*values, *(str(path[-1]) for path, _ in walked)])
+    return bool(values & _SB3_ALONE or values.intersection(_POLICIES)) or _NAMED.search(words) is not None
 
 
 def _draft(found: tuple[Algorithm, Key], data: dict[Any, Any], lines: Lines, path: str) -> Draft:

@@ -87,6 +87,8 @@ class ZooFile(FileKind):
             return self.drafts(data, lines, path, entry=entry, algo=algo), []
         found: list[Draft] = []
         problems: list[BadInput] = []
+        if not any(_is_zoos_own(value or {}) for value in data.values()):
+            return [], []  # another program's table of environments
         for name in data:
             if data[name] and not _known(data[name], algo or _algorithm(path)):
                 continue  # notes on an environment, results of a search
@@ -123,6 +125,11 @@ def _is_entry(name: str, value: Any) -> bool:
         return True
     named = find_algorithm("sb3", str(value.get("model_class")))
     return "n_timesteps" in value or named is not None or str(value.get("policy")).endswith("Policy")
+
+
+def _is_zoos_own(entry: dict[Any, Any]) -> bool:
+    """Return whether an entry has what the zoo cannot do without; people name their own settings by environment too."""
+    return str(entry.get("policy")).endswith("Policy") or "model_class" in entry
 
 
 def _known(entry: dict[Any, Any], algo: str | None) -> dict[Any, Any]:

@@ -23,7 +23,7 @@ from legroom.model.draft import merged
 from legroom.reading.constants import argument_default
 from legroom.reading.interpreter.evaluator import OPERATORS, Evaluator, binary
 from legroom.reading.interpreter.file_calls import FileRef, Loaded, file_method, hydra_config
-from legroom.reading.interpreter.gym_calls import GYM_CALLS, Env, is_space, wrapped_by_library
+from legroom.reading.interpreter.gym_calls import GYM_CALLS, Env, is_foreign, is_space, wrapped_by_library
 from legroom.reading.interpreter.scopes import is_main_guard
 from legroom.reading.interpreter.values import (
     LONGEST,
@@ -435,7 +435,10 @@ class Follower(Evaluator[Frame]):
         """Return what a function or class of a library makes."""
         name = symbol.rpartition(".")[2]
         if name in self.library_calls:
-            return self.library_calls[name](self, args, kwargs) or self.unknown(node)
+            made_env = self.library_calls[name](self, args, kwargs) or self.unknown(node)
+            if isinstance(made_env, Env) and is_foreign(symbol) and name.startswith("make"):
+                return replace(made_env, doubted=True)  # envpool.make(..., num_envs=64)
+            return made_env
         if name == "ArgumentParser":
             return Parser()
         if name in ("SimpleNamespace", "Namespace") and not args:

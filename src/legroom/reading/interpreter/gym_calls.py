@@ -7,6 +7,7 @@ makes: an `Env`, a space in the words of a run file, or None where an argument i
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ class Env:
 
     Args:
         origin: the call that made it; wrapped, it is still the same one.
+        doubted: whether a function that nobody knows may have made several of it.
     """
 
     id: str | None = None
@@ -33,6 +35,7 @@ class Env:
     normalize: Any = False
     observation: dict[str, Any] | None = None
     action: dict[str, Any] | None = None
+    doubted: bool = False
     origin: object = field(default_factory=object, compare=False, repr=False)
 
 
@@ -150,6 +153,15 @@ GYM_CALLS: Mapping[str, Call] = {
 }
 
 
+_KNOWN_PACKAGES = frozenset({"gym", "gymnasium", "stable_baselines3", "sb3_contrib", "shimmy", "minigrid", "ale_py"})
+_SEVERAL = re.compile(r"vec|multi|parallel|batch|pool", re.I)
+
+
+def is_foreign(symbol: str) -> bool:
+    """Return whether a function is of a package whose functions may do with an environment what they like."""
+    return "." in symbol and symbol.partition(".")[0] not in _KNOWN_PACKAGES
+
+
 def wrapper_entry(symbol: str, kwargs: Mapping[str, Any]) -> Any:
     """Return a wrapper as a run file names it."""
     own = {str(k): plain(v) for k, v in kwargs.items() if is_plain(v) and k not in ("env", "**")}
@@ -168,6 +180,8 @@ def wrapped_by_library(env: Env, symbol: str, args: Sequence[Any], kwargs: Mappi
     name = symbol.rpartition(".")[2]
     if name in NEUTRAL_WRAPPERS:
         return env
+    if is_foreign(symbol) and (name[:1].islower() or _SEVERAL.search(name)):
+        env = replace(env, doubted=True)
     positional = zip(_WRAPPER_ARGUMENTS.get(name, ()), args[1:], strict=False)
     own = kwargs if name in WRAPPERS and not args[1:] else {**kwargs, **dict(positional)}
     return replace(env, wrappers=(*env.wrappers, wrapper_entry(symbol, own)))

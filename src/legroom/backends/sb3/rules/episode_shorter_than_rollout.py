@@ -1,5 +1,6 @@
 """LR018: rollouts of several episodes, where the length of an episode is known."""
 
+import re
 from collections.abc import Iterator
 
 from legroom.backends.sb3.stored import rollout_rows
@@ -8,10 +9,12 @@ from legroom.model.facts import episode_limit
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
 
+_LIMIT = re.compile(r"_max_episode_steps|\.unwrapped\b|\)\.env\b")
+
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     rows, limit = rollout_rows(one.run), episode_limit(one.run)
-    if rows is None or limit is None or limit >= rows:
+    if rows is None or limit is None or limit >= rows or _may_lift_limit(subject):
         return
     episodes = f"at least {rows // limit:,}" if rows >= 2 * limit else "more than one"
     message = (
@@ -21,6 +24,11 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     )
     hint = "this is not a mistake; a shorter rollout would still hold whole episodes, in less memory"
     yield Found(message, hint, one.line("hyperparams", "n_steps") or one.line("algo"))
+
+
+def _may_lift_limit(subject: Subject) -> bool:
+    """Return whether a script takes an environment out of its wrappers, of which the limit is one, or sets another."""
+    return subject.script is not None and _LIMIT.search(subject.text) is not None
 
 
 RULE = Rule(

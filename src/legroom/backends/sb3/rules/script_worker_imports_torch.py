@@ -75,7 +75,9 @@ def _runs_on_import(script: Script, statement: ast.stmt) -> bool:
 def _why(script: Script, call: ast.Call) -> str:
     if any(library_class(script, maker) == "Monitor" for maker in _functions_called(script, call)):
         return "SB3's Monitor in the environment maker brings it"
-    return "unpickling SB3's wrapper and re-importing this script bring it"
+    if script.scopes.function_of(call) is None or any(is_main_guard(node) for node in script.tree.body):
+        return "unpickling SB3's wrapper and re-importing this script bring it"
+    return "unpickling SB3's wrapper brings it"  # a module: workers import the script that was started
 
 
 def _functions_called(script: Script, call: ast.Call) -> Iterator[ast.expr]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.torch_sources import in_module, networks, without_gradients
+from legroom.checking.torch_sources import has_unseen_callers, in_module, networks, without_gradients
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.script import Script, dotted
 
@@ -22,7 +22,7 @@ def look(script: Script) -> Iterable[Found]:
         net = dotted(call.func)
         if net not in names or in_module(script, call) or not _ends_as_index(script, call):
             continue
-        if not without_gradients(script, call):
+        if not without_gradients(script, call) and not has_unseen_callers(script, call):
             yield Found(
                 f"{net}(...) only chooses an action here, and records a graph for gradients that argmax cannot pass on",
                 "put it under `with torch.no_grad():`",

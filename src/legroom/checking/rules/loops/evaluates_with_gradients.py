@@ -6,7 +6,14 @@ import ast
 from collections.abc import Iterable
 
 from legroom.checking.rule_helpers import per_script
-from legroom.checking.torch_sources import in_module, loops_of, method_calls, networks, without_gradients
+from legroom.checking.torch_sources import (
+    has_unseen_callers,
+    in_module,
+    loops_of,
+    method_calls,
+    networks,
+    without_gradients,
+)
 from legroom.model.rule import Found, Rule
 from legroom.reading.interpreter.script import Script, dotted
 from legroom.reading.source import walk
@@ -26,7 +33,9 @@ def look(script: Script) -> Iterable[Found]:
             if isinstance(call, ast.Call) and dotted(call.func) == net and loops_of(script, call)
             and call.lineno > set_eval.lineno
         ]  # fmt: skip
-        if calls and not in_module(script, calls[0]) and not without_gradients(script, calls[0]):
+        if not calls or in_module(script, calls[0]) or has_unseen_callers(script, calls[0]):
+            continue
+        if not without_gradients(script, calls[0]):
             yield Found(
                 f"{function.name}() evaluates {net} in a loop with gradients recorded: eval() switches dropout and "
                 "batch norm, not gradients, so every forward pass keeps its activations",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 
 from legroom.checking.boundless import is_short
@@ -21,13 +22,21 @@ def look(script: Script) -> Iterable[Found]:
         into = dotted(call.func.value)
         if not isinstance(kept, ast.Name) or into is None or not loops or all(is_short(loop) for loop in loops):
             continue
-        if is_the_loss(script, kept, losses) and not _is_used_for_gradients(script, into):
+        if _is_bounded(script, into) or _is_used_for_gradients(script, into):
+            continue
+        if is_the_loss(script, kept, losses):
             yield Found(
                 f"{into}.append({kept.id}) keeps the graph of every step: {kept.id} is a tensor that backward() was "
                 "called on, not a number",
                 f"{into}.append({kept.id}.item()), or {kept.id}.detach() to stay on the device",
                 call.lineno,
             )
+
+
+def _is_bounded(script: Script, container: str) -> bool:
+    """Return whether the container drops old items itself: `deque(maxlen=100)`."""
+    last = re.escape(container.rpartition(".")[2])
+    return re.search(rf"\b{last}\b[^=\n]*=\s*[\w.]*deque\([^\n]*(maxlen|,)", script.text) is not None
 
 
 def is_the_loss(script: Script, name: ast.Name, losses: list[ast.Name]) -> bool:
