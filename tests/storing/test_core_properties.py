@@ -299,7 +299,7 @@ def test_a_stream_shorter_than_one_observation_is_refused(made_by: ModuleType) -
 
 # Dumps made by hand: frames of one page of 16 words in one stream, records with references to 4 bytes.
 
-RAW, LZ4, CONST, DELTA, PATCH, NARROW = range(6)
+RAW, LZ4, CONST, DELTA, PATCH, NARROW, BYTES = range(7)
 BASE = 0x80000000
 NOISY_PAGE = random.Random(0).randbytes(64)
 PAGE = (RAW, NOISY_PAGE)
@@ -315,7 +315,7 @@ def made_dump(*records: tuple[int, bytes], refs: list[int] | None = None) -> Dum
     used = starts if refs is None else refs
     versions = []
     for time, ref in enumerate(used):
-        changes = int.from_bytes(arena[4 * ref : 4 * ref + 4], "little") & 7 in (DELTA, PATCH)
+        changes = int.from_bytes(arena[4 * ref : 4 * ref + 4], "little") & 7 in (DELTA, PATCH, BYTES)
         versions += [time | (0 if changes else BASE), ref]
     head = [int.from_bytes(b"LRS1", "little"), 1, 64, 1, 1, 0, 64, 4]
     return Dump([*head, 1, len(arena), len(used), len(used), *versions], [arena])
@@ -361,6 +361,10 @@ SOUND = {
     "a change of all words": made_dump(PAGE, delta(0x80100000, 5)),
     "runs of no words before another": made_dump(PAGE, delta(0x00000003, 0x80000001, 7, 0x00010000, 5)),
     "a change of nothing": made_dump(PAGE, delta()),
+    "bytes that change": made_dump(PAGE, (BYTES, b"\x03\x02ab\x00\x01c\x39\x01d")),
+    "all bytes change": made_dump(PAGE, (BYTES, b"\x00\x3e" + NOISY_PAGE[1:63])),
+    "no bytes change": made_dump(PAGE, (BYTES, b"")),
+    "numbers longer than they need be": made_dump(PAGE, (BYTES, b"\x83\x80\x00\x81\x00a")),
     "a patch of nothing": made_dump(PAGE, (PATCH, b"\x0f\x40\x00" + bytes([64 - 4 - 15]))),
     "a record twice": made_dump(PAGE, refs=[0, 0]),
     "a record that nobody uses": made_dump(PAGE, PAGE, (LZ4, b"?"), refs=[0]),
@@ -375,6 +379,12 @@ UNSOUND = {
     "an empty run at the end": made_dump(PAGE, delta(0x00010000, 5, 3)),
     "a token alone": made_dump(PAGE, delta(0x00000000)),
     "a change of half a word": made_dump(PAGE, (DELTA, bytes([0, 0, 1, 0, 5, 5]))),
+    "bytes beyond the page": made_dump(PAGE, (BYTES, b"\x3f\x02ab")),
+    "bytes skipped beyond the page": made_dump(PAGE, (BYTES, b"\x41\x00")),
+    "bytes of which the record has fewer": made_dump(PAGE, (BYTES, b"\x00\x03ab")),
+    "bytes without their number": made_dump(PAGE, (BYTES, b"\x00\x01a\x00")),
+    "a number of bytes that does not end": made_dump(PAGE, (BYTES, b"\x80\x80\x80\x00\x00")),
+    "bytes before any page": made_dump((BYTES, b"\x00\x01a")),
     "a change larger than a page": made_dump(PAGE, delta(*[0x00010000, 5] * 9)),
     "a patch larger than a page": made_dump(PAGE, (PATCH, literals(NOISY_PAGE))),
     "an LZ4 block larger than a page": made_dump((LZ4, literals(NOISY_PAGE))),
@@ -402,7 +412,7 @@ UNSOUND = {
     "a change that a later page hides": made_dump(PAGE, delta(0, 0), PAGE),
     "a change in the middle of many frames": made_dump(PAGE, *[delta(0, 0), PAGE] * 60),
     "a record within a record": made_dump((RAW, bytes(32) + b"\x22" + bytes(31)), (CONST, bytes(4)), refs=[9]),
-    "a record of no kind that nobody uses": made_dump(PAGE, (6, b""), refs=[0]),
+    "a record of no kind that nobody uses": made_dump(PAGE, (7, b""), refs=[0]),
     "a record larger than a page that nobody uses": made_dump(PAGE, (RAW, bytes(68)), refs=[0]),
     "too many changes": made_dump(PAGE, *[delta(0x00010000, i) for i in range(MOST_CHANGES + 1)]),
     "the same change too often": made_dump(PAGE, delta(0x00010000, 5), refs=[0] + [17] * (MOST_CHANGES + 1)),

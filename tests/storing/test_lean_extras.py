@@ -508,7 +508,9 @@ def test_above_max_bytes_everything_spills_and_is_the_same(name, tmp_path):
     if pair.is_replay:
         pair.feed(500, look=noise).check()
     pair.lean = None
-    gc.collect()
+    deadline = time.monotonic() + 5
+    while spill_files(tmp_path) and time.monotonic() < deadline:  # a batch may still be decoded ahead of time
+        gc.collect()
     assert spill_files(tmp_path) == []
 
 

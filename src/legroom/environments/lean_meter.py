@@ -35,6 +35,7 @@ VERSION_NBYTES, VERSION_ERROR = 10, 2
 SEALED_VERSION_NBYTES = 8
 TABLE_NBYTES, TABLE_ERROR, TABLE_SHARE = 24, 8, 1 / 64
 SINGLE_PAGE_NBYTES = 8192  # of a frame; larger ones are cut
+SMALL_FRAME_NBYTES = 2048  # storing/_records.h
 SETTLED_SHARE = 0.8  # of a literal, what changes take on average where they may not exceed one
 OTHER_BEGINNINGS, FEW_ROWS = 8, 16  # tried, to see whether the same stack is always found
 LARGEST_HEAP_BLOCK = 31 << 20  # malloc maps larger blocks afresh every time
@@ -202,13 +203,16 @@ class Meter:
         """Return how many bytes of changes a store that has seen much would have spared.
 
         A change is written only if it is smaller than a literal usually is, and what a literal usually takes is learnt
-        from the literals themselves, beginning with a whole page: a sixteenth of the difference with each.
+        from the literals themselves, beginning with a whole page: a sixteenth of the difference with each. Small pages
+        begin with the first literal.
         """
+        if self.item_nbytes / self.store.stack.n_stack <= SMALL_FRAME_NBYTES:
+            return 0.0
         store = self.store.shelves[-1].store
         kinds = {kind: entry for kind, entry in store.nbytes().items() if isinstance(entry, tuple)}
         (literals, literal_nbytes), (changes, change_nbytes) = (
             np.sum([kinds[kind] for kind in group if kind in kinds] or [(0, 0)], axis=0)
-            for group in (("raw", "lz4"), ("delta", "patch"))
+            for group in (("raw", "lz4"), ("delta", "bytes", "patch"))
         )
         if not literals or not changes:
             return 0.0

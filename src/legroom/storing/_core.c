@@ -8,6 +8,7 @@
  *   NARROW the same, small numbers in few bits (masks, grids, tokens: read several times as fast as LZ4)
  *   CONST  one 32-bit word, repeated
  *   DELTA  the words that differ from the page's previous version
+ *   BYTES  the same byte by byte, where that is shorter (a ball that moves)
  *   PATCH  an LZ4 block whose dictionary is the page's previous version: what moved (a scrolling picture) costs little
  *
  * Reading frame t of a page finds its last version not after t, goes back to the last one that stands for itself, and
@@ -480,7 +481,7 @@ static PyObject *store_resident(PyObject *object, PyObject *ignored) {
 static PyObject *store_nbytes(PyObject *object, PyObject *ignored) {
     (void)ignored;
     Store *self = (Store *)object;
-    static const char *const kinds[KINDS] = {"raw", "lz4", "const", "delta", "patch", "narrow"};
+    static const char *const kinds[KINDS] = {"raw", "lz4", "const", "delta", "patch", "narrow", "bytes"};
     settle(self);
     enter(self);
     const store copy = self->g.s;

@@ -66,10 +66,10 @@ static int check_record(store *s, version v, uint32_t size, const marks *m) {
     if (v.ref / 8 >= m->bytes || !marked(m->begins, v.ref)) return MALFORMED;
     header h;
     const unsigned char *payload = find_record(s, v.ref, &h, s->room);      /* in memory as yet */
-    if ((h.kind == DELTA || h.kind == PATCH) == !!(v.time & BASE)) return MALFORMED;
+    if ((h.kind == DELTA || h.kind == BYTES || h.kind == PATCH) == !!(v.time & BASE)) return MALFORMED;
     if (marked(m->checked, v.ref)) return 0;
     mark(m->checked, v.ref);
-    if (h.kind == DELTA) return apply_delta(s->scratch, size, payload, h.size) ? MALFORMED : 0;
+    if (h.kind == DELTA || h.kind == BYTES) return apply_change(h, s->scratch, size, payload) ? MALFORMED : 0;
     if (h.kind == PATCH) return lz_decode(payload, h.size, s->scratch, size, s->pair) ? MALFORMED : 0;
     int problem = load_base(s, v.ref, s->scratch, size, s->room);
     if (problem || h.kind == CONST) return problem;

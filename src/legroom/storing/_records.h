@@ -39,7 +39,7 @@
 #define MALFORMED (-3)
 #define SEALED (-5)
 
-enum kind { RAW, LZ4, CONST, DELTA, PATCH, NARROW, KINDS };
+enum kind { RAW, LZ4, CONST, DELTA, PATCH, NARROW, BYTES, KINDS };
 
 typedef struct { uint32_t time, ref; } version;
 typedef struct {
@@ -275,6 +275,12 @@ static const unsigned char *base_in_place(const store *s, uint32_t ref, uint32_t
     return h.kind == RAW && h.size == size ? a->bytes + at % ARENA_BYTES + 4 : NULL;
 }
 
+/* Changes a page in place; 0, or -1 where that is no change of this page. */
+static inline int apply_change(header h, unsigned char *page, uint32_t size, const unsigned char *change) {
+    if (h.kind == BYTES) return apply_bytes(page, size, change, h.size);
+    return h.kind == DELTA ? apply_delta(page, size, change, h.size) : -1;
+}
+
 /* Writes version `to` to `out`, from nothing (from == NONE) or from version `from`, whose bytes are at `source`, which
  * may be `out`. A patch is decoded from one place to another; places are chosen so that the last one ends in `out`. */
 static int decode_page(const store *s, const page *g, uint32_t from, uint32_t to, const unsigned char *source, unsigned char *out,
@@ -301,7 +307,7 @@ static int decode_page(const store *s, const page *g, uint32_t from, uint32_t to
         }
         if (now != out) memcpy(out, now, size);
         now = out;
-        if (h.kind != DELTA || apply_delta(out, size, change, h.size)) return MALFORMED;
+        if (apply_change(h, out, size, change)) return MALFORMED;
     }
     if (now != out) memcpy(out, now, size);
     return 0;

@@ -78,8 +78,8 @@ static uint32_t intern(store *s, const unsigned char *bytes, uint32_t size, narr
     }
     uint32_t ref = add_record(s, h.kind, payload, h.size);
     if (ref == NONE) return NONE;
-    if (s->literals++) s->literal_size += (uint32_t)((int32_t)(h.size - s->literal_size) / 16);
-    else s->literal_size = h.size;
+    if (!s->literals++ && size <= SMALL_FRAME) s->literal_size = h.size;    /* a large one may begin with an empty screen */
+    else s->literal_size += (uint32_t)((int32_t)(h.size - s->literal_size) / 16);
     remember(s, tag, ref, replace);
     return ref;
 }
@@ -111,7 +111,7 @@ static int mostly_new(const unsigned char *old, const unsigned char *new, uint32
     return differing > SAMPLED - SAMPLED / 16;
 }
 
-/* Writes the cheaper of a DELTA and a PATCH if it beats a new literal; NONE if it does not, or without memory. */
+/* Writes the cheapest of DELTA, BYTES and PATCH if it beats a new literal; NONE if it does not, or without memory. */
 static uint32_t write_change(store *s, const page *g, const unsigned char *bytes, uint32_t size, narrowed narrow, header *h) {
     uint32_t most = size <= SMALL_FRAME ? narrow.most : size - size / 8, literal = s->literal_size;
     if (size <= SMALL_FRAME) literal -= literal / 8;        /* two records are found and put together: that must be worth it */
@@ -129,7 +129,11 @@ static uint32_t write_change(store *s, const page *g, const unsigned char *bytes
         if (patch) s->patch_futile = 0;
         else if (!delta) s->patch_futile++;
     }
-    return h->size ? add_record(s, h->kind, h->kind == PATCH ? (const void *)s->scratch : s->tokens, h->size) : NONE;
+    if (h->kind == DELTA && delta) {
+        uint32_t few = make_bytes(g->now, bytes, size, s->scratch, delta - delta / 8);
+        if (few) *h = (header){BYTES, few};
+    }
+    return h->size ? add_record(s, h->kind, h->kind == DELTA ? (const void *)s->tokens : s->scratch, h->size) : NONE;
 }
 
 /* Adds a version of one page whose bytes have changed; `now` stays as it is until the whole frame is written. */

@@ -84,4 +84,59 @@ static int apply_delta(unsigned char *bytes, uint32_t n, const unsigned char *de
     return delta == end ? 0 : -1;
 }
 
+/* ---- the same byte by byte, for a few that moved: (skip, length) in as many bytes as they need, then the bytes ---- */
+
+static inline uint32_t put_number(unsigned char *out, uint32_t v) {     /* 7 bits a byte, the last one below 128 */
+    uint32_t n = 0;
+    for (; v > 127; v >>= 7) out[n++] = (unsigned char)(v | 128);
+    out[n++] = (unsigned char)v;
+    return n;
+}
+static inline int get_number(const unsigned char **at, const unsigned char *end, uint32_t *v) {
+    *v = 0;
+    for (uint32_t shift = 0; shift < 21; shift += 7) {
+        if (*at == end) return -1;
+        uint32_t byte = *(*at)++;
+        *v |= (byte & 127) << shift;
+        if (byte < 128) return 0;
+    }
+    return -1;
+}
+static inline uint32_t differing_byte(const unsigned char *a, const unsigned char *b, uint32_t i, uint32_t n) {
+    for (; i + 8 <= n; i += 8) {
+        uint64_t different = load64(a + i) ^ load64(b + i);
+        if (different) return i + (uint32_t)(__builtin_ctzll(different) >> 3);
+    }
+    while (i < n && a[i] == b[i]) i++;
+    return i;
+}
+
+/* Writes what differs to `out` and returns its bytes, or 0 when it would exceed `limit`. */
+static uint32_t make_bytes(const unsigned char *old, const unsigned char *new, uint32_t n, unsigned char *out, uint32_t limit) {
+    uint32_t o = 0, at = 0;
+    for (uint32_t i = differing_byte(old, new, 0, n), end; i < n; i = differing_byte(old, new, end, n)) {
+        for (end = i + 1; end < n; end++)       /* up to two equal bytes are cheaper inside than a new run */
+            if (old[end] == new[end] && (end + 1 >= n || old[end + 1] == new[end + 1]) && (end + 2 >= n || old[end + 2] == new[end + 2])) break;
+        if (o + 6 + (end - i) > limit) return 0;
+        o += put_number(out + o, i - at); o += put_number(out + o, end - i);
+        memcpy(out + o, new + i, end - i);
+        o += end - i; at = end;
+    }
+    return o;
+}
+
+/* Applies them to a page of `n` bytes; returns 0, or -1 for what would leave the page. */
+static int apply_bytes(unsigned char *bytes, uint32_t n, const unsigned char *change, uint32_t size) {
+    const unsigned char *end = change + size;
+    uint32_t at = 0, skip, run;
+    while (change < end) {
+        if (get_number(&change, end, &skip) || get_number(&change, end, &run)) return -1;
+        if (skip > n - at || run > n - at - skip || run > (size_t)(end - change)) return -1;
+        at += skip;
+        memcpy(bytes + at, change, run);
+        at += run; change += run;
+    }
+    return 0;
+}
+
 #endif

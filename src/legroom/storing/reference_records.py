@@ -4,6 +4,7 @@
     LZ4    the same, as an LZ4 block                       (read here, written only by the C core)
     CONST  one 32-bit word, repeated
     DELTA  the words that differ from the page's previous version
+    BYTES  the same byte by byte                           (likewise)
     NARROW small numbers in few bits each                  (likewise)
     PATCH  an LZ4 block whose dictionary is the page's previous version    (read here, written only by the C core)
 
@@ -32,7 +33,7 @@ ARENA_BYTES = 1 << 20
 MAX_UNITS = (1 << 32) - 2  # a reference has 32 bits, all of them set mean none to the C core
 MEMORY_PAGE_BYTES = 4096
 
-RAW, LZ4, CONST, DELTA, PATCH, NARROW = range(6)
+RAW, LZ4, CONST, DELTA, PATCH, NARROW, BYTES = range(7)
 STANDALONE = (RAW, LZ4, CONST, NARROW)
 WIDTHS = ((1, 1), (1, 2), (1, 4), (4, 8), (4, 16), (8, 8), (8, 16), (8, 32))  # bytes of a number, bits kept of it
 CHANNELS = 0x80  # added to their number, where bytes of several channels take turns
@@ -60,6 +61,8 @@ def decode(kind: int, payload: bytes, before: Words | None, n_words: int) -> Wor
         return np.frombuffer(unpack_lz4(payload, WORD.itemsize * n_words), WORD)
     if kind == DELTA and before is not None:
         return apply_delta(before, payload)
+    if kind == BYTES and before is not None:
+        return apply_bytes(before, payload)
     if kind == PATCH and before is not None:
         return np.frombuffer(unpack_lz4(payload, WORD.itemsize * n_words, before.tobytes()), WORD)
     if kind == NARROW:
@@ -151,6 +154,35 @@ def apply_delta(before: Words, payload: bytes) -> Words:
             raise ValueError("a delta that leads out of its page or record")
         after[first:reached] = words[here - n_words : here]
     return after
+
+
+def apply_bytes(before: Words, payload: bytes) -> Words:
+    """Return the page `before` with the changes of a BYTES record: how many bytes to skip, how many follow, and those.
+
+    Raises:
+        ValueError: they lead out of the page or out of the record.
+    """
+    after, here, reached = before.copy(), 0, 0
+    page = after.view(np.uint8)
+    while here < len(payload):
+        skipped, here = _number(payload, here)
+        run, here = _number(payload, here)
+        first, reached = reached + skipped, reached + skipped + run
+        if reached > len(page) or here + run > len(payload):
+            raise ValueError("changed bytes that lead out of their page or record")
+        page[first:reached] = np.frombuffer(payload, np.uint8, run, here)
+        here += run
+    return after
+
+
+def _number(payload: bytes, here: int) -> tuple[int, int]:
+    """Return a number of up to three bytes, 7 bits in each, the last one below 128, and where the record goes on."""
+    value = 0
+    for place, byte in enumerate(payload[here : here + 3]):
+        value |= (byte & 127) << 7 * place
+        if byte < 128:
+            return value, here + place + 1
+    raise ValueError("a number that does not end")
 
 
 def unpack_lz4(block: bytes, n_bytes: int, dictionary: bytes = b"") -> bytes:
