@@ -22,6 +22,7 @@ SPACE = spaces.Box(0, 255, (40, 40), np.uint8)
 @pytest.fixture(autouse=True)
 def always_worth_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_ahead, "WORTH_A_THREAD_S", 0.0)
+    monkeypatch.setattr(replay_ahead, "LATE", 1e9)
     monkeypatch.setattr(replay_ahead, "count_cores", lambda: 2)
 
 
@@ -88,6 +89,16 @@ def test_training_whose_numbers_cannot_be_guessed_stops_guessing() -> None:
     for step in range(60):
         add(buffer, rng)
         np.random.rand(step * step % 17)
+        buffer.sample(16)
+    assert not buffer.ahead._allowed
+
+
+def test_batches_that_are_waited_for_are_no_longer_decoded_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_ahead, "LATE", 0.0)
+    buffer = buffer_pair(30, 1)[1]
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        add(buffer, rng)
         buffer.sample(16)
     assert not buffer.ahead._allowed
 

@@ -22,7 +22,10 @@ from legroom.machine.forks import in_forks
 from legroom.machine.probing import count_cores
 
 WORTH_A_THREAD_S = 0.0002  # decoding a batch takes at least this long before it is done ahead
-HOPELESS = 16  # guesses in a row of which not even a half was right; then none is made any more
+HOPELESS = (
+    16  # guesses in a row that were no use: not even a half was right, or they were waited for; then none is made
+)
+LATE = 0.5  # of the time that decoding takes: who waits so long for the thread may as well decode
 STATE_BYTES = 4 * 624 + 4  # of the Mersenne Twister: its words, and how many of them are used up
 
 Pair = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # observations and next observations, by key
@@ -65,7 +68,8 @@ class ReplayAhead:
         self._thread: ThreadPoolExecutor | None = None
         self._coming: tuple[Rows, Future[tuple[np.ndarray, np.ndarray, Pair]]] | None = None
         self._last: tuple[bytes, int] | None = None  # NumPy's generator and rows written, after the last sample
-        self._misses = 0
+        self._useless = 0  # guesses in a row
+        self._takes_s = 0.0  # to decode a batch here
         self._lock = threading.Lock()  # two threads may sample: what was decoded ahead is for one of them
         in_forks(self, ReplayAhead._without_thread)
 
@@ -104,16 +108,19 @@ class ReplayAhead:
         if coming is None:
             began = time.perf_counter()
             found = self._read(rows, envs)
-            self._allowed = time.perf_counter() - began >= WORTH_A_THREAD_S
+            self._takes_s = time.perf_counter() - began
+            self._allowed = self._takes_s >= WORTH_A_THREAD_S
             return found
         then, future = coming
+        began = time.perf_counter()
         guessed_rows, guessed_envs, pair = future.result()
+        is_late = time.perf_counter() - began > LATE * self._takes_s
         if len(guessed_rows) != len(rows):
             return self._read(rows, envs)
         wrong = np.flatnonzero((guessed_rows != rows) | (guessed_envs != envs) | there.has_changed(rows, then))
         mostly = 2 * len(wrong) > len(rows)
-        self._misses = self._misses + 1 if mostly else 0
-        self._allowed = self._misses < HOPELESS
+        self._useless = self._useless + 1 if mostly or is_late else 0
+        self._allowed = self._useless < HOPELESS
         if mostly:
             return self._read(rows, envs)
         if len(wrong):
