@@ -12,8 +12,11 @@ Every finding was judged by reading the source, when a set was looked at for the
 set was collected and looked at after the mending of the one before. Of the fifth, the zoo files of seven forks have
 nearly a thousand findings: there the arithmetic of 805 was recomputed from the YAML by
 other means, and 214 about float64 observations were judged by the environment; errors and warnings that could be false
-were read in the source, other notes by their message and in part in the source. Where the repositories of a set are
-not among the mirrors, its row is the one of the last time ("scored before").
+were read in the source, other notes by their message and in part in the source. Of the sixth, 648 of 696 findings are
+in the zoo files of five forks: 645 of them were recomputed from the YAML by other means, and the other 51 findings read
+in the source, all of the errors and warnings outside of zoo files among them. Two notes were false (a frame counted
+twice where `optimize_memory_usage` keeps it once). Where the repositories of a set are not among the mirrors, its row
+is the one of the last time ("scored before").
 """
 
 from __future__ import annotations

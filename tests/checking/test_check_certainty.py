@@ -192,3 +192,26 @@ def test_settings_with_sb3s_words_are_sb3s_only_where_they_say_so(tmp_path: Path
     assert (checked.findings, checked.understanding.kind) == ((), "not understood")
     for said in ("policy: MlpPolicy\n", "library: stable-baselines3\n"):
         assert "timesteps-not-multiple" in names(look(tmp_path / "sb3.yaml", own + said))
+
+
+def test_a_replay_that_finds_the_next_observation_one_row_later_stores_frames_half_as_often(tmp_path: Path) -> None:
+    entry = "atari:\n  policy: CnnPolicy\n  frame_stack: 4\n  buffer_size: 10000\n  n_timesteps: 10000000\n"
+    entry += "  env_wrapper: stable_baselines3.common.atari_wrappers.AtariWrapper\n"
+    shared = look(tmp_path / "dqn.yml", entry + "  optimize_memory_usage: true\n")
+    (said,) = [f.message for f in shared.findings if f.name == "stacked-frames-stored"]
+    assert said.endswith("stored 4 times: 4 frames per observation; 269.2 MiB, of which 67.3 MiB are different frames")
+    (said,) = [f.message for f in look(tmp_path / "dqn.yml", entry).findings if f.name == "stacked-frames-stored"]
+    assert "stored 8 times" in said and said.endswith("538.3 MiB, of which 67.3 MiB are different frames")
+
+
+def test_an_option_is_named_as_the_parser_has_it(tmp_path: Path) -> None:
+    script = """
+import argparse
+from stable_baselines3 import PPO
+parser = argparse.ArgumentParser()
+parser.add_argument("--init_model", default=None)
+args = parser.parse_args()
+PPO.load(args.init_model)
+"""
+    (found,) = [f for f in look(tmp_path / "play.py", script).findings if f.name == "untrusted-load"]
+    assert found.message.endswith("the file comes from the command line (--init_model)")

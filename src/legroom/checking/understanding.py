@@ -11,16 +11,28 @@ import re
 from collections.abc import Iterable
 
 from legroom.backends.base import backends
+from legroom.checking.torch_sources import loops_of, steps_environment
 from legroom.model.checked import Understanding
 from legroom.model.subject import Subject
-from legroom.reading.interpreter.script import Script, dotted
+from legroom.reading.interpreter.script import Script, dotted, each_function
 from legroom.reading.leniently import OTHER_TRAINERS
+from legroom.reading.source import unparsed, walk
 
 UNDERSTOOD = Understanding("understood")
+MOST_LETTERS = 60  # of a call that is named
 NO_TRAINING = Understanding("no training", "no training in this file")
 _TRAIN = frozenset({"train", "learn", "fit", "run", "run_training", "start_training"})
 _GRADIENTS = {
-    "jax": ("jax.grad", "jax.value_and_grad", "optax.apply_updates", "flax.nnx.value_and_grad", "flax.nnx.grad"),
+    "jax": (
+        "jax.grad",
+        "jax.value_and_grad",
+        "optax.apply_updates",
+        "flax.nnx.value_and_grad",
+        "flax.nnx.grad",
+        "equinox.apply_updates",
+        "equinox.filter_grad",
+        "equinox.filter_value_and_grad",
+    ),
     "TensorFlow": ("tensorflow.GradientTape",),
 }
 # Keys of which a configuration of a training has several.
@@ -31,6 +43,10 @@ _SETTINGS = re.compile(
     r"rollout_fragment_length|timesteps_total|discount|learning_starts|actor_lr|critic_lr|critic_tau|algo(?:rithm)?|"
     r"hidden_(?:sizes?|dims?|layers?))[\"']?[ \t]*:"
 )
+# Functions that are one: tianshou.trainer.offpolicy_trainer(policy, ...)
+_TRAINER = re.compile(r"_trainer$|^(run_)?train(ing)?(_loop)?$")
+# Who learns by `update(batch)`; a dict, a progress bar and a configuration have an update too.
+_LEARNERS = re.compile(r"agent|learner|algo|policy|trainer|maddpg|ddpg|sac|ppo|dqn|td3", re.I)
 # Classes that hold a training loop, by the names that people give them.
 _LOOPS = re.compile(r"Trainer|Runner|Agent|Learner|Workspace|Experiment|Algorithm|PPO|SAC|DQN|TD3|DDPG|A2C")
 
@@ -53,7 +69,8 @@ def understanding_of_yaml(text: str) -> Understanding:
 
 
 def _of_script(script: Script) -> Understanding:
-    if not any(call for call in _training_calls(script)):
+    of_lightning = any(method.name == "training_step" for cls in script.classes for method in each_function(cls))
+    if not of_lightning and not any(call for call in _training_calls(script)):
         return NO_TRAINING
     followed = {backend.title: backend.follows(script) for backend in backends()}
     if True in followed.values():
@@ -73,6 +90,8 @@ def _of_script(script: Script) -> Understanding:
     title = next((title for title, found in followed.items() if found is False), None)
     if title is not None:
         return _not(f"{title} training whose settings cannot be followed")
+    if of_lightning:
+        return _not("training_step() of a Lightning module (no rules for it yet)")
     called = next((found for call in script.calls if (found := _trains_something(script, call))), None)
     return NO_TRAINING if called is None else _not(f"training by {called}(), whose loop is in another module")
 
@@ -82,7 +101,9 @@ def _training_calls(script: Script) -> Iterable[ast.Call]:
     functions = [name for names in _GRADIENTS.values() for name in names]
     yield from script.calls_of(*functions)
     for call in script.calls:
-        if isinstance(call.func, ast.Attribute) and call.func.attr in _TRAIN | {"backward"}:
+        if (isinstance(call.func, ast.Attribute) and call.func.attr in _TRAIN | {"backward"}) or _trains_something(
+            script, call
+        ):
             yield call
 
 
@@ -103,12 +124,21 @@ def _loop_elsewhere(script: Script) -> str | None:
 
 def _trains_something(script: Script, call: ast.Call) -> str | None:
     """Return `runner.learn` or `algo.train` where a call can be nothing else; `net.train()` switches dropout on."""
-    name = dotted(call.func)
-    if name is None or not isinstance(call.func, ast.Attribute) or name in ("self.learn", "self.train"):
+    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    function = _TRAINER.search(last) is not None
+    if not function and last not in ("learn", "train", "update"):
         return None
-    if call.func.attr == "learn":
+    name = dotted(call.func) or unparsed(call.func)
+    if function and script.definition(call.func) is None and script.qualified(call.func):
         return name
-    if call.func.attr != "train" or any(isinstance(a, ast.Constant) and isinstance(a.value, bool) for a in call.args):
+    if not isinstance(call.func, ast.Attribute) or name in ("self.learn", "self.train") or len(name) > MOST_LETTERS:
+        return None
+    if last == "learn":
+        return name
+    if last == "update":
+        steps = any(steps_environment(part) for loop in loops_of(script, call) for part in walk(loop))
+        return name if steps and call.args and _LEARNERS.search(name) else None
+    if last != "train" or any(isinstance(a, ast.Constant) and isinstance(a.value, bool) for a in call.args):
         return None
     used = not isinstance(script.scopes.parents.get(id(call)), ast.Expr)
     plain = used or call.args or call.keywords or re.search(r"algo|trainer|agent|learner|runner", name, re.I)

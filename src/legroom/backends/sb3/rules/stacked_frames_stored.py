@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from legroom.backends.base import algorithm_of
-from legroom.backends.sb3.checking import lean_way, shares
+from legroom.backends.base import algorithm_of, hyper
+from legroom.backends.sb3.checking import lean_way
 from legroom.backends.sb3.stored import may_store_leanly, stores_leanly
 from legroom.checking.rule_helpers import N_ENVS, per_run
 from legroom.model.rule import Found, Rule
@@ -19,13 +19,13 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         return
     on_policy = algorithm_of(run).family == "on-policy"
     kind = "rollout" if on_policy else "replay"
-    parts = shares(one.footprint, f"{kind}.")
     observations = sum(
         item.total for item in one.footprint.items if item.name.startswith((f"{kind}.observations", f"{kind}.next_obs"))
     )
     if observations < WORTH_A_WORD:
         return
-    times = stack if on_policy or parts.buffer == 0 else 2 * stack  # a replay buffer keeps the next observation too
+    # a replay buffer keeps the next observation too, unless it is told to find it one row later
+    times = stack if on_policy or hyper(run, "optimize_memory_usage") is True else 2 * stack
     message = (
         f"every frame is stored {times} times: {stack} frames per observation"
         f"{'' if times == stack else ', and each observation as the next one too'}; {size(observations)}, of which "

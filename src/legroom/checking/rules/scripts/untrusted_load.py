@@ -134,7 +134,14 @@ def _option(script: Script, node: ast.Attribute) -> str | None:
     if settings is None or default is None or node.attr not in dict(options(settings.script)):
         return None
     unset = isinstance(default, ast.Constant) and default.value in (None, "")
-    return f"the command line (--{node.attr.replace('_', '-')})" if unset else None
+    return f"the command line ({_flag(settings.script, node.attr)})" if unset else None
+
+
+def _flag(script: Script, name: str) -> str:
+    """Return the option as the parser has it: `--model_path`."""
+    given = (arg.value for call in script.calls for arg in call.args if isinstance(arg, ast.Constant))
+    flags = (flag for flag in given if isinstance(flag, str) and flag.startswith("-"))
+    return next((flag for flag in flags if flag.lstrip("-").replace("-", "_") == name), name)
 
 
 RULE = Rule(
