@@ -152,6 +152,67 @@ def test_a_program_that_would_compute_for_minutes_is_followed_in_seconds(
     assert find_kept(command, RehearsalPlan(CARD), os.environ) is None
 
 
+GUESSING = """
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def update(w):
+    w = jax.lax.fori_loop(0, 100_000, lambda _, w: w - jnp.tanh(w @ w), w)
+    return w, (w > 0).sum(), w.sum()
+
+w, positive, loss = update(jnp.ones((256, 256)))
+assert positive >= 0  # the program would have ended: no guess about what it does next
+print(float(loss))
+rows = 2 * positive + 1
+buffer = jnp.zeros((int(rows), 4))
+if rows > 100:
+    buffer = jnp.zeros((10_000, 10_000))
+"""
+
+
+def test_a_number_that_was_not_computed_and_is_read_leaves_the_verdict_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jax")
+    planning(monkeypatch, results=0, temporaries=GIB)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    script = tmp_path / "train.py"
+    script.write_text(GUESSING)
+    found = rehearse([sys.executable, str(script)], RehearsalPlan(CARD), output="kept")
+    assert found.stopped == "finished" and found.exit_code == 0, found.failure
+    said = "int32 that update returns is read here; it was not computed, 0 was assumed (train.py:14)"
+    assert found.unmodelled[0] == said
+    assert [each.rpartition(" ")[2] for each in found.unmodelled] == ["(train.py:14)", "(train.py:15)"]
+    assert predicted(found, Budget(64 * GIB, CARD.total)).fits is None
+    assert find_kept(found.command, RehearsalPlan(CARD), os.environ) is None
+
+
+def test_a_program_that_fails_after_its_training_repeated_is_known_until_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jax")
+    planning(monkeypatch, results=0, temporaries=GIB)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    script = tmp_path / "train.py"
+    script.write_text(
+        PROGRAM.replace("range(3)", "range(6)").replace("300_000", "600_000") + "print(1 / float(w[0, 0]))\n"
+    )
+    command = [sys.executable, str(script)]
+    found = rehearse(command, RehearsalPlan(CARD), output="kept")
+    said = "the program ended with ZeroDivisionError: float division by zero at train.py:20, after 6 calls of large "
+    assert (found.stopped, found.exit_code) == ("repeats", 1)
+    assert any(note.startswith(said) for note in found.notes), found.notes
+    assert predicted(found, Budget(64 * GIB, CARD.total)).fits is True
+    assert find_kept(command, RehearsalPlan(CARD), os.environ) is not None
+    # after a single call nothing had repeated, and a missing package may be installed
+    script.write_text(PROGRAM.replace("range(3)", "range(1)").replace("300_000", "100_000") + "import not_there\n")
+    assert rehearse(command, RehearsalPlan(CARD), output="kept").stopped == "failed"
+    script.write_text(PROGRAM.replace("range(3)", "range(6)").replace("300_000", "600_000") + "import not_there\n")
+    assert rehearse(command, RehearsalPlan(CARD), output="kept").stopped == "repeats"
+    assert find_kept(command, RehearsalPlan(CARD), os.environ) is None
+
+
 def test_settings_beside_a_program_count_as_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     script = tmp_path / "train.py"
