@@ -104,15 +104,21 @@ def _install(journal: Any, jax: Any) -> None:
     follower = Follower(journal, jax, call, guesses)
     pjit._get_fastpath_data = lambda *args, **kwargs: None
     pjit._pjit_call_impl_python = follower.call
-    devices = jax.devices
-
-    def devices_of(backend: Any = None) -> Any:
-        return devices(None if backend in ("gpu", "cuda") else backend)
-
-    jax.devices = devices_of
+    for name in ("devices", "local_devices", "device_count", "local_device_count"):
+        setattr(jax, name, _of_cpu(getattr(jax, name)))
     plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
     if plan.get("card"):  # programs ask it to choose kernels; devices themselves are the CPU's, and say so
         jax.default_backend = lambda: "gpu"
+
+
+def _of_cpu(function: Any) -> Any:
+    """Return what asks for devices of the CPU where a program asks for those of a GPU."""
+
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        words = [None if each in ("gpu", "cuda") else each for each in args]
+        return function(*words, **{key: None if value in ("gpu", "cuda") else value for key, value in kwargs.items()})
+
+    return ask
 
 
 class Follower:
