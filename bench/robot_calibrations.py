@@ -4,14 +4,15 @@ Not a measurement of legroom but something it ships, so that `legroom predict ro
 machine that has never compiled a robot. To be made anew when a file of the robot changes; a test says when. Other
 versions of the libraries widen the band.
 
-    python -m bench.robot_calibrations     # some ten minutes on two cores
+    python -m bench.robot_calibrations           # some ten minutes on two cores, and twenty for the cards
+    python -m bench.robot_calibrations cards     # the plans for cards alone
 """
 
 import os
 import sys
 from pathlib import Path
 
-from legroom.backends.brax.calibration import SHIPPED, calibrate, ship_calibration
+from legroom.backends.brax.calibration import SHIPPED, calibrate, calibration_places, ship_calibration
 from legroom.backends.brax.card_plans import ask_for_card
 from legroom.device.xla_target import plugin_missing
 from legroom.machine.gpu_table import find_gpu
@@ -23,21 +24,26 @@ RUNS = ("robot:quick", "robot:default")
 CARDS = ("RTX 4090", "RTX 3090", "A100", "H100", "T4", "RTX 5090")
 
 
+def tell(text: str) -> None:
+    print(text, flush=True)
+
+
 def main() -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     folder = Path(__file__).parents[1] / "src/legroom_workloads/robot" / SHIPPED
     folder.mkdir(exist_ok=True)
-    cards = [] if plugin_missing() else [find_gpu(name) for name in CARDS]
+    cards, cards_alone = [] if plugin_missing() else [find_gpu(name) for name in CARDS], "cards" in sys.argv
     for old in folder.glob("*.json"):
-        if cards or "@" not in old.name:  # plans for cards are kept where they cannot be made
+        if (not cards_alone, bool(cards))["@" in old.name]:  # plans for cards are kept where they cannot be made
             old.unlink()
-    for name in RUNS:
-        run = read(name)
-        known = calibrate(run, progress=lambda text: print(text, flush=True), both=True)
-        place = ship_calibration(run, known, folder)
-        print(name, place)
+    if not cards_alone:
+        for name in RUNS:
+            known = calibrate(read(name), progress=tell, both=True)
+            print(name, ship_calibration(read(name), known, folder))
+    for name in reversed(RUNS):
         for card in cards:
-            ask_for_card(run, card, progress=lambda text: print(text, flush=True), both=True, place=place)
+            print(name, card.name, flush=True)
+            ask_for_card(read(name), card, progress=tell, all_kinds=True, place=calibration_places(read(name))[1])
     return 0
 
 

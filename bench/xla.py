@@ -1,23 +1,26 @@
 """XLA's plan for a run on a card, predicted from plans of other sizes, beside what XLA says of that very run and card.
 
-For the robot the shipped plans predict; for two environments of brax XLA is first asked as `predict --mode trace` asks
-it: one marked program per kind and one run of each kind, all on one card. Settings that a rule of the prediction was
-found with are listed apart from those that were first looked at when it was done. Needs the extra `xla-gpu`.
+For the robot the shipped plans predict; for environments of brax XLA is first asked as `predict` asks it, about a run
+of other sizes on that card. `LOOKED_AT` are the settings that the prediction was made with; what is held out is drawn
+by chance (`drawn`), from environments that were not looked at and the robot. Needs the extra `xla-gpu`.
 
-    python -m bench.xla     # half an hour on two quiet cores; what was asked is kept in build/xla.json
+    python -m bench.xla              # half an hour on two quiet cores; what was asked is kept in build/xla.json
+    python -m bench.xla held-out     # that part alone
 """
 
 import json
+import random
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
-from legroom.backends.brax.calibration import Calibration, find_calibration
-from legroom.backends.brax.card_plans import ask_for_card
+from legroom.backends.brax.calibration import Calibration, card_kind_of, find_calibration
+from legroom.backends.brax.card_plans import CardPlan, ask_for_card
 from legroom.backends.brax.compiled import ask_compiler
-from legroom.backends.brax.pieces import Sizes
+from legroom.backends.brax.items import CARD_ERROR, CARD_ERROR_NBYTES
+from legroom.backends.brax.pieces import Sizes, evenness
 from legroom.backends.brax.scaling import known_for
 from legroom.device.xla_target import plugin_missing, target_text
 from legroom.fitting.changes import with_settings
@@ -27,25 +30,48 @@ from legroom.reading import read
 
 KEPT = Path("build/xla.json")
 MEDIAN, WORST = 0.03, 0.08
-BASE_CARD = "RTX 4090"
-BASES = (Sizes(1024, 256, 4, 10), Sizes(512, 256, 8, 10))  # one unroll of each environment, and several
-# environment | card | num_envs, batch_size, num_minibatches, unroll_length | held out: first looked at in the end
-PAIRS: tuple[tuple[str, str, Sizes, bool], ...] = (
-    ("robot:default", "RTX 4090", Sizes(2048, 512, 4, 10), False),
-    ("robot:default", "RTX 3090", Sizes(512, 128, 8, 20), False),
-    ("robot:default", "A100", Sizes(4096, 1024, 4, 10), False),
-    ("robot:default", "H100", Sizes(2048, 256, 32, 5), False),
-    ("robot:default", "RTX 4070", Sizes(1024, 256, 16, 10), False),
-    ("robot:default", "T4", Sizes(512, 128, 4, 10), False),
-    ("robot:default", "RTX 5090", Sizes(8192, 2048, 4, 10), True),
-    ("robot:default", "RTX 4060", Sizes(1024, 512, 8, 20), True),
-    ("robot:default", "RTX 2080 Ti", Sizes(2048, 1024, 8, 10), True),
-    ("robot:default", "L4", Sizes(4096, 512, 32, 20), True),
-    ("inverted_pendulum", "RTX 3090", Sizes(2048, 512, 16, 20), True),
-    ("inverted_pendulum", "A100", Sizes(4096, 512, 8, 5), True),
-    ("reacher", "RTX 4060", Sizes(2048, 1024, 4, 20), True),
-    ("reacher", "H100", Sizes(1024, 256, 32, 10), True),
+# what XLA is asked about beside a marked program, by kind: other sizes than those predicted
+BASES = (Sizes(1024, 256, 4, 10), Sizes(512, 256, 8, 10), Sizes(8192, 256, 32, 10), Sizes(1024, 256, 32, 10))
+Pair = tuple[str, str, Sizes]
+# environment | card | num_envs, batch_size, num_minibatches, unroll_length
+LOOKED_AT: tuple[Pair, ...] = (
+    ("robot:default", "RTX 4090", Sizes(2048, 512, 4, 10)),
+    ("robot:default", "RTX 3090", Sizes(512, 128, 8, 20)),
+    ("robot:default", "A100", Sizes(4096, 1024, 4, 10)),
+    ("robot:default", "H100", Sizes(2048, 256, 32, 5)),
+    ("robot:default", "RTX 4070", Sizes(1024, 256, 16, 10)),
+    ("robot:default", "T4", Sizes(512, 128, 4, 10)),
+    ("robot:default", "RTX 5090", Sizes(8192, 2048, 4, 10)),
+    ("robot:default", "RTX 4060", Sizes(1024, 512, 8, 20)),
+    ("robot:default", "RTX 2080 Ti", Sizes(2048, 1024, 8, 10)),
+    ("robot:default", "L4", Sizes(4096, 512, 32, 20)),
+    ("inverted_pendulum", "RTX 3090", Sizes(2048, 512, 16, 20)),
+    ("inverted_pendulum", "A100", Sizes(4096, 512, 8, 5)),
+    ("reacher", "RTX 4060", Sizes(2048, 1024, 4, 20)),
+    ("reacher", "H100", Sizes(1024, 256, 32, 10)),
 )
+SEED, ROBOTS, OTHERS = 618, 4, 8
+ENVIRONMENTS = ("ant", "halfcheetah", "hopper", "inverted_double_pendulum", "swimmer", "walker2d")
+CARDS = (
+    "T4", "RTX 2080 Ti", "A100", "RTX 3060", "RTX 3090", "A10", "RTX 4060", "RTX 4090", "L40S", "H100", "RTX 5070",
+    "RTX 5090",
+)  # fmt: skip
+
+
+def drawn() -> list[Pair]:
+    """Return pairs by chance: the robot, and three environments that were not looked at; sizes as people set them."""
+    chance = random.Random(SEED)
+    environments = chance.sample(ENVIRONMENTS, 3)
+    names = ["robot:default"] * ROBOTS + [environments[at % 3] for at in range(OTHERS)]
+    cards = chance.sample(CARDS, len(names))
+    pairs: list[Pair] = []
+    while len(pairs) < len(names):
+        batch, minibatches = chance.choice((64, 100, 128, 256, 384, 512, 1024, 2048)), chance.choice((4, 8, 16, 32))
+        envs, unroll = batch * minibatches // chance.choice((1, 1, 2, 4)), chance.choice((5, 10, 20, 30))
+        sizes = Sizes(envs, batch, minibatches, unroll)
+        if 256 <= envs <= 16_384 and sizes not in BASES:
+            pairs.append((names[len(pairs)], cards[len(pairs)], sizes))
+    return pairs
 
 
 def base_run(name: str) -> Run:
@@ -60,6 +86,20 @@ def base_run(name: str) -> Run:
 def with_sizes(run: Run, sizes: Sizes) -> Run:
     hyper = {"batch_size": sizes.batch, "num_minibatches": sizes.minibatches, "unroll_length": sizes.unroll}
     return with_settings(with_settings(run, hyperparams=hyper), env={"n_envs": sizes.envs})
+
+
+def other_sizes(sizes: Sizes) -> Sizes:
+    """Return the base of the same kind; its batch is a multiple of the same power of two."""
+    even = evenness(sizes.batch)
+    bases = (
+        [
+            Sizes(*(size * (256 - even) // 256 for size in (each.envs, each.batch)), each.minibatches, each.unroll)
+            for each in BASES
+        ]
+        if even < 64
+        else BASES
+    )
+    return next(each for each in bases if card_kind_of(each) == card_kind_of(sizes))
 
 
 def planned(name: str, card_name: str, sizes: Sizes) -> int:
@@ -79,39 +119,43 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def predicted(name: str, card_name: str, sizes: Sizes) -> float:
+def predicted(name: str, card_name: str, sizes: Sizes) -> tuple[float, float]:
+    """Return the temporaries, and how far off the bill allows them to be."""
     card, run = find_gpu(card_name), with_sizes(base_run(name), sizes)
-    if ":" in name:
-        known = known_for(run, card.as_gpu())
-        assert known is not None and known.plan is not None
-        return sum(known.temporaries(sizes).values())
-    place, base = KEPT.parent.absolute() / f"xla-{name}.json", find_gpu(BASE_CARD)
-    for at in BASES:
-        plan = ask_for_card(with_sizes(run, at), base, place=place, progress=tell)
-    any_states = find_calibration(read("robot:default"))  # only its programs are looked at, which are replaced
-    assert isinstance(any_states, Calibration)
-    return sum(plan.in_place_of(any_states, card).temporaries(sizes).values())
+    known = known_for(run, card.as_gpu()) if ":" in name else None
+    plan: CardPlan | None = None if known is None else known.plan
+    calibration = find_calibration(read("robot:default"))  # of others only its programs are looked at: replaced
+    assert isinstance(calibration, Calibration)
+    if plan is None or not plan.knows(sizes):
+        place = KEPT.parent.absolute() / f"xla-{name.replace(':', '-')}.json"
+        plan = ask_for_card(with_sizes(run, other_sizes(sizes)), card, place=place, progress=tell)
+    calibration = plan.in_place_of(calibration)
+    said = sum(calibration.temporaries(sizes).values())
+    return said, max(CARD_ERROR, calibration.deviation()) * said + CARD_ERROR_NBYTES
 
 
 def main() -> int:
     if missing := plugin_missing():
         print(f"XLA cannot be asked for a card here: {missing}", file=sys.stderr)
         return 3
-    rows, errors = [], {True: [], False: []}
-    for name, card, sizes, held_out in PAIRS:
-        said, really = predicted(name, card, sizes), planned(name, card, sizes)
-        error = said / really - 1
-        errors[held_out].append(abs(error))
-        setting = f"{sizes.envs:,} / {sizes.batch:,} × {sizes.minibatches} / {sizes.unroll}"
-        rows.append((
-            name, find_gpu(card).name, setting, "yes" if held_out else "no", f"{said / 1e6:,.1f} MB",
-            f"{really / 1e6:,.1f} MB", f"{error:+.1%}",
-        ))  # fmt: skip
-    for held_out, found in errors.items():
-        what = f"{'held out' if held_out else 'looked at before'}: {len(found)} pairs"
-        summary = f"median {statistics.median(found):.1%}, worst {max(found):.1%} (asked {MEDIAN:.0%}, {WORST:.0%})"
-        rows.append((what, "", "", "", "", "", summary))
-    columns = ["environment", "card", "envs / batch / unroll", "held out", "predicted", "XLA for the card", "error"]
+    rows: list[tuple[str, ...]] = []
+    parts = [("held out", drawn()), *([] if "held-out" in sys.argv else [("looked at before", LOOKED_AT)])]
+    for what, pairs in parts:
+        errors, outside = [], 0
+        for name, card, sizes in pairs:
+            (said, band), really = predicted(name, card, sizes), planned(name, card, sizes)
+            error = said / really - 1
+            errors.append(abs(error))
+            outside += abs(said - really) > band
+            setting = f"{sizes.envs:,} / {sizes.batch:,} × {sizes.minibatches} / {sizes.unroll}"
+            rows.append((
+                name, find_gpu(card).name, setting, what, f"{said / 1e6:,.1f} ± {band / 1e6:,.1f} MB",
+                f"{really / 1e6:,.1f} MB", f"{error:+.1%}",
+            ))  # fmt: skip
+            tell(" | ".join(rows[-1]))
+        summary = f"median {statistics.median(errors):.1%}, worst {max(errors):.1%} (asked {MEDIAN:.0%}, {WORST:.0%})"
+        rows.append((f"{what}: {len(pairs)} pairs, {outside} outside", "", "", "", "", "", summary))
+    columns = ["environment", "card", "envs / batch / unroll", "seen", "predicted", "XLA for the card", "error"]
     write_section("Temporaries of a brax step on a card", columns, rows, "make bench-xla")
     return 0
 

@@ -64,6 +64,13 @@ def test_a_bare_workload_recommends_one_of_its_named_runs_first() -> None:
     assert done.stdout.startswith("Recommended: legroom train mine:ultra_light")
 
 
+def test_tiers_alone_are_the_usual_cards_and_what_binds_on_each() -> None:
+    rows = fit_json("robot:default", "--ram", "32GiB", "--tiers")["tiers"]
+    assert len(rows) == 7 and {row["bound_by"] for row in rows} == {"env steps per update"}
+    by_memory = {row["card"]: row["num_envs_by_memory_alone"] for row in rows}
+    assert by_memory["GeForce RTX 4060"] < by_memory["Tesla T4"] < by_memory["H100 80GB"]
+
+
 def test_tiers_are_a_table_by_gpu_memory() -> None:
     rows = fit_json("gameboy:default", "--tiers", "2,8,24", "--ram", "32GiB")["tiers"]
     assert [row["vram"] // GIB for row in rows] == [2, 8, 24]

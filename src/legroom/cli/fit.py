@@ -115,7 +115,7 @@ def run(
     legroom fit train.py --vram 6GiB --reserve 10%
     legroom fit run.yaml --ram 32GiB --grow
     legroom fit gameboy:default --tiers 8,12,16,24
-    legroom fit robot:default --tiers 8,12,16,24,48,80
+    legroom fit robot:default --tiers
     legroom fit mine --ram 8GiB
     legroom fit mine:full --ram 8GiB --html plan.html
     legroom fit ninja:parallel --nodes 8 --node-ram 64GiB -o fitted.yaml

@@ -50,6 +50,8 @@ COMMANDS = {
 UNIX_MODULES = ("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty")
 NEEDS_UNIX = ("train", "sweep", "watch", "profile")  # child processes that are supervised by signals, locks and /proc
 WORKS = "predict and fit with --mode arithmetic, check, diff, explain and machine work on every system"
+# Options that may stand without a value, and the value they then have.
+ALONE = {"--tiers": "RTX 4060,T4,RTX 3090,RTX 4090,RTX 5090,A100,H100"}
 # What a command is with a command line of the user's after `--`.
 WITH_PROGRAM = {"predict": "legroom.cli.rehearse", "fit": "legroom.cli.fit_program", "train": "legroom.cli.attach"}
 
@@ -158,6 +160,7 @@ def _run(arguments: list[str]) -> int:
         if asked_help:
             return _show_help(own, asked_help, command.commands[called[0]])
         import_module("legroom.reading.reading_budget").end_by_timer()
+        arguments = _with_values(arguments)
         if _takes_runs(params):  # only then: it brings the readers along
             rewrite = import_module("legroom.cli.overrides").rewrite_overrides
             arguments = [called[0], *rewrite(arguments[1:], params)]
@@ -174,6 +177,16 @@ def _run(arguments: list[str]) -> int:
         _fail(arguments, f"{told} ({way})", told, way)
         return EXIT_BAD_INPUT
     return outcome if isinstance(outcome, int) else EXIT_GOOD
+
+
+def _with_values(arguments: list[str]) -> list[str]:
+    """Return the arguments with a value for options that stand without one."""
+    following = [*arguments[1:], "--"]
+    pairs = (
+        (word, ALONE.get(word) if after.startswith("-") else None)
+        for word, after in zip(arguments, following, strict=True)
+    )
+    return [each for pair in pairs for each in pair if each is not None]
 
 
 def _show_help(words: list[str], asked: set[str], command: Any = None) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Callable, List, Tuple
 
 MOST_BYTES = 64  # of one number, also where devices or seeds are an axis
-MOST_COUNTERS = 32  # that are looked at
+MOST_COUNTERS = 64  # that are looked at
 MOST_OPERATIONS = 1e7
 
 Counters = Tuple[List[int], List[bool], Any]  # numbers of results, which arguments they take, the function
@@ -46,4 +46,4 @@ def counters_of(jax: Any, closed: Any, operations: Callable[[Any], float]) -> Co
 
 def _counts(aval: Any) -> bool:
     kind = getattr(getattr(aval, "dtype", None), "kind", "")
-    return kind in ("i", "u", "b") and aval.size * aval.dtype.itemsize <= MOST_BYTES
+    return kind in ("i", "u", "b") and 0 < aval.size * aval.dtype.itemsize <= MOST_BYTES  # states have empty arrays

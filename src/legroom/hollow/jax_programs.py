@@ -18,7 +18,9 @@ import sysconfig
 import types
 from typing import Any, Dict, List, Tuple
 
+from .entering import without_our_frames
 from .jax_counters import counters_of
+from .jax_guesses import Guesses
 from .read_files import ReadFiles
 
 MOST_OPERATIONS = 1e9  # elements computed: a second or so of a CPU
@@ -69,35 +71,61 @@ def on_jax(journal: Any, jax: Any) -> None:
     """Follow jax, which has just been imported."""
     jax.config.update("jax_platforms", "cpu")  # also where the program asked for a card by a variable
     journal.json("jax", version=jax.__version__)
+    _tell_failure(journal)
     try:
         _install(journal, jax)
     except (ImportError, AttributeError) as error:
         journal.json("unmodelled", what=f"jax {jax.__version__}, whose functions cannot be followed ({error})")
 
 
+def _tell_failure(journal: Any) -> None:
+    """Have the exception told that ends the program, and where it was raised."""
+    before = sys.excepthook
+
+    def uncaught(kind: Any, error: Any, trace: Any) -> None:
+        file, line = "", 0
+        while trace is not None:
+            if not _is_installed(trace.tb_frame.f_code.co_filename):
+                file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+            trace = trace.tb_next
+        journal.json("exception", type=kind.__name__, text=str(error)[:2000], file=file, line=line)
+        without_our_frames(error)
+        before(kind, error, error.__traceback__)
+
+    sys.excepthook = uncaught
+
+
 def _install(journal: Any, jax: Any) -> None:
-    from jax._src import pjit
+    from jax._src import array, pjit
 
     call = pjit._pjit_call_impl_python
-    follower = Follower(journal, jax, call)
+    guesses = Guesses(journal, place)
+    guesses.watch(array.ArrayImpl)
+    follower = Follower(journal, jax, call, guesses)
     pjit._get_fastpath_data = lambda *args, **kwargs: None
     pjit._pjit_call_impl_python = follower.call
-    devices = jax.devices
-
-    def devices_of(backend: Any = None) -> Any:
-        return devices(None if backend in ("gpu", "cuda") else backend)
-
-    jax.devices = devices_of
+    for name in ("devices", "local_devices", "device_count", "local_device_count"):
+        setattr(jax, name, _of_cpu(getattr(jax, name)))
     plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
     if plan.get("card"):  # programs ask it to choose kernels; devices themselves are the CPU's, and say so
         jax.default_backend = lambda: "gpu"
 
 
+def _of_cpu(function: Any) -> Any:
+    """Return what asks for devices of the CPU where a program asks for those of a GPU."""
+
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        words = [None if each in ("gpu", "cuda") else each for each in args]
+        return function(*words, **{key: None if value in ("gpu", "cuda") else value for key, value in kwargs.items()})
+
+    return ask
+
+
 class Follower:
     """Decides for each function whether it is run, and tells what is live when it is called."""
 
-    def __init__(self, journal: Any, jax: Any, call: Any) -> None:
-        self._journal, self._jax, self._call = journal, jax, call
+    def __init__(self, journal: Any, jax: Any, call: Any, guesses: Guesses) -> None:
+        self._journal, self._jax, self._call, self._guesses = journal, jax, call, guesses
         self._known: Dict[int, Tuple[Any, int]] = {}  # by jaxpr: itself, so that its id stays its own, and its number
         self._counters: Dict[int, Any] = {}  # by jaxpr
         self._most: Dict[int, int] = {}
@@ -114,14 +142,19 @@ class Follower:
         if known[1] == SMALL:
             found = self._call(*args, **params)
             self._returned = len(found)
+            if name := self._guesses.among(args):
+                self._guesses.add(found[0], name)
             if sum(_nbytes(each) for each in jaxpr.out_avals) >= TELLING_BYTES:
                 self._tell_live()
             return found
         if known[1] != UNKNOWN:
             self._tell_call(known[1], args)
         results = [self._hollow(aval) for aval in jaxpr.out_avals]
+        guessed = dict(enumerate(results))
         for at, value in self._counted(jaxpr, args):
             results[at] = value
+            del guessed[at]
+        self._guesses.add(guessed.values(), params["name"])
         for argument, donated in zip(args, params["donated_invars"]):
             if donated and hasattr(argument, "delete"):
                 argument.delete()
@@ -293,16 +326,21 @@ def _nbytes(aval: Any) -> int:
     return int(size) * int(getattr(dtype, "itemsize", 4))
 
 
+def _is_installed(file: str) -> bool:
+    """Return whether a file is of Python, of a library, or none."""
+    return "site-packages" in file or file.startswith((*_INSTALLED, "<"))
+
+
 def place() -> Tuple[str, int]:
     """Return file and line of the user's code that is running; else of the library that calls jax."""
     frame: Any = sys._getframe(1)
     ours, library = os.path.dirname(os.path.abspath(__file__)), ("?", 0)
     while frame is not None:
         file = frame.f_code.co_filename
-        installed = "site-packages" in file or file.startswith(_INSTALLED)
-        if not installed and not file.startswith((ours, "<")):
+        installed = _is_installed(file)
+        if not installed and not file.startswith(ours):
             return file, frame.f_lineno
-        if library[0] == "?" and installed and f"{os.sep}jax{os.sep}" not in file:
+        if library[0] == "?" and installed and f"{os.sep}jax{os.sep}" not in file and not file.startswith("<"):
             library = file, frame.f_lineno
         frame = frame.f_back
     return library

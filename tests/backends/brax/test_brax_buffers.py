@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from legroom.backends.brax.buffers import coefficients, live_sums, read_assignment
-from legroom.backends.brax.pieces import Sizes
+from legroom.backends.brax.pieces import Sizes, marked_sizes
 
 # 61 environments, a batch of 61 × 67 = 4087 segments; shortened from what jaxlib 0.9 writes
 TEXT = """BufferAssignment:
@@ -34,7 +34,7 @@ HloLiveRange (max 25):
 
 
 def test_only_temporaries_are_counted() -> None:
-    found = read_assignment(TEXT)
+    found = read_assignment(TEXT, marked_sizes(one_unroll=False))
     assert found.packed == 18_300
     assert [(buffer.size, buffer.term) for buffer in found.buffers] == [
         (732, "N"), (244, "N"), (244, "N"), (16_348, "B"), (24, "1"),
@@ -42,7 +42,7 @@ def test_only_temporaries_are_counted() -> None:
 
 
 def test_what_lives_together_is_added_and_a_loop_carries_one_buffer() -> None:
-    sums = list(live_sums(read_assignment(TEXT)))
+    sums = list(live_sums(read_assignment(TEXT, marked_sizes(one_unroll=False))))
     assert sums[0] == {"N": 732}
     assert sums[1] == {"N": 732 + 244, "1": 24}
     assert sums[-1] == {"N": 244, "1": 24, "B": 16_348}  # carried and arg_tuple.3 are the same bytes, in turns

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legroom.backends.brax.pieces import Program, Sizes, marked_replay, marked_sizes, term_of, undominated
+from legroom.backends.brax.pieces import (
+    FEW,
+    Program,
+    Sizes,
+    card_marks,
+    evenness,
+    marked_replay,
+    marked_sizes,
+    term_of,
+    undominated,
+)
 
 N, B, M, U = 61, 61 * 67, 71, 73
 
@@ -21,14 +31,37 @@ N, B, M, U = 61, 61 * 67, 71, 73
     ],
 )  # fmt: skip
 def test_an_array_says_by_its_dimensions_what_it_grows_with(dimensions: list[int], term: str) -> None:
-    assert term_of(dimensions) == term
+    assert term_of(dimensions, marked_sizes(one_unroll=False)) == term
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("even", [64, 16, 2, 1])
+def test_marks_for_a_card_are_as_people_train_and_no_axis_of_the_model(few: bool, even: int) -> None:
+    taken = {12, 13, 18, 40, 320, 336, 7, 46, 256}
+    for one_unroll in (True, False):
+        marked = card_marks(taken, one_unroll=one_unroll, few=few, even=even)
+        assert (marked.unrolls == 1) is one_unroll and evenness(marked.batch) == even
+        assert (marked.minibatches <= FEW) is few
+        n, b, m, u = marked.envs, marked.batch, marked.minibatches, marked.unroll
+        assert not {b, m, u - 1, u, u + 1, round(marked.unrolls)} & taken
+        arrays = {
+            "NU": [u, n, 58],
+            "BU": [b * u, 256],
+            "BV": [(u + 1) * b, 256],
+            "BMU": [m, b, u],
+            "M": [m],
+            "1": [256],
+        }
+        whole = "BMU" if one_unroll else "NU"  # the environments are the segments
+        assert {term: term_of(axes, marked) for term, axes in arrays.items()} == {**{t: t for t in arrays}, "NU": whole}
+    assert term_of([round(marked.unrolls), 1, u, n, 4], marked) == "BMU"
 
 
 def test_marked_sizes_are_what_brax_accepts() -> None:
     many, one = marked_sizes(one_unroll=False), marked_sizes(one_unroll=True)
     assert (many.unrolls, one.unrolls) == (67 * 71, 1)
     assert many.value("BMU") * 58 < 2**31  # arrays beyond that would be compiled otherwise
-    assert term_of([marked_replay().minibatches, 130]) == "M"
+    assert term_of([marked_replay().minibatches, 130], marked_replay()) == "M"
 
 
 def test_the_fullest_moment_decides() -> None:

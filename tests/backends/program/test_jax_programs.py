@@ -112,6 +112,7 @@ key = jax.random.PRNGKey(0)
 w, n = jax.random.normal(key, (256, 256)), jnp.int32(0)
 assert float(jnp.abs(w).sum()) > 0  # small functions are run
 assert jax.default_backend() == "gpu"
+assert len(jax.local_devices(backend="gpu")) == jax.device_count("cuda") == 1
 for _ in range(3):
     (w, n), seen = update(w, n, jnp.ones((256, 256)))
 assert int(n) == 300_000  # what a large function counts is known
@@ -137,7 +138,7 @@ def test_a_program_that_would_compute_for_minutes_is_followed_in_seconds(
     assert found.stopped == "finished" and found.exit_code == 0, found.failure
     assert len(asked) == 1  # one large function, three times called
     assert found.updates == 3 and found.card is not None and found.card.at is not None
-    assert (Path(found.card.at.file).name, found.card.at.line) == ("train.py", 17)
+    assert (Path(found.card.at.file).name, found.card.at.line) == ("train.py", 18)
     assert found.card.at.function == "update"
     # w and x, 256 KiB each, the key, and the last results: w again and 100,000 numbers
     assert 2 * 262_144 < found.card.peak_allocated - 3000 < 4 * 262_144 + 400_000 + 1000
@@ -150,6 +151,76 @@ def test_a_program_that_would_compute_for_minutes_is_followed_in_seconds(
     assert find_kept(command, RehearsalPlan(CARD), {**os.environ, "NUM_ENVS": "8"}) is None
     script.write_text(PROGRAM.replace("100_000", "100_001"))
     assert find_kept(command, RehearsalPlan(CARD), os.environ) is None
+
+
+GUESSING = """
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def update(w):
+    w = jax.lax.fori_loop(0, 100_000, lambda _, w: w - jnp.tanh(w @ w), w)
+    return w, (w > 0).sum(), w.sum()
+
+w, positive, loss = update(jnp.ones((256, 256)))
+assert positive >= 0  # the program would have ended: no guess about what it does next
+print(float(loss))
+rows = 2 * positive + 1
+buffer = jnp.zeros((int(rows), 4))
+if rows > 100:
+    buffer = jnp.zeros((10_000, 10_000))
+"""
+
+
+def test_a_number_that_was_not_computed_and_is_read_leaves_the_verdict_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jax")
+    planning(monkeypatch, results=0, temporaries=GIB)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    script = tmp_path / "train.py"
+    script.write_text(GUESSING)
+    found = rehearse([sys.executable, str(script)], RehearsalPlan(CARD), output="kept")
+    assert found.stopped == "finished" and found.exit_code == 0, found.failure
+    said = "int32 that update returns is read here; it was not computed, 0 was assumed (train.py:14)"
+    assert found.unmodelled[0] == said
+    assert [each.rpartition(" ")[2] for each in found.unmodelled] == ["(train.py:14)", "(train.py:15)"]
+    assert predicted(found, Budget(64 * GIB, CARD.total)).fits is None
+    assert find_kept(found.command, RehearsalPlan(CARD), os.environ) is None
+
+
+def test_a_program_that_fails_after_its_training_repeated_is_known_until_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jax")
+    planning(monkeypatch, results=0, temporaries=GIB)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    script = tmp_path / "train.py"
+    script.write_text(
+        PROGRAM.replace("range(3)", "range(6)").replace("300_000", "600_000") + "print(1 / float(w[0, 0]))\n"
+    )
+    command = [sys.executable, str(script)]
+    found = rehearse(command, RehearsalPlan(CARD), output="kept")
+    said = "the program ended with ZeroDivisionError: float division by zero at train.py:21, after 6 calls of large "
+    assert (found.stopped, found.exit_code) == ("repeats", 1)
+    assert any(note.startswith(said) for note in found.notes), found.notes
+    assert predicted(found, Budget(64 * GIB, CARD.total)).fits is True
+    assert find_kept(command, RehearsalPlan(CARD), os.environ) is not None
+    # after a single call nothing had repeated, and a missing package may be installed
+    script.write_text(PROGRAM.replace("range(3)", "range(1)").replace("300_000", "100_000") + "import not_there\n")
+    assert rehearse(command, RehearsalPlan(CARD), output="kept").stopped == "failed"
+    script.write_text(PROGRAM.replace("range(3)", "range(6)").replace("300_000", "600_000") + "import not_there\n")
+    assert rehearse(command, RehearsalPlan(CARD), output="kept").stopped == "repeats"
+    assert find_kept(command, RehearsalPlan(CARD), os.environ) is None
+
+
+def test_a_program_that_insists_on_a_gpu_is_told_why_it_ends(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    script = tmp_path / "train.py"
+    script.write_text("import jax\nassert jax.devices()[0].platform == 'gpu', 'needs a GPU'\n")
+    found = rehearse([sys.executable, str(script)], RehearsalPlan(CARD), output="kept")
+    unknown = " ".join(predicted(found, Budget(64 * GIB, CARD.total)).footprint.unknown)
+    assert "failed at train.py:2 (AssertionError: needs a GPU)" in unknown and "insists on a GPU" in unknown
 
 
 def test_settings_beside_a_program_count_as_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

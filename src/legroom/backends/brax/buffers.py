@@ -2,8 +2,8 @@
 
 Asked to (`xla_dump_to`), XLA writes its *buffer assignment* once it has optimised and scheduled a program and before it
 generates code: every buffer with its shape, the allocation it is in, and from which to which instruction it lives. A
-program lowered with sizes that are products of primes of their own tells for every buffer which settings it grows
-with: an axis of 61 × 67 is a batch, one of 61 the environments. The buffers that live at one instruction then add up to
+program lowered with sizes that no axis of the model has tells for every buffer which settings it grows with
+(`pieces.py`). The buffers that live at one instruction then add up to
 a sum of a few terms (so many bytes per environment, per environment and step of the unroll, ...), and what the program
 needs is the largest of these sums. One compilation thus answers for every setting.
 
@@ -15,12 +15,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from legroom.backends.brax.pieces import Terms, term_of
+from legroom.backends.brax.pieces import Sizes, Terms, term_of
 
 _ALLOCATION = re.compile(r"^allocation \d+: size (\d+),? ?(.*)$")
 _VALUE = re.compile(r"^ value: <\d+ (\S+?)(\{[\d,]*\})?(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$")
 _RANGE = re.compile(r"^    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)$")
 _DIMENSIONS = re.compile(r"^\(?\w+\[([\d,]*)\]")
+UNMARKED = Sizes(1)
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Assignment:
     packed: int
 
 
-def read_assignment(text: str) -> Assignment:
-    """Return the temporaries that XLA's text lists."""
+def read_assignment(text: str, marked: Sizes = UNMARKED) -> Assignment:
+    """Return the temporaries that XLA's text lists, for a program that was compiled with such sizes."""
     ranges: dict[str, tuple[int, int]] = {}
     found: list[tuple[str, int, int, str]] = []
     packed, counting = 0, False
@@ -60,16 +61,16 @@ def read_assignment(text: str) -> Assignment:
         elif not line:
             counting = False
     buffers = [
-        Buffer(size, offset, *ranges[name], _term(shape), shape)
+        Buffer(size, offset, *ranges[name], _term(shape, marked), shape)
         for name, size, offset, shape in found
         if name in ranges
     ]
     return Assignment(tuple(buffers), packed)
 
 
-def _term(shape: str) -> str:
+def _term(shape: str, marked: Sizes) -> str:
     dimensions = _DIMENSIONS.match(shape)
-    return term_of([int(each) for each in dimensions[1].split(",") if each]) if dimensions else "1"
+    return term_of([int(each) for each in dimensions[1].split(",") if each], marked) if dimensions else "1"
 
 
 def live_sums(assignment: Assignment) -> Iterator[Terms]:

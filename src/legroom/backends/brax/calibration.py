@@ -29,13 +29,13 @@ from typing import Any
 from legroom.backends.base import hyper
 from legroom.backends.brax.compiled import ask_compiler
 from legroom.backends.brax.facts import is_ppo
-from legroom.backends.brax.pieces import Program, Sizes
+from legroom.backends.brax.pieces import FEW, Program, Sizes, evenness
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
 from legroom.model.data import Data
 from legroom.model.run import Run
 
-LIBRARIES = ("jax", "jaxlib", "brax", "flax", "optax", "mujoco", "mujoco-mjx", "mujoco-playground")
+LIBRARIES = ("jax", "jaxlib", "brax", "flax", "optax", "mujoco", "mujoco-mjx", "playground")
 VERSION = 2  # of the file's form and of how it is made
 # Settings that are arguments of the arithmetic, and those that are numbers inside the program and shape nothing.
 SIZES = frozenset({"batch_size", "num_minibatches", "unroll_length", "max_replay_size"})
@@ -62,7 +62,8 @@ class Calibration(Data):
     """What is known of one environment with one set of networks.
 
     Args:
-        programs: the training step, by the kind of rollout: "one" unroll of every environment, or "many".
+        programs: the training step, by the kind of rollout: "one" unroll of every environment, or "many"; those of a
+            card also by "few" minibatches or "lots" of them, and by the power of two that divides the batch.
         evaluation: brax's evaluation, whose only size is its environments.
         weights_nbytes, targets_nbytes, optimizer_nbytes, other_nbytes: of the training state.
         env_state_nbytes: of one environment, as it is carried from step to step; `env_fixed_nbytes` of all together.
@@ -100,15 +101,18 @@ class Calibration(Data):
 
     def temporaries(self, sizes: Sizes, adjust: Mapping[str, float] = MappingProxyType({})) -> dict[str, float]:
         """Return the bytes of each term at the training step's fullest moment; terms in `adjust` are multiplied."""
-        program = self.programs.get(kind_of(sizes)) or next(iter(self.programs.values()))
-        return program.fullest(sizes, adjust)
+        return program_for(self.programs, sizes).fullest(sizes, adjust)
 
     def deviation(self) -> float:
         """Return how far, as a share, it may be from what the compiler says of a setting that is compiled as it is."""
         gaps = max((program.packing - 1 for program in self.programs.values()), default=0.0)
-        known = [each for each in self.checked if each.temporaries and kind_of(each.sizes) in self.programs]
+        known = [each for each in self.checked if each.temporaries and self.has_kind(each.sizes)]
         ratios = (sum(self.temporaries(each.sizes).values()) / each.temporaries for each in known)
         return max(gaps, *(abs(ratio - 1) for ratio in ratios), 0.0)
+
+    def has_kind(self, sizes: Sizes) -> bool:
+        """Return whether the compiler was asked about such a rollout."""
+        return any(key.startswith(kind_of(sizes)) for key in self.programs)
 
     def largest(self, term: str) -> float:
         """Return the most bytes per unit of the term at any moment of the training step."""
@@ -137,6 +141,20 @@ def sizes_of(run: Run) -> Sizes:
 def kind_of(sizes: Sizes) -> str:
     """Return which of brax's programs it is."""
     return KIND[sizes.unrolls == 1]
+
+
+def card_kind_of(sizes: Sizes) -> str:
+    """Return which of its programs it is to the compiler of a card, as `many few 64`."""
+    return f"{kind_of(sizes)} {'few' if sizes.minibatches <= FEW else 'lots'} {evenness(sizes.batch)}"
+
+
+def program_for(programs: Mapping[str, Program], sizes: Sizes) -> Program:
+    """Return the program for these sizes, or else the one that is most like it: unrolls, then batch, then minibatches.
+
+    Programs of a CPU are told apart by unrolls alone.
+    """
+    unrolls, minibatches, batch = card_kind_of(sizes).split()
+    return programs[max(programs, key=lambda key: [each in key.split() for each in (unrolls, batch, minibatches)])]
 
 
 def find_calibration(run: Run) -> Calibration | None:

@@ -4,36 +4,34 @@ States and weights are the same everywhere; the temporaries of a program are wha
 it. A plan thus holds the programs alone, marked as those of a calibration are, so that one compilation per kind of
 program answers for every setting. It takes the extra `xla-gpu` to ask, none to read.
 
-XLA orders instructions by the sizes of their results, and a marked program is a large one: a run as people train it is
-ordered otherwise, and needs up to 10 % more or less. The plans of some settings as they are, on some cards, are
-therefore kept with it. They grow as the marked program does, with other bytes per sample of a minibatch, which are
-taken from them.
+What XLA fuses depends on the card, on whether a batch is a multiple of 64 and on whether minibatches are few, but
+hardly on sizes otherwise: a program marked with sizes as people train with holds within a few percent for others
+(`bench/xla.py`). A setting that XLA planned as it is, for the very card, is met; the others planned are checks.
 
-Cards differ little: XLA plans the robot's step for seven cards of six generations within 4 % of each other
-(`bench/xla.py`). So a plan serves every card of the same compute capability, and others with a wider band.
+Cards of one generation differ little. So a plan serves every card of the same compute capability, and others with a
+wider band.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from legroom.backends.brax.calibration import (
-    VERSION,
+    KIND,
     Calibration,
     Checked,
     all_at_once,
     calibration_places,
-    kind_of,
-    kinds_for,
+    card_kind_of,
     parsed,
     remembered,
     sizes_of,
 )
 from legroom.backends.brax.compiled import ask_compiler
-from legroom.backends.brax.pieces import Program, Sizes
+from legroom.backends.brax.facts import is_ppo
+from legroom.backends.brax.pieces import EVEN, Program, Sizes
 from legroom.device.xla_target import PACKAGES, target_text
 from legroom.machine.cache import read_json, write_json
 from legroom.machine.gpu_table import GPUS, KnownGpu
@@ -43,7 +41,7 @@ from legroom.model.run import Run
 
 Progress = Callable[[str], None]
 BY_NAME = {card.name: card for card in GPUS}
-SAMPLES = ("BU", "BV", "BW")  # of a minibatch, with a step more or less
+PLAN_VERSION = 3  # of the file's form and of how it is made
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class CardPlan(Data):
 
     Args:
         card: that the programs were marked for.
-        checked: by the card's name.
+        checked: by the card's name; all of the same compute capability.
     """
 
     version: int
@@ -62,65 +60,24 @@ class CardPlan(Data):
     evaluation: Program | None
     checked: dict[str, list[Checked]]
 
-    def in_place_of(self, calibration: Calibration, card: KnownGpu | None) -> Calibration:
+    def in_place_of(self, calibration: Calibration) -> Calibration:
         """Return the calibration with the card's programs instead of the CPU's."""
-        levels = self._by_likeness(card)
-        programs = {kind: _corrected(program, kind, levels) for kind, program in self.programs.items()}
-        evaluation, checked = self.evaluation or calibration.evaluation, next(filter(None, levels), [])
-        return calibration.model_copy(update={"programs": programs, "evaluation": evaluation, "checked": checked})
+        evaluation = self.evaluation or calibration.evaluation
+        checked = [each for found in self.checked.values() for each in found]
+        return calibration.model_copy(update={"programs": self.programs, "evaluation": evaluation, "checked": checked})
 
     def is_of(self, card: KnownGpu | None) -> bool:
         """Return whether XLA was asked for the card, or for one of the same compute capability."""
-        asked = [BY_NAME[name] for name in (self.card, *self.checked) if name in BY_NAME]
-        return card is not None and any(each.capability == card.capability for each in asked)
+        return card is not None and BY_NAME[self.card].capability == card.capability
 
     def exact(self, card: KnownGpu | None, sizes: Sizes) -> int | None:
         """Return the temporaries of a setting that XLA planned as it is for the very card; None: it did not."""
         found = self.checked.get(card.name, []) if card is not None else []
         return next((each.temporaries for each in found if each.sizes == sizes), None)
 
-    def _by_likeness(self, card: KnownGpu | None) -> list[list[Checked]]:
-        """Return the settings that were planned for the card, for those of its capability, and for all."""
-
-        def of(alike: Callable[[KnownGpu], bool]) -> list[Checked]:
-            return [each for name, found in self.checked.items() if alike(BY_NAME[name]) for each in found]
-
-        if card is None:
-            return [of(lambda _: True)]
-        same = of(lambda other: other.name == card.name)
-        return [same, of(lambda other: other.capability == card.capability), of(lambda _: True)]
-
-
-def _corrected(program: Program, kind: str, levels: list[list[Checked]]) -> Program:
-    """Return the program as it is at the settings of its kind that were planned, on the cards most like the one wanted.
-
-    Where the update is the fullest moment, what was planned beyond the rollout and states are the samples of a
-    minibatch: so many bytes for each, at every setting. Elsewhere all terms are multiplied.
-    """
-    of_kind = [[each for each in checked if kind_of(each.sizes) == kind] for checked in levels]
-    checked: list[Checked] = next(filter(None, of_kind), [])
-    if not checked:
-        return program
-    most = max(_samples(piece) for piece in program.pieces)
-    others = [piece for piece in program.pieces if _samples(piece) < most / 2]
-    updates = Program(tuple(piece for piece in program.pieces if piece not in others))
-    kept: dict[str, float] = {}
-    each_sample = []
-    for one in checked:
-        fullest = max(updates.pieces, key=lambda piece: Program((piece,)).nbytes(one.sizes))
-        kept = {term: nbytes for term, nbytes in fullest.items() if term not in (*SAMPLES, "1")}
-        rest = sum(nbytes * one.sizes.value(term) for term, nbytes in kept.items())
-        each_sample.append((one.temporaries - rest) / one.sizes.value("BU"))
-    if most and min(each_sample) > 0:
-        return Program((*others, {**kept, "BU": median(each_sample)}), program.packing)
-    times = median(one.temporaries / max(program.nbytes(one.sizes), 1) for one in checked)
-    pieces = tuple({term: times * nbytes for term, nbytes in piece.items()} for piece in program.pieces)
-    return Program(pieces, program.packing)
-
-
-def _samples(piece: dict[str, float]) -> float:
-    """Return the bytes per sample of a minibatch at a moment of the program."""
-    return sum(piece.get(term, 0.0) for term in SAMPLES)
+    def knows(self, sizes: Sizes) -> bool:
+        """Return whether XLA was asked about programs of this kind."""
+        return card_kind_of(sizes) in self.programs
 
 
 def find_plan(calibration_file: Path, card: KnownGpu | None) -> CardPlan | None:
@@ -145,7 +102,7 @@ def _unlike(one: KnownGpu, other: KnownGpu) -> tuple[bool, float, float]:
 def _plans_beside(calibration_file: Path) -> Iterator[CardPlan]:
     for path in sorted(calibration_file.parent.glob(f"{calibration_file.stem}@*.json")):
         plan = remembered(path, _read_plan)
-        if plan is not None and plan.version == VERSION:
+        if plan is not None and plan.version == PLAN_VERSION:
             yield plan
 
 
@@ -168,15 +125,24 @@ def plan_file(calibration_file: Path, card: KnownGpu) -> Path:
     return calibration_file.with_name(f"{calibration_file.stem}@{slug}.json")
 
 
+def _kinds_for(run: Run, *, all_kinds: bool) -> list[str]:
+    """Return the kinds of program to ask for: the run's own, or all whose batch is a multiple of 64."""
+    if not is_ppo(run):
+        return ["many"]
+    if not all_kinds:
+        return [card_kind_of(sizes_of(run))]
+    return [f"{unrolls} {minibatches} {EVEN}" for unrolls in KIND.values() for minibatches in ("few", "lots")]
+
+
 def ask_for_card(
-    run: Run, card: KnownGpu, *, progress: Progress = lambda _: None, both: bool = False, place: Path | None = None
+    run: Run, card: KnownGpu, *, progress: Progress = lambda _: None, all_kinds: bool = False, place: Path | None = None
 ) -> CardPlan:
     """Return a plan that knows the run's kind of program and the run as it is on the card, and keep it.
 
     XLA is asked for what is not known yet; programs of a card of the same compute capability do.
 
     Args:
-        both: ask for the other kind as well, which a table of many settings needs.
+        all_kinds: ask for the other kinds as well, which a table of many settings needs.
         place: the calibration to keep it beside; that of the run on this machine.
 
     Raises:
@@ -185,7 +151,7 @@ def ask_for_card(
     """
     run, places = all_at_once(run), [place] if place is not None else calibration_places(run)
     found = [plan for plan in (find_plan(each, card) for each in places) if plan is not None and plan.is_of(card)]
-    empty = CardPlan(VERSION, read_versions(("jaxlib", *PACKAGES)), card.name, {}, None, {})
+    empty = CardPlan(PLAN_VERSION, read_versions(("jaxlib", *PACKAGES)), card.name, {}, None, {})
     known = found[0] if found else empty
     file = plan_file(places[0], BY_NAME[known.card])
 
@@ -199,12 +165,14 @@ def ask_for_card(
         answer = ask_compiler("mark", run, progress=progress, target=target_text(on), card=on.name, **what)
         return Program(tuple(answer["pieces"]), answer["packing"])
 
-    for kind in kinds_for(run, both=both):
+    for kind in _kinds_for(run, all_kinds=all_kinds):
         if kind not in known.programs:
-            program = mark(one_unroll=kind == "one", evaluation=False)
+            words = kind.split()
+            even = int(words[-1]) if words[-1].isdigit() else EVEN
+            program = mark(one_unroll="one" in words, few="few" in words, even=even, evaluation=False)
             known = keep(known, programs={**known.programs, kind: program})
     if known.evaluation is None:
-        known = keep(known, evaluation=mark(one_unroll=False, evaluation=True))
+        known = keep(known, evaluation=mark(one_unroll=False, few=True, even=EVEN, evaluation=True))
     if known.exact(card, sizes_of(run)) is None:
         more: Any = {"target": target_text(card), "card": card.name, "evaluation": False}
         planned = ask_compiler("plan", run, progress=progress, **more)["temporaries"]

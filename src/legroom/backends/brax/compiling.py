@@ -23,11 +23,19 @@ from typing import Any
 import jax
 from brax.training import acting
 
-from legroom.backends.brax.buffers import Assignment, coefficients, live_sums, read_assignment
+from legroom.backends.brax.buffers import UNMARKED, Assignment, coefficients, live_sums, read_assignment
 from legroom.backends.brax.capture import Captured, capture, policy_params, without_device
 from legroom.backends.brax.compile_child import CARD_EPOCH_MODULE, EPOCH_MODULE, EVALUATION_MODULE
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
-from legroom.backends.brax.pieces import Program, Sizes, marked_replay, marked_sizes, undominated
+from legroom.backends.brax.pieces import (
+    Program,
+    Sizes,
+    card_marks,
+    card_replay_marks,
+    marked_replay,
+    marked_sizes,
+    undominated,
+)
 from legroom.device.xla_devices import assignment_text, card_sharding, on_card
 from legroom.model.run import EvalSpec, Run
 
@@ -59,12 +67,11 @@ def _compile(task: Task, say: Say) -> dict[str, Any]:
 
 
 def _mark(task: Task, say: Say) -> dict[str, Any]:
-    marked = marked_replay() if task["run"]["algo"] == "SAC" else marked_sizes(one_unroll=task["one_unroll"])
+    marked, evaluation = _marks(task, say), task["evaluation"]
     captured = _captured(task, say, marked)
-    evaluation = task["evaluation"]
     if evaluation:
-        marked = Sizes(MARKED_EVAL_ENVS)
-    assignment = _assignment(_lowered(captured, task, evaluation=evaluation), task, say)
+        marked = Sizes(marked.batch if "target" in task else MARKED_EVAL_ENVS)
+    assignment = _assignment(_lowered(captured, task, evaluation=evaluation), task, say, marked)
     sums = list(live_sums(assignment))
     pieces = undominated([coefficients(each, {term: marked.value(term) for term in each}) for each in sums])
     if marked.unrolls == 1:  # as many environments as segments: what has that many rows is nearly all physics
@@ -72,6 +79,31 @@ def _mark(task: Task, say: Say) -> dict[str, Any]:
     fullest = max(sum(each.values()) for each in sums)
     program = Program(pieces, packing=assignment.packed / fullest)
     return {**program.model_dump(), "buffers": len(assignment.buffers), "packed": assignment.packed}
+
+
+def _marks(task: Task, say: Say) -> Sizes:
+    """Return the sizes to compile with."""
+    replay = task["run"]["algo"] == "SAC"
+    if "target" not in task:
+        return marked_replay() if replay else marked_sizes(one_unroll=task["one_unroll"])
+    if replay:
+        return card_replay_marks()
+    captured = _captured(task, say)
+    traced = jax.make_jaxpr(_over_one_device(captured))(*captured.arguments)
+    return card_marks(_axes(traced.jaxpr), one_unroll=task["one_unroll"], few=task["few"], even=task["even"])
+
+
+def _axes(jaxpr: Any) -> set[int]:
+    """Return the sizes of all axes in a traced program, of the programs in it too."""
+    found: set[int] = set()
+    for equation in jaxpr.eqns:
+        for variable in equation.outvars:
+            found.update(size for size in getattr(variable.aval, "shape", ()) if isinstance(size, int))
+        for value in jax.tree_util.tree_leaves(equation.params, is_leaf=lambda each: hasattr(each, "eqns")):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                found |= _axes(inner)
+    return found
 
 
 def _plan(task: Task, say: Say) -> dict[str, Any]:
@@ -83,7 +115,7 @@ def _plan(task: Task, say: Say) -> dict[str, Any]:
 def _captured(task: Task, say: Say, sizes: Sizes | None = None) -> Captured:
     run = Run.model_validate(task["run"])
     if sizes is not None:
-        run = with_sizes(run, sizes, MARKED_EVAL_ENVS)
+        run = with_sizes(run, sizes, sizes.batch if "target" in task else MARKED_EVAL_ENVS)
     say("tracing brax's training step")
     # `legroom train` makes an epoch of one training step; brax's own SAC has a loop around it
     steps = 1 if run.algo.upper() == "PPO" else 2
@@ -116,7 +148,7 @@ def _lowered(captured: Captured, task: Task, *, evaluation: bool = False) -> Any
 
 def _one_device(captured: Captured) -> Any:
     """Return the epoch without `pmap`, with what it donates."""
-    epoch = jax.vmap(captured.epoch.__wrapped__, axis_name=PMAP_AXIS)  # type: ignore[attr-defined]
+    epoch = _over_one_device(captured)
 
     def training_epoch(*arguments: Any) -> Any:
         return epoch(*arguments)
@@ -124,15 +156,19 @@ def _one_device(captured: Captured) -> Any:
     return jax.jit(training_epoch, donate_argnums=tuple(range(len(captured.arguments) - 1)))
 
 
+def _over_one_device(captured: Captured) -> Callable[..., Any]:
+    return jax.vmap(captured.epoch.__wrapped__, axis_name=PMAP_AXIS)  # type: ignore[attr-defined]
+
+
 def _for_card(task: Task) -> str:
     return f" for a {task['card']}" if "target" in task else ""
 
 
-def _assignment(lowered: Any, task: Task, say: Say) -> Assignment:
+def _assignment(lowered: Any, task: Task, say: Say, marked: Sizes = UNMARKED) -> Assignment:
     evaluation = task["evaluation"]
     module = EVALUATION_MODULE if evaluation else CARD_EPOCH_MODULE if "target" in task else EPOCH_MODULE
     say(f"XLA plans the memory of {'the evaluation' if evaluation else 'the training step'}{_for_card(task)}")
-    return read_assignment(assignment_text(lowered.compile, module, Path(task["folder"], "dump")))
+    return read_assignment(assignment_text(lowered.compile, module, Path(task["folder"], "dump")), marked)
 
 
 def shapes_of(captured: Captured) -> dict[str, Any]:

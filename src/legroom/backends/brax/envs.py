@@ -19,6 +19,7 @@ from legroom.errors import BadInput, MissingExtra
 from legroom.model.run import Run
 
 PLAYGROUND = "mujoco_playground"
+MODELS = "Playground downloads models of robots when one is first made: make it once where there is a network"
 LONGEST_MESSAGE = 300  # characters; MuJoCo quotes whole elements of a model
 
 
@@ -54,14 +55,14 @@ def make_training_env(run: Run) -> TrainingEnv:
     return _playground(run, env_id)
 
 
-def _made(run: Run, factory: Callable[..., Any]) -> Any:
+def _made(run: Run, factory: Callable[..., Any], hint: str = "") -> Any:
     try:
         return factory(**run.env.kwargs)
     except (BadInput, MissingExtra):
         raise
     except Exception as error:  # a model's XML, an unknown argument: whatever it is, it is the user's to see
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        raise BadInput(f"env {run.env.id!r} raised {text[:LONGEST_MESSAGE]}", path=run.source) from error
+        raise BadInput(f"env {run.env.id!r} raised {text[:LONGEST_MESSAGE]}", path=run.source, hint=hint) from error
 
 
 def _kinds() -> tuple[type, ...]:
@@ -89,7 +90,7 @@ def _playground(run: Run, name: str) -> TrainingEnv:
         playground = import_module(PLAYGROUND)
         names = [*playground.registry.ALL_ENVS]
         if name in names:
-            env = _made(run, lambda **kwargs: playground.registry.load(name, **kwargs))
+            env = _made(run, lambda **kwargs: playground.registry.load(name, **kwargs), hint=MODELS)
             return TrainingEnv(env, playground.wrapper.wrap_for_brax_training)
         known += names
     close = difflib.get_close_matches(name, known, n=1)

@@ -6,26 +6,27 @@ needs the largest of those sums, one *piece* each. The settings that axes of arr
     N environments, B batch_size, M num_minibatches, U unroll_length, and k = B × M / N unrolls of every environment,
 
 and a term is a product of them: `BMU` is the whole rollout, `BU` one minibatch, `NU` one unroll, `1` a constant; V is
-U + 1 and W is U - 1, as the loss looks at an unroll with one step more or less. SAC
-has no unroll, and M are the transitions of its replay buffer.
+U + 1 and W is U - 1, as the loss looks at an unroll with one step more or less. SAC has no unroll, and M are the
+transitions of its replay buffer.
 
-To see which axis is which, a program is compiled with sizes made of primes that no model has: B = 61 × 67 for N = 61,
-so that a product of axes is a batch where 61 and 67 divide it, and k where 67 and 71 do.
+To see which axis is which, a program is compiled with sizes that no axis of the model has. For the CPU's compiler they
+are products of primes. A GPU's compiler fuses otherwise where a batch is no multiple of 64, and where minibatches are
+many: there the sizes are such as people train with, and none that an axis of the model has (`card_marks`).
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from legroom.model.data import Data
 
 Terms = Mapping[str, float]
 PRIMES = {"n": 61, "b": 67, "m": 71, "u": 73}
-# Which of the first three primes divide a product of axes, and what that product therefore is.
-_NAMES = {"": "", "n": "N", "nb": "B", "m": "M", "bm": "k", "nbm": "BM"}
-UNKNOWN = "?"
+DIVISIBLE = 60  # a multiple of a size from here on is an axis made of it and one of the model's; below, of anything
+EVEN = 64  # a GPU's compiler fuses otherwise where the batch is a multiple of it; less of smaller powers of two
+FEW = 24  # minibatches; with more of them a GPU's compiler keeps more of the policy's activations (`bench/xla.py`)
 
 
 @dataclass(frozen=True)
@@ -63,21 +64,69 @@ def marked_replay() -> Sizes:
     return Sizes(n, n * b, 1000 * m, 1)
 
 
-def term_of(dimensions: Iterable[int]) -> str:
-    """Return the term that an array of these dimensions grows with; `UNKNOWN` in it where it is none of them."""
-    found: Counter[str] = Counter()
-    for size in dimensions:
-        for letter, prime in PRIMES.items():
-            while size and size % prime == 0:
-                size //= prime
-                found[letter] += 1
-        # the loss looks at an unroll without its first or last step, or with one more; a GPU's matrix products have
-        # that axis and the batch's as one
-        if abs(size - PRIMES["u"]) == 1:
-            found["V" if size > PRIMES["u"] else "W"] += 1
-    letters = "".join(letter * found[letter] for letter in "nbm")
-    steps = "U" * found["u"] + "V" * found["V"] + "W" * found["W"]
-    return (_NAMES.get(letters, UNKNOWN + letters) + steps) or "1"
+def card_marks(taken: Collection[int], *, one_unroll: bool, few: bool, even: int) -> Sizes:
+    """Return sizes to compile with for a card: as people train with, and none that an axis of the model has.
+
+    Args:
+        taken: the axes that the traced program has.
+        few: few minibatches, or lots of them.
+        even: what the batch is an odd multiple of (`evenness`).
+    """
+
+    def free(choices: Iterable[int], around: Sequence[int] = (0,)) -> int:
+        found = list(choices)
+        return next((each for each in found if not {each + by for by in around} & used), found[-1])
+
+    used = set(taken)
+    batches = range(320 // even // 2 * 2 * even + even, 1600, 2 * even)
+    batch = next((each for each in batches if not any(size % each == 0 for size in used if size)), batches[-1])
+    unroll = free(range(14, 60, 4), (-1, 0, 1))
+    used |= {unroll - 1, unroll, unroll + 1}
+    if one_unroll:
+        minibatches = free([12, *range(10, FEW)] if few else [40, *range(36, DIVISIBLE)])
+        return Sizes(batch * minibatches, batch, minibatches, unroll)
+    used |= {size // 2 for size in used if size % 2 == 0}  # twice as many minibatches as unrolls
+    unrolls = free([7, *range(5, FEW // 2 + 1)] if few else [23, *range(18, DIVISIBLE // 2)])
+    return Sizes(2 * batch, batch, 2 * unrolls, unroll)
+
+
+def evenness(batch: int) -> int:
+    """Return the largest power of two that divides the batch, 64 at most: what is fused depends on it."""
+    return math.gcd(batch, EVEN)
+
+
+def card_replay_marks() -> Sizes:
+    """Return the sizes to compile SAC with for a card."""
+    return Sizes(448, 320, 64 * 1009, 1)
+
+
+def term_of(dimensions: Iterable[int], marked: Sizes) -> str:
+    """Return the term that an array of these dimensions grows with where the program was compiled with such sizes."""
+    letters = "".join(_axis(size, marked) for size in dimensions)
+    if "k" in letters and "N" in letters:  # so many unrolls of every environment are the rollout
+        letters = letters.replace("k", "B", 1).replace("N", "M", 1)
+    return "".join(letter * letters.count(letter) for letter in "NBMkUVW") or "1"
+
+
+@lru_cache(maxsize=4096)
+def _axis(size: int, marked: Sizes) -> str:
+    """Return the term that an axis grows with, empty where it is the model's."""
+    values = _values(marked)
+    exactly = (term for value, term in values if size == value)
+    multiple = (term for value, term in values if value >= DIVISIBLE and term not in "VW" and size and not size % value)
+    return next(exactly, None) or next(multiple, "")
+
+
+@lru_cache(maxsize=16)
+def _values(marked: Sizes) -> list[tuple[float, str]]:
+    """Return what axes can be, the largest first: a GPU's matrix products have steps and segments as one.
+
+    The loss looks at an unroll without its first or last step, or with one more.
+    """
+    steps = ("", "U", "V", "W") if marked.unroll > 1 else ("",)
+    batches = ("BM", "N", "B", "M", *(("k",) if marked.unrolls != 1 else ()), "")
+    found = [(marked.value(each + step), each + step) for each in batches for step in steps]
+    return sorted(((value, term) for value, term in found if term and value > 1), key=lambda each: -each[0])
 
 
 @dataclass(frozen=True)

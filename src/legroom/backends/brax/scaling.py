@@ -7,7 +7,13 @@ Such a prediction has a wider band, and `predict --mode trace` asks the compiler
 from dataclasses import dataclass, replace
 
 from legroom.backends.brax.arithmetic import FLOAT, count_parameters, hidden_layers
-from legroom.backends.brax.calibration import Calibration, calibration_places, find_calibration, find_relative
+from legroom.backends.brax.calibration import (
+    Calibration,
+    calibration_places,
+    find_calibration,
+    find_relative,
+    sizes_of,
+)
 from legroom.backends.brax.card_plans import CardPlan, find_plan
 from legroom.backends.brax.facts import is_ppo
 from legroom.backends.brax.pieces import Sizes
@@ -28,6 +34,7 @@ class Scaled:
         stepwise: the networks go over the unroll one step at a time (remat).
         plan: what XLA plans for a card, whose programs the calibration then has; None: they are the CPU's.
         same_card: XLA was asked for the card, or for one of the same compute capability.
+        planned: the temporaries, where XLA planned the very run for the very card.
     """
 
     calibration: Calibration
@@ -40,11 +47,14 @@ class Scaled:
     stepwise: bool = False
     plan: CardPlan | None = None
     same_card: bool = False
+    planned: int | None = None
 
     def temporaries(self, sizes: Sizes) -> dict[str, float]:
         """Return the bytes of each term at the fullest moment of the training step."""
         if not self.scaled:
-            return self.calibration.temporaries(sizes)
+            terms = self.calibration.temporaries(sizes)
+            times = 1.0 if self.planned is None else self.planned / max(sum(terms.values()), 1.0)
+            return {term: times * nbytes for term, nbytes in terms.items()}
         return self.calibration.temporaries(sizes, adjust=self._adjusted(sizes))
 
     def evaluation_nbytes(self, envs: int) -> int:
@@ -93,8 +103,9 @@ def known_for(run: Run, gpu: Gpu | None) -> Scaled | None:
     plan = min(plans, key=lambda each: not each.is_of(card), default=None)  # asked here, shipped, or of another card
     if plan is None or not plan.programs:
         return known
-    calibration = plan.in_place_of(known.calibration, card)
-    return replace(known, calibration=calibration, plan=plan, same_card=plan.is_of(card))
+    calibration = plan.in_place_of(known.calibration)
+    planned = plan.exact(card, sizes_of(run))
+    return replace(known, calibration=calibration, plan=plan, same_card=plan.is_of(card), planned=planned)
 
 
 def known_of(run: Run) -> Scaled | None:

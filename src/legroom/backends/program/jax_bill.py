@@ -7,11 +7,13 @@ results that take no argument's place, and temporaries.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from legroom.backends.program.repeating import LEAST_REPEATS
 from legroom.device.xla_programs import plan_program
 from legroom.device.xla_target import known_card
 from legroom.errors import BadInput, MissingExtra
@@ -23,6 +25,7 @@ from legroom.units import format_size
 
 Messages = Mapping[str, Sequence[dict[str, Any]]]
 MOST_FUNCTIONS = 5  # that are listed
+_OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory|MemoryError|cannot allocate", re.IGNORECASE)
 ANY_CARD = "RTX 4090"  # whose compiler is asked where only the memory of a card is given
 
 
@@ -53,7 +56,7 @@ def with_jax(
     told = messages.get("jax", ())
     if not told:
         return found
-    found = replace(found, jax=str(told[0].get("version") or "?"))
+    found = _without_its_end(replace(found, jax=str(told[0].get("version") or "?")))
     if gpu is None or found.card is not None:
         note = "jax and torch are both used: only what torch has on the card is in the bill"
         return found if gpu is None else replace(found, notes=(*found.notes, note))
@@ -73,6 +76,20 @@ def with_jax(
     text = f"RESOURCE_EXHAUSTED: Out of memory while trying to allocate {asked:,} bytes for {failed.name}"
     oom = OutOfMemory(failed.file, failed.line, text, asked, max(limit - failed.live, 0), caught=False)
     return replace(seen, stopped="out-of-memory", out_of_memory=(oom,), failed_at=(failed.file, failed.line))
+
+
+def _without_its_end(found: Rehearsal) -> Rehearsal:
+    """Return a program that failed after its training had repeated as one that was stopped then, with a note.
+
+    Values that were not computed fail where a program draws or saves what it learned, and what it needed until there is
+    as well known as that of a program that was stopped a moment before.
+    """
+    if found.stopped != "failed" or found.repeats < LEAST_REPEATS or _OUT_OF_MEMORY.search(found.failure):
+        return found
+    at = f" at {Path(found.failed_at[0]).name}:{found.failed_at[1]}" if found.failed_at else ""
+    why = (found.failure.strip().splitlines() or [f"exit code {found.exit_code}"])[0][:200]
+    note = f"the program ended with {why}{at}, after {found.updates:,} calls of large functions: memory until there"
+    return replace(found, stopped="repeats", notes=(*found.notes, note))
 
 
 def _plans(

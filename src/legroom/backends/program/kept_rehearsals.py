@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 VERSION = 1
 SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 MOST_FILES = 20_000
+# what a program fails with again as long as its files are the same
+OWN_FAILURES = ("AssertionError", "AttributeError", "IndexError", "KeyError", "TypeError", "ValueError", "ZeroDivision")
 # variables of a terminal or a session, which no training reads
 PASSING = ("_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "DISPLAY")
 PASSING_PREFIXES = ("TERM", "SSH_", "XDG_SESSION", "VSCODE_", "DBUS_", "LEGROOM_", "TMUX", "STY", "PYTEST_")
@@ -55,7 +57,9 @@ def keep(
 ) -> None:
     """Keep a rehearsal that is of JAX alone and came to its end; others are run again."""
     whole = found.stopped in ("repeats", "finished", "out-of-memory") and found.card is not None
-    if not whole or not found.jax or found.torch or found.unmodelled or found.exit_code:
+    if not whole or not found.jax or found.torch or found.unmodelled:
+        return
+    if found.exit_code and not found.failure.startswith(OWN_FAILURES):  # a missing package or file may come
         return
     paths = {*read, *_settings(command)}
     if len(paths) > MOST_FILES:

@@ -372,7 +372,9 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
             within = (
                 f" within {rehearsal.seconds:.0f} s (more time: --seconds)" if rehearsal.stopped == "seconds" else ""
             )
-            yield f"the program used jax and computed nothing large with it{within}: no GPU verdict"
+            insists = "; jax's devices are the CPU's here, a program that insists on a GPU ends"
+            ended = insists if rehearsal.stopped == "failed" else ""
+            yield f"the program used jax and computed nothing large with it{within}: no GPU verdict{ended}"
     elif not rehearsal.torch:
         if rehearsal.stopped == "finished":
             yield "the program ended before it used torch"

@@ -127,11 +127,12 @@ def rehearse(
         found = seen.rehearsal(
             command, stopped, code, seconds, host=host.seen(ended=stopped == "finished"), python=python
         )
+        if found.stopped == "failed" and not seen.said_why:
+            found = replace(found, failure=last_words(folder) or found.failure)
         found = with_jax(found, seen.messages, plan.card, plan.limit, progress)
         if found.jax:
             keep(found, _files_read(seen), command, plan, own)
-        silent = found.stopped == "failed" and not seen.said_why
-        return replace(found, failure=last_words(folder) or found.failure) if silent else found
+        return found
 
 
 def _files_read(seen: ProgramSeen) -> list[str]:
@@ -260,7 +261,11 @@ class ProgramSeen:
 
     @property
     def repeats(self) -> int:
-        return next((finder.repeats for finder in self._finders.values() if finder.book is self.main), 0)
+        finder = next((finder for finder in self._finders.values() if finder.book is self.main), None)
+        if finder is None:
+            return 0
+        finder.update()
+        return finder.repeats
 
     def reason_to_stop(self, seconds: float) -> Stopped | None:
         """Return why to stop now, None to go on."""
