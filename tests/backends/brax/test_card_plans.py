@@ -77,7 +77,10 @@ def test_the_bill_of_a_card_is_as_xla_plans_it_for_that_card() -> None:
 
 def test_a_setting_that_xla_planned_as_it_is_is_met_and_others_are_as_the_marked_program_says() -> None:
     keep_plan(**{CARD.name: [Checked(Sizes(8, 4, 4, 5), 25_600)]})
-    assert temporaries(predict(make_run(), machine(), mode="arithmetic", device="cuda")) == 25_600
+    met = predict(make_run(), machine(), mode="arithmetic", device="cuda")
+    assert temporaries(met) == 25_600
+    item = next(item for item in met.items if item.name == "network.activations")
+    assert item.error == round(CARD_ERROR * item.nbytes)  # however far the marked program is from it
     # 40 × 250 + 160 × 120 + 4096, in a band as wide as the planned one is off: 25,600 for 18,696
     other = predict(make_run(unroll=10), machine(), mode="arithmetic", device="cuda")
     assert temporaries(other) == 10_000 + 19_200 + 4096

@@ -125,7 +125,8 @@ def _temporary_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
     """The program's block of temporaries, by what its fullest moment is made of."""
     sizes = sizes_of(run)
     terms = known.temporaries(sizes)
-    share = max(SCALED_ERROR if known.scaled else _compiler_error(known, device), known.calibration.deviation())
+    deviation = known.calibration.deviation() if known.planned is None or known.scaled else 0.0  # else it is XLA's own
+    share = max(SCALED_ERROR if known.scaled else _compiler_error(known, device), deviation)
     share = max(share, SCALED_ERROR) if made_elsewhere(known.calibration) else share
     if is_ppo(run) and not known.calibration.has_kind(sizes):
         share = max(share, SCALED_ERROR)  # the other kind of rollout was compiled
