@@ -16,7 +16,7 @@ import pytest
 from docs.blocks import FILES, ROOT, Block, Session, Told, blocks_of, masked, pages, snippets_of, told_by
 from docs.generators.commands import command_parsers
 
-from legroom.cli.main import COMMANDS, WITH_PROGRAM
+from legroom.cli.main import COMMANDS, WITH_PROGRAM, with_values
 from legroom.cli.overrides import rewrite_overrides, split_settings
 from legroom.errors import BadInput
 from legroom.reading import read_all
@@ -82,7 +82,7 @@ def parse(told: Told) -> None:
     if arguments in ([], ["--help"]):
         return  # the command itself is meant
     try:
-        context = parser.make_context(name, rewrite_overrides(list(arguments), parser.params))
+        context = parser.make_context(name, rewrite_overrides(with_values(arguments), parser.params))
     except Exception as error:
         if hasattr(error, "exit_code") and not hasattr(error, "format_message"):
             return  # --help and its like

@@ -160,7 +160,7 @@ def _run(arguments: list[str]) -> int:
         if asked_help:
             return _show_help(own, asked_help, command.commands[called[0]])
         import_module("legroom.reading.reading_budget").end_by_timer()
-        arguments = _with_values(arguments)
+        arguments = with_values(arguments)
         if _takes_runs(params):  # only then: it brings the readers along
             rewrite = import_module("legroom.cli.overrides").rewrite_overrides
             arguments = [called[0], *rewrite(arguments[1:], params)]
@@ -179,7 +179,7 @@ def _run(arguments: list[str]) -> int:
     return outcome if isinstance(outcome, int) else EXIT_GOOD
 
 
-def _with_values(arguments: list[str]) -> list[str]:
+def with_values(arguments: list[str]) -> list[str]:
     """Return the arguments with a value for options that stand without one."""
     following = [*arguments[1:], "--"]
     pairs = (

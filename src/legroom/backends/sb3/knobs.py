@@ -21,7 +21,7 @@ LEAN_STORAGE = Knob(
 SB3_KNOBS: tuple[Knob, ...] = (
     LEAN_STORAGE,
     Knob("env.workers", "free", "bits",
-         "workers without torch: 4.8 to 23 MB each, not 165 to 284; none for cheap steps",
+         "workers without torch: 4.8 to 23 MB each, not 165 to 284 MB; none for cheap steps",
          ladders.light_workers),
     Knob("eval.workers", "free", "bits",
          "the same for evaluation environments", ladders.light_evaluation_workers),
