@@ -126,6 +126,12 @@ bench-storage:  ## memory and speed of lean storage beside SB3, sb3-extra-buffer
 	.venv-storage/bin/pip install --quiet --disable-pip-version-check -e '.[sb3,bench-storage]' -c constraints.txt
 	.venv-storage/bin/python -m bench.storage
 
+.PHONY: bench-storage-speed
+bench-storage-speed: $(STAMP)  ## lean storage beside SB3's by kind of data, ten million transitions, train beside a script
+	$(BIN)/python -m bench.storage_speed
+	$(BIN)/python -m bench.storage_millions
+	$(BIN)/python -m bench.train_start
+
 bench-storage-cases: $(STAMP)  ## more than 100,000 generated sequences through lean storage
 	$(BIN)/python -m bench.storage_cases
 

@@ -1,4 +1,4 @@
-"""Which arrays of a rehearsed JAX program are zeros because nobody computed them, and where the program reads one.
+"""Which arrays of a rehearsed JAX program are zeros because they were not computed, and where the program reads one.
 
 A function that is not run returns zeros. Losses and observations may be that; a whole number or a truth that the
 program reads decides what it does next, and perhaps how much memory it takes. So such arrays are remembered, with what
@@ -46,7 +46,7 @@ class Guesses:
         for array in arrays:
             try:
                 weakref.finalize(array, self._names.pop, id(array), None).atexit = False
-            except TypeError:  # keys of random numbers, which nobody reads
+            except TypeError:  # keys of random numbers, which are not read
                 continue
             self._names[id(array)] = name
 

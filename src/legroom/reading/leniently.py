@@ -114,7 +114,7 @@ def _read_file(target: str, overrides: Sequence[tuple[str, str]], like: str | No
 def _of_another_release(one: LenientRun) -> LenientRun:
     """Return the run of a script without its foreign arguments: forks and other releases of a library have others.
 
-    Then nobody knows what that constructor does with the rest, either.
+    What that constructor does with the rest is not known then, either.
     """
     own = tuple(problem for problem in one.problems if not _is_foreign(problem))
     if len(own) == len(one.problems):

@@ -153,7 +153,7 @@ class LeanReplay(LeanBuffer):
         rewards = self.rewards.reshape(-1).take(flat).reshape(-1, 1)
         rewards = rewards if env is None else self._normalize_reward(rewards, env)
         fields = (self.actions.reshape(-1, self.action_dim).take(flat, 0), self._ended(flat), rewards)
-        # what has just been taken belongs to nobody else, so it becomes a tensor without another copy
+        # what has just been taken is used nowhere else, so it becomes a tensor without another copy
         actions, dones, rewards = (self.to_torch(each.view(Decoded)) for each in fields)
         return self.samples[is_dict](before, actions, after, dones, rewards)
 

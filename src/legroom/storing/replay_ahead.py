@@ -22,9 +22,7 @@ from legroom.machine.forks import in_forks
 from legroom.machine.probing import count_cores
 
 WORTH_A_THREAD_S = 0.0002  # decoding a batch takes at least this long before it is done ahead
-HOPELESS = (
-    16  # guesses in a row that were no use: not even a half was right, or they were waited for; then none is made
-)
+HOPELESS = 16  # guesses in a row of no use (most of it wrong, or waited for) after which none is made any more
 LATE = 0.5  # of the time that decoding takes: who waits so long for the thread may as well decode
 STATE_BYTES = 4 * 624 + 4  # of the Mersenne Twister: its words, and how many of them are used up
 

@@ -157,7 +157,7 @@ def _temporary_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
 
 
 def _is_uneven(sizes: Sizes, plan: CardPlan) -> bool:
-    """Return whether XLA may fuse otherwise than in the programs it was asked about; with odd batches nobody knows."""
+    """Return whether XLA may fuse otherwise than in the programs it was asked about; of odd batches it is not known."""
     return bool(sizes.batch % 2) or (evenness(sizes.batch) < EVEN and not plan.knows(sizes))
 
 

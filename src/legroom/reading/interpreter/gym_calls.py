@@ -22,7 +22,7 @@ class Env:
 
     Args:
         origin: the call that made it; wrapped, it is still the same one.
-        doubted: whether a function that nobody knows may have made several of it.
+        doubted: whether an unknown function may have made several of it.
     """
 
     id: str | None = None
