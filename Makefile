@@ -144,7 +144,7 @@ bench-attach: $(STAMP)  ## programs as they are and with savings attached: resul
 bench-microbatch: $(STAMP)  ## micro-batches: how exact, how much memory, predicted against measured
 	$(BIN)/python -m bench.microbatch
 
-bench-throughput: $(STAMP)  ## whole PPO trainings with the savings, against SB3's own
+bench-throughput: $(STAMP)  ## whole trainings with lean storage, against SB3's own arrays
 	$(BIN)/python -m bench.throughput
 
 bench-kills: $(STAMP)  ## kill -9 at 100 random moments of a training, resumed each time

@@ -41,3 +41,21 @@ class Sprites(gym.Env):
             picture[y : y + SPRITE, x : x + SPRITE] = 200
         picture[SIZE - 4 :, self._paddle : self._paddle + 16] = 255
         return picture
+
+
+class Numbers(gym.Env):
+    """A walk by chance of 376 numbers, as many as a humanoid's observation has."""
+
+    def __init__(self) -> None:
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (376,), np.float32)
+        self.action_space = gym.spaces.Box(-1, 1, (17,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self._now, self._steps = self.np_random.standard_normal(376).astype(np.float32), 0
+        return self._now.copy(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self._now += 0.05 * self.np_random.standard_normal(376).astype(np.float32)
+        self._steps += 1
+        return self._now.copy(), float(-np.square(action).sum()), False, self._steps >= 500, {}

@@ -142,6 +142,16 @@ def test_an_algorithm_without_gradients_has_no_optimizer_to_import():
     assert item.nbytes == 300
 
 
+def test_legroom_train_does_without_torchs_compiler_and_a_script_does_not():
+    base = replace(BASE, without_compiler=230)
+    script, by_legroom = (
+        next(iter(runtime_items(make().replace(source=source), Evidence(MACHINE, "cpu", base))))
+        for source in ("train.py", "run.yaml")
+    )
+    assert (script.nbytes, by_legroom.nbytes) == (300, 230)
+    assert "without torch's compiler" in by_legroom.why
+
+
 def test_candidates_of_ars_are_on_the_bill():
     items = named(bill(make(algo="ARS", hyperparams={"n_delta": 4})))
     # 6 arrays of 4 directions: 4 x 64 + 64, 64 x 64 + 64, 64 x 2 + 2 parameters of 4 bytes

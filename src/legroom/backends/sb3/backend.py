@@ -267,6 +267,9 @@ class Sb3Backend(Backend):
         )
 
     def learner(self, task: TrainTask, loop: Loop) -> Learner:
+        from legroom.backends.sb3.light_imports import COMPILER, import_lightly
+
+        import_lightly(COMPILER)  # a second, and a fifth of the memory of a small training
         from legroom.backends.sb3.training import Sb3Learner
 
         return Sb3Learner(task, loop)

@@ -10,6 +10,7 @@ pay for whatever stands there.
 import json
 import os
 import sys
+import types
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,14 +78,26 @@ def learn(vec_env: Any) -> Any:
 
 
 def measure_trainer() -> Any:
-    """Return what the training process holds after a first update, and what one holds that never makes any."""
+    """Return what the training process holds after a first update, with torch's compiler, without, and before."""
     vec_env = DummyVecEnv([TinyEnv])
     with torch.no_grad():
         torch.nn.Linear(4, 2)(torch.as_tensor(vec_env.reset()))
-    before, _ = resident()  # an optimizer would import torch's compiler
+    before, _ = resident()
+    without = learn_without_compiler(vec_env)
     learn(vec_env)
     trainer, libraries = resident()
-    return {"trainer": trainer, "without_updates": before, "libraries": libraries}
+    return {"trainer": trainer, "without_compiler": without, "without_updates": before, "libraries": libraries}
+
+
+def learn_without_compiler(vec_env: Any) -> Any:
+    """Return what the process holds after an update, where an optimizer does not import torch's compiler."""
+    stand_in: Any = types.ModuleType("torch._dynamo")
+    stand_in.disable, stand_in.graph_break = (lambda function, *rest, **options: function), (lambda: None)
+    sys.modules["torch._dynamo"] = torch._dynamo = stand_in
+    learn(vec_env)
+    held, _ = resident()
+    del sys.modules["torch._dynamo"], torch._dynamo
+    return held
 
 
 def measure_forkserver() -> Any:

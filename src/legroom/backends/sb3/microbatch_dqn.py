@@ -21,6 +21,7 @@ from torch.nn import functional
 from legroom.backends.sb3.microbatch_parts import Parts, is_known, refuse_unknown_buffer, replay_minibatch
 from legroom.backends.sb3.update_retreat import Surviving
 from legroom.device.exact_pieces import check_sizes, refuse_inexact, size_at, splits, watched
+from legroom.device.small_steps import make_step
 
 
 class DQNInParts(Surviving):
@@ -54,7 +55,7 @@ class DQNInParts(Surviving):
             parts = self._draw(batch_size)
             loss = self._attempt(partial(self._add_gradients, parts, batch_size), size, update)
             losses.append(loss.item())
-            self.policy.optimizer.step()
+            make_step(self.policy.optimizer)
             self._learned(parts)
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")

@@ -14,8 +14,9 @@ from legroom.model.footprint import Item, Known, Place
 from legroom.model.run import Run
 
 # What `legroom train` has in the process that trains, beside SB3: its modules, its threads, and what writes
-# checkpoints. PPO on CartPole 17.2 and 17.3 MB, on Hopper 12.9 and 16.2, DQN 16.5 and 16.5, SAC on HalfCheetah 12.5 and
-# 20.8 (2026-11-17, each against the same script without legroom; `python -m bench.accuracy_own`).
+# checkpoints; torch's compiler, which it does without, is not counted. PPO on CartPole 17.2 and 17.3 MB, on Hopper 12.9
+# and 16.2, DQN 16.5 and 16.5, SAC on HalfCheetah 12.5 and 20.8 (2026-11-17, each against the same script without
+# legroom, both with the compiler; `python -m bench.accuracy_own`).
 OWN, OWN_ERROR = 16_500_000, 4_000_000
 
 
@@ -28,6 +29,9 @@ def runtime_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     if algorithm_of(run).family == "evolution" and base.without_updates:
         why, nbytes = f"interpreter and imported libraries, without an optimizer ({versions})", base.without_updates
         error = base.errors.get("without_updates", error)
+    elif trained_by_legroom(run) and base.without_compiler:
+        why = f"{why}, without torch's compiler"
+        nbytes, error = base.without_compiler, base.errors.get("without_compiler", error)
     yield Item(
         "runtime.base", nbytes, Place.HOST, why, known=base.known, error=error, mapped=min(base.libraries, nbytes)
     )
