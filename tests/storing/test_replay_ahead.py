@@ -4,6 +4,7 @@ import copy
 import os
 import pickle
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,22 @@ def test_a_training_that_goes_on_steadily_is_guessed() -> None:
     # two samples tell how many numbers are drawn in between; then each batch is decoded once, but for single rows
     assert read.count(32) in (40, 41)  # the last one is decoded in vain, or given up
     assert sum(n for n in read if n != 32) < 20
+
+
+def test_a_guess_that_cannot_be_read_does_not_fail_what_can() -> None:
+    main = threading.get_ident()
+
+    def reading(rows: np.ndarray, envs: np.ndarray) -> Any:
+        if threading.get_ident() != main:
+            raise OSError("a damaged block of a file, at a row that nobody asked for")
+        return {"": rows.copy()}, {"": rows + 1}
+
+    ahead, there = ReplayAhead(reading), Rows(1000, 1000, 1000, 10**6, 1)
+    for _ in range(6):
+        before = ahead.before_drawing()
+        rows = np.random.randint(0, there.count, size=32)
+        assert np.array_equal(ahead.pairs(rows, np.zeros(32, np.int64), there, before)[1][""], rows + 1)
+    ahead.close()
 
 
 def test_training_whose_numbers_cannot_be_guessed_stops_guessing() -> None:
