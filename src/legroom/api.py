@@ -48,7 +48,7 @@ def predict(
     Example:
         >>> import legroom
         >>> legroom.predict("mine:full", mode="arithmetic")
-        Footprint(mine:full on cpu: host 211.3 GiB at the peak)
+        Footprint(mine:full on cpu: host 211.2 GiB at the peak)
         >>> import gymnasium
         >>> from stable_baselines3 import PPO
         >>> env = gymnasium.make("CartPole-v1")
