@@ -290,23 +290,32 @@ static int encode_waiting(const reading *r) {
 }
 
 /* Reads everything; the GIL is not held. All stores are locked, one caller at a time so that two cannot block each
- * other half-way; nobody else ever waits for a store while holding another. With `together`, a batch that is worth it is
- * decoded in two threads. */
+ * other half-way; nobody else ever waits for a store while holding another. With `together`, a batch that is worth
+ * waking another thread for is decoded in two: by what one took lately, or by its bytes while that is not known. */
 #define WORTH_HELP ((size_t)256 << 10)
+#define WORTH_HELP_NS 150000u
 static pthread_mutex_t locking = PTHREAD_MUTEX_INITIALIZER;
 static int read_all(const reading *r, int together) {
     size_t room = reader_room(&r->stores[0]->g.s), bytes = (size_t)r->count * observation_bytes(&r->stores[0]->g.s) * (r->nexts ? 2 : 1);
-    together = together && bytes >= WORTH_HELP && r->count >= 2 * PART && several_processors();
+    uint32_t *each = &r->stores[0]->g.reading_ns, known = __atomic_load_n(each, __ATOMIC_RELAXED);
+    int worth = known ? (uint64_t)r->count * known >= WORTH_HELP_NS : bytes >= WORTH_HELP;
+    together = together && worth && r->count >= 2 * PART && several_processors();
     shared_batch b = {.r = r, .room = {take((together ? 2 : 1) * room)}};
     b.room[1] = together ? b.room[0] + room : NULL;
     if (!b.room[0]) return NO_MEMORY;
     pthread_mutex_lock(&locking);
     for (Py_ssize_t k = 0; k < r->n_stores; k++) lock_store(&r->stores[k]->g);
     pthread_mutex_unlock(&locking);
+    uint64_t began = nanoseconds();
     for (int again = 0; again < 2; again++) {
         b.next = 0; b.problem = 0;
         if (together) work_together(read_parts, &b); else read_parts(&b, 0);
         if (b.problem != NO_SUCH || again || (b.problem = encode_waiting(r))) break;
+    }
+    if (r->count >= 2 * PART) {
+        uint64_t now = (nanoseconds() - began) * (together ? 2 : 1) / (uint64_t)r->count;
+        if (now > UINT32_MAX / 4) now = UINT32_MAX / 4;
+        __atomic_store_n(each, (uint32_t)(known ? (7 * (uint64_t)known + now) / 8 : now) + 1, __ATOMIC_RELAXED);
     }
     for (Py_ssize_t k = 0; k < r->n_stores; k++) unlock_store(&r->stores[k]->g);
     free(b.room[0]);

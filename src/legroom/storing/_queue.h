@@ -39,6 +39,7 @@ typedef struct {
     int queueing;
     size_t queue_bytes;         /* most that slots may take, 0: as many as are useful */
     uint32_t timed, slow;       /* observations of this window, and those that a queue would have been faster for */
+    uint32_t reading_ns;        /* what an observation took to read lately, in one thread; 0: not known */
     queue *q;                   /* changes only with both locks held */
     store s;
 } guarded;
