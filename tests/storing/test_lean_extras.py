@@ -39,7 +39,7 @@ from toy_envs import noise, stack
 
 import legroom
 from legroom.errors import BadInput, LegroomError
-from legroom.storing.outputs import Outputs
+from legroom.storing.outputs import Outputs, PageLocked
 from legroom.storing.saving import write_file
 
 # A decoded copy, where max_bytes allows it
@@ -646,6 +646,17 @@ def test_a_well_formed_file_of_something_else_is_one_line(tmp_path):
             pair.lean.load(tmp_path / "odd")
         assert one_line(refused)
     assert contents(pair.lean) == before
+
+
+def test_memory_that_a_gpu_still_fetches_is_not_handed_out_again():
+    outputs = Outputs(keep=2, pinned=lambda n_bytes: np.empty(n_bytes, np.uint8))
+    batch = outputs.take((4,), np.dtype(np.float32))
+    assert isinstance(batch, PageLocked)
+    on_the_way, address = batch.view(np.ndarray), batch.ctypes.data  # what as_tensor keeps until the GPU has it
+    del batch
+    assert outputs.take((4,), np.dtype(np.float32)).ctypes.data != address
+    del on_the_way
+    assert outputs.take((4,), np.dtype(np.float32)).ctypes.data == address
 
 
 def test_memory_for_batches_is_never_handed_out_twice():

@@ -4,6 +4,7 @@ Adam goes through its parameters one by one on a processor, a dozen calls for ea
 by call (`foreach`), which takes more memory for a moment. For a small network that is nothing, and a quarter faster.
 """
 
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch as th
@@ -51,7 +52,8 @@ def _gives_the_same(optimizer: th.optim.Optimizer) -> bool:
         for group in optimizer.param_groups:
             copies = [th.nn.Parameter(one.detach().clone()) for one in group["params"]]
             groups.append({**group, "params": copies, "foreach": foreach})
-        tried = type(optimizer)(groups)
+        kind: Any = type(optimizer)
+        tried = kind(groups)
         copies = [one for group in groups for one in group["params"]]
         for step in range(TRIED_STEPS):
             for one in copies:

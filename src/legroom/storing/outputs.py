@@ -20,6 +20,10 @@ class Decoded(np.ndarray):
     """An array that was decoded for its receiver alone, so that it may become a tensor without another copy."""
 
 
+class PageLocked(Decoded):
+    """The same in memory that a GPU fetches while Python goes on; what NumPy computes of it need not be."""
+
+
 class Outputs:
     """A few pieces of memory of the size of a batch.
 
@@ -50,7 +54,8 @@ class Outputs:
                 if piece is None and (len(self._pieces) < self._keep or time.monotonic() >= deadline):
                     piece = self._new_piece(n_bytes)
                 if piece is not None:
-                    return piece[:n_bytes].view(dtype).reshape(shape).view(Decoded)
+                    kind = Decoded if self._pinned is None else PageLocked
+                    return piece[:n_bytes].view(dtype).reshape(shape).view(kind)
             time.sleep(0.0002)
 
     def nbytes(self) -> int:

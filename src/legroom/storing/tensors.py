@@ -1,9 +1,20 @@
-"""Decoded batches as tensors: without a copy on the CPU, through page-locked memory to a GPU."""
+"""Decoded batches as tensors: without a copy on the CPU, through page-locked memory to a GPU.
+
+A GPU fetches a batch from page-locked memory while Python goes on. What it fetches is referred to from here until it is
+there, so that `Outputs` does not hand the same memory out again.
+"""
+
+import threading
+from collections import deque
+from typing import Any
 
 import numpy as np
 import torch as th
 
-from legroom.storing.outputs import Decoded, Outputs
+from legroom.storing.outputs import Decoded, Outputs, PageLocked
+
+_lock = threading.Lock()
+_on_the_way: deque[tuple[Any, np.ndarray]] = deque()  # events, and what a GPU fetches before them
 
 
 def outputs_for(device: th.device, keep: int = 2) -> Outputs:
@@ -19,7 +30,22 @@ def as_tensor(array: np.ndarray, device: th.device, copy: bool = True) -> th.Ten
     if not plain.flags.c_contiguous or plain.ndim == 0:
         return th.tensor(plain, device=device)
     tensor = th.from_numpy(plain)
-    return tensor if device.type == "cpu" else tensor.to(device)
+    if device.type == "cpu":
+        return tensor
+    is_fetched = device.type == "cuda" and isinstance(array, PageLocked)
+    return _fetched(tensor, plain, device) if is_fetched else tensor.to(device)
+
+
+def _fetched(tensor: th.Tensor, plain: np.ndarray, device: th.device) -> th.Tensor:
+    """Return the tensor on a GPU, which fetches it while Python goes on."""
+    on_device = tensor.to(device, non_blocking=True)
+    fetched = th.cuda.Event()
+    fetched.record(th.cuda.current_stream(on_device.device))
+    with _lock:
+        while _on_the_way and _on_the_way[0][0].query():
+            _on_the_way.popleft()
+        _on_the_way.append((fetched, plain))
+    return on_device
 
 
 def _pinned(n_bytes: int) -> np.ndarray:
