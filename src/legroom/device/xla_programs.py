@@ -8,7 +8,9 @@ import hashlib
 import json
 import os
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from legroom.device.xla_target import ENVIRONMENT, EXTRA, PACKAGES, PLUGIN, plugin_missing, target_text
 from legroom.errors import BadInput, MissingExtra
@@ -20,11 +22,28 @@ from legroom.machine.versions import read_versions
 
 CHILD = "legroom.device.xla_program_child"
 TIMEOUT_S = 1800.0
-VERSION = 1
+VERSION = 2
 
 
-def plan_program(program: Path, card: KnownGpu) -> dict[str, int]:
-    """Return the bytes of a program's arguments, results, temporaries and constants as XLA plans them for the card.
+@dataclass(frozen=True)
+class ProgramPlan:
+    """What XLA plans for a program: bytes of what it is given, returns, needs in between, and has in itself.
+
+    Args:
+        results: that take no argument's place.
+        held: of `temporaries` at their fullest and of `results`: bytes, and numbers of the source lines that hold
+            them, the innermost first (`hollow/jax_places.py`); less than all of them where XLA names no line.
+    """
+
+    arguments: int
+    results: int
+    temporaries: int
+    constants: int
+    held: dict[str, list[tuple[int, tuple[int, ...]]]] = field(default_factory=dict)
+
+
+def plan_program(program: Path, card: KnownGpu) -> ProgramPlan:
+    """Return what XLA plans for a program on the card.
 
     Raises:
         BadInput: XLA cannot compile it for the card.
@@ -34,8 +53,8 @@ def plan_program(program: Path, card: KnownGpu) -> dict[str, int]:
     versions = sorted(read_versions(("jaxlib", *PACKAGES)).items())
     name = hashlib.sha256(repr((VERSION, target, versions)).encode() + program.read_bytes()).hexdigest()[:32]
     kept = cache_folder() / "xla-programs" / f"{name}.json"
-    if isinstance(known := read_json(kept), dict) and "temporaries" in known:
-        return known
+    if isinstance(known := read_json(kept), dict) and "held" in known:
+        return _plan(known)
     if missing := plugin_missing():
         raise MissingExtra(EXTRA, PLUGIN, what=f"asking XLA for a {card.name} ({missing})")
     with temporary_folder("compile") as folder:
@@ -53,4 +72,9 @@ def plan_program(program: Path, card: KnownGpu) -> dict[str, int]:
     if "error" in answer:
         raise BadInput(f"XLA cannot compile it for a {card.name}: {answer['error']}")
     write_json(kept, answer)
-    return answer
+    return _plan(answer)
+
+
+def _plan(answer: dict[str, Any]) -> ProgramPlan:
+    held = {kind: [(int(each[0]), tuple(each[1])) for each in rows] for kind, rows in answer["held"].items()}
+    return ProgramPlan(**{**answer, "held": held})

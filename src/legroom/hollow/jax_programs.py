@@ -21,6 +21,7 @@ from typing import Any, Dict, List, Tuple
 from .entering import without_our_frames
 from .jax_counters import counters_of
 from .jax_guesses import Guesses
+from .jax_places import Places
 from .read_files import ReadFiles
 
 MOST_OPERATIONS = 1e9  # elements computed: a second or so of a CPU
@@ -184,10 +185,14 @@ class Follower:
         number = sum(1 for _, each in self._known.values() if each >= 0)
         path = os.path.join(os.environ["LEGROOM_REHEARSAL_FOLDER"], f"program-{os.getpid()}-{number}.mlir")
         where, line = place()
+        places = Places(_is_installed)
         try:
-            lowered = self._lowered(args, params, pjit, mlir)
+            with places.in_locations(self._jax, mlir):
+                lowered = self._lowered(args, params, pjit, mlir)
             with open(path, "wb") as file:
                 file.write(_portable(lowered.stablehlo(), mlir))
+            with open(f"{path}.lines", "w") as lines:
+                json.dump(places.rows, lines)
         except Exception as error:  # the program itself may be fine: it is ours that cannot follow it
             what = f"{params['name']}, which cannot be lowered for a GPU ({type(error).__name__}: {error})"[:400]
             self._journal.json("unmodelled", what=what, file=where, line=line)
