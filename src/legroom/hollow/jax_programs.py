@@ -16,7 +16,7 @@ import os
 import sys
 import sysconfig
 import types
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from .entering import without_our_frames
 from .jax_counters import counters_of
@@ -200,6 +200,7 @@ class Follower:
         self._journal.json(
             "xla program", number=number, name=params["name"], path=path, file=where, line=line,
             consts=sum(_nbytes(each) for each in getattr(lowered, "const_args", ())),
+            foreign=sorted(set(_foreign_calls(params["jaxpr"].jaxpr))),
         )  # fmt: skip
         return number
 
@@ -313,6 +314,15 @@ def operations(jaxpr: Any) -> float:
         if total > 1e18:
             break
     return total
+
+
+def _foreign_calls(jaxpr: Any) -> Iterator[str]:
+    """Yield what a function calls that is no part of jax, such as kernels of Warp: XLA does not plan their memory."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "ffi_call":
+            yield str(equation.params.get("target_name", "?"))
+        for each in _inner(equation.params):
+            yield from _foreign_calls(each)
 
 
 def _inner(params: Any) -> List[Any]:

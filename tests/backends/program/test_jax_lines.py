@@ -191,3 +191,28 @@ def test_the_lines_of_a_program_hold_what_its_arrays_take(tmp_path: Path, monkey
     assert lines["helper.py:4"] == 4 * hidden
     assert lines["train.py:12"] == 512 * 4096 * 4  # the new weights, a result
     assert lines["train.py:17"] == pytest.approx((512 * 4096 + 8192 * 512) * 4, rel=1e-3)
+
+
+FOREIGN = """import jax
+import jax.numpy as jnp
+
+@jax.jit
+def update(x):
+    kernel = jax.ffi.ffi_call("kernel_of_warp", jax.ShapeDtypeStruct(x.shape, x.dtype))
+    return jax.lax.fori_loop(0, 1000, lambda _, x: kernel(x), x)
+
+update(jnp.ones((1024, 1024)))
+"""
+
+
+def test_memory_that_custom_calls_may_allocate_is_a_range_of_the_bill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jax")
+    plan = ProgramPlan(arguments=0, results=4 * MIB, temporaries=MIB, constants=0)
+    monkeypatch.setattr(jax_bill, "plan_program", lambda path, card: plan)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    prediction = predicted(rehearsed(tmp_path, FOREIGN), Budget(64 * GIB, CARD.total))
+    item = next(item for item in prediction.footprint.items if item.name == "gpu.custom calls")
+    assert (item.nbytes - item.error, item.nbytes + item.error) == (0, pytest.approx(4 * MIB, rel=0.01))
+    assert prediction.fits is True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from legroom.hollow.jax_places import package_of
 from legroom.machine.cache import read_json
 from legroom.machine.gpu_table import KnownGpu, find_gpu
 from legroom.model.machine import Gpu
-from legroom.model.rehearsal import CardSeen, OutOfMemory, Rehearsal, SourceLine
+from legroom.model.rehearsal import Beside, CardSeen, OutOfMemory, Rehearsal, SourceLine
 from legroom.predicting.xla_allocator import XLA_SHARE
 from legroom.units import format_size
 
@@ -33,6 +33,9 @@ Programs = dict[tuple[int, int], ProgramPlan]  # by process and number
 NOTHING = ProgramPlan(0, 0, 0, 0)
 MOST_FUNCTIONS = 5  # that are listed
 _OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory|MemoryError|cannot allocate", re.IGNORECASE)
+# Of the live arrays. MuJoCo Warp's own arrays in a step took 0.07 (CartpoleBalance) and 0.7 to 0.99 times the bytes of
+# the environments' state (HumanoidWalk, 256 and 64 environments; mujoco-mjx 3.17, warp 1.19, on a CPU, 2026-11-18)
+FOREIGN_SHARE = 1.0
 MENTIONED = 0.01  # of the temporaries without a line
 ANY_CARD = "RTX 4090"  # whose compiler is asked where only the memory of a card is given
 
@@ -40,7 +43,8 @@ ANY_CARD = "RTX 4090"  # whose compiler is asked where only the memory of a card
 @dataclass(frozen=True)
 class _Moment:
     """What is on the card while a function runs, or between functions; `lowered` is the function's
-    file, `first` the line of its first call."""
+    file, `first` the line of its first call,
+    `foreign` whether it calls what is no part of jax."""
 
     live: int
     plan: ProgramPlan
@@ -49,6 +53,7 @@ class _Moment:
     line: int
     lowered: Path | None = None
     first: Place = ("", 0)
+    foreign: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -78,7 +83,10 @@ def with_jax(
     most = max(moments, key=lambda moment: moment.nbytes)
     lines = _lines(most)
     notes = (*found.notes, *_by_function(moments), *_how_much_is_known(most, lines))
-    seen = replace(found, card=_card_seen(most, lines), unmodelled=(*found.unmodelled, *unknown), notes=notes)
+    seen = replace(
+        found, card=_card_seen(most, lines), unmodelled=(*found.unmodelled, *unknown), notes=notes,
+        beside=tuple(_beside_xla(most)),
+    )  # fmt: skip
     limit = min(gpu.total if limit is None else limit, int(XLA_SHARE * gpu.total))
     failed = next((moment for moment in moments if moment.nbytes > limit), None)
     if failed is None:
@@ -127,7 +135,8 @@ def _moments(messages: Messages, plans: Programs) -> list[_Moment]:
         plan, program = plans.get(key, NOTHING), about[key]
         live = int(call["live"]) + int(program.get("consts") or 0) + plan.constants
         name = str(program["name"])
-        found.append((float(call["t"]), _Moment(live, plan, name, *_at(call), Path(program["path"]), _at(program))))
+        about_it = Path(program["path"]), _at(program), bool(program.get("foreign"))
+        found.append((float(call["t"]), _Moment(live, plan, name, *_at(call), *about_it)))
     for each in messages.get("xla live", ()):
         found.append((float(each["t"]), _Moment(int(each["live"]), NOTHING, "", *_at(each))))
     return [moment for _, moment in sorted(found, key=lambda pair: pair[0])]
@@ -189,6 +198,14 @@ def _how_much_is_known(moment: _Moment, lines: Sequence[SourceLine]) -> list[str
         return []
     share = f"{rest / moment.plan.temporaries:.0%} of the temporaries of {moment.name}"
     return [f"XLA names no source line for {format_size(rest)}, {share}: its own copies, and gaps between buffers"]
+
+
+def _beside_xla(moment: _Moment) -> Iterator[Beside]:
+    """Yield what code outside of XLA may allocate by itself: from nothing to as much as the live arrays."""
+    if moment.foreign:
+        half = int(moment.live * FOREIGN_SHARE / 2)
+        why = "custom calls (Warp) allocate memory that XLA does not plan: from nothing to as much as the live arrays"
+        yield Beside("custom calls", half, half, why)
 
 
 def _card_seen(most: _Moment, lines: Sequence[SourceLine]) -> CardSeen:

@@ -110,7 +110,7 @@ def _peak_phase(rehearsal: Rehearsal, card: CardSeen) -> Phase:
     return Phase.UPDATE if updating and rehearsal.updates else Phase.COLLECT
 
 
-def _jax_items(card: CardSeen) -> Iterator[Item]:
+def _jax_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
     """The card of a JAX program."""
     name = card.at.function if card.at is not None and card.at.function else "no function"
     items = []
@@ -122,11 +122,12 @@ def _jax_items(card: CardSeen) -> Iterator[Item]:
         known=Known.DEFAULT, error=CONTEXT_ERROR,
     )  # fmt: skip
     yield from (*items, context, *allocator_items(items, context))
+    yield from _beside_items(rehearsal, (Phase.UPDATE,))
 
 
 def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
     if _is_jax(rehearsal):
-        yield from _jax_items(card)
+        yield from _jax_items(rehearsal, card)
         return
     phase = _peak_phase(rehearsal, card)
     for role, nbytes in card.roles:
@@ -150,8 +151,12 @@ def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
         "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by GPU and driver, outside the allocator",
         count=card.processes, known=Known.DEFAULT, error=CONTEXT_ERROR,
     )  # fmt: skip
+    yield from _beside_items(rehearsal, (phase,))
+
+
+def _beside_items(rehearsal: Rehearsal, phases: tuple[Phase, ...]) -> Iterator[Item]:
     for one in rehearsal.beside:
-        yield Item(f"gpu.{one.name}", one.nbytes, Place.GPU, one.why, (phase,), known=Known.DEFAULT, error=one.error)
+        yield Item(f"gpu.{one.name}", one.nbytes, Place.GPU, one.why, phases, known=Known.DEFAULT, error=one.error)
 
 
 def _giving_way(items: list[Item], limit: int) -> list[Item]:
