@@ -1,4 +1,4 @@
-"""The child process that has XLA plan one lowered program for a card: the task's file in, the answer's file out.
+"""The child process that has XLA plan a lowered program for a card or the CPU: the task's file in, the answer's out.
 
 XLA has written its buffer assignment before it generates code, which takes most of a compilation's time: the process
 ends right there. XLA reads its flags when jax is imported, so they are set first.
@@ -33,6 +33,8 @@ def main() -> None:
 
 
 def _planned(program: bytes, target: str, dump: Path) -> dict[str, Any]:
+    """Return XLA's plan for the card, or for the CPU where the target is empty."""
+    import jax
     from jax._src import compiler
     from jax._src.interpreters import mlir
     from jax._src.lib import _jax
@@ -40,7 +42,7 @@ def _planned(program: bytes, target: str, dump: Path) -> dict[str, Any]:
 
     from legroom.device.xla_devices import ASSIGNMENT, assignment_file, card_sharding
 
-    device: Any = next(iter(card_sharding(target).device_set))
+    device: Any = next(iter(card_sharding(target).device_set)) if target else jax.devices("cpu")[0]
     with mlir.make_ir_context():
         module = ir.Module.parse(_readable(program, _jax))
         options = compiler.get_compile_options(num_replicas=1, num_partitions=1)

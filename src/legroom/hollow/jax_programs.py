@@ -31,6 +31,7 @@ TELLING_BYTES = 64 << 10  # of results: from here on all live arrays are counted
 HOLLOW_BYTES = 1 << 20
 DESCRIBED_CALLS = (0, 4, 36)  # older ones describe calls of CUDA's libraries when they are lowered
 WORKSPACE = 1 << 14  # elements, of cuSOLVER and cuBLAS in such a call
+CARDS = ("gpu", "cuda")
 SMALL, UNKNOWN = -1, -2  # in place of a number: functions that are run, and those that cannot be lowered for a GPU
 _INSTALLED = tuple(
     os.path.join(folder, "") for name, folder in sysconfig.get_paths().items() if "lib" in name and folder
@@ -105,21 +106,27 @@ def _install(journal: Any, jax: Any) -> None:
     follower = Follower(journal, jax, call, guesses)
     pjit._get_fastpath_data = lambda *args, **kwargs: None
     pjit._pjit_call_impl_python = follower.call
-    for name in ("devices", "local_devices", "device_count", "local_device_count"):
-        setattr(jax, name, _of_cpu(getattr(jax, name)))
+    _answer_for_cards(jax)
     plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
     if plan.get("card"):  # programs ask it to choose kernels; devices themselves are the CPU's, and say so
         jax.default_backend = lambda: "gpu"
 
 
-def _of_cpu(function: Any) -> Any:
-    """Return what asks for devices of the CPU where a program asks for those of a GPU."""
+def _answer_for_cards(jax: Any) -> None:
+    """Have jax take the CPU wherever the program asks for a GPU by name: for devices, a backend or as a setting."""
+    from jax._src import xla_bridge
 
-    def ask(*args: Any, **kwargs: Any) -> Any:
-        words = [None if each in ("gpu", "cuda") else each for each in args]
-        return function(*words, **{key: None if value in ("gpu", "cuda") else value for key, value in kwargs.items()})
+    get_backend, config = xla_bridge._get_backend_uncached, type(jax.config)
+    update = config.update
 
-    return ask
+    def get(platform: Any = None) -> Any:
+        return get_backend("cpu" if platform in (None, *CARDS) else platform)
+
+    def set_value(self: Any, name: str, value: Any) -> None:
+        asks = name in ("jax_platforms", "jax_platform_name") and set(str(value).split(",")) & set(CARDS)
+        update(self, name, "cpu" if asks else value)
+
+    xla_bridge._get_backend_uncached, config.update = get, set_value
 
 
 class Follower:

@@ -23,7 +23,7 @@ from legroom.hollow.jax_places import package_of
 from legroom.machine.cache import read_json
 from legroom.machine.gpu_table import KnownGpu, find_gpu
 from legroom.model.machine import Gpu
-from legroom.model.rehearsal import Beside, CardSeen, OutOfMemory, Rehearsal, SourceLine
+from legroom.model.rehearsal import Beside, CardSeen, Doubt, OutOfMemory, Rehearsal, SourceLine
 from legroom.predicting.xla_allocator import XLA_SHARE
 from legroom.units import format_size
 
@@ -36,6 +36,7 @@ _OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory|MemoryError|canno
 # Of the live arrays. MuJoCo Warp's own arrays in a step took 0.07 (CartpoleBalance) and 0.7 to 0.99 times the bytes of
 # the environments' state (HumanoidWalk, 256 and 64 environments; mujoco-mjx 3.17, warp 1.19, on a CPU, 2026-11-18)
 FOREIGN_SHARE = 1.0
+CPU_PLAN_ERROR = 0.5  # of its temporaries: the compiler for cards plans 10 to 42 % less for our robot
 MENTIONED = 0.01  # of the temporaries without a line
 ANY_CARD = "RTX 4090"  # whose compiler is asked where only the memory of a card is given
 
@@ -85,7 +86,7 @@ def with_jax(
     notes = (*found.notes, *_by_function(moments), *_how_much_is_known(most, lines))
     seen = replace(
         found, card=_card_seen(most, lines), unmodelled=(*found.unmodelled, *unknown), notes=notes,
-        beside=tuple(_beside_xla(most)),
+        beside=tuple(_beside_xla(most)), doubts=(*found.doubts, *_doubts(most, card)),
     )  # fmt: skip
     limit = min(gpu.total if limit is None else limit, int(XLA_SHARE * gpu.total))
     failed = next((moment for moment in moments if moment.nbytes > limit), None)
@@ -135,8 +136,8 @@ def _moments(messages: Messages, plans: Programs) -> list[_Moment]:
         plan, program = plans.get(key, NOTHING), about[key]
         live = int(call["live"]) + int(program.get("consts") or 0) + plan.constants
         name = str(program["name"])
-        about_it = Path(program["path"]), _at(program), bool(program.get("foreign"))
-        found.append((float(call["t"]), _Moment(live, plan, name, *_at(call), *about_it)))
+        lowered, foreign = Path(program["path"]), bool(program.get("foreign"))
+        found.append((float(call["t"]), _Moment(live, plan, name, *_at(call), lowered, _at(program), foreign)))
     for each in messages.get("xla live", ()):
         found.append((float(each["t"]), _Moment(int(each["live"]), NOTHING, "", *_at(each))))
     return [moment for _, moment in sorted(found, key=lambda pair: pair[0])]
@@ -198,6 +199,13 @@ def _how_much_is_known(moment: _Moment, lines: Sequence[SourceLine]) -> list[str
         return []
     share = f"{rest / moment.plan.temporaries:.0%} of the temporaries of {moment.name}"
     return [f"XLA names no source line for {format_size(rest)}, {share}: its own copies, and gaps between buffers"]
+
+
+def _doubts(moment: _Moment, card: KnownGpu) -> Iterator[Doubt]:
+    """Yield by how much the CPU's plan may be wrong, where XLA cannot compile the function for the card."""
+    if moment.plan.why_cpu:
+        what = f"the CPU's plan of {moment.name}: XLA cannot compile it for a {card.name}: {moment.plan.why_cpu}"
+        yield Doubt(what, int(CPU_PLAN_ERROR * moment.plan.temporaries), moment.file, moment.line)
 
 
 def _beside_xla(moment: _Moment) -> Iterator[Beside]:

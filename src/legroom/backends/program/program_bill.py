@@ -49,6 +49,7 @@ _WHY = {
     "arrays": "jax arrays that are live when the function is called",
     "results": "of the function, where they do not take the place of a donated argument",
     "program": "temporaries of the compiled function, as XLA plans them for the GPU",
+    "program of the CPU": "temporaries of the compiled function, as XLA plans them for the CPU",
 }
 XLA_ERROR = 0.05  # of what XLA plans: kernels that it would choose by timing them on the card
 
@@ -113,9 +114,10 @@ def _peak_phase(rehearsal: Rehearsal, card: CardSeen) -> Phase:
 def _jax_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
     """The card of a JAX program."""
     name = card.at.function if card.at is not None and card.at.function else "no function"
-    items = []
+    items, doubt = [], sum(each.nbytes for each in rehearsal.doubts)
     for role, nbytes in card.roles:
-        why, error = f"{_WHY[role]} ({name})", int(XLA_ERROR * nbytes) if role == "program" else 0
+        said = _WHY["program of the CPU" if role == "program" and doubt else role]
+        why, error = f"{said} ({name})", max(int(XLA_ERROR * nbytes), doubt) if role == "program" else 0
         items.append(Item(f"gpu.{role}", nbytes, Place.GPU, why, (Phase.UPDATE,), known=Known.TRACED, error=error))
     context = Item(
         "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by GPU and driver, beside the allocator",
