@@ -9,7 +9,7 @@ Mirrors the text of `HloModule::ToString` as of jaxlib 0.9, which writes the num
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from legroom.device.xla_buffers import Region, XlaBuffer, read_buffers, regions
@@ -37,16 +37,19 @@ def held_lines(assignment: str, module: str) -> dict[str, list[tuple[int, Frames
         module: its text of the optimised program.
     """
     optimised = OptimisedModule(module)
-    return {kind: _held(read_buffers(assignment, kind), optimised) for kind in ("temporaries", "results")}
+    moments = {"temporaries": _fullest, "results": _end}
+    return {kind: _held(read_buffers(assignment, kind), optimised, moment) for kind, moment in moments.items()}
 
 
-def _held(buffers: Sequence[XlaBuffer], optimised: "OptimisedModule") -> list[tuple[int, Frames]]:
+def _held(
+    buffers: Sequence[XlaBuffer], optimised: "OptimisedModule", moment_of: Callable[[Sequence[Region]], int]
+) -> list[tuple[int, Frames]]:
     held: Counter[Frames] = Counter()
     by_allocation: dict[int, list[Region]] = defaultdict(list)
     for region in regions(buffers):
         by_allocation[region.buffers[0].allocation].append(region)
     for found in by_allocation.values():
-        moment = _fullest(found)
+        moment = moment_of(found)
         live = [region for region in found if region.first <= moment <= region.last]
         for region, nbytes in _without_overlaps(live):
             if frames := _frames_of(region, moment, optimised):
@@ -66,6 +69,11 @@ def _fullest(found: Sequence[Region]) -> int:
         if live > most:
             most, at = live, moment
     return at
+
+
+def _end(found: Sequence[Region]) -> int:
+    """Return the last instruction: until then, the bytes of a result may hold something else."""
+    return max(region.last for region in found)
 
 
 def _without_overlaps(live: Sequence[Region]) -> Iterator[tuple[Region, int]]:
