@@ -37,6 +37,7 @@ from legroom.backends.brax.pieces import (
     undominated,
 )
 from legroom.device.xla_devices import assignment_file, card_sharding, on_card
+from legroom.errors import BadInput
 from legroom.model.run import EvalSpec, Run
 
 PMAP_AXIS = "i"  # as brax calls it
@@ -117,6 +118,11 @@ def _captured(task: Task, say: Say, sizes: Sizes | None = None) -> Captured:
     run = Run.model_validate(task["run"])
     if sizes is not None:
         run = with_sizes(run, sizes, sizes.batch if "target" in task else MARKED_EVAL_ENVS)
+    if (run.env.kwargs.get("config_overrides") or {}).get("impl") == "warp":
+        raise BadInput(
+            f"env {run.env.id!r}: Warp's physics are no part of XLA's plan", path=run.source,
+            hint="impl: jax, or predict the program that trains it: legroom predict -- python train.py",
+        )  # fmt: skip
     say("tracing brax's training step")
     # `legroom train` makes an epoch of one training step; brax's own SAC has a loop around it
     steps = 1 if run.algo.upper() == "PPO" else 2
