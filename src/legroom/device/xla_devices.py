@@ -45,8 +45,10 @@ def on_card(tree: Any, sharding: SingleDeviceSharding) -> Any:
     return jax.tree_util.tree_map(lambda leaf: make(leaf.shape, leaf.dtype, sharding=sharding), tree)
 
 
-def assignment_text(compile_it: Callable[[], Any], module: str, folder: Path) -> str:
-    """Return what XLA writes about the buffers of a module, as soon as it has; the compilation is left to itself.
+def assignment_file(compile_it: Callable[[], Any], module: str, folder: Path) -> Path:
+    """Return where XLA wrote about the buffers of a module, as soon as it has; the compilation is left to itself.
+
+    The optimised module stands beside it: `.txt` in place of ASSIGNMENT.
 
     Args:
         folder: that `xla_dump_to` names.
@@ -64,7 +66,7 @@ def assignment_text(compile_it: Callable[[], Any], module: str, folder: Path) ->
     while True:
         found = sorted(each for each in folder.glob(f"*{REPORT}") if module in each.name)
         if found:
-            return Path(str(found[0]).replace(REPORT, ASSIGNMENT)).read_text()
+            return Path(str(found[0]).replace(REPORT, ASSIGNMENT))
         if failed:
             raise failed[0]
         if not thread.is_alive():

@@ -1,4 +1,4 @@
-"""The child process that has XLA plan one lowered program for a card: the task's file in, the answer's file out.
+"""The child process that has XLA plan a lowered program for a card or the CPU: the task's file in, the answer's out.
 
 XLA has written its buffer assignment before it generates code, which takes most of a compilation's time: the process
 ends right there. XLA reads its flags when jax is imported, so they are set first.
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from legroom.device import xla_target
+from legroom.device.xla_buffers import read_allocations
+from legroom.device.xla_lines import held_lines
 from legroom.machine.child_process import write_answer
-
-_ALLOCATION = re.compile(r"^allocation \d+: size (\d+),? ?(.*)$")
 
 
 def main() -> None:
@@ -33,15 +32,17 @@ def main() -> None:
     os._exit(0)  # a compilation may still be going on in a thread
 
 
-def _planned(program: bytes, target: str, dump: Path) -> dict[str, int]:
+def _planned(program: bytes, target: str, dump: Path) -> dict[str, Any]:
+    """Return XLA's plan for the card, or for the CPU where the target is empty."""
+    import jax
     from jax._src import compiler
     from jax._src.interpreters import mlir
     from jax._src.lib import _jax
     from jax._src.lib.mlir import ir
 
-    from legroom.device.xla_devices import assignment_text, card_sharding
+    from legroom.device.xla_devices import ASSIGNMENT, assignment_file, card_sharding
 
-    device: Any = next(iter(card_sharding(target).device_set))
+    device: Any = next(iter(card_sharding(target).device_set)) if target else jax.devices("cpu")[0]
     with mlir.make_ir_context():
         module = ir.Module.parse(_readable(program, _jax))
         options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
@@ -50,7 +51,9 @@ def _planned(program: bytes, target: str, dump: Path) -> dict[str, int]:
         def compile_it() -> None:
             compiler.backend_compile_and_load(device.client, module, devices, options, [])
 
-        return allocations(assignment_text(compile_it, "", dump))
+        written = assignment_file(compile_it, "", dump)
+        assignment, optimised = written.read_text(), Path(str(written).replace(ASSIGNMENT, ".txt"))
+        return {**read_allocations(assignment), "held": held_lines(assignment, optimised.read_text())}
 
 
 def _readable(program: bytes, library: Any) -> Any:
@@ -58,24 +61,3 @@ def _readable(program: bytes, library: Any) -> Any:
         return library.mlir.deserialize_portable_artifact(program)
     except Exception:  # as the program's own jaxlib wrote it
         return program
-
-
-def allocations(text: str) -> dict[str, int]:
-    """Return the bytes of arguments, results (those in the place of an argument left out), temporaries and constants.
-
-    Mirrors the text of `BufferAssignment::ToString` as of jaxlib 0.9.
-    """
-    found = dict.fromkeys(("arguments", "results", "temporaries", "constants"), 0)
-    for line in text.splitlines():
-        match = _ALLOCATION.match(line)
-        if match is None or "thread-local" in match[2]:
-            continue
-        if "preallocated-temp" in match[2]:
-            found["temporaries"] += int(match[1])
-        elif "parameter" in match[2]:
-            found["arguments"] += int(match[1])
-        elif "maybe-live-out" in match[2]:
-            found["results"] += int(match[1])
-        elif "constant" in match[2]:
-            found["constants"] += int(match[1])
-    return found

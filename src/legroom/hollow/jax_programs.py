@@ -16,11 +16,12 @@ import os
 import sys
 import sysconfig
 import types
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from .entering import without_our_frames
 from .jax_counters import counters_of
 from .jax_guesses import Guesses
+from .jax_places import Places
 from .read_files import ReadFiles
 
 MOST_OPERATIONS = 1e9  # elements computed: a second or so of a CPU
@@ -30,6 +31,7 @@ TELLING_BYTES = 64 << 10  # of results: from here on all live arrays are counted
 HOLLOW_BYTES = 1 << 20
 DESCRIBED_CALLS = (0, 4, 36)  # older ones describe calls of CUDA's libraries when they are lowered
 WORKSPACE = 1 << 14  # elements, of cuSOLVER and cuBLAS in such a call
+CARDS = ("gpu", "cuda")
 SMALL, UNKNOWN = -1, -2  # in place of a number: functions that are run, and those that cannot be lowered for a GPU
 _INSTALLED = tuple(
     os.path.join(folder, "") for name, folder in sysconfig.get_paths().items() if "lib" in name and folder
@@ -104,21 +106,27 @@ def _install(journal: Any, jax: Any) -> None:
     follower = Follower(journal, jax, call, guesses)
     pjit._get_fastpath_data = lambda *args, **kwargs: None
     pjit._pjit_call_impl_python = follower.call
-    for name in ("devices", "local_devices", "device_count", "local_device_count"):
-        setattr(jax, name, _of_cpu(getattr(jax, name)))
+    _answer_for_cards(jax)
     plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
     if plan.get("card"):  # programs ask it to choose kernels; devices themselves are the CPU's, and say so
         jax.default_backend = lambda: "gpu"
 
 
-def _of_cpu(function: Any) -> Any:
-    """Return what asks for devices of the CPU where a program asks for those of a GPU."""
+def _answer_for_cards(jax: Any) -> None:
+    """Have jax take the CPU wherever the program asks for a GPU by name: for devices, a backend or as a setting."""
+    from jax._src import xla_bridge
 
-    def ask(*args: Any, **kwargs: Any) -> Any:
-        words = [None if each in ("gpu", "cuda") else each for each in args]
-        return function(*words, **{key: None if value in ("gpu", "cuda") else value for key, value in kwargs.items()})
+    get_backend, config = xla_bridge._get_backend_uncached, type(jax.config)
+    update = config.update
 
-    return ask
+    def get(platform: Any = None) -> Any:
+        return get_backend("cpu" if platform in (None, *CARDS) else platform)
+
+    def set_value(self: Any, name: str, value: Any) -> None:
+        asks = name in ("jax_platforms", "jax_platform_name") and set(str(value).split(",")) & set(CARDS)
+        update(self, name, "cpu" if asks else value)
+
+    xla_bridge._get_backend_uncached, config.update = get, set_value
 
 
 class Follower:
@@ -184,10 +192,14 @@ class Follower:
         number = sum(1 for _, each in self._known.values() if each >= 0)
         path = os.path.join(os.environ["LEGROOM_REHEARSAL_FOLDER"], f"program-{os.getpid()}-{number}.mlir")
         where, line = place()
+        places = Places(_is_installed)
         try:
-            lowered = self._lowered(args, params, pjit, mlir)
+            with places.in_locations(self._jax, mlir):
+                lowered = self._lowered(args, params, pjit, mlir)
             with open(path, "wb") as file:
                 file.write(_portable(lowered.stablehlo(), mlir))
+            with open(f"{path}.lines", "w") as lines:
+                json.dump(places.rows, lines)
         except Exception as error:  # the program itself may be fine: it is ours that cannot follow it
             what = f"{params['name']}, which cannot be lowered for a GPU ({type(error).__name__}: {error})"[:400]
             self._journal.json("unmodelled", what=what, file=where, line=line)
@@ -195,6 +207,7 @@ class Follower:
         self._journal.json(
             "xla program", number=number, name=params["name"], path=path, file=where, line=line,
             consts=sum(_nbytes(each) for each in getattr(lowered, "const_args", ())),
+            foreign=sorted(set(_foreign_calls(params["jaxpr"].jaxpr))),
         )  # fmt: skip
         return number
 
@@ -308,6 +321,15 @@ def operations(jaxpr: Any) -> float:
         if total > 1e18:
             break
     return total
+
+
+def _foreign_calls(jaxpr: Any) -> Iterator[str]:
+    """Yield what a function calls that is no part of jax, such as kernels of Warp: XLA does not plan their memory."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "ffi_call":
+            yield str(equation.params.get("target_name", "?"))
+        for each in _inner(equation.params):
+            yield from _foreign_calls(each)
 
 
 def _inner(params: Any) -> List[Any]:

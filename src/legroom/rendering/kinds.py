@@ -30,6 +30,7 @@ _BY_LABEL = {
     "gradients": "network", "batch": "update", "temporaries": "update", "workspace": "update",
     "cudnn workspace": "update", "context": "runtime", "fragmentation": "runtime",
     "stored": "storage", "scratch": "update", "rnn reserve": "update", "failed request": "update",
+    "custom calls": "update",
 }  # fmt: skip
 _LABELLED = ("network", "gpu")  # rooms whose second word says more than the first
 

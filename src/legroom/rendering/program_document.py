@@ -87,6 +87,7 @@ def _rehearsal(program: Mapping[str, Any], footprint: Footprint) -> Rehearsal:
         host=HostSeen(footprint.host.nbytes, _number(program["host"]["now"]), 0, 1),
         card=_card(program["card"], program["areas"], footprint.allocator),
         failure=_text(program["failure"]),
+        jax=_text(program.get("jax") or ""),
         failed_at=None if at is None else (_text(at["file"]), _number(at["line"])),
         out_of_memory=() if oom is None else (OutOfMemory("", 0, _text(oom), 0, 0, caught=False),),
         leaks=tuple(
@@ -99,9 +100,12 @@ def _rehearsal(program: Mapping[str, Any], footprint: Footprint) -> Rehearsal:
 
 
 def _card(card: Mapping[str, Any] | None, areas: Any, peaks: AllocatorPeaks | None) -> CardSeen | None:
-    if card is None or peaks is None:
+    if card is None:
         return None
     lines = tuple(_line(each) for each in _rows(areas))
+    if peaks is None:  # of XLA's allocator, which a document has in its items alone
+        whole = sum(line.nbytes for line in lines)
+        peaks = AllocatorPeaks(whole, whole, 0)
     at = None if card["at"] is None else _line(card["at"])
     return CardSeen(
         0, 1, peaks.peak_allocated, peaks.peak_reserved, (), lines, at, _text(card["phase"]), _number(card["interval"])

@@ -40,6 +40,7 @@ def program_data(prediction: ProgramPrediction) -> dict[str, Any]:
         "updates": seen.updates,
         "repeats": seen.repeats,
         "seconds": round(seen.seconds, 3),
+        "jax": "" if seen.torch else seen.jax,
         "at": None if place is None else {"file": place[0], "line": place[1]},
         "assumed": [asdict(each) for each in seen.assumed],
         "lines": [{"file": line.file, "line": line.line, "nbytes": line.nbytes} for line in by_line(seen)],
@@ -242,7 +243,8 @@ def moment_text(seen: Rehearsal) -> str:
     assert seen.card is not None and seen.card.at is not None
     at, step = seen.card.at, seen.card.interval + 1
     inside = f", in {at.module}" if at.module else ""
-    return f"at {place_text(at.file, at.line)}, {seen.card.phase} of step {step:,}{inside}"
+    phase = f", {seen.card.phase} of step {step:,}" if seen.card.phase else ""
+    return f"at {place_text(at.file, at.line)}{phase}{inside}"
 
 
 def role_table(prediction: ProgramPrediction) -> Table:
@@ -292,9 +294,11 @@ def same_run_text(same: SameRun) -> str:
 
 
 def place_text(file: str, line: int) -> str:
-    """Return a line of source, its file relative to here where it is below."""
+    """Return a line of source, its file relative to here where it is below; of a library, below its folder."""
     if not file:
         return NO_LINE
+    if "/site-packages/" in file:
+        return f"{file.rpartition('/site-packages/')[2]}:{line} (library)"
     near = os.path.relpath(file) if Path(file).is_absolute() else file
     return f"{file if near.startswith('..') else near}:{line}"
 

@@ -36,8 +36,8 @@ HloLiveRange (max 25):
 def test_only_temporaries_are_counted() -> None:
     found = read_assignment(TEXT, marked_sizes(one_unroll=False))
     assert found.packed == 18_300
-    assert [(buffer.size, buffer.term) for buffer in found.buffers] == [
-        (732, "N"), (244, "N"), (244, "N"), (16_348, "B"), (24, "1"),
+    assert [(region.size, len(region.buffers), term) for region, term in found.regions] == [
+        (732, 1, "N"), (244, 2, "N"), (16_348, 1, "B"), (24, 1, "1"),
     ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ jax = pytest.importorskip("jax")
 pytest.importorskip("brax")
 
 from legroom.backends.brax.capture import capture  # noqa: E402
+from legroom.backends.brax.compiling import _captured  # noqa: E402
+from legroom.backends.brax.envs import make_training_env  # noqa: E402
 from legroom.errors import BadInput  # noqa: E402
 from legroom.model.run import Run  # noqa: E402
 
@@ -88,3 +91,35 @@ def test_what_brax_has_not_got_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     )  # fmt: skip
     with pytest.raises(BadInput, match="Dictionary observations not implemented in SAC"):
         capture(run)
+
+
+PLAYGROUND = """
+class MjxEnv:
+    pass
+
+class registry:
+    ALL_ENVS = ("CartpoleBalance", "OlderOne")
+    get_default_config = staticmethod(lambda name: {"impl": "warp"} if name == "CartpoleBalance" else {})
+    load = staticmethod(lambda name, **kwargs: (name, kwargs))
+
+class wrapper:
+    wrap_for_brax_training = None
+"""
+
+
+def test_environments_of_playground_have_the_physics_that_xla_plans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mujoco_playground.py").write_text(PLAYGROUND)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "mujoco_playground", raising=False)
+
+    def made(name: str, **kwargs: Any) -> Any:
+        return make_training_env(make_run(env={"id": name, "n_envs": 4, "kwargs": kwargs})).env
+
+    assert made("CartpoleBalance") == ("CartpoleBalance", {"config_overrides": {"impl": "jax"}})
+    assert made("OlderOne") == ("OlderOne", {})
+    given = {"config_overrides": {"impl": "warp"}}
+    assert made("CartpoleBalance", **given) == ("CartpoleBalance", given)
+    with pytest.raises(BadInput, match="Warp's physics are no part of XLA's plan"):
+        _captured({"run": make_run(env={"id": "CartpoleBalance", "kwargs": given}).model_dump()}, lambda _: None)

@@ -17,8 +17,8 @@ from legroom.backends.program.kept_rehearsals import find_kept, keep
 from legroom.backends.program.program_bill import predicted
 from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
 from legroom.device import xla_programs
-from legroom.device.xla_program_child import allocations
-from legroom.device.xla_programs import plan_program
+from legroom.device.xla_buffers import read_allocations
+from legroom.device.xla_programs import ProgramPlan, plan_program
 from legroom.device.xla_target import plugin_missing
 from legroom.errors import MissingExtra
 from legroom.machine.gpu_table import find_gpu
@@ -43,7 +43,7 @@ MESSAGES: dict[str, list[dict[str, Any]]] = {
 
 
 def planning(monkeypatch: pytest.MonkeyPatch, results: int, temporaries: int) -> None:
-    planned = {"arguments": GIB, "results": results, "temporaries": temporaries, "constants": 0}
+    planned = ProgramPlan(arguments=GIB, results=results, temporaries=temporaries, constants=0)
     monkeypatch.setattr(jax_bill, "plan_program", lambda path, card: planned)
 
 
@@ -94,7 +94,7 @@ allocation 3: size 1, thread-local:
 allocation 4: size 4, constant:
 allocation 5: size 9000, preallocated-temp:
 """
-    assert allocations(text) == {"arguments": 1400, "results": 4000, "temporaries": 9000, "constants": 4}
+    assert read_allocations(text) == {"arguments": 1400, "results": 4000, "temporaries": 9000, "constants": 4}
 
 
 PROGRAM = """
@@ -126,9 +126,9 @@ def test_a_program_that_would_compute_for_minutes_is_followed_in_seconds(
     pytest.importorskip("jax")
     asked: list[bytes] = []
 
-    def plan(path: Path, card: Any) -> dict[str, int]:
+    def plan(path: Path, card: Any) -> ProgramPlan:
         asked.append(path.read_bytes())
-        return {"arguments": 0, "results": 1000, "temporaries": 2000, "constants": 0}
+        return ProgramPlan(arguments=0, results=1000, temporaries=2000, constants=0)
 
     monkeypatch.setattr(jax_bill, "plan_program", plan)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -257,8 +257,8 @@ def test_xla_plans_a_program_for_a_gpu_that_is_not_there(tmp_path: Path, monkeyp
     path = tmp_path / "program.mlir"
     path.write_bytes(_export._module_to_bytecode(lowered._lowering.stablehlo()))
     planned = plan_program(path, find_gpu("RTX 4090"))
-    assert (planned["arguments"], planned["results"]) == (512 * 512 * 4, 512 * 512 * 4)
-    assert planned["temporaries"] < 64 << 20  # cuBLAS's workspace
+    assert (planned.arguments, planned.results) == (512 * 512 * 4, 512 * 512 * 4)
+    assert planned.temporaries < 64 << 20  # cuBLAS's workspace
     monkeypatch.setattr(xla_programs, "run_child", None)
     assert plan_program(path, find_gpu("RTX 4090")) == planned  # not asked twice
 

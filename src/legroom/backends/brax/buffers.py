@@ -1,71 +1,36 @@
 """What XLA writes about the buffers of a program it compiles, and how each of them grows with the run's settings.
 
-Asked to (`xla_dump_to`), XLA writes its *buffer assignment* once it has optimised and scheduled a program and before it
-generates code: every buffer with its shape, the allocation it is in, and from which to which instruction it lives. A
+XLA writes down every buffer with its shape and from which to which instruction it lives (`device/xla_buffers.py`). A
 program lowered with sizes that no axis of the model has tells for every buffer which settings it grows with
 (`pieces.py`). The buffers that live at one instruction then add up to
 a sum of a few terms (so many bytes per environment, per environment and step of the unroll, ...), and what the program
 needs is the largest of these sums. One compilation thus answers for every setting.
-
-Mirrors the text of `BufferAssignment::ToString` and `HloLiveRange::ToString` as of jaxlib 0.9.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from legroom.backends.brax.pieces import Sizes, Terms, term_of
+from legroom.device.xla_buffers import Region, read_allocations, read_buffers, regions
 
-_ALLOCATION = re.compile(r"^allocation \d+: size (\d+),? ?(.*)$")
-_VALUE = re.compile(r"^ value: <\d+ (\S+?)(\{[\d,]*\})?(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$")
-_RANGE = re.compile(r"^    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)$")
 _DIMENSIONS = re.compile(r"^\(?\w+\[([\d,]*)\]")
 UNMARKED = Sizes(1)
 
 
 @dataclass(frozen=True)
-class Buffer:
-    """One logical buffer: where it is in its allocation, from which to which instruction it lives, how it grows."""
-
-    size: int
-    offset: int
-    first: int
-    last: int
-    term: str
-    shape: str
-
-
-@dataclass(frozen=True)
 class Assignment:
-    """The temporaries of one program: their buffers, and the bytes XLA packed them into."""
+    """The temporaries of one program: their regions, how each grows, and the bytes XLA packed them into."""
 
-    buffers: tuple[Buffer, ...]
+    regions: tuple[tuple[Region, str], ...]
     packed: int
 
 
 def read_assignment(text: str, marked: Sizes = UNMARKED) -> Assignment:
     """Return the temporaries that XLA's text lists, for a program that was compiled with such sizes."""
-    ranges: dict[str, tuple[int, int]] = {}
-    found: list[tuple[str, int, int, str]] = []
-    packed, counting = 0, False
-    for line in text.splitlines():
-        if match := _ALLOCATION.match(line):
-            # what is live out of the program is an output: in the sizes of arguments and outputs already
-            counting = "preallocated-temp" in match[2]
-            packed += int(match[1]) if counting else 0
-        elif counting and (match := _VALUE.match(line)):
-            found.append((match[1] + (match[2] or "{}"), int(match[3]), int(match[4]), match[5]))
-        elif match := _RANGE.match(line):
-            ranges[match[1] + match[2]] = int(match[3]), int(match[4])
-        elif not line:
-            counting = False
-    buffers = [
-        Buffer(size, offset, *ranges[name], _term(shape, marked), shape)
-        for name, size, offset, shape in found
-        if name in ranges
-    ]
-    return Assignment(tuple(buffers), packed)
+    found = tuple((region, _term(region.buffers[0].shape, marked)) for region in regions(read_buffers(text)))
+    return Assignment(found, read_allocations(text)["temporaries"])
 
 
 def _term(shape: str, marked: Sizes) -> str:
@@ -76,39 +41,17 @@ def _term(shape: str, marked: Sizes) -> str:
 def live_sums(assignment: Assignment) -> Iterator[Terms]:
     """Yield what is live at each instruction where something is born, as bytes per term at the sizes compiled for."""
     births, deaths = defaultdict(list), defaultdict(list)
-    for buffer in _united(assignment.buffers):
-        births[buffer.first].append(buffer)
-        deaths[buffer.last + 1].append(buffer)
+    for region, term in assignment.regions:
+        births[region.first].append((region, term))
+        deaths[region.last + 1].append((region, term))
     live: Counter[str] = Counter()
     for moment in sorted({*births, *deaths}):
-        for buffer in deaths[moment]:
-            live[buffer.term] -= buffer.size
-        for buffer in births[moment]:
-            live[buffer.term] += buffer.size
+        for region, term in deaths[moment]:
+            live[term] -= region.size
+        for region, term in births[moment]:
+            live[term] += region.size
         if births[moment]:
             yield {term: nbytes for term, nbytes in live.items() if nbytes}
-
-
-def _united(buffers: Iterable[Buffer]) -> list[Buffer]:
-    """Return the buffers with those made one that take turns at the same place: a loop's state before, in and after it.
-
-    XLA counts an instruction's operands and its result as live together; where both are the same bytes, they are one.
-    """
-    by_place: dict[tuple[int, int], list[Buffer]] = defaultdict(list)
-    for buffer in buffers:
-        by_place[buffer.offset, buffer.size].append(buffer)
-    united = []
-    for same in by_place.values():
-        same.sort(key=lambda each: each.first)
-        current = same[0]
-        for buffer in same[1:]:
-            if buffer.first <= current.last + 1:
-                current = replace(current, last=max(current.last, buffer.last))
-            else:
-                united.append(current)
-                current = buffer
-        united.append(current)
-    return united
 
 
 def coefficients(sums: Terms, values: Mapping[str, float]) -> Terms:

@@ -36,7 +36,8 @@ from legroom.backends.brax.pieces import (
     marked_sizes,
     undominated,
 )
-from legroom.device.xla_devices import assignment_text, card_sharding, on_card
+from legroom.device.xla_devices import assignment_file, card_sharding, on_card
+from legroom.errors import BadInput
 from legroom.model.run import EvalSpec, Run
 
 PMAP_AXIS = "i"  # as brax calls it
@@ -78,7 +79,8 @@ def _mark(task: Task, say: Say) -> dict[str, Any]:
         pieces = tuple({"N" if term == "BM" else term: each for term, each in piece.items()} for piece in pieces)
     fullest = max(sum(each.values()) for each in sums)
     program = Program(pieces, packing=assignment.packed / fullest)
-    return {**program.model_dump(), "buffers": len(assignment.buffers), "packed": assignment.packed}
+    buffers = sum(len(region.buffers) for region, _ in assignment.regions)
+    return {**program.model_dump(), "buffers": buffers, "packed": assignment.packed}
 
 
 def _marks(task: Task, say: Say) -> Sizes:
@@ -116,6 +118,11 @@ def _captured(task: Task, say: Say, sizes: Sizes | None = None) -> Captured:
     run = Run.model_validate(task["run"])
     if sizes is not None:
         run = with_sizes(run, sizes, sizes.batch if "target" in task else MARKED_EVAL_ENVS)
+    if (run.env.kwargs.get("config_overrides") or {}).get("impl") == "warp":
+        raise BadInput(
+            f"env {run.env.id!r}: Warp's physics are no part of XLA's plan", path=run.source,
+            hint="impl: jax, or predict the program that trains it: legroom predict -- python train.py",
+        )  # fmt: skip
     say("tracing brax's training step")
     # `legroom train` makes an epoch of one training step; brax's own SAC has a loop around it
     steps = 1 if run.algo.upper() == "PPO" else 2
@@ -168,7 +175,8 @@ def _assignment(lowered: Any, task: Task, say: Say, marked: Sizes = UNMARKED) ->
     evaluation = task["evaluation"]
     module = EVALUATION_MODULE if evaluation else CARD_EPOCH_MODULE if "target" in task else EPOCH_MODULE
     say(f"XLA plans the memory of {'the evaluation' if evaluation else 'the training step'}{_for_card(task)}")
-    return read_assignment(assignment_text(lowered.compile, module, Path(task["folder"], "dump")), marked)
+    written = assignment_file(lowered.compile, module, Path(task["folder"], "dump"))
+    return read_assignment(written.read_text(), marked)
 
 
 def shapes_of(captured: Captured) -> dict[str, Any]:

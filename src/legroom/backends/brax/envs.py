@@ -90,7 +90,10 @@ def _playground(run: Run, name: str) -> TrainingEnv:
         playground = import_module(PLAYGROUND)
         names = [*playground.registry.ALL_ENVS]
         if name in names:
-            env = _made(run, lambda **kwargs: playground.registry.load(name, **kwargs), hint=MODELS)
+            has_physics = "impl" in playground.registry.get_default_config(name)
+            physics = {"config_overrides": {"impl": "jax"}} if has_physics else {}  # as its own training script has it
+            load = playground.registry.load
+            env = _made(run, lambda **kwargs: load(name, **{**physics, **kwargs}), hint=MODELS)
             return TrainingEnv(env, playground.wrapper.wrap_for_brax_training)
         known += names
     close = difflib.get_close_matches(name, known, n=1)

@@ -2,47 +2,63 @@
 
 The guest (`hollow/jax_programs.py`) has written down every large function, lowered for a card, and what was live at its
 calls; here XLA is asked about each, once per program, card and versions. The peak is the largest sum of live arrays,
-results that take no argument's place, and temporaries.
+results that take no argument's place, and temporaries. Results and temporaries (as they are when they are fullest) are
+billed to the lines inside of the function that hold them, arguments and all else to the line of the call.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from legroom.backends.program.repeating import LEAST_REPEATS
-from legroom.device.xla_programs import plan_program
+from legroom.device.xla_programs import ProgramPlan, plan_program
 from legroom.device.xla_target import known_card
 from legroom.errors import BadInput, MissingExtra
+from legroom.hollow.jax_places import package_of
+from legroom.machine.cache import read_json
 from legroom.machine.gpu_table import KnownGpu, find_gpu
 from legroom.model.machine import Gpu
-from legroom.model.rehearsal import CardSeen, OutOfMemory, Rehearsal, SourceLine
+from legroom.model.rehearsal import Beside, CardSeen, Doubt, OutOfMemory, Rehearsal, SourceLine
 from legroom.predicting.xla_allocator import XLA_SHARE
 from legroom.units import format_size
 
 Messages = Mapping[str, Sequence[dict[str, Any]]]
+Place = tuple[str, int]
+Programs = dict[tuple[int, int], ProgramPlan]  # by process and number
+NOTHING = ProgramPlan(0, 0, 0, 0)
 MOST_FUNCTIONS = 5  # that are listed
 _OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory|MemoryError|cannot allocate", re.IGNORECASE)
+# Of the live arrays. MuJoCo Warp's own arrays in a step took 0.07 (CartpoleBalance) and 0.7 to 0.99 times the bytes of
+# the environments' state (HumanoidWalk, 256 and 64 environments; mujoco-mjx 3.17, warp 1.19, on a CPU, 2026-11-18)
+FOREIGN_SHARE = 1.0
+CPU_PLAN_ERROR = 0.5  # of its temporaries: the compiler for cards plans 10 to 42 % less for our robot
+MENTIONED = 0.01  # of the temporaries without a line
 ANY_CARD = "RTX 4090"  # whose compiler is asked where only the memory of a card is given
 
 
 @dataclass(frozen=True)
 class _Moment:
-    """What is on the card while a function runs, or between functions."""
+    """What is on the card while a function runs, or between functions; `lowered` is the function's
+    file, `first` the line of its first call,
+    `foreign` whether it calls what is no part of jax."""
 
     live: int
-    results: int
-    temporaries: int
+    plan: ProgramPlan
     name: str
     file: str
     line: int
+    lowered: Path | None = None
+    first: Place = ("", 0)
+    foreign: bool = False
 
     @property
     def nbytes(self) -> int:
-        return self.live + self.results + self.temporaries
+        return self.live + self.plan.results + self.plan.temporaries
 
 
 def with_jax(
@@ -66,13 +82,17 @@ def with_jax(
     if not moments:
         return replace(found, unmodelled=(*found.unmodelled, *unknown))
     most = max(moments, key=lambda moment: moment.nbytes)
-    notes = (*found.notes, *_by_function(moments))
-    seen = replace(found, card=_card_seen(most), unmodelled=(*found.unmodelled, *unknown), notes=notes)
+    lines = _lines(most)
+    notes = (*found.notes, *_by_function(moments), *_how_much_is_known(most, lines))
+    seen = replace(
+        found, card=_card_seen(most, lines), unmodelled=(*found.unmodelled, *unknown), notes=notes,
+        beside=tuple(_beside_xla(most)), doubts=(*found.doubts, *_doubts(most, card)),
+    )  # fmt: skip
     limit = min(gpu.total if limit is None else limit, int(XLA_SHARE * gpu.total))
     failed = next((moment for moment in moments if moment.nbytes > limit), None)
     if failed is None:
         return seen
-    asked = failed.results + failed.temporaries
+    asked = failed.plan.results + failed.plan.temporaries
     text = f"RESOURCE_EXHAUSTED: Out of memory while trying to allocate {asked:,} bytes for {failed.name}"
     oom = OutOfMemory(failed.file, failed.line, text, asked, max(limit - failed.live, 0), caught=False)
     return replace(seen, stopped="out-of-memory", out_of_memory=(oom,), failed_at=(failed.file, failed.line))
@@ -92,11 +112,9 @@ def _without_its_end(found: Rehearsal) -> Rehearsal:
     return replace(found, stopped="repeats", notes=(*found.notes, note))
 
 
-def _plans(
-    messages: Messages, card: KnownGpu, progress: Callable[[str], None]
-) -> tuple[dict[tuple[int, int], dict[str, int]], list[str]]:
-    """Return XLA's plans by process and number of the program, and why there is none of others."""
-    plans: dict[tuple[int, int], dict[str, int]] = {}
+def _plans(messages: Messages, card: KnownGpu, progress: Callable[[str], None]) -> tuple[Programs, list[str]]:
+    """Return XLA's plans, and why there is none of other programs."""
+    plans: Programs = {}
     unknown: list[str] = []
     programs = messages.get("xla program", ())
     for count, program in enumerate(programs, 1):
@@ -109,21 +127,24 @@ def _plans(
     return plans, list(dict.fromkeys(unknown))
 
 
-def _moments(messages: Messages, plans: Mapping[tuple[int, int], dict[str, int]]) -> list[_Moment]:
+def _moments(messages: Messages, plans: Programs) -> list[_Moment]:
     """Return the moments in their order: calls of large functions, and what is live after small ones."""
     about = {(each["pid"], each["number"]): each for each in messages.get("xla program", ())}
     found: list[tuple[float, _Moment]] = []
     for call in messages.get("xla call", ()):
         key = call["pid"], call["number"]
-        planned, program = plans.get(key, {}), about[key]
-        live = int(call["live"]) + int(program.get("consts") or 0) + planned.get("constants", 0)
-        name, place = str(program["name"]), (str(call["file"]), int(call["line"]))
-        found.append((
-            float(call["t"]), _Moment(live, planned.get("results", 0), planned.get("temporaries", 0), name, *place),
-        ))  # fmt: skip
+        plan, program = plans.get(key, NOTHING), about[key]
+        live = int(call["live"]) + int(program.get("consts") or 0) + plan.constants
+        name = str(program["name"])
+        lowered, foreign = Path(program["path"]), bool(program.get("foreign"))
+        found.append((float(call["t"]), _Moment(live, plan, name, *_at(call), lowered, _at(program), foreign)))
     for each in messages.get("xla live", ()):
-        found.append((float(each["t"]), _Moment(int(each["live"]), 0, 0, "", str(each["file"]), int(each["line"]))))
+        found.append((float(each["t"]), _Moment(int(each["live"]), NOTHING, "", *_at(each))))
     return [moment for _, moment in sorted(found, key=lambda pair: pair[0])]
+
+
+def _at(message: Mapping[str, Any]) -> Place:
+    return str(message["file"]), int(message["line"])
 
 
 def _by_function(moments: Sequence[_Moment]) -> list[str]:
@@ -140,20 +161,71 @@ def _by_function(moments: Sequence[_Moment]) -> list[str]:
     return [f"compiled functions, with all arrays that are live: {', '.join(shown[:MOST_FUNCTIONS])}{more}"]
 
 
-def _card_seen(most: _Moment) -> CardSeen:
-    parts = {"arrays": most.live, "results": most.results, "program": most.temporaries}
-    lines = tuple(
-        SourceLine(most.file, most.line, nbytes, most.name, most.name, role)
-        for role, nbytes in parts.items() if nbytes
-    )  # fmt: skip
+def _lines(moment: _Moment) -> list[SourceLine]:
+    """Return what each line holds, the largest first: live arrays that of the call, the rest those inside."""
+    rows = read_json(Path(f"{moment.lowered}.lines")) if moment.lowered is not None else None
+    rows = rows if isinstance(rows, list) else []
+    call = moment.file, moment.line
+    held: Counter[tuple[str, Place]] = Counter({("arrays", call): moment.live})
+    for kind, role in (("results", "results"), ("temporaries", "program")):
+        rest = whole = getattr(moment.plan, kind)
+        for nbytes, numbers in moment.plan.held.get(kind, ()):
+            if found := _place(numbers, rows, (call, moment.first)):
+                held[role, found] += nbytes
+                rest -= nbytes
+        held[role, ("", 0) if role == "program" and rest < whole else call] += rest
+    return [
+        SourceLine(*place, nbytes, moment.name, moment.name, role)
+        for (role, place), nbytes in held.most_common()
+        if nbytes
+    ]
+
+
+def _place(numbers: Sequence[int], rows: Sequence[Any], calls: Sequence[Place]) -> Place | None:
+    """Return the innermost line of the program inside of the function; else of the library that it calls, if any."""
+    known = [rows[number - 1] for number in numbers if 0 < number <= len(rows)]
+    own = [(str(file), int(line)) for (file, line), _ in known if file]
+    if inside := next((place for place in own if place not in calls), None):
+        return inside
+    called = [(str(file), int(line)) for _, (file, line) in known if file]
+    packages = [package_of(file) for file, _ in called]
+    return called[packages.index(packages[-1])] if called else next(iter(own), None)
+
+
+def _how_much_is_known(moment: _Moment, lines: Sequence[SourceLine]) -> list[str]:
+    """Return how much of the temporaries has no line, where that is more than a trifle."""
+    rest = sum(line.nbytes for line in lines if not line.file)
+    if rest < MENTIONED * moment.plan.temporaries or not rest:
+        return []
+    share = f"{rest / moment.plan.temporaries:.0%} of the temporaries of {moment.name}"
+    return [f"XLA names no source line for {format_size(rest)}, {share}: its own copies, and gaps between buffers"]
+
+
+def _doubts(moment: _Moment, card: KnownGpu) -> Iterator[Doubt]:
+    """Yield by how much the CPU's plan may be wrong, where XLA cannot compile the function for the card."""
+    if moment.plan.why_cpu:
+        what = f"the CPU's plan of {moment.name}: XLA cannot compile it for a {card.name}: {moment.plan.why_cpu}"
+        yield Doubt(what, int(CPU_PLAN_ERROR * moment.plan.temporaries), moment.file, moment.line)
+
+
+def _beside_xla(moment: _Moment) -> Iterator[Beside]:
+    """Yield what code outside of XLA may allocate by itself: from nothing to as much as the live arrays."""
+    if moment.foreign:
+        half = int(moment.live * FOREIGN_SHARE / 2)
+        why = "custom calls (Warp) allocate memory that XLA does not plan: from nothing to as much as the live arrays"
+        yield Beside("custom calls", half, half, why)
+
+
+def _card_seen(most: _Moment, lines: Sequence[SourceLine]) -> CardSeen:
+    parts = {"arrays": most.live, "results": most.plan.results, "program": most.plan.temporaries}
     return CardSeen(
         device=0,
         processes=1,
         peak_allocated=most.nbytes,
         peak_reserved=most.nbytes,
         roles=tuple((role, nbytes) for role, nbytes in parts.items() if nbytes),
-        lines=lines,
-        at=SourceLine(most.file, most.line, most.nbytes, most.name),
+        lines=tuple(lines),
+        at=SourceLine(most.file, most.line, most.nbytes, most.name, most.name),
         phase="",
         interval=0,
     )

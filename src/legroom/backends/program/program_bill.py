@@ -49,6 +49,7 @@ _WHY = {
     "arrays": "jax arrays that are live when the function is called",
     "results": "of the function, where they do not take the place of a donated argument",
     "program": "temporaries of the compiled function, as XLA plans them for the GPU",
+    "program of the CPU": "temporaries of the compiled function, as XLA plans them for the CPU",
 }
 XLA_ERROR = 0.05  # of what XLA plans: kernels that it would choose by timing them on the card
 
@@ -110,23 +111,25 @@ def _peak_phase(rehearsal: Rehearsal, card: CardSeen) -> Phase:
     return Phase.UPDATE if updating and rehearsal.updates else Phase.COLLECT
 
 
-def _jax_items(card: CardSeen) -> Iterator[Item]:
+def _jax_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
     """The card of a JAX program."""
     name = card.at.function if card.at is not None and card.at.function else "no function"
-    items = []
+    items, doubt = [], sum(each.nbytes for each in rehearsal.doubts)
     for role, nbytes in card.roles:
-        why, error = f"{_WHY[role]} ({name})", int(XLA_ERROR * nbytes) if role == "program" else 0
+        said = _WHY["program of the CPU" if role == "program" and doubt else role]
+        why, error = f"{said} ({name})", max(int(XLA_ERROR * nbytes), doubt) if role == "program" else 0
         items.append(Item(f"gpu.{role}", nbytes, Place.GPU, why, (Phase.UPDATE,), known=Known.TRACED, error=error))
     context = Item(
         "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by GPU and driver, beside the allocator",
         known=Known.DEFAULT, error=CONTEXT_ERROR,
     )  # fmt: skip
     yield from (*items, context, *allocator_items(items, context))
+    yield from _beside_items(rehearsal, (Phase.UPDATE,))
 
 
 def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
     if _is_jax(rehearsal):
-        yield from _jax_items(card)
+        yield from _jax_items(rehearsal, card)
         return
     phase = _peak_phase(rehearsal, card)
     for role, nbytes in card.roles:
@@ -150,8 +153,12 @@ def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
         "gpu.context", CONTEXT_BYTES, Place.GPU, "CUDA context: 300-500 MB by GPU and driver, outside the allocator",
         count=card.processes, known=Known.DEFAULT, error=CONTEXT_ERROR,
     )  # fmt: skip
+    yield from _beside_items(rehearsal, (phase,))
+
+
+def _beside_items(rehearsal: Rehearsal, phases: tuple[Phase, ...]) -> Iterator[Item]:
     for one in rehearsal.beside:
-        yield Item(f"gpu.{one.name}", one.nbytes, Place.GPU, one.why, (phase,), known=Known.DEFAULT, error=one.error)
+        yield Item(f"gpu.{one.name}", one.nbytes, Place.GPU, one.why, phases, known=Known.DEFAULT, error=one.error)
 
 
 def _giving_way(items: list[Item], limit: int) -> list[Item]:
