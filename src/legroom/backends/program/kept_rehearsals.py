@@ -25,7 +25,7 @@ from legroom.model.rehearsal import Rehearsal
 if TYPE_CHECKING:
     from legroom.backends.program.rehearsing import RehearsalPlan
 
-VERSION = 1
+VERSION = 2  # 2: memory that arrays share counts once
 SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 MOST_FILES = 20_000
 # what a program fails with again as long as its files are the same
