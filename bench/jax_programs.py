@@ -44,7 +44,9 @@ def counted(program: dict[str, Any]) -> int:
     target = folder / "card.txt"
     target.write_text(target_text(find_gpu(CARD)))
     lower = [program["python"], "-O", str(TRUTH), "lower", str(folder), program["script"], *program["arguments"]]
-    subprocess.run(lower, cwd=program["folder"], capture_output=True, check=False)  # may fail on zeros at its end
+    seen = subprocess.run(lower, cwd=program["folder"], capture_output=True, text=True, check=False)
+    if not (folder / "calls.json").exists():  # a program may fail on zeros at its end, but not before
+        raise SystemExit(f"{program['name']}: {seen.stderr.strip().rpartition(chr(10))[2]}")
     done = subprocess.run(
         [sys.executable, str(TRUTH), "compile", str(folder), str(target)], capture_output=True, text=True, check=True
     )
