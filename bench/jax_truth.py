@@ -6,8 +6,13 @@ Two steps, since a program's interpreter need not have XLA's compiler for cards:
     PYTHON WITH xla-gpu bench/jax_truth.py compile FOLDER TARGET               # TARGET: text proto of the card, a file
 
 The first replaces `jax.jit` and `jax.pmap` by functions that export what they are given, count the arrays that are live
-and answer zeros where the work would take long. The second compiles the largest and prints bytes as JSON. Imports
-nothing of legroom and knows nothing of how it follows programs.
+and answer zeros where the work would take long; it ends when calls only repeat. The second compiles what was written
+and prints bytes as JSON. Imports nothing of legroom and knows nothing of how it follows programs.
+
+jax itself makes of `pmap` a `shard_map` in which the mapped axis, of size one on one card, is taken off the arguments
+and put on to the results (jax/_src/pmap.py): the same is done here. A `vmap` would be another program: its products
+have one dimension more, and XLA fuses them otherwise. An array and its shards (`addressable_shards[0].data`, by which
+brax reads results of `pmap`) are two live arrays over the same memory, which counts once.
 """
 
 import json
@@ -18,11 +23,12 @@ import runpy
 import sys
 
 LONG = 2e8  # estimated floating-point operations from which on a function is not run
+REPEATS = 40  # calls in a row that show nothing new, after which the program is ended
 CALLS = []
 
 
-def exported(jax, function, args, donated, folder):
-    """Write the function for the card and return what came out of tracing it."""
+def exported(jax, function, args, donated, file):
+    """Write the function for the card."""
     flat, tree = jax.tree_util.tree_flatten(args)
 
     def flattened(*leaves):
@@ -34,7 +40,6 @@ def exported(jax, function, args, donated, folder):
         counts += range(at, at + size) if position in donated else ()
         at += size
     jitted = PLAIN["jit"](flattened, donate_argnums=tuple(counts), keep_unused=True)
-    number = len(CALLS)
     try:
         from jax import export
 
@@ -50,8 +55,7 @@ def exported(jax, function, args, donated, folder):
         jax.debug.callback = lambda *_, **__: None
         again = PLAIN["jit"](lambda *leaves: flattened(*leaves), donate_argnums=tuple(counts), keep_unused=True)
         found = export.export(again, disabled_checks=allowed, **platforms)(*flat)
-    pathlib.Path(folder, f"{number}.mlir").write_bytes(bytes(found.mlir_module_serialized))
-    return flat
+    file.write_bytes(bytes(found.mlir_module_serialized))
 
 
 CALLBACKS = (
@@ -63,14 +67,6 @@ CALLBACKS = (
     "xla_ffi_partitioned_python_gpu_callback",
 )
 PLAIN = {}
-
-
-def nbytes(jax, leaf):
-    import numpy as np
-
-    if hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, getattr(jax.dtypes, "prng_key", "O")):
-        return int(np.prod(leaf.shape)) * 8
-    return int(np.prod(getattr(leaf, "shape", ()))) * np.dtype(getattr(leaf, "dtype", "float32")).itemsize
 
 
 def work(jaxpr):
@@ -87,13 +83,42 @@ def work(jaxpr):
     return total
 
 
+def memory(arrays):
+    """Return the bytes of arrays by the address of their memory."""
+    return {each.unsafe_buffer_pointer(): each.nbytes for each in arrays if not each.is_deleted()}
+
+
+def on_one_card(jax, function, axis_name):
+    """Return what `jax.pmap` makes of a function where there is one device."""
+    import numpy as np
+
+    try:
+        from jax import shard_map
+
+        unchecked = {"check_vma": False}
+    except ImportError:
+        from jax.experimental.shard_map import shard_map
+
+        unchecked = {"check_rep": False}
+    name = axis_name or "mapped"
+    mesh, spec = jax.sharding.Mesh(np.array(jax.devices()[:1]), (name,)), jax.sharding.PartitionSpec(name)
+
+    def of_one(*args):
+        results = function(*jax.tree_util.tree_map(lambda each: jax.lax.squeeze(each, (0,)), args))
+        return jax.tree_util.tree_map(lambda each: jax.lax.expand_dims(each, (0,)), results)
+
+    of_one.__name__ = getattr(function, "__name__", "?")
+    return shard_map(of_one, mesh=mesh, in_specs=spec, out_specs=spec, **unchecked)
+
+
 def follow(folder):
     import jax
     import jax.numpy as jnp
 
     PLAIN.update(jit=jax.jit, pmap=jax.pmap)
+    numbers, most, since = [], {}, [0]
 
-    def watched(function, donated, mapped):
+    def watched(function, donated):
         ready = PLAIN["jit"](function, donate_argnums=donated)
         known = {}
 
@@ -104,17 +129,23 @@ def follow(folder):
             key = tree, tuple((jnp.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
             if key not in known:
                 closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
-                known[key] = shape if work(closed.jaxpr) > LONG else None
-                if known[key] is not None:
-                    exported(jax, function, args, donated, folder)
+                known[key] = None
+                if work(closed.jaxpr) > LONG:
+                    known[key] = shape, len(numbers)
+                    numbers.append(key)
+                    exported(jax, function, args, donated, pathlib.Path(folder, f"{known[key][1]}.mlir"))
             if known[key] is None:
                 return ready(*args)
-            live = sum(nbytes(jax, each) for each in jax.live_arrays())
-            given = {id(leaf) for leaf in leaves}
-            beside = live - sum(nbytes(jax, each) for each in jax.live_arrays() if id(each) in given)
-            CALLS.append({"number": len(CALLS), "name": getattr(function, "__name__", "?"), "beside": beside})
+            shape, number = known[key]
+            given = memory(getattr(leaf, "_base_array", leaf) for leaf in leaves if isinstance(leaf, jax.Array))
+            beside = sum(each for at, each in memory(jax.live_arrays()).items() if at not in given)
+            CALLS.append({"number": number, "name": getattr(function, "__name__", "?"), "beside": beside})
             pathlib.Path(folder, "calls.json").write_text(json.dumps(CALLS))
-            return jax.tree_util.tree_map(lambda each: jnp.zeros(each.shape, each.dtype), known[key])
+            since[0] = 0 if beside > most.get(number, -1) else since[0] + 1
+            most[number] = max(beside, most.get(number, -1))
+            if since[0] >= REPEATS:
+                os._exit(0)
+            return jax.tree_util.tree_map(lambda each: jnp.zeros(each.shape, each.dtype), shape)
 
         call.lower, call.__wrapped__ = ready.lower, function
         return call
@@ -122,12 +153,14 @@ def follow(folder):
     def jit(function=None, *, donate_argnums=(), **options):
         if function is None:
             return lambda each: jit(each, donate_argnums=donate_argnums, **options)
-        if options:
+        if set(options) - {"keep_unused"}:
             return PLAIN["jit"](function, donate_argnums=donate_argnums, **options)
-        return watched(function, (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums), False)
+        return watched(function, (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums))
 
     def pmap(function, axis_name=None, donate_argnums=(), **options):
-        return watched(jax.vmap(function, axis_name=axis_name), tuple(donate_argnums), True)
+        if options:
+            raise NotImplementedError(f"pmap with {options}")
+        return watched(on_one_card(jax, function, axis_name), tuple(donate_argnums))
 
     jax.jit, jax.pmap = jit, pmap
 
@@ -188,8 +221,6 @@ def compile_all(folder, target):
     calls = json.loads(pathlib.Path(folder, "calls.json").read_text())
     for number in sorted({each["number"] for each in calls}):
         file = pathlib.Path(folder, f"{number}.mlir")
-        if not file.exists():
-            continue
         with mlir.make_ir_context():
             module = ir.Module.parse(_jax.mlir.deserialize_portable_artifact(file.read_bytes()))
             options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
@@ -198,7 +229,7 @@ def compile_all(folder, target):
             except Exception as error:  # of code generation, after memory was planned
                 print(str(error)[:200], file=sys.stderr)
         total = planned(max(dump.glob("*memory-usage-report.txt"), key=lambda file: file.stat().st_mtime))
-        beside = max(each["beside"] for each in calls if each["number"] >= number)
+        beside = max(each["beside"] for each in calls if each["number"] == number)
         rows.append({"number": number, "beside": beside, "own": total, "peak": beside + total})
     print(json.dumps({"peak": max(row["peak"] for row in rows), "functions": rows}))
 

@@ -232,7 +232,8 @@ class Follower:
                 mlir.ModuleContext.get_backend = get_backend
 
     def _live(self) -> int:
-        return sum(each.nbytes for each in self._jax.live_arrays())
+        """Return the bytes of all arrays; jax lists an array and its shards, which are the same memory, as several."""
+        return sum({_address(each): each.nbytes for each in self._jax.live_arrays()}.values())
 
     def _tell_call(self, number: int, args: Any) -> None:
         """Tell what is on the card when a large function is called, its arguments from the host included."""
@@ -341,6 +342,13 @@ def _inner(params: Any) -> List[Any]:
             if hasattr(each, "eqns"):
                 found.append(each)
     return found
+
+
+def _address(array: Any) -> Any:
+    try:
+        return array.unsafe_buffer_pointer()
+    except Exception:  # over several devices, or deleted meanwhile
+        return "array", id(array)
 
 
 def _nbytes(aval: Any) -> int:

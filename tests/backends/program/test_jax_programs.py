@@ -153,6 +153,18 @@ def test_a_program_that_would_compute_for_minutes_is_followed_in_seconds(
     assert find_kept(command, RehearsalPlan(CARD), os.environ) is None
 
 
+def test_an_array_and_its_shards_are_billed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jax")
+    planning(monkeypatch, results=0, temporaries=0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    script = tmp_path / "train.py"
+    held = "held = jnp.zeros((1, 8 << 20))  # 32 MiB\nview = held.addressable_shards[0].data\nfor _ in range(3):"
+    script.write_text(PROGRAM.replace("for _ in range(3):", held))
+    found = rehearse([sys.executable, str(script)], RehearsalPlan(CARD), output="kept")
+    assert found.stopped == "finished" and found.card is not None, found.failure
+    assert 32 << 20 < found.card.peak_allocated < 36 << 20
+
+
 GUESSING = """
 import jax
 import jax.numpy as jnp
