@@ -47,6 +47,7 @@ class NetTrace:
         assumed: answers that code got which asked for values.
         unmodelled: bytes by which the peak may be off for what runs there that nobody has modelled, by its name.
         otherwise: the same run under conditions that are not known before it, each with its trace.
+        compiles: whether the user's networks import torch's compiler.
     """
 
     device: Literal["cpu", "cuda"]
@@ -64,6 +65,7 @@ class NetTrace:
     convolution_axes: int = 0
     card: str = ""
     rnn_values: int = 0
+    compiles: bool = False
     known: Known = Known.TRACED
     error: float = 0.0
     note: str = ""

@@ -13,7 +13,7 @@ from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.bill.rollout import rollout_items
 from legroom.backends.sb3.bill.runtime import runtime_items
 from legroom.backends.sb3.stored import bounds_nbytes
-from legroom.model.evidence import EnvMemory, Evidence
+from legroom.model.evidence import EnvMemory, Evidence, NetTrace
 from legroom.model.footprint import Footprint, Known, Phase, Place
 from legroom.model.machine import Machine
 from legroom.model.run import Run
@@ -150,6 +150,8 @@ def test_legroom_train_does_without_torchs_compiler_and_a_script_does_not():
     )
     assert (script.nbytes, by_legroom.nbytes) == (300, 230)
     assert "without torch's compiler" in by_legroom.why
+    compiled = Evidence(MACHINE, "cpu", base, net=NetTrace("cpu", 0, 0, 0, 0, 0, compiles=True))
+    assert next(iter(runtime_items(make().replace(source="run.yaml"), compiled))).nbytes == 300
 
 
 def test_candidates_of_ars_are_on_the_bill():

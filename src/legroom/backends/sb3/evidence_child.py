@@ -12,11 +12,12 @@ import os
 import pickle
 import sys
 import warnings
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from legroom.backends.sb3.bill.scratch import Answer, Request
-from legroom.backends.sb3.light_imports import import_lightly
+from legroom.backends.sb3.light_imports import COMPILER, import_lightly, is_imported
 from legroom.backends.sb3.measured_updates import measure_updates
 from legroom.backends.sb3.stored import one_env
 from legroom.backends.sb3.trace import trace_run
@@ -40,6 +41,7 @@ def answer(request: Request) -> Answer:
         net = trace_run(request.run, request.device, card=request.card, values=request.values)
     except Untraceable as reason:
         return Answer(None, str(reason), reason.way, reason.modelled, measured, not_measured)
+    net = replace(net, compiles=is_imported(COMPILER))
     return Answer(net, measured=measured, not_measured=not_measured)
 
 

@@ -38,6 +38,11 @@ def import_lightly(*names: str) -> None:
     sys.meta_path.insert(0, _Finder)
 
 
+def is_imported(name: str) -> bool:
+    """Return whether something has asked for the real package."""
+    return name in sys.modules and not isinstance(sys.modules[name], _StandIn)
+
+
 class _StandIn(ModuleType):
     """Knows a few functions of a module that has not been imported."""
 

@@ -29,7 +29,7 @@ def runtime_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     if algorithm_of(run).family == "evolution" and base.without_updates:
         why, nbytes = f"interpreter and imported libraries, without an optimizer ({versions})", base.without_updates
         error = base.errors.get("without_updates", error)
-    elif trained_by_legroom(run) and base.without_compiler:
+    elif trained_by_legroom(run) and base.without_compiler and not (evidence.net and evidence.net.compiles):
         why = f"{why}, without torch's compiler"
         nbytes, error = base.without_compiler, base.errors.get("without_compiler", error)
     yield Item(
