@@ -20,7 +20,7 @@ from typing import Any
 
 from bench.results import write_section
 
-PROCESSES, TURNS = 5, 4
+PROCESSES, TURNS = 3, 4
 _MINE = {
     "id": "legroom_workloads.mine:MineEnv", "kwargs": {"model": "sample", "grid": [30, 30, 15]}, "n_envs": 2,
 }  # fmt: skip
@@ -34,15 +34,15 @@ _PIXELS = {"id": "bench.pixel_env:Sprites", "frame_stack": 4}
 _REPLAY = {"buffer_size": 20_000, "learning_starts": 1000}
 # by name: the ratio that is required, steps of a turn, and the run
 CASES: dict[str, tuple[float, int, dict[str, Any]]] = {
-    "pixels: 84×84, 4 frames, PPO, 4 envs × 128": (1.0, 1024, {
+    "pixels: 84×84, 4 frames, PPO, 4 envs × 128": (1.0, 512, {
         "algo": "PPO", "env": {**_PIXELS, "n_envs": 4}, "policy": {"name": "CnnPolicy"},
         "hyperparams": {"n_steps": 128, "batch_size": 128, "n_epochs": 4},
     }),
-    "pixels: 84×84, 4 frames, DQN, batch 32 every 4 steps": (1.0, 1000, {
+    "pixels: 84×84, 4 frames, DQN, batch 32 every 4 steps": (1.0, 400, {
         "algo": "DQN", "env": _PIXELS, "policy": {"name": "CnnPolicy"},
         "hyperparams": {**_REPLAY, "batch_size": 32, "train_freq": 4, "target_update_interval": 1000},
     }),
-    "pixels: 84×84, 4 frames, DQN, batch 256 every 16 steps": (1.0, 800, {
+    "pixels: 84×84, 4 frames, DQN, batch 256 every 16 steps": (1.0, 320, {
         "algo": "DQN", "env": _PIXELS, "policy": {"name": "CnnPolicy"},
         "hyperparams": {**_REPLAY, "batch_size": 256, "train_freq": 16, "target_update_interval": 1000},
     }),
@@ -50,10 +50,10 @@ CASES: dict[str, tuple[float, int, dict[str, Any]]] = {
         "algo": "MaskablePPO", "env": _MINE, "policy": _TINY,
         "hyperparams": {"n_steps": 128, "batch_size": 64, "n_epochs": 2},
     }),
-    "vectors: Pendulum, SAC, batch 256": (1.02, 500, {
+    "vectors: Pendulum, SAC, batch 256": (1.02, 300, {
         "algo": "SAC", "env": {"id": "Pendulum-v1"}, "policy": {"name": "MlpPolicy"}, "hyperparams": {**_REPLAY},
     }),
-    "vectors: 376 numbers, SAC, batch 256": (1.02, 300, {
+    "vectors: 376 numbers, SAC, batch 256": (1.02, 200, {
         "algo": "SAC", "env": {"id": "bench.pixel_env:Numbers"}, "policy": {"name": "MlpPolicy"},
         "hyperparams": {**_REPLAY},
     }),
