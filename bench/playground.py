@@ -18,7 +18,7 @@ from bench.results import write_section
 
 SCRIPT = Path(__file__).with_name("playground_ppo.py").absolute()
 KEPT = Path("build/playground.json").absolute()
-ENVIRONMENTS = ("CartpoleBalance", "CheetahRun", "WalkerWalk")
+ENVIRONMENTS = ("CartpoleBalance", "CheetahRun", "WalkerWalk", "HopperHop", "ReacherEasy")
 SIZES = (512, 2048)
 MOST_ERROR = 0.03
 

@@ -226,15 +226,6 @@ def test_a_program_that_fails_after_its_training_repeated_is_known_until_there(
     assert find_kept(command, RehearsalPlan(CARD), os.environ) is None
 
 
-def test_a_program_that_insists_on_a_gpu_is_told_why_it_ends(tmp_path: Path) -> None:
-    pytest.importorskip("jax")
-    script = tmp_path / "train.py"
-    script.write_text("import jax\nassert jax.devices()[0].platform == 'gpu', 'needs a GPU'\n")
-    found = rehearse([sys.executable, str(script)], RehearsalPlan(CARD), output="kept")
-    unknown = " ".join(predicted(found, Budget(64 * GIB, CARD.total)).footprint.unknown)
-    assert "failed at train.py:2 (AssertionError: needs a GPU)" in unknown and "insists on a GPU" in unknown
-
-
 def test_settings_beside_a_program_count_as_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     script = tmp_path / "train.py"
