@@ -7,20 +7,29 @@ program lowered with sizes that no axis of the model has tells for every buffer 
 a sum of a few terms (so many bytes per environment, per environment and step of the unroll, ...), and what the program
 needs is the largest of these sums. One compilation thus answers for every setting.
 
-Mirrors the text of `BufferAssignment::ToString` and `HloLiveRange::ToString` as of jaxlib 0.9.
+A matrix product by cuBLAS has a workspace: as large as its operands, up to a limit (XLA's `gemm_rewriter.cc`). Where it
+is at the limit its size says nothing of the settings; its operands, in the text of the program, do.
+
+Mirrors the text of `BufferAssignment::ToString`, `HloLiveRange::ToString` and `HloModule::ToString` as of jaxlib 0.9.
 """
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from legroom.backends.brax.pieces import Sizes, Terms, term_of
+from legroom.backends.brax.pieces import Sizes, Terms, capped_term, term_of
 
 _ALLOCATION = re.compile(r"^allocation \d+: size (\d+),? ?(.*)$")
 _VALUE = re.compile(r"^ value: <\d+ (\S+?)(\{[\d,]*\})?(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$")
 _RANGE = re.compile(r"^    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)$")
 _DIMENSIONS = re.compile(r"^\(?\w+\[([\d,]*)\]")
+_INSTRUCTION = re.compile(r"^ +(?:ROOT )?%(\S+) = (.*)$")
+_CUBLAS = re.compile(r"^\(.*\bs8\[(\d+)\]\S* custom-call\((.*?)\), custom_call_target=\"__cublas")
+_ARRAY = re.compile(r"^([a-z]+)(\d+)\w*\[([\d,]*)\]")
+WORKSPACE, HOPPER_WORKSPACE, HOPPER = 4 << 20, 32 << 20, 9  # the limits; from that compute capability on
 UNMARKED = Sizes(1)
 
 
@@ -44,8 +53,38 @@ class Assignment:
     packed: int
 
 
-def read_assignment(text: str, marked: Sizes = UNMARKED) -> Assignment:
-    """Return the temporaries that XLA's text lists, for a program that was compiled with such sizes."""
+def workspaces(module: str, marked: Sizes, most: int) -> dict[str, str]:
+    """Return the term of each workspace of cuBLAS in the text of a program, by the name of its buffer.
+
+    Args:
+        most: the limit.
+    """
+    shapes: dict[str, str] = {}
+    calls: list[tuple[str, int, list[str]]] = []
+    for line in module.splitlines():
+        if match := _INSTRUCTION.match(line):
+            shapes[match[1]] = match[2]
+            if call := _CUBLAS.match(match[2]):
+                calls.append((match[1], int(call[1]), [each.strip().lstrip("%") for each in call[2].split(",")]))
+    found = {}
+    for name, size, operands in calls:
+        terms: dict[str, float] = defaultdict(float)
+        for array in filter(None, (_ARRAY.match(shapes.get(each, "")) for each in operands)):
+            axes = [int(each) for each in array[3].split(",") if each]
+            term = term_of(axes, marked)
+            terms[term] += math.prod(axes) * int(array[2]) / 8 / marked.value(term)
+        term = capped_term(most, terms)
+        if round(marked.value(term)) == size:  # those of other calls follow other rules
+            found[f"{name}{{1}}"] = term
+    return found
+
+
+def read_assignment(text: str, marked: Sizes = UNMARKED, terms: Mapping[str, str] = MappingProxyType({})) -> Assignment:
+    """Return the temporaries that XLA's text lists, for a program that was compiled with such sizes.
+
+    Args:
+        terms: of buffers whose shape does not say how they grow (`workspaces`).
+    """
     ranges: dict[str, tuple[int, int]] = {}
     found: list[tuple[str, int, int, str]] = []
     packed, counting = 0, False
@@ -61,7 +100,7 @@ def read_assignment(text: str, marked: Sizes = UNMARKED) -> Assignment:
         elif not line:
             counting = False
     buffers = [
-        Buffer(size, offset, *ranges[name], _term(shape, marked), shape)
+        Buffer(size, offset, *ranges[name], terms.get(name) or _term(shape, marked), shape)
         for name, size, offset, shape in found
         if name in ranges
     ]
