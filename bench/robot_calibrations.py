@@ -5,7 +5,8 @@ machine that has never compiled a robot. To be made anew when a file of the robo
 versions of the libraries widen the band.
 
     python -m bench.robot_calibrations           # some ten minutes on two cores, and twenty for the cards
-    python -m bench.robot_calibrations cards     # the plans for cards alone
+    python -m bench.robot_calibrations cards     # the plans for cards alone, in an environment with the extra xla-gpu
+    python -m bench.robot_calibrations cards robot:quick
 """
 
 import os
@@ -13,7 +14,7 @@ import sys
 from pathlib import Path
 
 from legroom.backends.brax.calibration import SHIPPED, calibrate, calibration_places, ship_calibration
-from legroom.backends.brax.card_plans import ask_for_card
+from legroom.backends.brax.card_plans import ask_for_card, plan_file
 from legroom.device.xla_target import plugin_missing
 from legroom.machine.gpu_table import find_gpu
 from legroom.reading import read
@@ -33,17 +34,21 @@ def main() -> int:
     folder = Path(__file__).parents[1] / "src/legroom_workloads/robot" / SHIPPED
     folder.mkdir(exist_ok=True)
     cards, cards_alone = [] if plugin_missing() else [find_gpu(name) for name in CARDS], "cards" in sys.argv
-    for old in folder.glob("*.json"):
-        if (not cards_alone, bool(cards))["@" in old.name]:  # plans for cards are kept where they cannot be made
+    runs = [name for name in RUNS if name in sys.argv] or [*RUNS]
+    current = {calibration_places(read(name))[1].stem for name in RUNS}
+    for old in folder.glob("brax-*.json"):  # of files of the robot that have changed since
+        if old.stem.partition("@")[0] not in current and not (cards_alone and old.stem.startswith("brax-env-")):
             old.unlink()
     if not cards_alone:
-        for name in RUNS:
+        for name in runs:
             known = calibrate(read(name), progress=tell, both=True)
             print(name, ship_calibration(read(name), known, folder))
-    for name in reversed(RUNS):
+    for name in reversed(runs):
+        shipped = calibration_places(read(name))[1]
         for card in cards:
             print(name, card.name, flush=True)
-            ask_for_card(read(name), card, progress=tell, all_kinds=True, place=calibration_places(read(name))[1])
+            plan_file(shipped, card).unlink(missing_ok=True)
+            ask_for_card(read(name), card, progress=tell, all_kinds=True, place=shipped)
     return 0
 
 

@@ -2,10 +2,13 @@
 
 For the robot the shipped plans predict; for environments of brax XLA is first asked as `predict` asks it, about a run
 of other sizes on that card. `LOOKED_AT` are the settings that the prediction was made with; what is held out is drawn
-by chance (`drawn`), from environments that were not looked at and the robot. Needs the extra `xla-gpu`.
+by chance (`drawn`), from environments that were not looked at and the robot. SAC has sizes of its own (`drawn_sac`):
+environments / batch × updates per training step / rows of the replay buffer. Needs the extra `xla-gpu`.
 
     python -m bench.xla              # half an hour on two quiet cores; what was asked is kept in build/xla.json
     python -m bench.xla held-out     # that part alone
+    python -m bench.xla sac          # SAC alone, a section of its own
+    python -m bench.xla quick        # robot:quick alone, likewise
 """
 
 import json
@@ -50,7 +53,8 @@ LOOKED_AT: tuple[Pair, ...] = (
     ("reacher", "RTX 4060", Sizes(2048, 1024, 4, 20)),
     ("reacher", "H100", Sizes(1024, 256, 32, 10)),
 )
-SEED, ROBOTS, OTHERS = 618, 4, 8
+SEED, ROBOTS, OTHERS, SACS, QUICKS = 618, 4, 8, 8, 2
+QUICK_CARDS = ("A100", "RTX 3060", "RTX 3090", "A10", "RTX 4060", "RTX 4090", "L40S", "H100")  # whose plans are shipped
 ENVIRONMENTS = ("ant", "halfcheetah", "hopper", "inverted_double_pendulum", "swimmer", "walker2d")
 CARDS = (
     "T4", "RTX 2080 Ti", "A100", "RTX 3060", "RTX 3090", "A10", "RTX 4060", "RTX 4090", "L40S", "H100", "RTX 5070",
@@ -74,9 +78,42 @@ def drawn() -> list[Pair]:
     return pairs
 
 
+def drawn_quick() -> list[Pair]:
+    """Return pairs of the robot with smaller networks, whose plans are shipped."""
+    chance = random.Random(SEED)
+    cards = chance.sample(QUICK_CARDS, QUICKS)
+    sizes = [(chance.choice((64, 128, 256)), chance.choice((4, 8)), chance.choice((1, 2, 4))) for _ in cards]
+    unrolls = [chance.choice((5, 10, 20)) for _ in cards]
+    return [
+        ("robot:quick", card, Sizes(batch * minibatches // times, batch, minibatches, unroll))
+        for card, (batch, minibatches, times), unroll in zip(cards, sizes, unrolls, strict=True)
+    ]
+
+
+def drawn_sac() -> list[Pair]:
+    """Return pairs of SAC by chance: environments and sizes that were not looked at."""
+    chance = random.Random(SEED)
+    names, cards = chance.sample(ENVIRONMENTS, 2), chance.sample(CARDS, 2)
+    return [
+        (
+            f"SAC {names[at % 2]}", cards[at % 2],
+            Sizes(
+                chance.choice((64, 128, 256, 512)), chance.choice((128, 256, 512, 1024)),
+                chance.choice((100_000, 2**18, 10**6)), chance.choice((1, 4, 8, 16, 32, 64)), replay=True,
+            ),
+        )
+        for at in range(SACS)
+    ]  # fmt: skip
+
+
 def base_run(name: str) -> Run:
     if ":" in name:
         return read(name)
+    if name.startswith("SAC "):
+        return Run.model_validate({
+            "algo": "SAC", "backend": "brax", "env": {"id": name[4:], "n_envs": 128}, "eval": {"n_envs": 64},
+            "hyperparams": {"batch_size": 256, "min_replay_size": 0, "episode_length": 500},
+        })  # fmt: skip
     return Run.model_validate({
         "algo": "PPO", "backend": "brax", "env": {"id": name, "n_envs": 1024}, "eval": {"n_envs": 64},
         "hyperparams": {"batch_size": 256, "num_minibatches": 4, "unroll_length": 10, "episode_length": 500},
@@ -84,12 +121,15 @@ def base_run(name: str) -> Run:
 
 
 def with_sizes(run: Run, sizes: Sizes) -> Run:
-    hyper = {"batch_size": sizes.batch, "num_minibatches": sizes.minibatches, "unroll_length": sizes.unroll}
+    names = ("max_replay_size", "grad_updates_per_step") if sizes.replay else ("num_minibatches", "unroll_length")
+    hyper = dict(zip(("batch_size", *names), (sizes.batch, sizes.minibatches, sizes.unroll), strict=True))
     return with_settings(with_settings(run, hyperparams=hyper), env={"n_envs": sizes.envs})
 
 
 def other_sizes(sizes: Sizes) -> Sizes:
     """Return the base of the same kind; its batch is a multiple of the same power of two."""
+    if sizes.replay:
+        return Sizes(192, 384, 150_000, min(sizes.unroll, 12), replay=True)
     even = evenness(sizes.batch)
     bases = (
         [
@@ -124,14 +164,22 @@ def predicted(name: str, card_name: str, sizes: Sizes) -> tuple[float, float]:
     card, run = find_gpu(card_name), with_sizes(base_run(name), sizes)
     known = known_for(run, card.as_gpu()) if ":" in name else None
     plan: CardPlan | None = None if known is None else known.plan
-    calibration = find_calibration(read("robot:default"))  # of others only its programs are looked at: replaced
+    calibration = find_calibration(
+        base_run(name) if ":" in name else read("robot:default")
+    )  # of others only its programs are looked at: replaced
     assert isinstance(calibration, Calibration)
     if plan is None or not plan.knows(sizes):
-        place = KEPT.parent.absolute() / f"xla-{name.replace(':', '-')}.json"
+        place = KEPT.parent.absolute() / f"xla-{name.replace(':', '-').replace(' ', '-')}.json"
         plan = ask_for_card(with_sizes(run, other_sizes(sizes)), card, place=place, progress=tell)
     calibration = plan.in_place_of(calibration)
     said = sum(calibration.temporaries(sizes).values())
     return said, max(CARD_ERROR, calibration.deviation()) * said + CARD_ERROR_NBYTES
+
+
+ALONE = {
+    "sac": ("Temporaries of a SAC step of brax on a card", drawn_sac),
+    "quick": ("Temporaries of robot:quick on a card", drawn_quick),
+}
 
 
 def main() -> int:
@@ -139,7 +187,9 @@ def main() -> int:
         print(f"XLA cannot be asked for a card here: {missing}", file=sys.stderr)
         return 3
     rows: list[tuple[str, ...]] = []
-    parts = [("held out", drawn()), *([] if "held-out" in sys.argv else [("looked at before", LOOKED_AT)])]
+    part = next((each for each in ALONE if each in sys.argv), None)
+    title, draw = ALONE[part] if part else ("Temporaries of a brax step on a card", drawn)
+    parts = [("held out", draw()), *([] if part or "held-out" in sys.argv else [("looked at before", LOOKED_AT)])]
     for what, pairs in parts:
         errors, outside = [], 0
         for name, card, sizes in pairs:
@@ -156,7 +206,7 @@ def main() -> int:
         summary = f"median {statistics.median(errors):.1%}, worst {max(errors):.1%} (asked {MEDIAN:.0%}, {WORST:.0%})"
         rows.append((f"{what}: {len(pairs)} pairs, {outside} outside", "", "", "", "", "", summary))
     columns = ["environment", "card", "envs / batch / unroll", "seen", "predicted", "XLA for the card", "error"]
-    write_section("Temporaries of a brax step on a card", columns, rows, "make bench-xla")
+    write_section(title, columns, rows, f"python -m bench.xla {part}" if part else "make bench-xla")
     return 0
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from legroom.backends.brax import compiled
 from legroom.backends.brax.calibration import (
-    VERSION,
+    VERSIONS,
     Calibration,
     Checked,
     calibrate,
@@ -54,7 +54,8 @@ def make_run(envs: int = 8, batch: int = 4, minibatches: int = 4, unroll: int = 
 def make_calibration() -> Calibration:
     program = Program((COLLECTING, LEARNING), packing=1.0)
     return Calibration(
-        version=VERSION, versions={}, programs={"one": program, "many": program}, evaluation=Program(({"N": 900.0},)),
+        version=VERSIONS[True], versions={}, programs={"one": program, "many": program},
+        evaluation=Program(({"N": 900.0},)),
         weights_nbytes=700, targets_nbytes=0, optimizer_nbytes=1400, other_nbytes=44, env_state_nbytes=164,
         env_fixed_nbytes=0, eval_state_nbytes=180, transition_nbytes=60, observation=[2], action_size=1,
         imported_nbytes=300_000_000, traced_nbytes=400_000_000, compiled_nbytes=600_000_000,

@@ -11,6 +11,7 @@ from legroom.backends.brax.pieces import (
     Program,
     Sizes,
     card_marks,
+    card_replay_marks,
     evenness,
     marked_replay,
     marked_sizes,
@@ -61,7 +62,20 @@ def test_marked_sizes_are_what_brax_accepts() -> None:
     many, one = marked_sizes(one_unroll=False), marked_sizes(one_unroll=True)
     assert (many.unrolls, one.unrolls) == (67 * 71, 1)
     assert many.value("BMU") * 58 < 2**31  # arrays beyond that would be compiled otherwise
-    assert term_of([marked_replay().minibatches, 130], marked_replay()) == "M"
+
+
+@pytest.mark.parametrize(
+    "marked", [marked_replay(one_update=False), card_replay_marks({14, 256, 448 * 3}, one_update=False)]
+)
+def test_the_updates_of_a_sac_step_are_told_from_the_batch_of_one(marked: Sizes) -> None:
+    n, b, m, u = marked.envs, marked.batch, marked.minibatches, marked.unroll
+    assert u != 14  # an axis of the model
+    arrays = {"M": [m, 130], "BU": [u * b, 130], "B": [b, 256], "N": [n, 58], "U": [u], "1": [256]}
+    assert {term: term_of(axes, marked) for term, axes in arrays.items()} == {term: term for term in arrays}
+    assert term_of([u, b, 8], marked) == "BU"
+    # of 8 updates with 256 transitions each, all are sampled at once; activations are of one of them
+    program, sizes = Program(({"BU": 100.0, "B": 3000.0},)), Sizes(128, 256, 10**6, 8, replay=True)
+    assert program.nbytes(sizes) == 2048 * 100 + 256 * 3000
 
 
 def test_the_fullest_moment_decides() -> None:

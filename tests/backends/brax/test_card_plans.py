@@ -15,6 +15,7 @@ from legroom.backends.brax.calibration import (
     card_kind_of,
     program_for,
     save_calibration,
+    sizes_of,
 )
 from legroom.backends.brax.card_plans import PLAN_VERSION, CardPlan, ask_for_card, plan_file
 from legroom.backends.brax.items import CARD_ERROR, UNEVEN_ERROR
@@ -198,6 +199,19 @@ def test_the_robot_ships_plans_for_cards_of_six_generations(name: str) -> None:
     assert said == pytest.approx(known.planned, rel=CARD_ERROR / 2)
     if name == "RTX 4090":
         assert known.planned == 32_054_272  # XLA's memory analysis says 32.1 MB
+
+
+@pytest.mark.parametrize("name", ["A100", "RTX 3090", "RTX 4090", "H100"])
+def test_the_robot_with_smaller_networks_has_plans_of_its_own(name: str) -> None:
+    run = read("robot:quick")
+    known = known_for(run, find_gpu(name).as_gpu())
+    assert known is not None and known.plan is not None and known.same_card and not known.scaled
+    assert set(known.plan.programs) == {"one few 64", "one lots 64", "many few 64", "many lots 64"}
+    assert known.planned is not None
+    said = sum(known.calibration.temporaries(sizes_of(run)).values())
+    assert said == pytest.approx(known.planned, rel=CARD_ERROR)
+    if name == "RTX 4090":
+        assert known.planned == 11_939_744  # of which 1,310,720 B are workspaces of cuBLAS
 
 
 def test_whose_environment_is_billed_is_said_where_the_file_names_none(tmp_path: Path) -> None:

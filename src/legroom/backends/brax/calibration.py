@@ -36,9 +36,9 @@ from legroom.model.data import Data
 from legroom.model.run import Run
 
 LIBRARIES = ("jax", "jaxlib", "brax", "flax", "optax", "mujoco", "mujoco-mjx", "playground")
-VERSION = 2  # of the file's form and of how it is made
+VERSIONS = {True: 2, False: 3}  # of the file's form and of how it is made: PPO's and SAC's
 # Settings that are arguments of the arithmetic, and those that are numbers inside the program and shape nothing.
-SIZES = frozenset({"batch_size", "num_minibatches", "unroll_length", "max_replay_size"})
+SIZES = frozenset({"batch_size", "num_minibatches", "unroll_length", "max_replay_size", "grad_updates_per_step"})
 SHAPELESS = frozenset({
     "learning_rate", "discounting", "entropy_cost", "reward_scaling", "clipping_epsilon", "gae_lambda", "tau",
     "vf_loss_coefficient", "num_evals", "num_resets_per_eval", "episode_length", "desired_kl", "min_replay_size",
@@ -46,7 +46,7 @@ SHAPELESS = frozenset({
     "normalize_observations_std_eps", "deterministic_eval", "verbose", "restore_value_fn", "run_evals",
 })  # fmt: skip
 SHIPPED = "calibrations"  # the folder beside an environment's module
-KIND = {True: "one", False: "many"}  # of unrolls per rollout
+KIND = {True: "one", False: "many"}  # unrolls per rollout; SAC's updates per training step
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ def all_at_once(run: Run) -> Run:
 def sizes_of(run: Run) -> Sizes:
     """Return the settings that the run's arrays depend on."""
     if not is_ppo(run):
-        sampled = int(hyper(run, "batch_size")) * int(hyper(run, "grad_updates_per_step"))
-        return Sizes(run.env.n_envs, sampled, int(hyper(run, "max_replay_size") or run.total_timesteps or 1))
+        updates, rows = int(hyper(run, "grad_updates_per_step")), hyper(run, "max_replay_size") or run.total_timesteps
+        return Sizes(run.env.n_envs, int(hyper(run, "batch_size")), int(rows or 1), updates, replay=True)
     return Sizes(
         run.env.n_envs, int(hyper(run, "batch_size")), int(hyper(run, "num_minibatches")),
         int(hyper(run, "unroll_length")),
@@ -140,11 +140,13 @@ def sizes_of(run: Run) -> Sizes:
 
 def kind_of(sizes: Sizes) -> str:
     """Return which of brax's programs it is."""
-    return KIND[sizes.unrolls == 1]
+    return KIND[(sizes.unroll if sizes.replay else sizes.unrolls) == 1]
 
 
 def card_kind_of(sizes: Sizes) -> str:
-    """Return which of its programs it is to the compiler of a card, as `many few 64`."""
+    """Return which of its programs it is to the compiler of a card, as `many few 64`; SAC's as `many`."""
+    if sizes.replay:
+        return kind_of(sizes)
     return f"{kind_of(sizes)} {'few' if sizes.minibatches <= FEW else 'lots'} {evenness(sizes.batch)}"
 
 
@@ -153,8 +155,8 @@ def program_for(programs: Mapping[str, Program], sizes: Sizes) -> Program:
 
     Programs of a CPU are told apart by unrolls alone.
     """
-    unrolls, minibatches, batch = card_kind_of(sizes).split()
-    return programs[max(programs, key=lambda key: [each in key.split() for each in (unrolls, batch, minibatches)])]
+    unrolls, *others = card_kind_of(sizes).split()
+    return programs[max(programs, key=lambda key: [each in key.split() for each in (unrolls, *reversed(others))])]
 
 
 def find_calibration(run: Run) -> Calibration | None:
@@ -171,7 +173,7 @@ def calibration_places(run: Run) -> list[Path]:
 
 def kinds_for(run: Run, *, both: bool) -> list[str]:
     """Return the kinds of program to ask for: the run's own, or both."""
-    return ["many"] if not is_ppo(run) else [*KIND.values()] if both else [kind_of(sizes_of(run))]
+    return [*KIND.values()] if both else [kind_of(sizes_of(run))]
 
 
 def made_elsewhere(calibration: Calibration) -> list[str]:
@@ -213,13 +215,13 @@ def _write(run: Run, calibration: Calibration, folder: Path, *versions: Any) -> 
 
 def _name(run: Run, *versions: Any) -> str:
     """Return the file of a calibration; what is shipped holds whatever the versions."""
-    return f"brax-{digest(VERSION, *versions, *_identity(run))}.json"
+    return f"brax-{digest(VERSIONS[is_ppo(run)], *versions, *_identity(run))}.json"
 
 
 def _relative_name(run: Run, *versions: Any) -> str:
     """Return the file that says which is the latest calibration of the run's environment."""
     parts = _source_of(run.env.id), run.algo.upper(), run.env.id, run.env.kwargs
-    return f"brax-env-{digest(VERSION, *versions, *parts)}.json"
+    return f"brax-env-{digest(VERSIONS[is_ppo(run)], *versions, *parts)}.json"
 
 
 def _identity(run: Run) -> tuple[Any, ...]:
@@ -362,7 +364,7 @@ def _from_compiler(run: Run, free: dict[str, Any], busy: dict[str, Any]) -> Cali
     )  # fmt: skip
     measured = ("imported_nbytes", "traced_nbytes", "compiled_nbytes", "all_compiled_nbytes", "retained_nbytes")
     return Calibration(
-        version=VERSION,
+        version=VERSIONS[is_ppo(run)],
         versions=dict(_versions()),
         programs={},
         evaluation=None,

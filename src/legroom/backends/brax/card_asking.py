@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from legroom.backends.brax.calibration import made_elsewhere, sizes_of
 from legroom.backends.brax.card_plans import ask_for_card
-from legroom.backends.brax.facts import is_ppo
 from legroom.backends.brax.items import GPU_ERROR, OTHER_CARD_ERROR, card_of
 from legroom.backends.brax.scaling import Scaled, known_for, known_of
 from legroom.device.xla_target import EXTRA, PLUGIN, known_card, plugin_missing
@@ -30,7 +29,7 @@ def asked_for_card(run: Run, gpu: Gpu, mode: Mode, progress: Callable[[str], Non
         return ""
     planned = known_for(run, gpu)
     if mode == "auto" and planned is not None and planned.plan is not None:
-        known_kind = planned.same_card and (not is_ppo(run) or planned.plan.knows(sizes_of(run)))
+        known_kind = planned.same_card and planned.plan.knows(sizes_of(run))
         if known_kind or planned.scaled:
             return ""
     try:

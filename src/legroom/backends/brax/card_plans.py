@@ -127,10 +127,10 @@ def plan_file(calibration_file: Path, card: KnownGpu) -> Path:
 
 def _kinds_for(run: Run, *, all_kinds: bool) -> list[str]:
     """Return the kinds of program to ask for: the run's own, or all whose batch is a multiple of 64."""
-    if not is_ppo(run):
-        return ["many"]
     if not all_kinds:
         return [card_kind_of(sizes_of(run))]
+    if not is_ppo(run):
+        return [*KIND.values()]
     return [f"{unrolls} {minibatches} {EVEN}" for unrolls in KIND.values() for minibatches in ("few", "lots")]
 
 

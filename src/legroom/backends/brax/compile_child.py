@@ -16,8 +16,7 @@ from legroom.device import xla_target
 from legroom.errors import BadInput, MissingExtra
 from legroom.machine.child_process import write_answer
 
-# as jax names what it compiles; the epoch for a card is not under `pmap`
-EPOCH_MODULE, CARD_EPOCH_MODULE, EVALUATION_MODULE = "jit__fun", "jit_training_epoch", "jit_generate_eval_unroll"
+EPOCH_MODULE, EVALUATION_MODULE = "jit__fun", "jit_generate_eval_unroll"  # as jax names what it compiles
 
 
 def main() -> None:
@@ -31,7 +30,7 @@ def main() -> None:
     if task.get("cores") and hasattr(os, "sched_setaffinity"):  # before XLA counts them
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task["cores"]])
     if task["what"] in ("mark", "plan"):
-        modules = "|".join((EPOCH_MODULE, CARD_EPOCH_MODULE, EVALUATION_MODULE))
+        modules = "|".join((EPOCH_MODULE, EVALUATION_MODULE))
         _add_flags(f"--xla_dump_to={task['folder']}/dump --xla_dump_hlo_module_re={modules}")
     if "target" in task:
         _add_flags(xla_target.FLAGS)

@@ -11,10 +11,11 @@ is asked for before it generates any code, which takes most of a compilation's t
 
 *shapes*: traces only: the bytes of weights, optimizer and states.
 
-With a `target` (`device/xla_target.py`) it is XLA's compiler for that card that is asked. brax's epoch is a `pmap`,
-which wants real devices; for a card it is the same function over an axis of one, as one program for one device.
+With a `target` (`device/xla_target.py`) it is XLA's compiler for that card that is asked, about brax's `pmap` over that
+card: a `vmap` over an axis of one is another program, whose temporaries XLA plans otherwise.
 """
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,9 +24,19 @@ from typing import Any
 import jax
 from brax.training import acting
 
-from legroom.backends.brax.buffers import UNMARKED, Assignment, coefficients, live_sums, read_assignment
+from legroom.backends.brax.buffers import (
+    HOPPER,
+    HOPPER_WORKSPACE,
+    UNMARKED,
+    WORKSPACE,
+    Assignment,
+    coefficients,
+    live_sums,
+    read_assignment,
+    workspaces,
+)
 from legroom.backends.brax.capture import Captured, capture, policy_params, without_device
-from legroom.backends.brax.compile_child import CARD_EPOCH_MODULE, EPOCH_MODULE, EVALUATION_MODULE
+from legroom.backends.brax.compile_child import EPOCH_MODULE, EVALUATION_MODULE
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
 from legroom.backends.brax.pieces import (
     Program,
@@ -75,7 +86,9 @@ def _mark(task: Task, say: Say) -> dict[str, Any]:
     assignment = _assignment(_lowered(captured, task, evaluation=evaluation), task, say, marked)
     sums = list(live_sums(assignment))
     pieces = undominated([coefficients(each, {term: marked.value(term) for term in each}) for each in sums])
-    if marked.unrolls == 1:  # as many environments as segments: what has that many rows is nearly all physics
+    if (
+        marked.unrolls == 1 and not marked.replay
+    ):  # as many environments as segments: what has that many rows is nearly all physics
         pieces = tuple({"N" if term == "BM" else term: each for term, each in piece.items()} for piece in pieces)
     fullest = max(sum(each.values()) for each in sums)
     program = Program(pieces, packing=assignment.packed / fullest)
@@ -85,14 +98,14 @@ def _mark(task: Task, say: Say) -> dict[str, Any]:
 
 def _marks(task: Task, say: Say) -> Sizes:
     """Return the sizes to compile with."""
-    replay = task["run"]["algo"] == "SAC"
+    replay, one = task["run"]["algo"].upper() == "SAC", task["one_unroll"]
     if "target" not in task:
-        return marked_replay() if replay else marked_sizes(one_unroll=task["one_unroll"])
-    if replay:
-        return card_replay_marks()
+        return marked_replay(one_update=one) if replay else marked_sizes(one_unroll=one)
     captured = _captured(task, say)
-    traced = jax.make_jaxpr(_over_one_device(captured))(*captured.arguments)
-    return card_marks(_axes(traced.jaxpr), one_unroll=task["one_unroll"], few=task["few"], even=task["even"])
+    taken = _axes(jax.make_jaxpr(captured.epoch)(*captured.arguments).jaxpr)
+    if replay:
+        return card_replay_marks(taken, one_update=one)
+    return card_marks(taken, one_unroll=one, few=task["few"], even=task["even"])
 
 
 def _axes(jaxpr: Any) -> set[int]:
@@ -130,12 +143,12 @@ def _captured(task: Task, say: Say, sizes: Sizes | None = None) -> Captured:
 
 
 def with_sizes(run: Run, sizes: Sizes, eval_envs: int | None = None) -> Run:
-    """Return the run with these sizes; SAC's minibatches are the transitions of its replay buffer."""
+    """Return the run with these sizes."""
     hyperparams = dict(run.hyperparams, batch_size=sizes.batch)
     if is_ppo(run):
         hyperparams.update(num_minibatches=sizes.minibatches, unroll_length=sizes.unroll)
     else:
-        hyperparams.update(max_replay_size=sizes.minibatches, min_replay_size=0, grad_updates_per_step=1)
+        hyperparams.update(max_replay_size=sizes.minibatches, min_replay_size=0, grad_updates_per_step=sizes.unroll)
     evaluation = run.eval
     if eval_envs is not None:
         evaluation = (run.eval or EvalSpec()).model_copy(update={"n_envs": eval_envs})
@@ -148,23 +161,18 @@ def _lowered(captured: Captured, task: Task, *, evaluation: bool = False) -> Any
     program = captured.evaluation if evaluation else captured.epoch
     arguments = captured.evaluation_arguments if evaluation else captured.arguments
     if "target" in task:
-        program = program if evaluation else _one_device(captured)
-        arguments = on_card(arguments, card_sharding(task["target"]))
+        sharding = card_sharding(task["target"])
+        if not evaluation:
+            return _on_card(captured, sharding).lower(*arguments)
+        arguments = on_card(arguments, sharding)
     return program.lower(*arguments)  # type: ignore[attr-defined]
 
 
-def _one_device(captured: Captured) -> Any:
-    """Return the epoch without `pmap`, with what it donates."""
-    epoch = _over_one_device(captured)
-
-    def training_epoch(*arguments: Any) -> Any:
-        return epoch(*arguments)
-
-    return jax.jit(training_epoch, donate_argnums=tuple(range(len(captured.arguments) - 1)))
-
-
-def _over_one_device(captured: Captured) -> Callable[..., Any]:
-    return jax.vmap(captured.epoch.__wrapped__, axis_name=PMAP_AXIS)  # type: ignore[attr-defined]
+def _on_card(captured: Captured, sharding: Any) -> Any:
+    """Return the epoch as brax maps it, over the card, with what it donates."""
+    donated = tuple(range(len(captured.arguments) - 1))
+    epoch: Any = captured.epoch
+    return jax.pmap(epoch.__wrapped__, PMAP_AXIS, donate_argnums=donated, devices=tuple(sharding.device_set))
 
 
 def _for_card(task: Task) -> str:
@@ -173,10 +181,18 @@ def _for_card(task: Task) -> str:
 
 def _assignment(lowered: Any, task: Task, say: Say, marked: Sizes = UNMARKED) -> Assignment:
     evaluation = task["evaluation"]
-    module = EVALUATION_MODULE if evaluation else CARD_EPOCH_MODULE if "target" in task else EPOCH_MODULE
+    module = EVALUATION_MODULE if evaluation else EPOCH_MODULE
     say(f"XLA plans the memory of {'the evaluation' if evaluation else 'the training step'}{_for_card(task)}")
-    written = assignment_file(lowered.compile, module, Path(task["folder"], "dump"))
-    return read_assignment(written.read_text(), marked)
+    folder = Path(task["folder"], "dump")
+    text = assignment_file(lowered.compile, module, folder).read_text()
+    return read_assignment(text, marked, _workspaces(folder, module, task, marked) if "target" in task else {})
+
+
+def _workspaces(folder: Path, module: str, task: Task, marked: Sizes) -> dict[str, str]:
+    """Return the terms of the workspaces in the program, which XLA has written beside its buffers."""
+    (file,) = folder.glob(f"*{module}.*gpu_after_optimizations.txt")
+    hopper = int(re.findall(r"cuda_compute_capability { major: (\d+)", task["target"])[0]) >= HOPPER
+    return workspaces(file.read_text(), marked, HOPPER_WORKSPACE if hopper else WORKSPACE)
 
 
 def shapes_of(captured: Captured) -> dict[str, Any]:

@@ -128,8 +128,8 @@ def _temporary_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
     deviation = known.calibration.deviation() if known.planned is None or known.scaled else 0.0  # else it is XLA's own
     share = max(SCALED_ERROR if known.scaled else _compiler_error(known, device), deviation)
     share = max(share, SCALED_ERROR) if made_elsewhere(known.calibration) else share
-    if is_ppo(run) and not known.calibration.has_kind(sizes):
-        share = max(share, SCALED_ERROR)  # the other kind of rollout was compiled
+    if not known.calibration.has_kind(sizes):
+        share = max(share, SCALED_ERROR)  # the other kind of program was compiled
     if is_ppo(run) and known.plan is not None and known.planned is None and _is_uneven(sizes, known.plan):
         share = max(share, UNEVEN_ERROR)
     said = f"as XLA for {'the CPU' if known.plan is None else known.plan.card} plans it"

@@ -6,8 +6,11 @@ needs the largest of those sums, one *piece* each. The settings that axes of arr
     N environments, B batch_size, M num_minibatches, U unroll_length, and k = B × M / N unrolls of every environment,
 
 and a term is a product of them: `BMU` is the whole rollout, `BU` one minibatch, `NU` one unroll, `1` a constant; V is
-U + 1 and W is U - 1, as the loss looks at an unroll with one step more or less. SAC has no unroll, and M are the
-transitions of its replay buffer.
+U + 1 and W is U - 1, as the loss looks at an unroll with one step more or less. SAC has no unroll: there U are the
+gradient updates of a training step, each of one batch, and M the transitions of the replay buffer.
+
+A workspace of a matrix product has a limit: `min 4194304 BU*1024` is 1,024 bytes per sample of a minibatch, 4 MiB at
+most.
 
 To see which axis is which, a program is compiled with sizes that no axis of the model has. For the CPU's compiler they
 are products of primes. A GPU's compiler fuses otherwise where a batch is no multiple of 64, and where minibatches are
@@ -27,16 +30,22 @@ PRIMES = {"n": 61, "b": 67, "m": 71, "u": 73}
 DIVISIBLE = 60  # a multiple of a size from here on is an axis made of it and one of the model's; below, of anything
 EVEN = 64  # a GPU's compiler fuses otherwise where the batch is a multiple of it; less of smaller powers of two
 FEW = 24  # minibatches; with more of them a GPU's compiler keeps more of the policy's activations (`bench/xla.py`)
+CAPPED = "min "
 
 
 @dataclass(frozen=True)
 class Sizes(Data):
-    """The settings that arrays depend on; an evaluation has only environments."""
+    """The settings that arrays depend on; an evaluation has only environments.
+
+    Args:
+        replay: they are SAC's, see above.
+    """
 
     envs: int
     batch: int = 1
     minibatches: int = 1
     unroll: int = 1
+    replay: bool = False
 
     @property
     def unrolls(self) -> float:
@@ -45,11 +54,26 @@ class Sizes(Data):
 
     def value(self, term: str) -> float:
         """Return the term's value, 3 × 4 for `BU` of 3 segments of 4 steps."""
+        if term.startswith(CAPPED):
+            most, parts = _capped_parts(term)
+            return min(most, sum(each * self.value(part) for part, each in parts))
         values = {
             "N": self.envs, "B": self.batch, "M": self.minibatches, "k": self.unrolls,
             "U": self.unroll, "V": self.unroll + 1, "W": self.unroll - 1,
         }  # fmt: skip
         return math.prod(values[letter] for letter in term if letter in values)
+
+
+def capped_term(most: int, terms: Terms) -> str:
+    """Return the term of a buffer that is so many bytes per unit of some terms, and `most` at most."""
+    return " ".join((f"{CAPPED}{most}", *(f"{term}*{each:g}" for term, each in sorted(terms.items()))))
+
+
+@lru_cache(maxsize=1024)
+def _capped_parts(term: str) -> tuple[int, tuple[tuple[str, float], ...]]:
+    most, *parts = term.removeprefix(CAPPED).split()
+    found = (each.split("*") for each in parts)
+    return int(most), tuple((part, float(each)) for part, each in found)
 
 
 def marked_sizes(*, one_unroll: bool) -> Sizes:
@@ -58,10 +82,10 @@ def marked_sizes(*, one_unroll: bool) -> Sizes:
     return Sizes(n * b * m if one_unroll else n, n * b, m, u)
 
 
-def marked_replay() -> Sizes:
-    """Return the sizes to compile SAC with, whose minibatches are the transitions of its replay buffer."""
-    n, b, m = (PRIMES[letter] for letter in "nbm")
-    return Sizes(n, n * b, 1000 * m, 1)
+def marked_replay(*, one_update: bool) -> Sizes:
+    """Return the sizes to compile SAC with."""
+    n, b, m, u = (PRIMES[letter] for letter in "nbmu")
+    return Sizes(n, n * b, 1000 * m, 1 if one_update else u, replay=True)
 
 
 def card_marks(taken: Collection[int], *, one_unroll: bool, few: bool, even: int) -> Sizes:
@@ -95,9 +119,10 @@ def evenness(batch: int) -> int:
     return math.gcd(batch, EVEN)
 
 
-def card_replay_marks() -> Sizes:
+def card_replay_marks(taken: Collection[int], *, one_update: bool) -> Sizes:
     """Return the sizes to compile SAC with for a card."""
-    return Sizes(448, 320, 64 * 1009, 1)
+    updates = next((each for each in range(14, 60, 2) if each not in taken), 60)
+    return Sizes(448, 320, 64 * 1009, 1 if one_update else updates, replay=True)
 
 
 def term_of(dimensions: Iterable[int], marked: Sizes) -> str:
@@ -123,8 +148,10 @@ def _values(marked: Sizes) -> list[tuple[float, str]]:
 
     The loss looks at an unroll without its first or last step, or with one more.
     """
-    steps = ("", "U", "V", "W") if marked.unroll > 1 else ("",)
-    batches = ("BM", "N", "B", "M", *(("k",) if marked.unrolls != 1 else ()), "")
+    steps = ("",) if marked.unroll == 1 else ("", "U") if marked.replay else ("", "U", "V", "W")
+    batches = ("N", "B", "M", "")
+    if not marked.replay:
+        batches = ("BM", *batches, *(("k",) if marked.unrolls != 1 else ()))
     found = [(marked.value(each + step), each + step) for each in batches for step in steps]
     return sorted(((value, term) for value, term in found if term and value > 1), key=lambda each: -each[0])
 
