@@ -3,7 +3,7 @@
 For the robot the shipped plans predict; for environments of brax XLA is first asked as `predict` asks it, about a run
 of other sizes on that card. `LOOKED_AT` are the settings that the prediction was made with; what is held out is drawn
 by chance (`drawn`), from environments that were not looked at and the robot. SAC has sizes of its own (`drawn_sac`):
-environments / batch × updates per training step / rows of the replay buffer. Needs the extra `xla-gpu`.
+environments / batch × rows of the replay buffer / updates per training step. Needs the extra `xla-gpu`.
 
     python -m bench.xla              # half an hour on two quiet cores; what was asked is kept in build/xla.json
     python -m bench.xla held-out     # that part alone
@@ -205,7 +205,8 @@ def main() -> int:
             tell(" | ".join(rows[-1]))
         summary = f"median {statistics.median(errors):.1%}, worst {max(errors):.1%} (asked {MEDIAN:.0%}, {WORST:.0%})"
         rows.append((f"{what}: {len(pairs)} pairs, {outside} outside", "", "", "", "", "", summary))
-    columns = ["environment", "card", "envs / batch / unroll", "seen", "predicted", "XLA for the card", "error"]
+    sizes_column = "envs / batch × replay rows / updates" if part == "sac" else "envs / batch × minibatches / unroll"
+    columns = ["environment", "card", sizes_column, "seen", "predicted", "XLA for the card", "error"]
     write_section(title, columns, rows, f"python -m bench.xla {part}" if part else "make bench-xla")
     return 0
 
