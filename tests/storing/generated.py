@@ -19,6 +19,8 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from legroom.storing.stacks import IN_PIXELS, IN_PLANES, PARTS
+
 ARENA_BYTES = 1 << 20
 DTYPES = ("bool", "u1", "i2", "f2", "i4", "f4", "i8", "f8", "c8")
 # By size of the float: quiet and signalling NaN with payloads, both zeros, an infinity, a denormal.
@@ -80,6 +82,7 @@ class Layout:
     n_streams: int = 1
     page_bytes: int = 0
     compress: bool = True
+    colours: int = 0
 
     @property
     def itemsize(self) -> int:
@@ -99,6 +102,7 @@ class Layout:
             newest_first=self.newest_first,
             page_bytes=self.page_bytes,
             compress=self.compress,
+            colours=self.colours,
         )
 
     def observation(self, frames: list[bytes]) -> np.ndarray:
@@ -126,16 +130,21 @@ def layouts() -> st.SearchStrategy[Layout]:
         st.builds(Layout, st.just("u1"), st.tuples(small), page_bytes=st.sampled_from((64, 128, 0)), **common),
         st.builds(Layout, st.just("u1"), st.tuples(large), page_bytes=st.just(4096), **common),
         st.builds(_shaped, st.sampled_from(DTYPES), SHAPES, st.integers(0, 2), page_bytes=PAGES, **common),
-        st.builds(_shaped, st.sampled_from(DTYPES), SHAPES, st.integers(0, 2), page_bytes=PAGES, **common),
+        st.builds(_picture, PICTURES, st.integers(0, 2), page_bytes=st.sampled_from((1024, 0)), **common),
     )
 
 
 SHAPES = st.lists(st.integers(1, 6), min_size=1, max_size=3)
 PAGES = st.sampled_from((64, 64, 128, 4096, 0))
+PICTURES = st.sampled_from(((20, 24, 3), (3, 20, 24), (37, 29, 3), (3, 37, 29), (2, 1, 3), (3, 16, 64)))
 
 
 def _shaped(dtype: str, shape: list[int], axis: int, **common: int) -> Layout:
     return Layout(dtype, tuple(shape), axis % len(shape), **common)
+
+
+def _picture(shape: tuple[int, ...], axis: int, **common: int) -> Layout:
+    return Layout("u1", shape, axis, **common, colours=IN_PLANES if shape[0] == PARTS else IN_PIXELS)
 
 
 # ---- sequences ----
@@ -154,6 +163,19 @@ class Step:
 def _filled(frame: bytearray, start: int, stop: int, word: int) -> None:
     """Set whole words of a frame to one value; the last may be cut."""
     frame[4 * start : 4 * stop] = (word.to_bytes(4, "little") * (stop - start))[: len(frame) - 4 * start]
+
+
+def _pixels(layout: Layout, frame: bytearray) -> list[bytes]:
+    count = len(frame) // 3
+    if layout.colours == IN_PLANES:
+        return [bytes(frame[part * count + i] for part in range(3)) for i in range(count)]
+    return [bytes(frame[3 * i : 3 * i + 3]) for i in range(count)]
+
+
+def _painted(layout: Layout, frame: bytearray, pixels: list[bytes]) -> None:
+    """Write pixels where the layout has them; bytes beyond the last one stay."""
+    parts = zip(*pixels, strict=True) if layout.colours == IN_PLANES else pixels
+    frame[: 3 * len(pixels)] = b"".join(map(bytes, parts))
 
 
 def _change(layout: Layout, deed: str, number: int, past: list[bytes], others: list[bytes]) -> bytes:
@@ -194,6 +216,14 @@ def _change(layout: Layout, deed: str, number: int, past: list[bytes], others: l
         case "channels":  # bytes of three or four kinds that take turns, each below a limit of its own
             limits = [rng.randint(0, 8) for _ in range(3 + number % 2)]
             frame[:] = bytes(rng.getrandbits(8) & (1 << limits[i % len(limits)]) - 1 for i in range(size))
+        case "colours":  # of a picture, few or too many for a table
+            colours = [rng.randbytes(3) for _ in range(rng.choice((1, 4, 20, 60, 200, 256, 400)))]
+            _painted(layout, frame, [rng.choice(colours) for _ in range(size // 3)])
+        case "repaint":
+            pixels = _pixels(layout, frame)
+            for _ in range(rng.randint(1, 9) if pixels else 0):
+                pixels[rng.randrange(len(pixels))] = rng.choice((rng.choice(pixels), rng.randbytes(3)))
+            _painted(layout, frame, pixels)
         case "specials":
             each = {1: 4, 16: 8}.get(layout.itemsize, layout.itemsize)
             for _ in range(3):
@@ -214,6 +244,7 @@ def _change(layout: Layout, deed: str, number: int, past: list[bytes], others: l
 
 CHANGES = (
     *("bit", "end", "words", "constant", "fill", "scroll", "count", "noise", "part", "texture", "channels", "specials"),
+    *("colours", "colours", "repaint", "repaint"),
     *("earlier", "back", "back", "other", "same"),
 )
 WHOLE = ("again", "episode", "restart", "leap", "row")  # deeds that concern a whole observation

@@ -24,7 +24,7 @@ from legroom.storing.core import Store
 from legroom.storing.outputs import Outputs
 from legroom.storing.ring import Ring
 from legroom.storing.small_arrays import Masks
-from legroom.storing.stacks import SINGLE, Stack, StackFinder
+from legroom.storing.stacks import Stack, StackFinder
 
 WINDOWS = 8  # whose spread is the error of a step
 ROLLOUT_ROWS = 4096  # more than a probe ever writes
@@ -101,7 +101,7 @@ class Meter:
         if lean_first:
             plain_s = self._add_plainly(row, now, after)
         self.rows += 1
-        if not was_known and self.store.stack != SINGLE:
+        if not was_known and self.store.stack.n_stack > 1:
             self._log.clear()  # all rows have just been stored again, now as frames
         elif before is not None:
             end = self._mark()
@@ -191,7 +191,7 @@ class Meter:
         """Return what would have been taken for a stack, had the run begun with other observations."""
         rows, found = min(self.kept, self.rows), set()
         for start in range(0, rows, max(1, rows // OTHER_BEGINNINGS)):
-            finder = StackFinder(self.shape)
+            finder = StackFinder(self.shape, self.dtype)
             # within a few changes: where nothing changes for long, it is not stacks that beginnings differ in
             for row in range(start, min(start + FEW_ROWS, rows)):
                 if finder.stack is None:
@@ -346,8 +346,8 @@ def _mark(store: Store, n_envs: int) -> _Mark:
 def _version_times(store: Store) -> list[np.ndarray]:
     """Return of each stream, sorted, the number of the frame with which each version of each page came."""
     words = np.frombuffer(store.dump_index(), "<u4")
-    n_streams, frame_nbytes, page_nbytes, n_arenas = (int(words[place]) for place in (1, 2, 6, 8))
-    n_pages = -(-(-(-frame_nbytes // 4) * 4) // page_nbytes)
+    n_streams, frame_nbytes, layout, page_nbytes, n_arenas = (int(words[place]) for place in (1, 2, 5, 6, 8))
+    n_pages = -(-(-(-frame_nbytes // 4) * 4) // page_nbytes) + (layout > 1)  # a table of colours is one more
     at, times = 9 + n_arenas + n_streams, []
     for _ in range(n_streams):
         of_pages = []

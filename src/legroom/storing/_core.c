@@ -19,7 +19,7 @@
  * readers and the writer apart. Nobody asks for the GIL while holding it: a fork, which holds the GIL, waits for the
  * encoder, which waits for that lock. Out of memory leaves the store as it was before the call.
  *
- * _words.h: hashes and deltas; _lz4.h, _narrow.h: the codecs; _records.h: structures and reading; _store.h: writing; _dump.h: to
+ * _words.h: hashes and deltas; _lz4.h, _narrow.h, _colours.h: the codecs; _records.h: structures and reading; _store.h: writing; _dump.h: to
  * bytes and back; _threads.h: threads; _queue.h: encoding behind the caller's back; this file: the Python type.
  */
 #define PY_SSIZE_T_CLEAN
@@ -89,20 +89,22 @@ static void store_dealloc(PyObject *self) {
 }
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", "eager", "queueing", "queue_bytes", NULL};
+    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", "eager", "queueing", "queue_bytes", "colours", NULL};
     Py_ssize_t n_streams, frame_bytes, n_stack = 1, outer = 1, page_bytes = 0, queue_bytes = 0;
-    int newest_first = 0, compress = 1, fd = -1, eager = 0, queueing = NEVER;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpipin", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
-                                     &page_bytes, &compress, &fd, &eager, &queueing, &queue_bytes)) return NULL;
+    int newest_first = 0, compress = 1, fd = -1, eager = 0, queueing = NEVER, colours = NO_COLOURS;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpipini", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
+                                     &page_bytes, &compress, &fd, &eager, &queueing, &queue_bytes, &colours)) return NULL;
     if (n_streams < 1 || n_streams > 1 << 24 || frame_bytes < 1 || frame_bytes > (Py_ssize_t)1 << 31 || n_stack < 1 || n_stack > 1 << 16
         || outer < 1 || frame_bytes % outer || page_bytes < 0 || page_bytes % 8 || (page_bytes && page_bytes < 64)
-        || page_bytes > (Py_ssize_t)MAX_PAGE_BYTES || queueing < NEVER || queueing > ALWAYS || queue_bytes < 0) {
+        || page_bytes > (Py_ssize_t)MAX_PAGE_BYTES || queueing < NEVER || queueing > ALWAYS || queue_bytes < 0
+        || colours < NO_COLOURS || colours > IN_PIXELS || (colours && (frame_bytes % PARTS || (page_bytes && page_bytes < SMALLEST_COLOUR_PAGE)))) {
         PyErr_SetString(PyExc_ValueError, "sizes out of range");
         return NULL;
     }
     Store *self = (Store *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self) return NULL;
     self->g.s.newest_first = newest_first; self->g.s.compress = compress; self->g.s.fd = fd; self->g.s.eager = eager;
+    self->g.s.colours = colours;
     if (open_store(&self->g.s, (uint32_t)n_streams, (uint32_t)frame_bytes, (uint32_t)n_stack, (uint32_t)outer, (uint32_t)page_bytes)) {
         Py_DECREF(self);
         return PyErr_NoMemory();
@@ -505,7 +507,8 @@ static PyObject *store_nbytes(PyObject *object, PyObject *ignored) {
     leave(self);
     uint64_t index = copy.nbytes_versions + (uint64_t)copy.n_streams * copy.n_pages * sizeof(page) + (uint64_t)copy.table_size * sizeof(slot)
                      + copy.cap_arenas * sizeof(arena) + sums;
-    uint64_t current = copy.nbytes_now + (copy.tail ? copy.n_streams * (uint64_t)observation_bytes(&copy) : 0);
+    uint64_t current = copy.nbytes_now + (copy.tail ? copy.n_streams * (uint64_t)observation_bytes(&copy) : 0)
+                       + (copy.palettes ? copy.n_streams * sizeof *copy.palettes + coded_bytes(&copy) : 0);
     PyObject *result = Py_BuildValue("{s:K,s:K,s:K,s:K,s:K}", "arenas", (unsigned long long)arenas, "index", (unsigned long long)index, "current",
                                      (unsigned long long)current, "queue", (unsigned long long)waiting, "spilled", (unsigned long long)spilled);
     for (int k = 0; result && k < KINDS; k++) {

@@ -17,8 +17,10 @@ static size_t index_words(const store *s) {
     return n;
 }
 
+static inline uint32_t layout_of(const store *s) { return (uint32_t)s->newest_first | (uint32_t)s->colours << 1; }
+
 static void write_index(const store *s, uint32_t *out) {
-    uint32_t head[INDEX_HEAD] = {MAGIC, s->n_streams, s->frame_bytes, s->n_stack, s->outer, (uint32_t)s->newest_first, s->page_bytes,
+    uint32_t head[INDEX_HEAD] = {MAGIC, s->n_streams, s->frame_bytes, s->n_stack, s->outer, layout_of(s), s->page_bytes,
                                  s->unit, s->n_arenas};
     memcpy(out, head, sizeof head); out += INDEX_HEAD;
     for (uint32_t i = 0; i < s->n_arenas; i++) *out++ = s->arenas[i].used;
@@ -130,14 +132,16 @@ static int revive(store *s) {
     int problem = room ? 0 : NO_MEMORY;
     for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages && !problem; i++) {
         page *g = &s->pages[i];
-        uint32_t size = page_size(s, (uint32_t)(i % s->n_pages));
+        uint32_t p = (uint32_t)(i % s->n_pages), size = page_size(s, p);
         if (!g->length) continue;
         g->chain = chain_of(s, g, size);
+        if (s->colours && p >= s->n_placed && p < s->n_data) { g->stale = 1; continue; }   /* perhaps not needed again */
         if ((g->now = raw_record(s, g->versions[g->length - 1].ref))) continue;
         if (!(problem = ensure_spare(s, g) ? NO_MEMORY : decode_page(s, g, NONE, g->length - 1, NULL, g->spare, size, room))) g->now = g->spare;
     }
     for (uint32_t stream = 0; stream < s->n_streams && s->tail && !problem; stream++) {
         if (!s->length[stream]) continue;
+        if (s->colours) recall_colours(&s->palettes[stream], s->pages[(size_t)(stream + 1) * s->n_pages - 1].now);
         unsigned char *tail = s->tail + (size_t)stream * s->n_stack * s->frame_bytes;
         problem = read_observations(s, stream, s->length[stream] - 1, tail, NULL, room);
     }
@@ -165,7 +169,7 @@ static int load_store(store *s, const uint32_t *index, size_t words, const unsig
                       const size_t *sizes, size_t n, int lent) {
     const uint32_t *end = index + words;
     const uint32_t head[INDEX_HEAD] = {MAGIC, s->n_streams, s->frame_bytes, s->n_stack, s->outer,
-                                       (uint32_t)s->newest_first, s->page_bytes, s->unit, (uint32_t)n};
+                                       layout_of(s), s->page_bytes, s->unit, (uint32_t)n};
     int problem = MALFORMED;
     if (n * (ARENA_BYTES / s->unit) >= NONE) return MALFORMED;
     if (words < INDEX_HEAD + n + s->n_streams || (index[0] != MAGIC && index[0] != OLD_MAGIC)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "_colours.h"
 #include "_lz4.h"
 #include "_narrow.h"
 #ifdef __SANITIZE_ADDRESS__     /* what no record has been written to must not be read either */
@@ -61,6 +62,8 @@ typedef struct { uint32_t kind, size; } header;
 typedef struct {
     uint32_t n_streams, n_pages, page_bytes, last_bytes, frame_bytes, unit;
     uint32_t n_stack, outer;    /* an observation is [outer][n_stack][frame_bytes / outer] */
+    int colours;                /* how a frame's colours lie */
+    uint32_t n_data, n_placed;  /* pages that hold a frame's bytes, or in the first n_placed the places of its colours; then the table */
     int newest_first, padded, compress, sealed;
     int eager;                  /* whether it will surely grow large: huge memory pages from the start */
     uint32_t *length;           /* frames per stream */
@@ -82,7 +85,9 @@ typedef struct {
     uint32_t *tokens;           /* one page of delta tokens, worst case */
     uint32_t *changed;          /* pages that the frame being written changes */
     unsigned char *assembled;   /* one frame put together from an observation, zero-padded */
-    unsigned char *tail;        /* the last observation of each stream, where frames are stacked */
+    unsigned char *tail;        /* the last observation of each stream, where frames are stacked or have colours */
+    palette *palettes;          /* the colours of each stream */
+    unsigned char *coded;       /* one frame as pages hold it, where it has colours */
 } store;
 
 /* ---- memory: arenas come from mmap, so that untouched pages cost nothing and freed ones really go ---- */
@@ -130,7 +135,7 @@ static unsigned char *map_arena(store *s) {
 
 /* ---- records: a 32-bit header (kind, size), the payload, padding to the unit ---- */
 
-static inline uint32_t page_size(const store *s, uint32_t p) { return p + 1 < s->n_pages ? s->page_bytes : s->last_bytes; }
+static inline uint32_t page_size(const store *s, uint32_t p) { return p + 1 < s->n_data ? s->page_bytes : p < s->n_data ? s->last_bytes : TABLE_BYTES; }
 static inline header unpack(const void *at) {
     uint32_t packed = load32(at);
     return (header){packed & ((1u << KIND_BITS) - 1), packed >> KIND_BITS};
@@ -313,26 +318,58 @@ static int decode_page(const store *s, const page *g, uint32_t from, uint32_t to
     return 0;
 }
 
-/* Writes frames first .. first+n-1 of a stream to the places `out[0..n-1]`. */
-static int decode_frames(const store *s, uint32_t stream, uint32_t first, uint32_t n, unsigned char *const *out, unsigned char *room) {
+/* Writes pages `from` .. `to`-1 of frames first .. first+n-1 of a stream to the places `out[0..n-1]` (NULL: not that one), as far
+ * as `shown` bytes go. */
+static int decode_pages(const store *s, uint32_t stream, uint32_t first, uint32_t n, uint32_t from, uint32_t to, unsigned char *const *out,
+                        size_t shown, unsigned char *room) {
     const page *pages = s->pages + (size_t)stream * s->n_pages;
     unsigned char *partial = room + record_room(s) + s->page_bytes;
-    for (uint32_t p = 0; p < s->n_pages; p++) {
+    for (uint32_t p = from; p < to; p++) {
         const page *g = &pages[p];
         uint32_t size = page_size(s, p), at = NONE;
-        size_t offset = (size_t)p * s->page_bytes;
-        int whole = offset + size <= s->frame_bytes, problem;     /* else the last page has padding that `out` has not */
+        size_t offset = (size_t)(p - from) * s->page_bytes;
+        int whole = offset + size <= shown, problem;     /* else the last page has padding that `out` has not */
         unsigned char *previous = NULL;
         for (uint32_t k = 0; k < n; k++) {
+            if (!out[k]) continue;
             uint32_t moment = first + k, version = at == NONE ? find_version(g, moment) : at;
             while (version + 1 < g->length && (g->versions[version + 1].time & ~BASE) <= moment) version++;
-            unsigned char *to = whole ? out[k] + offset : partial;
-            if (version == at) { if (to != previous) memcpy(to, previous, size); }
-            else if ((problem = decode_page(s, g, at, version, previous, to, size, room))) return problem;
-            if (!whole) memcpy(out[k] + offset, partial, s->frame_bytes - offset);
-            at = version; previous = to;
+            unsigned char *place = whole ? out[k] + offset : partial;
+            if (version == at) { if (place != previous) memcpy(place, previous, size); }
+            else if ((problem = decode_page(s, g, at, version, previous, place, size, room))) return problem;
+            if (!whole) memcpy(out[k] + offset, partial, shown - offset);
+            at = version; previous = place;
         }
     }
+    return 0;
+}
+
+/* What reading n frames with colours needs beside: pixels' places, tables, and where they go. */
+static inline size_t placed_bytes(const store *s) { return (size_t)s->n_placed * s->page_bytes; }
+static inline size_t colour_room(const store *s, uint32_t n) {
+    return s->colours ? n * (placed_bytes(s) + TABLE_BYTES + sizeof(unsigned char *)) + 16 : 0;
+}
+
+/* Writes frames first .. first+n-1 of a stream to the places `out[0..n-1]`. `more`: colour_room bytes. */
+static int decode_frames(const store *s, uint32_t stream, uint32_t first, uint32_t n, unsigned char *const *out, unsigned char *room,
+                         unsigned char *more) {
+    if (!s->colours) return decode_pages(s, stream, first, n, 0, s->n_pages, out, s->frame_bytes, room);
+    unsigned char **to = (unsigned char **)(((uintptr_t)more + 15) & ~(uintptr_t)15), *tables = (unsigned char *)(to + n);
+    unsigned char *places = tables + (size_t)n * TABLE_BYTES;
+    uint32_t painted = 0;
+    int problem;
+    for (uint32_t k = 0; k < n; k++) to[k] = tables + (size_t)k * TABLE_BYTES;
+    if ((problem = decode_pages(s, stream, first, n, s->n_data, s->n_pages, to, TABLE_BYTES, room))) return problem;
+    for (uint32_t k = 0; k < n; k++) {
+        painted += load32(tables + (size_t)k * TABLE_BYTES) > 0;
+        to[k] = load32(tables + (size_t)k * TABLE_BYTES) ? NULL : out[k];
+    }
+    if (painted < n && (problem = decode_pages(s, stream, first, n, 0, s->n_data, to, s->frame_bytes, room))) return problem;
+    if (!painted) return 0;
+    for (uint32_t k = 0; k < n; k++) to[k] = to[k] ? NULL : places + k * placed_bytes(s);
+    if ((problem = decode_pages(s, stream, first, n, 0, s->n_placed, to, placed_bytes(s), room))) return problem;
+    for (uint32_t k = 0; k < n; k++)
+        if (to[k]) paint(to[k], s->frame_bytes / PARTS, s->colours, tables + (size_t)k * TABLE_BYTES, out[k]);
     return 0;
 }
 #endif

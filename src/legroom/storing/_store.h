@@ -228,20 +228,41 @@ static void forget_frames(store *s, uint32_t stream, uint32_t length, int settle
     s->length[stream] = length;
 }
 
+static inline size_t coded_bytes(const store *s) { return (size_t)s->n_data * s->page_bytes + TABLE_BYTES; }
+
+/* Puts a frame with colours into `coded`, as pages hold it; returns whether these are places of few colours. */
+static int code_frame(store *s, uint32_t stream, const unsigned char *frame) {
+    palette *c = &s->palettes[stream];
+    uint32_t pixels = s->frame_bytes / PARTS;
+    size_t data = (size_t)s->n_data * s->page_bytes;
+    int few = find_colours(c, frame, pixels, s->colours, s->coded);
+    if (few) memset(s->coded + pixels, 0, (s->length[stream] ? placed_bytes(s) : data) - pixels);
+    else memcpy(s->coded, frame, s->frame_bytes);       /* bytes of padding are always zero */
+    uint32_t count = few ? c->count : 0;
+    memcpy(c->table, &count, 4);
+    memcpy(s->coded + data, c->table, TABLE_BYTES);
+    return few;
+}
+
 /* Appends a frame (padded to whole words) and returns its number, or an error. With `reuse`, a frame that equals the
  * one before it is not counted again. */
 static int64_t append_frame(store *s, uint32_t stream, const unsigned char *frame, int reuse) {
     page *pages = s->pages + (size_t)stream * s->n_pages;
     uint32_t time = s->length[stream], changed = 0;
     if (time >= BASE - 1) { errno = EFBIG; return SYSTEM_ERROR; }
+    int few = s->colours && code_frame(s, stream, frame);
+    if (s->colours) frame = s->coded;
     for (uint32_t p = 0; p < s->n_pages; p++) {
         page *g = &pages[p];
+        int hidden = few && p >= s->n_placed && p < s->n_data;     /* nobody reads it in this frame: only a first version is needed */
+        if (hidden && time) continue;
         const unsigned char *bytes = frame + (size_t)p * s->page_bytes;
         uint32_t size = page_size(s, p);
         if (g->stale) { g->now = NULL; g->stale = 0; }      /* after a failure: write the page anew, from nothing */
-        size_t shown = s->frame_bytes - (size_t)p * s->page_bytes;
+        size_t shown = p < s->n_data ? s->frame_bytes - (size_t)p * s->page_bytes : size;
         if (g->now && !memcmp(g->now, bytes, shown < size ? shown : size)) continue;    /* a dump may pad anyhow */
         if (write_page(s, g, bytes, size, time)) goto undo;
+        if (hidden) { g->stale = 1; continue; }
         if (!raw_record(s, g->versions[g->length - 1].ref) && ensure_spare(s, g)) goto undo;
         s->changed[changed++] = p;
     }
@@ -332,7 +353,7 @@ static int64_t append_observation(store *s, uint32_t stream, const unsigned char
 
 static size_t reader_room(const store *s) {
     size_t frames = s->outer > 1 ? ((size_t)s->n_stack + 1) * s->frame_bytes : 0;
-    return room_bytes(s) + frames + ((size_t)s->n_stack + 1) * sizeof(unsigned char *) + 16;
+    return room_bytes(s) + frames + ((size_t)s->n_stack + 1) * sizeof(unsigned char *) + 16 + colour_room(s, s->n_stack + 1);
 }
 
 /* Writes the observation whose newest frame is `number` to `out` and, where `next` is given, the one that ends with
@@ -345,7 +366,8 @@ static int read_observations(const store *s, uint32_t stream, uint32_t number, u
     for (uint32_t k = 0; k < count; k++)
         places[k] = s->outer > 1 ? frames + (size_t)k * s->frame_bytes
                   : k < n ? out + (size_t)place_of(s, k) * inner : next + (size_t)place_of(s, n - 1) * inner;
-    if ((problem = decode_frames(s, stream, number - (n - 1), count, places, rest))) return problem;
+    unsigned char *more = frames + (s->outer > 1 ? ((size_t)n + 1) * s->frame_bytes : 0);
+    if ((problem = decode_frames(s, stream, number - (n - 1), count, places, rest, more))) return problem;
     if (s->outer > 1) {
         for (uint32_t k = 0; k < n; k++) {
             copy_pieces(out + (size_t)place_of(s, k) * inner, (size_t)n * inner, places[k], inner, inner, s->outer);
@@ -376,6 +398,7 @@ static void empty_store(store *s) {
     s->nbytes_versions = s->nbytes_now = s->touched = 0;
     s->futile = s->patch_futile = s->literals = 0; s->literal_size = s->page_bytes;
     memset(s->payload, 0, sizeof s->payload); memset(s->records, 0, sizeof s->records);
+    if (s->palettes) memset(s->palettes, 0, s->n_streams * sizeof *s->palettes);
 }
 
 /* Moves the arenas in memory from `first` on to one piece of just their size; without memory they stay where they are. */
@@ -404,7 +427,8 @@ static void pack_arenas(store *s, uint32_t first) {
 static void free_writer(store *s) {
     for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) { free(s->pages[i].spare); s->pages[i].spare = s->pages[i].now = NULL; }
     free(s->table); free(s->scratch); free(s->pair); free(s->room); free(s->tokens); free(s->changed); free(s->assembled); free(s->tail);
-    s->table = NULL; s->scratch = s->pair = s->room = s->assembled = s->tail = NULL; s->tokens = s->changed = NULL;
+    free(s->palettes); free(s->coded);
+    s->palettes = NULL; s->table = NULL; s->scratch = s->pair = s->room = s->assembled = s->tail = s->coded = NULL; s->tokens = s->changed = NULL;
     s->table_size = s->table_used = 0; s->nbytes_now = 0; s->sealed = 1;
 }
 
@@ -429,13 +453,15 @@ static void close_store(store *s) {
     free(s->pages); free(s->length);
 }
 
-/* Sets up a zeroed store; page_bytes 0 chooses. */
+/* Sets up a zeroed store, whose `colours` say how they lie; page_bytes 0 chooses. */
 static int open_store(store *s, uint32_t n_streams, uint32_t frame_bytes, uint32_t n_stack, uint32_t outer, uint32_t page_bytes) {
     uint32_t rounded = (frame_bytes + 3) & ~3u;
-    if (!page_bytes) page_bytes = rounded <= SINGLE_PAGE ? (rounded + 7) & ~7u : DEFAULT_PAGE;
+    if (!page_bytes) page_bytes = rounded <= SINGLE_PAGE && !s->colours ? (rounded + 7) & ~7u : DEFAULT_PAGE;
     s->n_streams = n_streams; s->frame_bytes = frame_bytes; s->n_stack = n_stack; s->outer = outer; s->page_bytes = page_bytes;
     s->n_pages = (rounded + page_bytes - 1) / page_bytes;
     s->last_bytes = rounded - (s->n_pages - 1) * page_bytes;
+    s->n_data = s->n_pages;
+    if (s->colours) { s->n_pages++; s->n_placed = (frame_bytes / PARTS + page_bytes - 1) / page_bytes; }
     s->unit = frame_bytes <= SMALL_FRAME ? 4 : 8;
     s->padded = rounded != frame_bytes;
     s->literal_size = page_bytes;
@@ -443,10 +469,11 @@ static int open_store(store *s, uint32_t n_streams, uint32_t frame_bytes, uint32
     s->length = take_zeroed(n_streams, sizeof *s->length);
     s->scratch = take(page_bytes); s->pair = take(2 * (size_t)page_bytes); s->tokens = take((size_t)page_bytes + 8);
     s->room = take(room_bytes(s)); s->changed = take(s->n_pages * sizeof *s->changed);
-    int assemble = outer > 1 || s->padded;
+    int assemble = outer > 1 || s->padded, has_tail = n_stack > 1 || s->colours;
     if (assemble) s->assembled = take_zeroed(1, rounded);
-    if (n_stack > 1) s->tail = take((size_t)n_streams * n_stack * frame_bytes);
+    if (has_tail) s->tail = take((size_t)n_streams * n_stack * frame_bytes);
+    if (s->colours) { s->palettes = take_zeroed(n_streams, sizeof *s->palettes); s->coded = take_zeroed(1, coded_bytes(s)); }
     return s->pages && s->length && s->scratch && s->pair && s->tokens && s->room && s->changed && (!assemble || s->assembled)
-           && (n_stack == 1 || s->tail) ? 0 : NO_MEMORY;
+           && (!has_tail || s->tail) && (!s->colours || (s->palettes && s->coded)) ? 0 : NO_MEMORY;
 }
 #endif

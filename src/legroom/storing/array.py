@@ -21,7 +21,7 @@ from legroom.errors import BadInput
 from legroom.storing.budget import Options, Shelf, enforce, explained, fitting, load_shelf, map_shelf, new_shelf
 from legroom.storing.core import Store, gather
 from legroom.storing.saving import UNUSABLE, map_file, read_file, write_file
-from legroom.storing.stacks import SINGLE, Stack, StackFinder
+from legroom.storing.stacks import Stack, StackFinder
 
 PLAIN_UP_TO = 24  # bytes of an item; an index would cost more than it saves
 SEGMENTS = 8  # a segment ends once it holds this part of all items
@@ -89,7 +89,7 @@ class LeanArray:
         self.options = Options(max_bytes, spill_dir, codec)
         self._item_bytes = prod(self.item_shape) * self.dtype.itemsize
         self._is_plain = self._item_bytes <= PLAIN_UP_TO
-        self._finder = StackFinder(self.item_shape)
+        self._finder = StackFinder(self.item_shape, self.dtype)
         self._lock = threading.RLock()
         self.clear()
 
@@ -245,12 +245,11 @@ class LeanArray:
                 index[:, 0] = np.searchsorted(alive, index[:, 0] // self.n_streams) * self.n_streams + (
                     index[:, 0] % self.n_streams
                 )
-            stack = self._finder.stack or SINGLE
             return {
                 "shape": self.item_shape, "dtype": self.dtype.str, "n_streams": self.n_streams,
                 "options": {"max_bytes": self.options.max_bytes, "spill_dir": self.options.spill_dir,
                             "codec": self.options.codec},
-                "decided": self._finder.stack is not None, "stack": (stack.n_stack, stack.outer, stack.newest_first),
+                "decided": self._finder.stack is not None, "stack": self._finder.found.as_state(),
                 "length": self._length, "plain": self._plain[: self._length], "index": index,
                 "segments": [{"written": each.written, "in_use": each.in_use, "first_bytes": each.first_bytes,
                               **each.shelf.dump()} for each in self._segments if each is not None],
@@ -261,9 +260,8 @@ class LeanArray:
         if not Path(options["spill_dir"] or "").is_dir():  # another machine's
             options["spill_dir"] = None
         self.__init__(state["shape"], state["dtype"], n_streams=state["n_streams"], **options)  # type: ignore[misc]
-        if state["decided"]:
-            self._finder.stack = Stack(*state["stack"])
         length, stack = int(state["length"]), Stack(*state["stack"])
+        self._finder.recall(stack, state["decided"])
         n_index = 0 if self._is_plain else length
         self._plain = fitting(state["plain"], (length - n_index, *self.item_shape), self.dtype)
         self._index = fitting(state["index"], (n_index, 2), np.dtype(np.uint32))
@@ -310,7 +308,7 @@ class LeanArray:
                 enforce(self.options, (each.shelf for each in self._segments if each is not None))
             if self._finder.stack is None and stream == 0:
                 self._finder.look(frame[None])
-                if self._finder.stack not in (None, SINGLE):
+                if self._finder.found.n_stack > 1:
                     self._cut_anew()
             self._store(place, frame, stream)
             self._length = max(self._length, place + 1)
@@ -368,7 +366,7 @@ class LeanArray:
         return segment
 
     def _new_segment(self) -> Segment:
-        made_of = (self.options, self.n_streams, self._item_bytes, self._finder.stack or SINGLE)
+        made_of = (self.options, self.n_streams, self._item_bytes, self._finder.found)
         segment = Segment(new_shelf(*made_of, plain_bytes=self._length * self._item_bytes))
         if self._now >= 0 and (last := self._segments[self._now]) is not None and not last.in_use:
             self._segments[self._now] = None

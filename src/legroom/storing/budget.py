@@ -106,6 +106,7 @@ def new_shelf(
         n_stack=stack.n_stack,
         outer=stack.outer,
         newest_first=stack.newest_first,
+        colours=stack.colours,
         compress=options.codec == "lz4",
         page_bytes=page_bytes if observation_bytes // stack.n_stack > SINGLE_PAGE else 0,
         fd=file.fileno() if file else -1,

@@ -13,7 +13,7 @@ import numpy as np
 from legroom.storing.budget import LARGE, Shelf, explained, fitting, load_shelf, new_shelf
 from legroom.storing.observations import Observations
 from legroom.storing.outputs import Decoded
-from legroom.storing.stacks import SINGLE, Stack
+from legroom.storing.stacks import Stack
 
 PLAIN_UP_TO = 512  # bytes of an observation; an index of 12 bytes is then at least 2 % of it
 
@@ -90,7 +90,7 @@ class Column(Observations):
         with self._lock:
             if self.finder.stack is None:
                 self.finder.look(observations)
-                if self.stack != SINGLE:
+                if self.stack.n_stack > 1:
                     self._cut_anew()
             self.shelves[0].store.append_all(observations, self._numbers[row])
             self._written = max(self._written, row + 1)
@@ -137,7 +137,7 @@ class Column(Observations):
             ValueError: it does not fit this column or is damaged.
         """
         found: dict[str, Any] = {"flat": bool(state["flat"]), "_decoded": None}
-        stack = Stack(*state["stack"]) if state["decided"] else SINGLE
+        stack = Stack(*state["stack"])
         if self.is_plain:
             found["_plain"] = fitting(state["plain"], self.shape_if(state["flat"]), self.dtype)
         else:
@@ -148,7 +148,7 @@ class Column(Observations):
             found |= {"_numbers": numbers, "shelves": shelves, "_written": int(state["written"])}
 
         def take_over() -> None:
-            self.finder.stack = stack if state["decided"] else self.finder.stack
+            self.finder.recall(stack, state["decided"])
             self.__dict__.update(found)
 
         return take_over

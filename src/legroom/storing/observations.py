@@ -12,7 +12,7 @@ import numpy as np
 
 from legroom.storing.budget import Options, Shelf
 from legroom.storing.outputs import Outputs
-from legroom.storing.stacks import SINGLE, Stack, StackFinder
+from legroom.storing.stacks import Stack, StackFinder
 
 # Numbers of several bytes repeat as whole numbers, in maps for example, so a page has as many of them as of bytes: more
 # to repeat, and fewer pages to write anew. 100,000 transitions of the wildfire: 472 MB of records in pages of 4 KiB,
@@ -43,13 +43,13 @@ class Observations:
         self.plain_bytes = rows * n_envs * self.item_bytes
         self.is_plain = self.item_bytes <= self.plain_up_to
         self.page_bytes = min(NUMBERS_PER_PAGE * self.dtype.itemsize, LARGEST_PAGE)  # of large frames
-        self.finder = StackFinder(shape)
+        self.finder = StackFinder(shape, dtype)
         self._row_shape = (n_envs, *shape)
 
     @property
     def stack(self) -> Stack:
         """How observations are cut into frames."""
-        return self.finder.stack or SINGLE
+        return self.finder.found
 
     def breakdown(self) -> dict[str, int]:
         """Return the bytes in memory by purpose, and those on disk as `spilled`."""
@@ -68,9 +68,7 @@ class Observations:
 
     def stack_state(self) -> dict[str, Any]:
         """Return what was found out about stacks, as plain data."""
-        stack = self.stack
-        found = self.finder.stack is not None
-        return {"stack": (stack.n_stack, stack.outer, stack.newest_first), "decided": found}
+        return {"stack": self.stack.as_state(), "decided": self.finder.stack is not None}
 
     def as_stored(self, observations: np.ndarray) -> np.ndarray:
         """Return one observation per environment as the plain array would have stored it, in C order."""

@@ -8,6 +8,7 @@ A Store keeps, for each of several streams (one per environment), a sequence of 
 is what others call: it checks what is asked, one caller at a time. The work is done, from the bottom up, in
 
     reference_records.py   what stands for a page's bytes, and where it lies
+    reference_colours.py   frames of few colours
     reference_geometry.py  how an observation is cut into frames, pages and words
     reference_frames.py    frames as versions of their pages
     reference_dump.py      all of it as bytes, and back
@@ -46,6 +47,7 @@ class Store:
         page_bytes: bytes of a page; 0 leaves the choice to the store.
         compress: accepted for the C core's sake; compressed records are never written here.
         fd: an open file that arenas may be spilled to.
+        colours: how those of a frame lie, see `stacks`; frames of few colours take a third then.
 
     Raises:
         ValueError: sizes that cannot be.
@@ -64,9 +66,10 @@ class Store:
         eager: bool = False,  # the core's choice of memory pages; nothing here depends on it
         queueing: int = 0,  # 0 never, 1 where it pays, 2 always: whether the core encodes in a thread
         queue_bytes: int = 0,
+        colours: int = 0,
     ) -> None:
-        page_bytes = chosen_page_bytes(frame_bytes, page_bytes)
-        self._geometry = Geometry(n_streams, frame_bytes, n_stack, outer, bool(newest_first), page_bytes)
+        page_bytes = chosen_page_bytes(frame_bytes, page_bytes, colours)
+        self._geometry = Geometry(n_streams, frame_bytes, n_stack, outer, bool(newest_first), page_bytes, colours)
         self._fd = fd
         self._lock = threading.Lock()
         self._sealed = False

@@ -58,7 +58,9 @@ def load_frames(geometry: Geometry, fd: int, index: bytes, arenas: Sequence[byte
     for stream, length in enumerate(frames.lengths):
         if length:  # cut to what is shown: padding may be anything in a dump
             shown = geometry.observation(frames.read(stream, length - geometry.n_stack))
-            frames.recent[stream] = geometry.frames(shown)
+            recent = frames.recent[stream] = geometry.frames(shown)
+            held = frames.read_kept(stream, length - geometry.n_stack) if geometry.colours else recent
+            frames.kept[stream] = held[-1]
     return frames
 
 

@@ -20,6 +20,7 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
+from legroom.storing.reference_colours import Palette, painted
 from legroom.storing.reference_geometry import Geometry
 from legroom.storing.reference_records import (
     CONST,
@@ -76,6 +77,8 @@ class Frames:
         self.pages = [[Versions() for _ in range(n_pages)] for _ in range(n_streams)]
         self.lengths = [0] * n_streams
         self.recent: list[Words | None] = [None] * n_streams  # the frames of each stream's last observation
+        self.kept: list[Words | None] = [None] * n_streams  # the newest of them, as pages hold it
+        self.palettes = [Palette(geometry.colours) for _ in range(n_streams)]
         self._literals: dict[bytes, int] = {}  # digest of a page's bytes -> reference of its standalone record
 
     def append(self, stream: int, stack: Words) -> int:
@@ -93,17 +96,25 @@ class Frames:
         if length + len(fresh) >= BASE:
             raise OSError(errno.EFBIG, "a stream holds at most 2^31 - 1 frames")
         try:
-            now = None if recent is None else recent[-1]
+            now = self.kept[stream]
             for time, frame in enumerate(fresh, start=length):
-                self._add_frame(self.pages[stream], time, now, frame)
-                now = frame
+                kept = self._coded(stream, frame, now)
+                self._add_frame(self.pages[stream], time, now, kept)
+                now = kept
         except BaseException:
             for versions in self.pages[stream]:
                 versions.forget_from(length)
             raise
-        self.recent[stream] = stack
+        self.recent[stream], self.kept[stream] = stack, now
         self.lengths[stream] = length + len(fresh)
         return self.lengths[stream] - 1
+
+    def _coded(self, stream: int, frame: Words, before: Words | None) -> Words:
+        """Return a frame as pages hold it."""
+        if not self.geometry.colours:
+            return frame
+        shown = frame.view(np.uint8)[: self.geometry.frame_bytes]
+        return self.palettes[stream].code(shown, before, self.geometry.kept_words)
 
     def _add_frame(self, pages: list[Versions], time: int, now: Words | None, frame: Words) -> None:
         """Give a version to each page whose bytes changed from frame `now` (None: there is none) to `frame`."""
@@ -112,7 +123,7 @@ class Frames:
         if now is not None:
             changed = np.flatnonzero(np.logical_or.reduceat(now != frame, np.arange(0, len(frame), step)))
         for page in changed:
-            part = slice(page * step, (page + 1) * step)
+            part = slice(page * step, page * step + self.geometry.words_of(page))
             self._add_version(pages[page], time, None if now is None else now[part], frame[part])
 
     def _add_version(self, versions: Versions, time: int, old: Words | None, new: Words) -> None:
@@ -149,6 +160,7 @@ class Frames:
     def seal(self) -> None:
         """Give back what only `append` needs, which must not be called any more."""
         self.recent = [None] * self.geometry.n_streams
+        self.kept = [None] * self.geometry.n_streams
         self._literals = {}
 
     def read(self, stream: int, first: int) -> Words:
@@ -158,8 +170,18 @@ class Frames:
             ValueError: a record is malformed.
             OSError: the file of spilled arenas cannot be read.
         """
+        geometry, kept = self.geometry, self.read_kept(stream, first)
+        if not geometry.colours:
+            return kept
+        stack: Words = np.zeros((geometry.n_stack, geometry.frame_words), WORD)
+        for frame, held in zip(stack.view(np.uint8), kept, strict=True):
+            frame[: geometry.frame_bytes] = painted(held, geometry.colours, geometry.frame_bytes)
+        return stack
+
+    def read_kept(self, stream: int, first: int) -> Words:
+        """Return the same as pages hold it."""
         geometry = self.geometry
-        stack: Words = np.empty((geometry.n_stack, geometry.frame_words), WORD)
+        stack: Words = np.zeros((geometry.n_stack, geometry.kept_words), WORD)
         for page, versions in enumerate(self.pages[stream]):
             begin, n_words = page * geometry.page_words, geometry.words_of(page)
             at, words = versions.last_base(first), None

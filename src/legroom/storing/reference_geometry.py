@@ -13,7 +13,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from legroom.storing.reference_colours import SMALLEST_PAGE_BYTES, TABLE_BYTES
 from legroom.storing.reference_records import MAX_PAGE_BYTES, WORD, Words
+from legroom.storing.stacks import IN_PIXELS, NO_COLOURS, PARTS
 
 MIN_PAGE_BYTES = 64
 DEFAULT_PAGE_BYTES = 4096
@@ -31,6 +33,7 @@ class Geometry:
     outer: int
     newest_first: bool
     page_bytes: int
+    colours: int = NO_COLOURS
 
     def __post_init__(self) -> None:
         sizes_fit = (
@@ -41,6 +44,8 @@ class Geometry:
             and self.frame_bytes % self.outer == 0
             and 0 < self.page_bytes <= MAX_PAGE_BYTES
             and self.page_bytes % 8 == 0
+            and NO_COLOURS <= self.colours <= IN_PIXELS
+            and (not self.colours or (self.frame_bytes % PARTS == 0 and self.page_bytes >= SMALLEST_PAGE_BYTES))
         )
         if not sizes_fit:
             raise ValueError(f"sizes out of range: {self}")
@@ -59,8 +64,18 @@ class Geometry:
         return self.page_bytes // WORD.itemsize
 
     @cached_property
-    def n_pages(self) -> int:
+    def n_data(self) -> int:
+        """Pages that hold a frame's bytes; with colours, a table is one more."""
         return -(-self.frame_words // self.page_words)
+
+    @cached_property
+    def n_pages(self) -> int:
+        return self.n_data + (1 if self.colours else 0)
+
+    @cached_property
+    def kept_words(self) -> int:
+        """Words of a frame as pages hold it: with colours, whole pages and a table."""
+        return self.n_data * self.page_words + TABLE_BYTES // WORD.itemsize if self.colours else self.frame_words
 
     @property
     def unit_bytes(self) -> int:
@@ -70,11 +85,13 @@ class Geometry:
     @property
     def head(self) -> list[int]:
         """The sizes in the order in which an index begins."""
-        sizes = [self.n_streams, self.frame_bytes, self.n_stack, self.outer, int(self.newest_first), self.page_bytes]
-        return [*sizes, self.unit_bytes]
+        sizes = [self.n_streams, self.frame_bytes, self.n_stack, self.outer, self.newest_first | self.colours << 1]
+        return [*sizes, self.page_bytes, self.unit_bytes]
 
     def words_of(self, page: int) -> int:
-        """Return the words of one page: all alike, but for the last, which may be shorter."""
+        """Return the words of one page: all alike, but for a frame's last, which may be shorter, and the table."""
+        if page == self.n_data:
+            return TABLE_BYTES // WORD.itemsize
         return min(self.page_words, self.frame_words - page * self.page_words)
 
     def frames(self, observation: npt.NDArray[np.uint8]) -> Words:
@@ -91,14 +108,15 @@ class Geometry:
         return (parts[::-1] if self.newest_first else parts).swapaxes(0, 1)
 
 
-def chosen_page_bytes(frame_bytes: int, page_bytes: int) -> int:
+def chosen_page_bytes(frame_bytes: int, page_bytes: int, colours: int) -> int:
     """Return the bytes of a page that the caller asked for, or where that is 0, the store's choice.
 
     Raises:
         ValueError: the caller asked for less than MIN_PAGE_BYTES.
     """
     if page_bytes == 0:
-        return -(-frame_bytes // 8) * 8 if frame_bytes <= SINGLE_PAGE_BYTES else DEFAULT_PAGE_BYTES
+        is_one = frame_bytes <= SINGLE_PAGE_BYTES and not colours
+        return -(-frame_bytes // 8) * 8 if is_one else DEFAULT_PAGE_BYTES
     if page_bytes < MIN_PAGE_BYTES:
         raise ValueError(f"pages of {page_bytes} bytes instead of at least {MIN_PAGE_BYTES}")
     return page_bytes

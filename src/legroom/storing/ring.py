@@ -19,7 +19,7 @@ from legroom.storing.budget import LARGE, Shelf, explained, fitting, load_shelf,
 from legroom.storing.core import Store, gather_ring
 from legroom.storing.observations import Observations
 from legroom.storing.outputs import Decoded
-from legroom.storing.stacks import SINGLE, Stack
+from legroom.storing.stacks import Stack
 
 PLAIN_UP_TO = 24  # bytes of an observation; storing it twice costs no more than an index would
 MOST_SEGMENTS = 48
@@ -90,7 +90,7 @@ class Ring(Observations):
                 self._check_order(row)
             if self.finder.stack is None:
                 self.finder.look(observations)
-                if self.stack != SINGLE:
+                if self.stack.n_stack > 1:
                     self._cut_anew()
             segment = self._segments[-1] if self._segments else None
             if segment is None or (not (self.count - segment.first) % self._look_every and self._may_end(segment)):
@@ -161,7 +161,7 @@ class Ring(Observations):
         Raises:
             ValueError: it does not fit this ring or is damaged.
         """
-        stack = Stack(*state["stack"]) if state["decided"] else SINGLE
+        stack = Stack(*state["stack"])
         found: dict[str, Any] = {"count": int(state["count"]), "_begun": None, "_kept": None, "_places": None}
         if self.is_plain:
             found["_plain"] = fitting(state["plain"], self._plain.shape, self.dtype)
@@ -179,7 +179,7 @@ class Ring(Observations):
                 segment.shelf.store.seal()
 
         def take_over() -> None:
-            self.finder.stack = stack if state["decided"] else self.finder.stack
+            self.finder.recall(stack, state["decided"])
             self.__dict__.update(found)
 
         return take_over

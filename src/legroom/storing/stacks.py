@@ -1,5 +1,8 @@
 """Finds out whether observations are stacks of frames, and along which axis, from the observations alone.
 
+Colours are the exception: three bytes side by side, or three planes, are taken for them, since a store that finds too
+many of them keeps frames as they are.
+
 Nothing is assumed from a shape: a stack is what makes an observation equal its predecessor shifted by one frame, byte
 for byte, where it does not simply equal the predecessor. The finding only decides how a store cuts observations into
 frames; the store itself checks every single shift again before it leaves a frame out.
@@ -11,27 +14,36 @@ from math import prod
 import numpy as np
 
 ENOUGH = 4  # changes between successive observations that settle the question
+NO_COLOURS, IN_PLANES, IN_PIXELS = range(3)  # of a frame: [3, pixels] or [pixels, 3], as in _colours.h
+PARTS = 3  # red, green, blue
+FEWEST_PIXELS = 1024  # that a table of colours is worth
 MAX_FRAMES = 64  # more frames than this in one observation are no stack but a picture that moves
 
 
 @dataclass(frozen=True)
 class Stack:
-    """An observation of n_stack frames: bytes [outer][n_stack][rest], the newest frame last or first."""
+    """An observation of n_stack frames: bytes [outer][n_stack][rest], the newest frame last or first.
+
+    `colours` says how those of a frame may lie.
+    """
 
     n_stack: int = 1
     outer: int = 1
     newest_first: bool = False
+    colours: int = NO_COLOURS
 
-
-SINGLE = Stack()
+    def as_state(self) -> tuple[int, int, bool, int]:
+        """Return what `Stack(*state)` takes."""
+        return self.n_stack, self.outer, self.newest_first, self.colours
 
 
 class StackFinder:
     """Looks at successive observations until it knows."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
-        self.stack: Stack | None = None if _candidates(shape) else SINGLE
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.single = Stack(colours=_colours(shape, self.dtype))
+        self.stack: Stack | None = None if _candidates(shape) else self.single
         self._previous: dict[int, np.ndarray] = {}
         self._score: dict[tuple[int, int, bool], int] = {}
         self._changes = self._seen = 0
@@ -53,13 +65,33 @@ class StackFinder:
             self.stack = self._decide()
             self._previous.clear()
 
+    @property
+    def found(self) -> Stack:
+        """How observations are cut into frames, as far as is known."""
+        return self.stack or self.single
+
+    def recall(self, stack: Stack, decided: bool) -> None:
+        """Go on from what was found before; what is stored has its colours, whatever would be found now."""
+        self.single = Stack(colours=stack.colours)
+        if decided:
+            self.stack = stack
+
     def _decide(self) -> Stack:
         """Return the shift that explains most changes, at least half of them; fewer frames win a tie."""
         best = max(self._score, key=lambda c: (self._score[c], c[1]), default=None)
         if best is None or 2 * self._score[best] < self._changes:
-            return SINGLE
+            return self.single
         axis, step, newest_first = best
-        return Stack(self.shape[axis] // step, prod(self.shape[:axis]), newest_first)
+        frame = (*self.shape[:axis], step, *self.shape[axis + 1 :])
+        return Stack(self.shape[axis] // step, prod(self.shape[:axis]), newest_first, _colours(frame, self.dtype))
+
+
+def _colours(frame: tuple[int, ...], dtype: np.dtype) -> int:
+    """Return how the colours of a frame of this shape lie, if it has any."""
+    sizes = [size for size in frame if size > 1]
+    if dtype != np.uint8 or len(sizes) != 3 or prod(sizes) < PARTS * FEWEST_PIXELS:
+        return NO_COLOURS
+    return IN_PIXELS if sizes[-1] == PARTS else IN_PLANES if sizes[0] == PARTS else NO_COLOURS
 
 
 def _candidates(shape: tuple[int, ...]) -> list[tuple[int, int, bool]]:
