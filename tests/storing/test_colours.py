@@ -126,7 +126,7 @@ def test_sizes_that_have_no_colours_are_refused(made_by: ModuleType) -> None:
     ],
 )
 def test_colours_are_where_a_shape_says(shape: tuple[int, ...], dtype: str, colours: int) -> None:
-    assert StackFinder(shape, np.dtype(dtype)).found == Stack(colours=colours)
+    assert StackFinder(shape, np.dtype(dtype)).found.colours == colours
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_stack_of_pictures_has_the_colours_of_one(stacked: object, outer: int,
     column = Column(9, 1, rows[0].shape, np.dtype(np.uint8), Options(), Outputs())
     for row, observation in enumerate(rows):
         column[row] = observation[None]
-    assert column.stack == Stack(4, outer, False, colours)
+    assert column.stack == Stack(4, outer, False, colours, SIZE[1] * (3 if colours == IN_PIXELS else 1))
     assert np.array_equal(column[:][:, 0], np.stack(rows))
 
 

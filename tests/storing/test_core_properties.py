@@ -299,7 +299,7 @@ def test_a_stream_shorter_than_one_observation_is_refused(made_by: ModuleType) -
 
 # Dumps made by hand: frames of one page of 16 words in one stream, records with references to 4 bytes.
 
-RAW, LZ4, CONST, DELTA, PATCH, NARROW, BYTES = range(7)
+RAW, LZ4, CONST, DELTA, PATCH, NARROW, BYTES, MOVE = range(8)
 BASE = 0x80000000
 NOISY_PAGE = random.Random(0).randbytes(64)
 PAGE = (RAW, NOISY_PAGE)
@@ -315,7 +315,7 @@ def made_dump(*records: tuple[int, bytes], refs: list[int] | None = None) -> Dum
     used = starts if refs is None else refs
     versions = []
     for time, ref in enumerate(used):
-        changes = int.from_bytes(arena[4 * ref : 4 * ref + 4], "little") & 7 in (DELTA, PATCH, BYTES)
+        changes = int.from_bytes(arena[4 * ref : 4 * ref + 4], "little") & 7 in (DELTA, PATCH, BYTES, MOVE)
         versions += [time | (0 if changes else BASE), ref]
     head = [int.from_bytes(b"LRS1", "little"), 1, 64, 1, 1, 0, 64, 4]
     return Dump([*head, 1, len(arena), len(used), len(used), *versions], [arena])
@@ -342,7 +342,40 @@ def literals(page: bytes) -> bytes:
     return bytes([0xF0, len(page) - 15]) + page
 
 
+def move(
+    shift: int = 0,
+    copies: bytes = b"",
+    fills: bytes = b"",
+    runs: bytes = b"",
+    bytes_: bytes = b"",
+    sources: bytes = b"",
+    stripe: tuple[int, int, int] = (0, 0, 0),
+) -> tuple[int, bytes]:
+    head = struct.pack("<hBBHBHH", shift, len(copies) // 2, len(fills) // 3, len(runs) // 2, *stripe)
+    return MOVE, head + copies + sources + fills + runs + bytes_
+
+
 SOUND = {
+    "a move by nothing": made_dump(PAGE, move()),
+    "a move to the right": made_dump(PAGE, move(3, runs=b"\0\3", bytes_=b"abc")),
+    "a move to the left": made_dump(PAGE, move(-3, runs=b"\x3d\3", bytes_=b"abc")),
+    "moves in a row": made_dump(
+        PAGE,
+        move(2, runs=b"\0\2", bytes_=b"ab"),
+        move(-1, runs=b"\x3f\1", bytes_=b"c"),
+        move(0, copies=b"\5\7", sources=b"\0\0"),
+        move(40, runs=b"\0\x28", bytes_=NOISY_PAGE[:40]),
+        move(40, runs=b"\0\x28", bytes_=NOISY_PAGE[20:60]),
+        move(-30, runs=b"\x22\x1e", bytes_=NOISY_PAGE[:30]),
+    ),
+    "a move beyond the page": made_dump(PAGE, move(64, fills=b"\0\x40?")),
+    "copies that change places": made_dump(PAGE, move(copies=b"\0\7\0\7", sources=b"\7\0\0\0")),
+    "copies as far off as the last": made_dump(PAGE, move(copies=b"\0\7\2\x87\1\0\0\x84", sources=b"\x20\0")),
+    "a move with a stripe": made_dump(PAGE, move(stripe=(2, 5, 16), bytes_=b"abcdefgh")),
+    "a stripe and what lies over it": made_dump(
+        PAGE, move(fills=b"\5\3?", runs=b"\6\1", stripe=(2, 5, 60), bytes_=b"abc")
+    ),
+    "a stripe that covers what is open": made_dump(PAGE, move(2, stripe=(2, 0, 64), bytes_=b"ab")),
     "a page": made_dump(PAGE),
     "an LZ4 block": made_dump((LZ4, b"\x1f\x07\x01\x00" + bytes([63 - 4 - 15]))),
     "an LZ4 block that ends with a match": made_dump(
@@ -371,6 +404,23 @@ SOUND = {
     "many changes": made_dump(PAGE, *[delta(0x00010000, i) for i in range(MOST_CHANGES)]),
 }
 UNSOUND = {
+    "a move without its head": made_dump(PAGE, (MOVE, bytes(10))),
+    "a move further than a page": made_dump(PAGE, move(65, fills=b"\0\x40?")),
+    "a move that leaves a byte open": made_dump(PAGE, move(3, runs=b"\0\2", bytes_=b"ab")),
+    "a move to the left that leaves a byte open": made_dump(PAGE, move(-3, runs=b"\x3e\2", bytes_=b"ab")),
+    "a copy beyond the page": made_dump(PAGE, move(copies=b"\x3f\2", sources=b"\0\0")),
+    "a copy from beyond the page": made_dump(PAGE, move(copies=b"\0\2", sources=b"\x3f\0")),
+    "a copy from before the page": made_dump(PAGE, move(copies=b"\x10\2\0\x83", sources=b"\0\1")),
+    "a copy without its source": made_dump(PAGE, move(copies=b"\0\2")),
+    "a filling beyond the page": made_dump(PAGE, move(fills=b"\x3f\2?")),
+    "new bytes beyond the page": made_dump(PAGE, move(runs=b"\x3f\2", bytes_=b"ab")),
+    "new bytes of which there are fewer": made_dump(PAGE, move(runs=b"\0\3", bytes_=b"ab")),
+    "new bytes of which there are more": made_dump(PAGE, move(runs=b"\0\1", bytes_=b"ab")),
+    "a stripe too wide": made_dump(PAGE, move(stripe=(33, 0, 64), bytes_=NOISY_PAGE[:33])),
+    "a stripe without rows": made_dump(PAGE, move(stripe=(2, 0, 0), bytes_=b"ab")),
+    "a stripe beyond the page": made_dump(PAGE, move(stripe=(2, 63, 8), bytes_=b"ab")),
+    "a stripe of which there is less": made_dump(PAGE, move(stripe=(2, 0, 32), bytes_=b"ab")),
+    "a move before any page": made_dump(move()),
     "eight literal words, of which the record has one": made_dump(PAGE, delta(0x00080000, 5)),
     "a fill of 17 words in a page of 16": made_dump(PAGE, delta(0x80110000, 5)),
     "all 16 words skipped, then one more": made_dump(PAGE, delta(0x00010010, 5)),
@@ -412,7 +462,6 @@ UNSOUND = {
     "a change that a later page hides": made_dump(PAGE, delta(0, 0), PAGE),
     "a change in the middle of many frames": made_dump(PAGE, *[delta(0, 0), PAGE] * 60),
     "a record within a record": made_dump((RAW, bytes(32) + b"\x22" + bytes(31)), (CONST, bytes(4)), refs=[9]),
-    "a record of no kind that nobody uses": made_dump(PAGE, (7, b""), refs=[0]),
     "a record larger than a page that nobody uses": made_dump(PAGE, (RAW, bytes(68)), refs=[0]),
     "too many changes": made_dump(PAGE, *[delta(0x00010000, i) for i in range(MOST_CHANGES + 1)]),
     "the same change too often": made_dump(PAGE, delta(0x00010000, 5), refs=[0] + [17] * (MOST_CHANGES + 1)),

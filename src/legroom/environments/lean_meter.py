@@ -34,7 +34,7 @@ REPLAY_ROWS = 1 << 20  # so that no segment ends while it is measured: `backends
 VERSION_NBYTES, VERSION_ERROR = 10, 2
 SEALED_VERSION_NBYTES = 8
 TABLE_NBYTES, TABLE_ERROR, TABLE_SHARE = 24, 8, 1 / 64
-SINGLE_PAGE_NBYTES = 8192  # of a frame; larger ones are cut
+SINGLE_PAGE_NBYTES = 16384  # of a frame; larger ones are cut
 SMALL_FRAME_NBYTES = 2048  # storing/_records.h
 SETTLED_SHARE = 0.8  # of a literal, what changes take on average where they may not exceed one
 OTHER_BEGINNINGS, FEW_ROWS = 8, 16  # tried, to see whether the same stack is always found
@@ -93,7 +93,7 @@ class Meter:
 
     def add(self, now: np.ndarray, after: np.ndarray, begun: int) -> None:
         """Store one row: observations, and for replay what followed; `begun` of them begin an episode."""
-        row, was_known = self.rows, self.store.finder.stack is not None
+        row, found = self.rows, self.store.stack
         lean_first = bool(row % 2)  # whoever comes second finds the observation in the cache
         plain_s = None if lean_first else self._add_plainly(row, now, after)
         before = self._mark() if row else None
@@ -101,7 +101,7 @@ class Meter:
         if lean_first:
             plain_s = self._add_plainly(row, now, after)
         self.rows += 1
-        if not was_known and self.store.stack.n_stack > 1:
+        if self.store.stack != found:
             self._log.clear()  # all rows have just been stored again, now as frames
         elif before is not None:
             end = self._mark()
@@ -212,7 +212,7 @@ class Meter:
         kinds = {kind: entry for kind, entry in store.nbytes().items() if isinstance(entry, tuple)}
         (literals, literal_nbytes), (changes, change_nbytes) = (
             np.sum([kinds[kind] for kind in group if kind in kinds] or [(0, 0)], axis=0)
-            for group in (("raw", "lz4"), ("delta", "bytes", "patch"))
+            for group in (("raw", "lz4"), ("delta", "bytes", "move", "patch"))
         )
         if not literals or not changes:
             return 0.0

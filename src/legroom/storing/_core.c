@@ -9,7 +9,8 @@
  *   CONST  one 32-bit word, repeated
  *   DELTA  the words that differ from the page's previous version
  *   BYTES  the same byte by byte, where that is shorter (a ball that moves)
- *   PATCH  an LZ4 block whose dictionary is the page's previous version: what moved (a scrolling picture) costs little
+ *   MOVE   the page's previous version moved by some bytes, and what does not follow from that: a scrolling picture
+ *   PATCH  an LZ4 block whose dictionary is the page's previous version: what moved in other ways
  *
  * Reading frame t of a page finds its last version not after t, goes back to the last one that stands for itself, and
  * applies the changes up to t. A chain of changes is cut when applying it costs more than copying CHAIN_LIMIT pages.
@@ -19,7 +20,7 @@
  * readers and the writer apart. Nobody asks for the GIL while holding it: a fork, which holds the GIL, waits for the
  * encoder, which waits for that lock. Out of memory leaves the store as it was before the call.
  *
- * _words.h: hashes and deltas; _lz4.h, _narrow.h, _colours.h: the codecs; _records.h: structures and reading; _store.h: writing; _dump.h: to
+ * _words.h: hashes and deltas; _lz4.h, _move.h, _narrow.h, _colours.h: the codecs; _records.h: structures and reading; _store.h: writing; _dump.h: to
  * bytes and back; _threads.h: threads; _queue.h: encoding behind the caller's back; this file: the Python type.
  */
 #define PY_SSIZE_T_CLEAN
@@ -89,22 +90,22 @@ static void store_dealloc(PyObject *self) {
 }
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", "eager", "queueing", "queue_bytes", "colours", NULL};
-    Py_ssize_t n_streams, frame_bytes, n_stack = 1, outer = 1, page_bytes = 0, queue_bytes = 0;
+    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", "eager", "queueing", "queue_bytes", "colours", "row_bytes", NULL};
+    Py_ssize_t n_streams, frame_bytes, n_stack = 1, outer = 1, page_bytes = 0, queue_bytes = 0, row_bytes = 0;
     int newest_first = 0, compress = 1, fd = -1, eager = 0, queueing = NEVER, colours = NO_COLOURS;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpipini", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
-                                     &page_bytes, &compress, &fd, &eager, &queueing, &queue_bytes, &colours)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpipinin", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
+                                     &page_bytes, &compress, &fd, &eager, &queueing, &queue_bytes, &colours, &row_bytes)) return NULL;
     if (n_streams < 1 || n_streams > 1 << 24 || frame_bytes < 1 || frame_bytes > (Py_ssize_t)1 << 31 || n_stack < 1 || n_stack > 1 << 16
         || outer < 1 || frame_bytes % outer || page_bytes < 0 || page_bytes % 8 || (page_bytes && page_bytes < 64)
         || page_bytes > (Py_ssize_t)MAX_PAGE_BYTES || queueing < NEVER || queueing > ALWAYS || queue_bytes < 0
-        || colours < NO_COLOURS || colours > IN_PIXELS || (colours && (frame_bytes % PARTS || (page_bytes && page_bytes < SMALLEST_COLOUR_PAGE)))) {
+        || row_bytes < 0 || row_bytes > frame_bytes || colours < NO_COLOURS || colours > IN_PIXELS || (colours && (frame_bytes % PARTS || (page_bytes && page_bytes < SMALLEST_COLOUR_PAGE)))) {
         PyErr_SetString(PyExc_ValueError, "sizes out of range");
         return NULL;
     }
     Store *self = (Store *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self) return NULL;
     self->g.s.newest_first = newest_first; self->g.s.compress = compress; self->g.s.fd = fd; self->g.s.eager = eager;
-    self->g.s.colours = colours;
+    self->g.s.colours = colours; self->g.s.row_bytes = (uint32_t)row_bytes;
     if (open_store(&self->g.s, (uint32_t)n_streams, (uint32_t)frame_bytes, (uint32_t)n_stack, (uint32_t)outer, (uint32_t)page_bytes)) {
         Py_DECREF(self);
         return PyErr_NoMemory();
@@ -214,9 +215,7 @@ static inline guarded *store_of(const reading *r, Py_ssize_t i) {
     return at < (size_t)r->n_stores ? &r->stores[at]->g : NULL;
 }
 
-/* Small frames lie anywhere in memory: fetch what reading them will touch a few items ahead. Checks as reading does.
- * The empty statement is not empty to gcc, which otherwise takes fetching for no work and leaves the call out. */
-static inline void fetch(const void *at) { __builtin_prefetch(at); __asm__ volatile("" ::: "memory"); }
+/* Small frames lie anywhere in memory: fetch what reading them will touch a few items ahead. Checks as reading does. */
 static inline void fetch_ahead(const reading *r, Py_ssize_t i, int records) {
     if (i >= r->count) return;
     const guarded *from = store_of(r, i);
@@ -498,7 +497,7 @@ static PyObject *store_resident(PyObject *object, PyObject *ignored) {
 static PyObject *store_nbytes(PyObject *object, PyObject *ignored) {
     (void)ignored;
     Store *self = (Store *)object;
-    static const char *const kinds[KINDS] = {"raw", "lz4", "const", "delta", "patch", "narrow", "bytes"};
+    static const char *const kinds[KINDS] = {"raw", "lz4", "const", "delta", "patch", "narrow", "bytes", "move"};
     settle(self);
     enter(self);
     const store copy = self->g.s;

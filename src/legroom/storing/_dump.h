@@ -62,17 +62,26 @@ static int mark_records(const store *s, unsigned char *begins) {
     return 0;
 }
 
+/* Whether a move can be applied to a page of `size` bytes, and leaves no place open. */
+static int is_move(store *s, const unsigned char *payload, uint32_t bytes, uint32_t size) {
+    int32_t shift = bytes < MOVE_HEAD ? INT32_MAX : shift_of(payload);
+    if (shift > (int32_t)size || -shift > (int32_t)size) return 0;
+    return !complete_move(s->room + wide_at(s) + SLACK + size, size, payload, bytes, s->room + taken_at(s))
+           && covers_open(payload, size, s->scratch);
+}
+
 /* Checks that a version's record is one, stands alone where it must, and can be a page of `size` bytes; remembers a
  * literal. Whether a change is well formed does not depend on what it changes. */
 static int check_record(store *s, version v, uint32_t size, const marks *m) {
     if (v.ref / 8 >= m->bytes || !marked(m->begins, v.ref)) return MALFORMED;
     header h;
     const unsigned char *payload = find_record(s, v.ref, &h, s->room);      /* in memory as yet */
-    if ((h.kind == DELTA || h.kind == BYTES || h.kind == PATCH) == !!(v.time & BASE)) return MALFORMED;
+    if ((h.kind == DELTA || h.kind == BYTES || h.kind == PATCH || h.kind == MOVE) == !!(v.time & BASE)) return MALFORMED;
     if (marked(m->checked, v.ref)) return 0;
     mark(m->checked, v.ref);
     if (h.kind == DELTA || h.kind == BYTES) return apply_change(h, s->scratch, size, payload) ? MALFORMED : 0;
     if (h.kind == PATCH) return lz_decode(payload, h.size, s->scratch, size, s->pair) ? MALFORMED : 0;
+    if (h.kind == MOVE) return is_move(s, payload, h.size, size) ? 0 : MALFORMED;
     int problem = load_base(s, v.ref, s->scratch, size, s->room);
     if (problem || h.kind == CONST) return problem;
     int replace = grow_table(s);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "_colours.h"
 #include "_lz4.h"
+#include "_move.h"
 #include "_narrow.h"
 #ifdef __SANITIZE_ADDRESS__     /* what no record has been written to must not be read either */
 #include <sanitizer/asan_interface.h>
@@ -25,12 +26,14 @@
 #define FINDING 512u            /* what finding a record costs, in bytes of copying */
 #define SMALL_PATCHED 256u      /* in pages up to this size, finding a patch costs as much as decoding it: */
 #define PATCH_FINDING 64u       /* three in a row instead of eight, which takes no more memory and is read faster */
+#define MOVE_WORK 32u           /* decoding a move counts as this part of a page, and two thirds of its bytes */
+#define MOST_MOVES 64u          /* that are decoded together */
 #define SAMPLED 32u             /* words looked at before a delta is tried */
 #define MANY_ARENAS 8u          /* a store of so many takes new ones in pairs, each a huge memory page: it comes much faster */
 #define BASE 0x80000000u        /* marks a version that needs no earlier one */
 #define NONE 0xFFFFFFFFu
 #define MAX_PAGE_BYTES 32768u
-#define SINGLE_PAGE 8192u       /* frames up to this size are one page */
+#define SINGLE_PAGE 16384u      /* frames up to this size are one page */
 #define DEFAULT_PAGE 4096u
 #define SMALL_FRAME 2048u       /* frames up to this size have records at multiples of 4 bytes, others of 8 */
 #define BLOCK 4096u             /* bytes of a spilled arena that have a checksum of their own */
@@ -40,7 +43,7 @@
 #define MALFORMED (-3)
 #define SEALED (-5)
 
-enum kind { RAW, LZ4, CONST, DELTA, PATCH, NARROW, BYTES, KINDS };
+enum kind { RAW, LZ4, CONST, DELTA, PATCH, NARROW, BYTES, MOVE, KINDS };
 
 typedef struct { uint32_t time, ref; } version;
 typedef struct {
@@ -62,6 +65,7 @@ typedef struct { uint32_t kind, size; } header;
 typedef struct {
     uint32_t n_streams, n_pages, page_bytes, last_bytes, frame_bytes, unit;
     uint32_t n_stack, outer;    /* an observation is [outer][n_stack][frame_bytes / outer] */
+    uint32_t row_bytes, row;    /* of a picture, where known, and as the frame being written has it */
     int colours;                /* how a frame's colours lie */
     uint32_t n_data, n_placed;  /* pages that hold a frame's bytes, or in the first n_placed the places of its colours; then the table */
     int newest_first, padded, compress, sealed;
@@ -80,13 +84,14 @@ typedef struct {
     uint32_t literal_size, literals;    /* moving average of what a literal costs, in bytes, and how many were written */
     uint32_t futile, patch_futile;  /* literals and patches in a row that did not compress, or were not tried */
     unsigned char *scratch;     /* one page, compressed or decoded */
-    unsigned char *pair;        /* a page before and after */
+    unsigned char *pair;        /* a page before and after, or what finding a move needs: three */
     unsigned char *room;        /* what reading a record and decoding a page need, for the writer */
     uint32_t *tokens;           /* one page of delta tokens, worst case */
     uint32_t *changed;          /* pages that the frame being written changes */
     unsigned char *assembled;   /* one frame put together from an observation, zero-padded */
     unsigned char *tail;        /* the last observation of each stream, where frames are stacked or have colours */
     palette *palettes;          /* the colours of each stream */
+    mover *mover;               /* what finding moves needs */
     unsigned char *coded;       /* one frame as pages hold it, where it has colours */
 } store;
 
@@ -142,7 +147,10 @@ static inline header unpack(const void *at) {
 }
 /* What reading a record needs: from disk, the blocks that it lies in. */
 static inline size_t record_room(const store *s) { return s->page_bytes + (s->fd < 0 ? 0 : 2 * (size_t)BLOCK); }
-static inline size_t room_bytes(const store *s) { return record_room(s) + 2 * (size_t)s->page_bytes; }
+/* Beside it: two pages, a picture wider than a page on both sides, and copies that are taken from it. */
+static inline size_t wide_at(const store *s) { return record_room(s) + 2 * (size_t)s->page_bytes; }
+static inline size_t taken_at(const store *s) { return wide_at(s) + 3 * (size_t)s->page_bytes + 2 * SLACK; }
+static inline size_t room_bytes(const store *s) { return taken_at(s) + s->page_bytes + SLACK; }
 static inline uint32_t record_bytes(const store *s, uint32_t size) { return (3 + size + s->unit) / s->unit * s->unit; }
 
 static int read_fully(int fd, void *to, size_t n, uint64_t at) {
@@ -286,6 +294,35 @@ static inline int apply_change(header h, unsigned char *page, uint32_t size, con
     return h.kind == DELTA ? apply_delta(page, size, change, h.size) : -1;
 }
 
+/* Applies moves `first` and after, up to version `to`, to a page's bytes at `now`; the result is in `out`, which may be `now`.
+ * All that are in memory are applied to one wide picture, which does not move: the page does. Returns how many, or an error. */
+static int decode_moves(const store *s, const page *g, uint32_t first, uint32_t to, const unsigned char *now, unsigned char *out, uint32_t size,
+                        unsigned char *room) {
+    const unsigned char *payloads[MOST_MOVES];
+    uint32_t sizes[MOST_MOVES], n = 0;
+    int32_t moved[MOST_MOVES], sum = 0, low = 0, high = 0, most = (int32_t)size;
+    for (int resident = 1; first + n <= to && n < MOST_MOVES && resident; n++) {
+        uint32_t ref = g->versions[first + n].ref;
+        header h;
+        resident = s->arenas[(uint64_t)ref * s->unit / ARENA_BYTES].bytes != NULL;
+        if (n && !resident) break;      /* from disk there is room for one */
+        if (!(payloads[n] = find_record(s, ref, &h, room))) return SYSTEM_ERROR;
+        if (h.kind != MOVE) break;
+        int32_t shift = h.size < MOVE_HEAD ? 2 * most : shift_of(payloads[n]);
+        if (shift > most || -shift > most) return MALFORMED;
+        if (n && (sum + shift - low > most || high - sum - shift > most)) break;
+        for (uint32_t line = 64; line < h.size; line += 64) fetch(payloads[n] + line);
+        moved[n] = sum += shift; sizes[n] = h.size;
+        low = sum < low ? sum : low; high = sum > high ? sum : high;
+    }
+    unsigned char *origin = room + wide_at(s) + SLACK + size;
+    memcpy(origin + sum, now, size);
+    for (uint32_t k = 0; k < n; k++)
+        if (complete_move(origin + (sum - moved[k]), size, payloads[k], sizes[k], room + taken_at(s))) return MALFORMED;
+    memcpy(out, origin, size);
+    return (int)n;
+}
+
 /* Writes version `to` to `out`, from nothing (from == NONE) or from version `from`, whose bytes are at `source`, which
  * may be `out`. A patch is decoded from one place to another; places are chosen so that the last one ends in `out`. */
 static int decode_page(const store *s, const page *g, uint32_t from, uint32_t to, const unsigned char *source, unsigned char *out,
@@ -308,6 +345,12 @@ static int decode_page(const store *s, const page *g, uint32_t from, uint32_t to
             if (next == now) next = next == out ? other : out;
             if (lz_decode(change, h.size, next, size, now)) return MALFORMED;
             now = next;
+            continue;
+        }
+        if (h.kind == MOVE) {
+            if ((problem = decode_moves(s, g, i, to, now, out, size, room)) < 0) return problem;
+            i += (uint32_t)problem - 1;
+            now = out;
             continue;
         }
         if (now != out) memcpy(out, now, size);

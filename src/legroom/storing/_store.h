@@ -100,6 +100,7 @@ static int push_version(store *s, page *g, uint32_t time, uint32_t ref) {
 
 /* Work that decoding a change costs, in bytes of copying; finding a small one costs more than applying it. */
 static inline uint32_t change_work(header h, uint32_t size) {
+    if (h.kind == MOVE) return size / MOVE_WORK + 2 * h.size / 3;
     return h.kind != PATCH ? h.size + FINDING : size / PATCH_WORK + (size <= SMALL_PATCHED ? PATCH_FINDING : 0);
 }
 
@@ -111,29 +112,34 @@ static int mostly_new(const unsigned char *old, const unsigned char *new, uint32
     return differing > SAMPLED - SAMPLED / 16;
 }
 
-/* Writes the cheapest of DELTA, BYTES and PATCH if it beats a new literal; NONE if it does not, or without memory. */
+/* Writes the cheapest of DELTA, BYTES, MOVE and PATCH if it beats a new literal; NONE if it does not, or without memory. */
 static uint32_t write_change(store *s, const page *g, const unsigned char *bytes, uint32_t size, narrowed narrow, header *h) {
     uint32_t most = size <= SMALL_FRAME ? narrow.most : size - size / 8, literal = s->literal_size;
     if (size <= SMALL_FRAME) literal -= literal / 8;        /* two records are found and put together: that must be worth it */
     uint32_t budget = literal < most ? literal : most, left = CHAIN_LIMIT * size - g->chain;
     uint32_t delta = mostly_new(g->now, bytes, size / 4) ? 0 : make_delta(g->now, bytes, size / 4, s->tokens, budget < left ? budget : left);
     *h = (header){DELTA, delta};
+    unsigned char *moved = s->room + wide_at(s);            /* which only reading uses otherwise */
     int quick = narrow.w.unit && size <= SMALL_FRAME;     /* a patch would be several times slower to read */
-    if (s->compress && !quick && left >= size / PATCH_WORK && (!delta || delta > size / 16)) {
-        uint32_t patch = 0;
-        if (worth_trying(s->patch_futile)) {
-            memcpy(s->pair, g->now, size); memcpy(s->pair + size, bytes, size);
-            patch = lz_compress(s->pair, size, 2 * size, s->scratch, delta ? delta : budget);
+    if (s->compress && !quick && (!delta || delta > size / 16) && worth_trying(s->patch_futile)) {
+        uint32_t limit = delta ? delta : budget, move = 0, patch = 0;
+        if (s->mover && size >= SMALLEST_MOVED && left > size / MOVE_WORK) {
+            uint32_t p = (uint32_t)((size_t)(g - s->pages) % s->n_pages), most_moved = (left - size / MOVE_WORK) * 3 / 2;
+            move = make_move(s->mover, g->now, bytes, size, s->row, p * s->page_bytes, moved, limit < most_moved ? limit : most_moved, s->pair);
         }
-        if (patch) *h = (header){PATCH, patch};
-        if (patch) s->patch_futile = 0;
+        if ((!move || move > size / 8) && left >= size / PATCH_WORK) {
+            memcpy(s->pair, g->now, size); memcpy(s->pair + size, bytes, size);
+            patch = lz_compress(s->pair, size, 2 * size, s->scratch, move ? move - move / 4 : limit);
+        }
+        if (patch || move) *h = patch ? (header){PATCH, patch} : (header){MOVE, move};
+        if (patch || move) s->patch_futile = 0;
         else if (!delta) s->patch_futile++;
-    }
+    } else if (s->compress && !quick && !delta) s->patch_futile++;
     if (h->kind == DELTA && delta) {
         uint32_t few = make_bytes(g->now, bytes, size, s->scratch, delta - delta / 8);
         if (few) *h = (header){BYTES, few};
     }
-    return h->size ? add_record(s, h->kind, h->kind == DELTA ? (const void *)s->tokens : s->scratch, h->size) : NONE;
+    return h->size ? add_record(s, h->kind, h->kind == DELTA ? (const void *)s->tokens : h->kind == MOVE ? moved : s->scratch, h->size) : NONE;
 }
 
 /* Adds a version of one page whose bytes have changed; `now` stays as it is until the whole frame is written. */
@@ -252,6 +258,7 @@ static int64_t append_frame(store *s, uint32_t stream, const unsigned char *fram
     if (time >= BASE - 1) { errno = EFBIG; return SYSTEM_ERROR; }
     int few = s->colours && code_frame(s, stream, frame);
     if (s->colours) frame = s->coded;
+    s->row = few && s->colours == IN_PIXELS ? s->row_bytes / PARTS : s->row_bytes;
     for (uint32_t p = 0; p < s->n_pages; p++) {
         page *g = &pages[p];
         int hidden = few && p >= s->n_placed && p < s->n_data;     /* nobody reads it in this frame: only a first version is needed */
@@ -427,8 +434,8 @@ static void pack_arenas(store *s, uint32_t first) {
 static void free_writer(store *s) {
     for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) { free(s->pages[i].spare); s->pages[i].spare = s->pages[i].now = NULL; }
     free(s->table); free(s->scratch); free(s->pair); free(s->room); free(s->tokens); free(s->changed); free(s->assembled); free(s->tail);
-    free(s->palettes); free(s->coded);
-    s->palettes = NULL; s->table = NULL; s->scratch = s->pair = s->room = s->assembled = s->tail = s->coded = NULL; s->tokens = s->changed = NULL;
+    free(s->palettes); free(s->coded); free(s->mover);
+    s->palettes = NULL; s->mover = NULL; s->table = NULL; s->scratch = s->pair = s->room = s->assembled = s->tail = s->coded = NULL; s->tokens = s->changed = NULL;
     s->table_size = s->table_used = 0; s->nbytes_now = 0; s->sealed = 1;
 }
 
@@ -467,13 +474,14 @@ static int open_store(store *s, uint32_t n_streams, uint32_t frame_bytes, uint32
     s->literal_size = page_bytes;
     s->pages = take_zeroed((size_t)n_streams * s->n_pages, sizeof *s->pages);
     s->length = take_zeroed(n_streams, sizeof *s->length);
-    s->scratch = take(page_bytes); s->pair = take(2 * (size_t)page_bytes); s->tokens = take((size_t)page_bytes + 8);
+    s->scratch = take(page_bytes); s->pair = take(3 * (size_t)page_bytes); s->tokens = take((size_t)page_bytes + 8);
     s->room = take(room_bytes(s)); s->changed = take(s->n_pages * sizeof *s->changed);
-    int assemble = outer > 1 || s->padded, has_tail = n_stack > 1 || s->colours;
+    int assemble = outer > 1 || s->padded, has_tail = n_stack > 1 || s->colours, moves = page_bytes >= SMALLEST_MOVED;
     if (assemble) s->assembled = take_zeroed(1, rounded);
+    if (moves) s->mover = take_zeroed(1, sizeof *s->mover);
     if (has_tail) s->tail = take((size_t)n_streams * n_stack * frame_bytes);
     if (s->colours) { s->palettes = take_zeroed(n_streams, sizeof *s->palettes); s->coded = take_zeroed(1, coded_bytes(s)); }
     return s->pages && s->length && s->scratch && s->pair && s->tokens && s->room && s->changed && (!assemble || s->assembled)
-           && (!has_tail || s->tail) && (!s->colours || (s->palettes && s->coded)) ? 0 : NO_MEMORY;
+           && (!moves || s->mover) && (!has_tail || s->tail) && (!s->colours || (s->palettes && s->coded)) ? 0 : NO_MEMORY;
 }
 #endif

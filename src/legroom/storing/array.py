@@ -307,8 +307,9 @@ class LeanArray:
             if self.options.spills:
                 enforce(self.options, (each.shelf for each in self._segments if each is not None))
             if self._finder.stack is None and stream == 0:
+                before = self._finder.found
                 self._finder.look(frame[None])
-                if self._finder.found.n_stack > 1:
+                if self._finder.found != before:
                     self._cut_anew()
             self._store(place, frame, stream)
             self._length = max(self._length, place + 1)

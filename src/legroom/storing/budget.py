@@ -15,11 +15,12 @@ import numpy as np
 from legroom.errors import BadInput
 from legroom.machine.forks import in_forks, refusing
 from legroom.storing.core import Store
-from legroom.storing.stacks import Stack
+from legroom.storing.stacks import PARTS, Stack
 from legroom.units import format_size, parse_size
 
 LARGE = 8 << 20  # bytes that make the store after this one an eager one
-SINGLE_PAGE = 8192  # bytes of a frame up to which it is one page
+SINGLE_PAGE = 16384  # bytes of a frame up to which it is one page
+SINGLE_PLACES = 8192  # and of a frame's pixels, where it has colours
 PAGE_BYTES_AT = slice(24, 28)  # of a dumped index
 CODECS = ("lz4", "none")
 QUEUE_SHARE = 128
@@ -86,6 +87,7 @@ def new_shelf(
     eager: bool = False,
     queues: bool = False,
     page_bytes: int = 0,
+    exactly: bool = False,
     plain_bytes: int = 0,
 ) -> Shelf:
     """Return an empty store for observations of so many bytes.
@@ -94,21 +96,28 @@ def new_shelf(
         eager: it will surely hold many megabytes.
         queues: encoding its rows in a thread is known to pay.
         page_bytes: of the pages that large frames are cut into; 0: as the store does by itself.
+        exactly: whatever the frames are.
         plain_bytes: of all observations that are kept, as they are; rows that wait may take a QUEUE_SHARE-th of it.
     """
     file = tempfile.TemporaryFile(dir=options.spill_dir, buffering=0) if options.spills else None  # noqa: SIM115
     queue_bytes = plain_bytes // QUEUE_SHARE
     if file is not None:
         in_forks(file, lambda file: refusing(file.fileno()))
+    frame_bytes = observation_bytes // stack.n_stack
+    if not exactly:
+        page_bytes = _page_bytes(frame_bytes, stack, page_bytes)
+    elif page_bytes >= frame_bytes:
+        page_bytes = 0  # one page, as the store does by itself
     store = Store(
         n_streams,
-        observation_bytes // stack.n_stack,
+        frame_bytes,
         n_stack=stack.n_stack,
         outer=stack.outer,
         newest_first=stack.newest_first,
         colours=stack.colours,
+        row_bytes=stack.row_bytes,
         compress=options.codec == "lz4",
-        page_bytes=page_bytes if observation_bytes // stack.n_stack > SINGLE_PAGE else 0,
+        page_bytes=page_bytes,
         fd=file.fileno() if file else -1,
         eager=eager,
         # with a limit, what is resident is looked at before each row, and all that waits would be waited for
@@ -116,6 +125,14 @@ def new_shelf(
         queue_bytes=queue_bytes,
     )
     return Shelf(store, file)
+
+
+def _page_bytes(frame_bytes: int, stack: Stack, page_bytes: int) -> int:
+    """Return the bytes of a page; 0 leaves them to the store."""
+    pixels = frame_bytes // PARTS
+    if stack.colours and pixels <= SINGLE_PLACES:
+        return -(-pixels // 8) * 8
+    return page_bytes if frame_bytes > SINGLE_PAGE or stack.colours else 0
 
 
 def explained(error: OSError) -> OSError:
@@ -136,7 +153,7 @@ def load_shelf(dump: dict[str, Any], options: Options, n_streams: int, observati
         ValueError: it is damaged or of another geometry.
     """
     page_bytes = int.from_bytes(dump["index"][PAGE_BYTES_AT], "little")
-    shelf = new_shelf(options, n_streams, observation_bytes, stack, page_bytes=page_bytes)
+    shelf = new_shelf(options, n_streams, observation_bytes, stack, page_bytes=page_bytes, exactly=True)
     shelf.store.load(dump["index"], dump["arenas"])
     return shelf
 
@@ -148,7 +165,8 @@ def map_shelf(dump: dict[str, Any], options: Options, n_streams: int, observatio
         ValueError: it is damaged or of another geometry.
     """
     page_bytes = int.from_bytes(dump["index"][PAGE_BYTES_AT], "little")
-    shelf = new_shelf(Options(codec=options.codec), n_streams, observation_bytes, stack, page_bytes=page_bytes)
+    codec = Options(codec=options.codec)
+    shelf = new_shelf(codec, n_streams, observation_bytes, stack, page_bytes=page_bytes, exactly=True)
     shelf.store.map(dump["index"], dump["arenas"])
     return shelf
 

@@ -89,8 +89,9 @@ class Column(Observations):
         self._decoded = None
         with self._lock:
             if self.finder.stack is None:
+                before = self.stack
                 self.finder.look(observations)
-                if self.stack.n_stack > 1:
+                if self.stack != before:
                     self._cut_anew()
             self.shelves[0].store.append_all(observations, self._numbers[row])
             self._written = max(self._written, row + 1)

@@ -8,6 +8,7 @@ A Store keeps, for each of several streams (one per environment), a sequence of 
 is what others call: it checks what is asked, one caller at a time. The work is done, from the bottom up, in
 
     reference_records.py   what stands for a page's bytes, and where it lies
+    reference_moves.py     pictures that move
     reference_colours.py   frames of few colours
     reference_geometry.py  how an observation is cut into frames, pages and words
     reference_frames.py    frames as versions of their pages
@@ -67,6 +68,7 @@ class Store:
         queueing: int = 0,  # 0 never, 1 where it pays, 2 always: whether the core encodes in a thread
         queue_bytes: int = 0,
         colours: int = 0,
+        row_bytes: int = 0,  # of a picture: helps the core to find what moved
     ) -> None:
         page_bytes = chosen_page_bytes(frame_bytes, page_bytes, colours)
         self._geometry = Geometry(n_streams, frame_bytes, n_stack, outer, bool(newest_first), page_bytes, colours)

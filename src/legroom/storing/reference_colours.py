@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from legroom.storing.reference_records import WORD, Words
-from legroom.storing.stacks import IN_PIXELS, PARTS
+from legroom.storing.stacks import IN_PIXELS, MOST_COLOURS, PARTS
 
-MOST_COLOURS = 256
 TABLE_BYTES = 4 + PARTS * MOST_COLOURS
 SMALLEST_PAGE_BYTES = 1024  # that a table fits into
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from legroom.storing.reference_frames import BASE, UNKNOWN_WORK_BYTES, Frames, Versions
 from legroom.storing.reference_geometry import Geometry
-from legroom.storing.reference_records import BYTES, STANDALONE, WORD, Arenas, Words, decode
+from legroom.storing.reference_records import STANDALONE, WORD, Arenas, Words, decode
 
 MAGIC, OLD_MAGIC = b"LRS2", b"LRS1"  # the old one knows no NARROW records
 
@@ -72,7 +72,7 @@ def _all_records(arenas: Arenas, page_bytes: int) -> set[int]:
     """
     refs = set()
     for ref, kind, size in arenas.records():
-        if kind > BYTES or size > page_bytes:
+        if size > page_bytes:
             raise ValueError(f"a record of kind {kind} and {size} bytes where pages have {page_bytes}")
         refs.add(ref)
     return refs

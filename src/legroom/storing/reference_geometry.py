@@ -19,7 +19,7 @@ from legroom.storing.stacks import IN_PIXELS, NO_COLOURS, PARTS
 
 MIN_PAGE_BYTES = 64
 DEFAULT_PAGE_BYTES = 4096
-SINGLE_PAGE_BYTES = 8192  # where the store may choose, frames up to this size are one page
+SINGLE_PAGE_BYTES = 16384  # where the store may choose, frames up to this size are one page
 SMALL_FRAME_BYTES = 2048  # frames up to this size have records at multiples of 4 bytes, others of 8
 
 

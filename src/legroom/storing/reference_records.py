@@ -6,6 +6,7 @@
     DELTA  the words that differ from the page's previous version
     BYTES  the same byte by byte                           (likewise)
     NARROW small numbers in few bits each                  (likewise)
+    MOVE   the page's previous version moved, and what does not follow from that          (likewise)
     PATCH  an LZ4 block whose dictionary is the page's previous version    (read here, written only by the C core)
 
 Everything compares raw 32-bit words, so that NaN and -0.0 are safe and one way serves every dtype. Records lie in
@@ -25,6 +26,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from legroom.storing.reference_moves import apply_move
+
 Words: TypeAlias = npt.NDArray[np.uint32]
 
 WORD = np.dtype("<u4")
@@ -33,7 +36,7 @@ ARENA_BYTES = 1 << 20
 MAX_UNITS = (1 << 32) - 2  # a reference has 32 bits, all of them set mean none to the C core
 MEMORY_PAGE_BYTES = 4096
 
-RAW, LZ4, CONST, DELTA, PATCH, NARROW, BYTES = range(7)
+RAW, LZ4, CONST, DELTA, PATCH, NARROW, BYTES, MOVE = range(8)
 STANDALONE = (RAW, LZ4, CONST, NARROW)
 WIDTHS = ((1, 1), (1, 2), (1, 4), (4, 8), (4, 16), (8, 8), (8, 16), (8, 32))  # bytes of a number, bits kept of it
 CHANNELS = 0x80  # added to their number, where bytes of several channels take turns
@@ -48,7 +51,7 @@ def decode(kind: int, payload: bytes, before: Words | None, n_words: int) -> Wor
     """Return the page of `n_words` words that a record stands for.
 
     Args:
-        before: the page's previous version, which DELTA and PATCH change; it is left as it is.
+        before: the page's previous version, which DELTA, BYTES, MOVE and PATCH change; it is left as it is.
 
     Raises:
         ValueError: the record is malformed, or a change without anything before it.
@@ -63,6 +66,8 @@ def decode(kind: int, payload: bytes, before: Words | None, n_words: int) -> Wor
         return apply_delta(before, payload)
     if kind == BYTES and before is not None:
         return apply_bytes(before, payload)
+    if kind == MOVE and before is not None:
+        return apply_move(before.view(np.uint8), payload).view(WORD)
     if kind == PATCH and before is not None:
         return np.frombuffer(unpack_lz4(payload, WORD.itemsize * n_words, before.tobytes()), WORD)
     if kind == NARROW:

@@ -89,8 +89,9 @@ class Ring(Observations):
             if row != self.count % self.rows:
                 self._check_order(row)
             if self.finder.stack is None:
+                before = self.stack
                 self.finder.look(observations)
-                if self.stack.n_stack > 1:
+                if self.stack != before:
                     self._cut_anew()
             segment = self._segments[-1] if self._segments else None
             if segment is None or (not (self.count - segment.first) % self._look_every and self._may_end(segment)):

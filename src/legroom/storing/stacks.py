@@ -1,21 +1,22 @@
 """Finds out whether observations are stacks of frames, and along which axis, from the observations alone.
 
-Colours are the exception: three bytes side by side, or three planes, are taken for them, since a store that finds too
-many of them keeps frames as they are.
+Colours are the exception: three bytes side by side, or three planes, are taken for them until so many are seen that no
+table could hold them. A store that finds too many later keeps those frames as they are.
 
 Nothing is assumed from a shape: a stack is what makes an observation equal its predecessor shifted by one frame, byte
 for byte, where it does not simply equal the predecessor. The finding only decides how a store cuts observations into
 frames; the store itself checks every single shift again before it leaves a frame out.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 ENOUGH = 4  # changes between successive observations that settle the question
 NO_COLOURS, IN_PLANES, IN_PIXELS = range(3)  # of a frame: [3, pixels] or [pixels, 3], as in _colours.h
-PARTS = 3  # red, green, blue
+PARTS, MOST_PARTS = 3, 4  # red, green, blue; and of a pixel's numbers that lie side by side
+MOST_COLOURS = 256
 FEWEST_PIXELS = 1024  # that a table of colours is worth
 MAX_FRAMES = 64  # more frames than this in one observation are no stack but a picture that moves
 
@@ -24,17 +25,18 @@ MAX_FRAMES = 64  # more frames than this in one observation are no stack but a p
 class Stack:
     """An observation of n_stack frames: bytes [outer][n_stack][rest], the newest frame last or first.
 
-    `colours` says how those of a frame may lie.
+    `colours` says how those of a frame may lie, `row_bytes` how long a row of a picture is.
     """
 
     n_stack: int = 1
     outer: int = 1
     newest_first: bool = False
     colours: int = NO_COLOURS
+    row_bytes: int = 0
 
-    def as_state(self) -> tuple[int, int, bool, int]:
+    def as_state(self) -> tuple[int, int, bool, int, int]:
         """Return what `Stack(*state)` takes."""
-        return self.n_stack, self.outer, self.newest_first, self.colours
+        return self.n_stack, self.outer, self.newest_first, self.colours, self.row_bytes
 
 
 class StackFinder:
@@ -42,7 +44,7 @@ class StackFinder:
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)
-        self.single = Stack(colours=_colours(shape, self.dtype))
+        self.single = _stack(1, 1, False, shape, self.dtype)
         self.stack: Stack | None = None if _candidates(shape) else self.single
         self._previous: dict[int, np.ndarray] = {}
         self._score: dict[tuple[int, int, bool], int] = {}
@@ -72,7 +74,7 @@ class StackFinder:
 
     def recall(self, stack: Stack, decided: bool) -> None:
         """Go on from what was found before; what is stored has its colours, whatever would be found now."""
-        self.single = Stack(colours=stack.colours)
+        self.single = Stack(colours=stack.colours, row_bytes=stack.row_bytes)
         if decided:
             self.stack = stack
 
@@ -80,10 +82,31 @@ class StackFinder:
         """Return the shift that explains most changes, at least half of them; fewer frames win a tie."""
         best = max(self._score, key=lambda c: (self._score[c], c[1]), default=None)
         if best is None or 2 * self._score[best] < self._changes:
-            return self.single
-        axis, step, newest_first = best
-        frame = (*self.shape[:axis], step, *self.shape[axis + 1 :])
-        return Stack(self.shape[axis] // step, prod(self.shape[:axis]), newest_first, _colours(frame, self.dtype))
+            found = self.single
+        else:
+            axis, step, newest_first = best
+            frame = (*self.shape[:axis], step, *self.shape[axis + 1 :])
+            found = _stack(self.shape[axis] // step, prod(self.shape[:axis]), newest_first, frame, self.dtype)
+        if any(_many_colours(observation, found) for observation in self._previous.values()):
+            found = replace(found, colours=NO_COLOURS)
+        return found
+
+
+def _many_colours(observation: np.ndarray, stack: Stack) -> bool:
+    """Say whether a frame of the observation has more colours than a table holds."""
+    if stack.colours == NO_COLOURS:
+        return False
+    frame = observation.reshape(stack.outer, stack.n_stack, -1)[:, -1].reshape(-1)
+    parts = frame.reshape(-1, PARTS).T if stack.colours == IN_PIXELS else frame.reshape(PARTS, -1)
+    red, green, blue = parts.astype(np.uint32)
+    return len(np.unique(red | green << 8 | blue << 16)) > MOST_COLOURS
+
+
+def _stack(n_stack: int, outer: int, newest_first: bool, frame: tuple[int, ...], dtype: np.dtype) -> Stack:
+    sizes = [size for size in frame if size > 1]
+    row = sizes[-2:] if len(sizes) > 2 and sizes[-1] <= MOST_PARTS else sizes[-1:]
+    row_bytes = prod(row) * dtype.itemsize if len(sizes) > 1 else 0
+    return Stack(n_stack, outer, newest_first, _colours(frame, dtype), row_bytes)
 
 
 def _colours(frame: tuple[int, ...], dtype: np.dtype) -> int:

@@ -41,7 +41,7 @@ STORE_NBYTES = 8192  # a store with next to nothing in it: one or two touched pa
 PAGE_NBYTES = 4096
 WASTE = 0.01  # of the records: ends of arenas that the next record did not fit into
 # A store of several pages per frame that is or was so large takes huge memory pages (storing.budget.LARGE).
-HUGE_NBYTES, HUGE_FROM, SINGLE_PAGE_NBYTES = 2 << 20, 8 << 20, 8192
+HUGE_NBYTES, HUGE_FROM, SINGLE_PAGE_NBYTES = 2 << 20, 8 << 20, 16384
 # Segments of the ring: storing.ring's MOST_SEGMENTS, FEWEST_SEGMENTS and WORTH_OF_BEGINNING.
 MOST_SEGMENTS, FEWEST_SEGMENTS, WORTH_OF_BEGINNING = 48, 8, 32
 # Rows that wait to be encoded (storing/_queue.h): so much, or two of every environment, where that pays, and at most
