@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from legroom.machine.forks import in_forks
 from legroom.machine.probing import count_cores
 
 WORTH_A_THREAD_S = 0.0002  # decoding a batch takes at least this long before it is done ahead
+TIMED = 5  # batches of which the median says how long that is: the first one finds nothing in a cache
 HOPELESS = 16  # guesses in a row of no use (most of it wrong, or waited for) after which none is made any more
 LATE = 0.5  # of the time that decoding takes: who waits so long for the thread may as well decode
 STATE_BYTES = 4 * 624 + 4  # of the Mersenne Twister: its words, and how many of them are used up
@@ -67,7 +69,8 @@ class ReplayAhead:
         self._coming: tuple[Rows, Future[tuple[np.ndarray, np.ndarray, Pair]]] | None = None
         self._last: tuple[bytes, int] | None = None  # NumPy's generator and rows written, after the last sample
         self._useless = 0  # guesses in a row
-        self._takes_s = 0.0  # to decode a batch here
+        self._times: deque[float] = deque(maxlen=TIMED)
+        self._takes_s = 0.0  # to decode a batch
         self._lock = threading.Lock()  # two threads may sample: what was decoded ahead is for one of them
         in_forks(self, ReplayAhead._without_thread)
 
@@ -76,16 +79,18 @@ class ReplayAhead:
 
     def before_drawing(self) -> bytes | None:
         """Return what `pairs` wants to know of the time before its indices were drawn."""
-        return state_of_generator() if self._allowed else None
+        return state_of_generator() if self._pays else None
 
     def pairs(self, rows: np.ndarray, envs: np.ndarray, there: Rows, before: bytes | None) -> Pair:
         """Return the pairs of these rows and environments, and begin to decode what may come next."""
-        if not self._allowed:
-            return self._read(rows, envs)
         found = self._take(rows, envs, there)
-        if self._allowed:
+        if self._pays:
             self._start(len(rows), there, before)
         return found
+
+    @property
+    def _pays(self) -> bool:
+        return self._allowed and self._takes_s >= WORTH_A_THREAD_S
 
     def close(self) -> None:
         """Let go of what was decoded ahead of time, and of the thread."""
@@ -104,11 +109,7 @@ class ReplayAhead:
         with self._lock:
             coming, self._coming = self._coming, None
         if coming is None:
-            began = time.perf_counter()
-            found = self._read(rows, envs)
-            self._takes_s = time.perf_counter() - began
-            self._allowed = self._takes_s >= WORTH_A_THREAD_S
-            return found
+            return self._timed(rows, envs) if self._allowed else self._read(rows, envs)
         then, future = coming
         began = time.perf_counter()
         try:
@@ -130,6 +131,14 @@ class ReplayAhead:
                     side[key][wrong] = part
         return pair
 
+    def _timed(self, rows: np.ndarray, envs: np.ndarray) -> Pair:
+        began = time.perf_counter()
+        found = self._read(rows, envs)
+        self._times.append(time.perf_counter() - began)
+        if len(self._times) == TIMED:
+            self._takes_s = sorted(self._times)[TIMED // 2]
+        return found
+
     def _start(self, count: int, there: Rows, before: bytes | None) -> None:
         last, after = self._last, state_of_generator()
         self._last = (after, there.ever) if after is not None else None
@@ -146,7 +155,7 @@ class ReplayAhead:
     def _ahead(self, guess: tuple[bytes, int, int, int], there: Rows) -> tuple[np.ndarray, np.ndarray, Pair]:
         rows, envs = self._copy.draw(*guess, there.n_envs)
         rows[rows >= there.count] = 0  # not written yet: it will be seen that this is another row
-        return rows, envs, self._read(rows, envs)
+        return rows, envs, self._timed(rows, envs)
 
 
 class _Copy:
