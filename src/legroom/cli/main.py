@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -92,6 +93,8 @@ def main(argv: list[str] | None = None) -> None:
             raise
         _fail(arguments, told)
         code = EXIT_BAD_INPUT
+    if argv is None:
+        gc.freeze()  # Python would look through all objects again and again as it takes modules apart
     sys.exit(code)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SHARE = 0.02  # of the training's time, for writing checkpoints
+LEAST_S = 1.0  # between two of them: to start a training again takes longer than the steps that would be lost
 
 
 class Pace:
@@ -23,7 +24,7 @@ class Pace:
 
     def __init__(self, fraction: float = SHARE, clock: Callable[[], float] = time.monotonic) -> None:
         self.fraction, self._clock = fraction, clock
-        self._began = clock()
+        self._began = self._written_at = clock()
         self.spent_s = 0.0
         self.last_seconds = 0.0
         self.written_at_step: int | None = None  # set it to a checkpoint's step when going on from that
@@ -40,7 +41,10 @@ class Pace:
             return step - (self.written_at_step or 0) >= every
         if self.last_seconds == 0.0:
             return True
-        return self.spent_s + self.last_seconds <= self.fraction * (self._clock() - self._began)
+        now = self._clock()
+        if now - self._written_at < LEAST_S:
+            return False
+        return self.spent_s + self.last_seconds <= self.fraction * (now - self._began)
 
     def put_off(self) -> None:
         """Wait as if a checkpoint had been written: one could not be, and trying at once again would not help."""
@@ -51,6 +55,7 @@ class Pace:
         """Measure the writing of the checkpoint of this step."""
         began = self._clock()
         yield
-        self.last_seconds = self._clock() - began
+        self._written_at = self._clock()
+        self.last_seconds = self._written_at - began
         self.spent_s += self.last_seconds
         self.written_at_step = step

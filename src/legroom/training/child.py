@@ -8,6 +8,7 @@ learner's state is complete, without a half-filled rollout.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -41,7 +42,13 @@ Result = TypeVar("Result")
 
 def main() -> None:
     """Carry out the task file named on the command line; exit with the code that says how it ended."""
-    task = TrainTask.read(Path(sys.argv[1]))
+    code = _carry_out(TrainTask.read(Path(sys.argv[1])))
+    gc.collect()  # environments close what they have left open, before the modules that they need are gone
+    gc.freeze()  # Python would look through all objects again and again as it takes modules apart, for half a second
+    sys.exit(code)
+
+
+def _carry_out(task: TrainTask) -> int:
     with EventPipe(task.events_fd) as events:
         loop = TrainingLoop(task, events)
         code = loop.train(lambda: end_unheard(task.events_fd, lambda: loop.is_saving))
@@ -49,7 +56,7 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-    sys.exit(code)
+    return code
 
 
 class TrainingLoop:

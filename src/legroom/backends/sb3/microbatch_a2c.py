@@ -43,7 +43,8 @@ class MicroBatchedA2C(MicroBatchedPPO):
         ((whole, parts),) = rollout_minibatches(self.rollout_buffer, self._whole())
         update = self._minibatches_done
         size = min(size_at(self.micro_batch, update) or len(whole), len(whole))
-        total = self._attempt(partial(self._add_gradients, whole, parts, None), size, update)
+        add_gradients = partial(self._add_gradients, list(self.policy.parameters()), None, whole, parts)
+        total = self._attempt(add_gradients, size, update)
         self._minibatches_done += 1
         make_step(self.policy.optimizer)
         self._n_updates += 1

@@ -21,7 +21,7 @@ from torch.nn import functional
 from legroom.backends.sb3.microbatch_parts import Parts, is_known, refuse_unknown_buffer, replay_minibatch
 from legroom.backends.sb3.update_retreat import Surviving
 from legroom.device.exact_pieces import check_sizes, refuse_inexact, size_at, splits, watched
-from legroom.device.small_steps import make_step
+from legroom.device.small_steps import clip_gradients, make_step
 
 
 class DQNInParts(Surviving):
@@ -79,7 +79,7 @@ class DQNInParts(Surviving):
             loss.backward()
             total = loss.detach() if total is None else total + loss.detach()
             del part, loss  # the next part is made only when this one's memory is free
-        th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        clip_gradients(self.policy.optimizer, self.policy.parameters(), self.max_grad_norm)
         assert total is not None, "a minibatch has samples"
         return total
 

@@ -9,6 +9,7 @@ Mirrors `PPO.train` (stable_baselines3/ppo/ppo.py, 2.9.2) and `MaskablePPO.train
 2.9.2); a test pins their source.
 """
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +24,7 @@ from torch.nn import functional
 from legroom.backends.sb3.microbatch_parts import Parts, is_known, refuse_unknown_buffer, rollout_minibatches
 from legroom.backends.sb3.update_retreat import Surviving
 from legroom.device.exact_pieces import check_sizes, refuse_inexact, size_at, splits, watched
-from legroom.device.small_steps import make_step
+from legroom.device.small_steps import clip_gradients, make_step
 
 # What an update reports of a minibatch, in the order of the tensor it is added up in.
 FIGURES = ("policy_gradient_loss", "clip_fraction", "value_loss", "entropy_loss", "loss", "approx_kl")
@@ -67,12 +68,13 @@ class MicroBatchedPPO(Surviving):
         )
         figures: list[dict[str, float]] = []
         continue_training = self._unwatched = True
+        add_gradients = partial(self._add_gradients, list(self.policy.parameters()), clipping)
         for epoch in range(self.n_epochs):
             in_epoch = len(figures)
             for whole, parts in rollout_minibatches(self.rollout_buffer, self._whole()):
                 update = self._minibatches_done
                 size = min(size_at(self.micro_batch, update) or len(whole), len(whole))
-                total = self._attempt(partial(self._add_gradients, whole, parts, clipping), size, update)
+                total = self._attempt(partial(add_gradients, whole, parts), size, update)
                 self._minibatches_done += 1
                 # one wait for the device per minibatch
                 figures.append(dict(zip(FIGURES, total.cpu().numpy().tolist(), strict=True)))
@@ -92,7 +94,14 @@ class MicroBatchedPPO(Surviving):
         """Return the samples in a minibatch; sb3-contrib takes None for a whole rollout."""
         return int(self.batch_size or self.n_steps * self.n_envs)
 
-    def _add_gradients(self: Any, whole: np.ndarray, parts: Parts, clipping: _Clipping, size: int) -> th.Tensor:
+    def _add_gradients(
+        self: Any,
+        parameters: Iterable[th.nn.Parameter],
+        clipping: _Clipping | None,
+        whole: np.ndarray,
+        parts: Parts,
+        size: int,
+    ) -> th.Tensor:
         """Leave the clipped gradient of a whole minibatch in the parameters and return what SB3 would report of it."""
         in_pieces = size < len(whole)
         watching = self._unwatched and in_pieces
@@ -121,7 +130,7 @@ class MicroBatchedPPO(Surviving):
             total = figures if total is None else total + figures
             done += count
             del part, loss, figures, mine  # the next part is made only when this one's memory is free
-        th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        clip_gradients(self.policy.optimizer, parameters, self.max_grad_norm)
         assert total is not None, "a minibatch has samples"
         return total
 

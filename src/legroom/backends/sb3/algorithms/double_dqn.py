@@ -40,7 +40,7 @@ from torch.nn import functional
 from legroom.backends.sb3.algorithms.action_sets import ActionSets
 from legroom.backends.sb3.algorithms.prioritized import Priorities, PrioritizedMinibatch
 from legroom.backends.sb3.algorithms.set_policy import allowed_cells, choosing_sets
-from legroom.device.small_steps import make_step
+from legroom.device.small_steps import clip_gradients, make_step
 from legroom.errors import BadInput
 
 Parts = Callable[[int], Iterator[Any]]  # makes one minibatch's samples in parts of this size
@@ -228,7 +228,7 @@ class DoubleDQN(DQN):
             losses.append(loss.item())
             self.policy.optimizer.zero_grad()
             th.autograd.backward(loss)
-            th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+            clip_gradients(self.policy.optimizer, self.policy.parameters(), self.max_grad_norm)
             make_step(self.policy.optimizer)
             self._learned(minibatch)
         self._n_updates += gradient_steps
