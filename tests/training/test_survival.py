@@ -31,14 +31,15 @@ from bench.kills_env import Drift
 
 
 class Greedy(Drift):
-    """Asks for more than there is, once: in its first process, at its hundredth step."""
+    """Asks for more than there is, once: in the first worker of a training, at its hundredth step."""
 
     steps = 0
 
     def step(self, action):
         Greedy.steps += 1
         mark = Path(__file__).with_name("asked")
-        if Greedy.steps == 100 and not mark.exists():
+        is_worker = b"worker" in Path("/proc/self/cmdline").read_bytes()  # and not where legroom looks at it before
+        if Greedy.steps == 100 and is_worker and not mark.exists():
             mark.touch()
             raise MemoryError("Unable to allocate 105. GiB for an array")
         return super().step(action)
