@@ -22,8 +22,9 @@ import numpy as np
 from legroom.machine.forks import in_forks
 from legroom.machine.probing import count_cores
 
-WORTH_A_THREAD_S = 0.0002  # decoding a batch takes at least this long before it is done ahead
+WORTH_A_THREAD_S = 0.00015  # decoding a batch takes at least this long before it is done ahead
 TIMED = 5  # batches of which the median says how long that is: the first one finds nothing in a cache
+TIMED_AGAIN = 32  # every so many: a buffer grows, and what waits for a processor in a thread says little
 HOPELESS = 16  # guesses in a row of no use (most of it wrong, or waited for) after which none is made any more
 LATE = 0.5  # of the time that decoding takes: who waits so long for the thread may as well decode
 STATE_BYTES = 4 * 624 + 4  # of the Mersenne Twister: its words, and how many of them are used up
@@ -71,6 +72,7 @@ class ReplayAhead:
         self._useless = 0  # guesses in a row
         self._times: deque[float] = deque(maxlen=TIMED)
         self._takes_s = 0.0  # to decode a batch
+        self._asked = 0
         self._lock = threading.Lock()  # two threads may sample: what was decoded ahead is for one of them
         in_forks(self, ReplayAhead._without_thread)
 
@@ -78,13 +80,16 @@ class ReplayAhead:
         return type(None), ()  # a copy of a buffer makes its own
 
     def before_drawing(self) -> bytes | None:
-        """Return what `pairs` wants to know of the time before its indices were drawn."""
-        return state_of_generator() if self._pays else None
+        """Return what `pairs` wants to know of the time before indices were drawn; None: it need not be asked."""
+        self._asked += 1
+        if not self._allowed or not (self._pays or self._asked <= TIMED or self._asked % TIMED_AGAIN == 0):
+            return None
+        return state_of_generator()
 
     def pairs(self, rows: np.ndarray, envs: np.ndarray, there: Rows, before: bytes | None) -> Pair:
         """Return the pairs of these rows and environments, and begin to decode what may come next."""
         found = self._take(rows, envs, there)
-        if self._pays:
+        if self._pays and self._asked % TIMED_AGAIN:
             self._start(len(rows), there, before)
         return found
 
@@ -155,7 +160,7 @@ class ReplayAhead:
     def _ahead(self, guess: tuple[bytes, int, int, int], there: Rows) -> tuple[np.ndarray, np.ndarray, Pair]:
         rows, envs = self._copy.draw(*guess, there.n_envs)
         rows[rows >= there.count] = 0  # not written yet: it will be seen that this is another row
-        return rows, envs, self._timed(rows, envs)
+        return rows, envs, self._read(rows, envs)
 
 
 class _Copy:
