@@ -10,14 +10,17 @@ counts the observations that come back changed and says so):
   knows one environment, hence one buffer for each;
 - Tianshou: the arguments of its Atari example: `ignore_obs_next`, `save_only_last_obs`, `stack_num=4`; it fills the
   stack of an episode's first steps with the first frame, as its own wrappers do, where SB3's VecFrameStack has zeros.
+- torchrl: its three storages, LazyTensorStorage, LazyMemmapStorage (in a temporary folder) and CompressedListStorage,
+  with next observations beside observations as its collectors give them.
 
-cpprb and Tianshou have no rollout buffer of their own; where a rollout is stored they keep its observations, actions,
-rewards and ends, in the order of time.
+cpprb, Tianshou and torchrl have no rollout buffer of their own; where a rollout is stored they keep its observations,
+actions, rewards and ends, in the order of time.
 """
 
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -234,6 +237,54 @@ class Tianshou:
         return obs, taken.obs_next.reshape(-1, *self.shape.observation.shape)
 
 
+class Torchrl:
+    """torchrl's ReplayBuffer on one of its storages; transitions in the order of time, environments side by side."""
+
+    def __init__(self, storage: str, shape: Shape) -> None:
+        from tensordict import TensorDict
+        from torchrl import data
+
+        self.shape, self._dict = shape, TensorDict
+        options: dict[str, Any] = {}
+        if storage == "LazyMemmapStorage":
+            self._folder = tempfile.TemporaryDirectory(prefix="legroom-bench-")
+            options["scratch_dir"] = self._folder.name
+        self.buffer = data.ReplayBuffer(storage=getattr(data, storage)(shape.rows * shape.n_envs, **options))
+
+    def add(self, step: Step) -> None:
+        ends = {"reward": step.reward, "done": step.done, "truncated": step.timeout}
+        fields: dict[str, Any] = {"observation": step.obs, "action": step.action}
+        if self.shape.kind == "replay":
+            fields["next"] = {"observation": step.next_obs, **ends}
+        else:
+            fields |= ends
+        self.buffer.extend(self._dict(_copied(fields), [self.shape.n_envs]))
+
+    def finish(self) -> None:
+        pass
+
+    def epoch(self, batch_size: int) -> Iterator[Any]:
+        order = np.random.permutation(self.shape.rows * self.shape.n_envs)
+        for first in range(0, len(order), batch_size):
+            yield self.buffer[order[first : first + batch_size]]["observation"]
+
+    def sample(self, batch_size: int) -> Any:
+        return self.buffer.sample(batch_size)["observation"]
+
+    def rows(self, rows: np.ndarray, envs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        taken = self.buffer[rows * self.shape.n_envs + envs]
+        after = None if self.shape.kind == "rollout" else taken["next", "observation"].numpy()
+        return taken["observation"].numpy(), after
+
+
+def _copied(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return arrays as tensors of their own: a stream may write to its arrays again."""
+    return {
+        name: _copied(each) if isinstance(each, dict) else th.from_numpy(np.array(each))
+        for name, each in fields.items()
+    }
+
+
 def _extra(method: str, shape: Shape) -> Holder:
     from sb3_extra_buffers.compressed import CompressedReplayBuffer, CompressedRolloutBuffer, find_buffer_dtypes
 
@@ -278,4 +329,7 @@ LIBRARIES = {
     "extra-zstd": Library("sb3-extra-buffers zstd5", partial(_extra, "zstd5")),
     "cpprb": Library("cpprb next_of, stack_compress", Cpprb),
     "tianshou": Library("Tianshou ignore_obs_next, save_only_last_obs", Tianshou),
+    "torchrl": Library("torchrl LazyTensorStorage", partial(Torchrl, "LazyTensorStorage")),
+    "torchrl-memmap": Library("torchrl LazyMemmapStorage", partial(Torchrl, "LazyMemmapStorage")),
+    "torchrl-zstd": Library("torchrl CompressedListStorage", partial(Torchrl, "CompressedListStorage")),
 }

@@ -16,8 +16,8 @@ from bench.storage_rivals import Shape
 
 COLOUR = (12, 144, 160)
 ATARI = (4, 84, 84)
-CODECS = ("extra-lz4", "extra-zstd")  # the libraries that compress each observation for itself
-PLAIN = ("sb3", "cpprb", "tianshou")
+CODECS = ("extra-lz4", "extra-zstd", "torchrl-zstd")  # the libraries that compress each observation for itself
+PLAIN = ("sb3", "cpprb", "tianshou", "torchrl", "torchrl-memmap")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def workloads(frames: Path, *, quick: bool) -> dict[str, Workload]:
             "Pong replay 100k, (4,84,84) u8",
             Shape("replay", 100_000 // small, 1, images(ATARI), buttons, STACK),
             partial(data.stacked, recordings(frames, "pong")), (32, 256),
-            parts={"extra-zstd": 12_500 // small},
+            parts=dict.fromkeys(("extra-zstd", "torchrl-zstd"), 12_500 // small),
         ),
         "scrolling": Workload(
             "colour stack rollout (12,144,160) u8, 8192×2: scrolling tiles",

@@ -74,8 +74,9 @@ def _pong(section: Section) -> str:
 
 def _noise(section: Section) -> str:
     rows = {(row[0], row[1]): row[4] for row in section.rows}
-    adding, epoch = rows["noise-replay", "add ÷ SB3's"], rows["scrolling", LATER_EPOCH]
-    return f"up to {adding} the time to add noise, {epoch} to read a later epoch of scrolling pictures"
+    adding = rows["noise-replay", "add ÷ SB3's"]
+    epoch = max((rows[each, LATER_EPOCH] for each in ("scrolling", "pacman")), key=lambda told: float(told.rstrip("×")))
+    return f"up to {adding} the time to add noise, {epoch} to read a later epoch of pictures in colour"
 
 
 def _explained(section: Section) -> str:

@@ -223,7 +223,8 @@ class Meter:
 
     def _step_with(self, stack: Stack) -> float:
         """Return the bytes of a step when observations are cut into these frames."""
-        store = new_shelf(Options(), self.n_envs, self.item_nbytes, stack, page_bytes=self.store.page_bytes).store
+        made_of = (Options(), self.n_envs, self.item_nbytes, stack)
+        store = new_shelf(*made_of, page_bytes=self.store.page_bytes, quick=isinstance(self.store, Ring)).store
         numbers, rows = np.empty(self.n_envs, np.uint32), min(self.kept, self.rows)
         store.append_all(self.plain[0][0], numbers)
         before = _mark(store, self.n_envs)

@@ -90,11 +90,11 @@ static void store_dealloc(PyObject *self) {
 }
 
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", "eager", "queueing", "queue_bytes", "colours", "row_bytes", NULL};
+    static char *names[] = {"n_streams", "frame_bytes", "n_stack", "outer", "newest_first", "page_bytes", "compress", "fd", "eager", "queueing", "queue_bytes", "colours", "row_bytes", "quick", NULL};
     Py_ssize_t n_streams, frame_bytes, n_stack = 1, outer = 1, page_bytes = 0, queue_bytes = 0, row_bytes = 0;
-    int newest_first = 0, compress = 1, fd = -1, eager = 0, queueing = NEVER, colours = NO_COLOURS;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpipinin", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
-                                     &page_bytes, &compress, &fd, &eager, &queueing, &queue_bytes, &colours, &row_bytes)) return NULL;
+    int newest_first = 0, compress = 1, fd = -1, eager = 0, queueing = NEVER, colours = NO_COLOURS, quick = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nn|nnpnpipininp", names, &n_streams, &frame_bytes, &n_stack, &outer, &newest_first,
+                                     &page_bytes, &compress, &fd, &eager, &queueing, &queue_bytes, &colours, &row_bytes, &quick)) return NULL;
     if (n_streams < 1 || n_streams > 1 << 24 || frame_bytes < 1 || frame_bytes > (Py_ssize_t)1 << 31 || n_stack < 1 || n_stack > 1 << 16
         || outer < 1 || frame_bytes % outer || page_bytes < 0 || page_bytes % 8 || (page_bytes && page_bytes < 64)
         || page_bytes > (Py_ssize_t)MAX_PAGE_BYTES || queueing < NEVER || queueing > ALWAYS || queue_bytes < 0
@@ -105,7 +105,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Store *self = (Store *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self) return NULL;
     self->g.s.newest_first = newest_first; self->g.s.compress = compress; self->g.s.fd = fd; self->g.s.eager = eager;
-    self->g.s.colours = colours; self->g.s.row_bytes = (uint32_t)row_bytes;
+    self->g.s.colours = colours; self->g.s.quick = quick; self->g.s.row_bytes = (uint32_t)row_bytes;
     if (open_store(&self->g.s, (uint32_t)n_streams, (uint32_t)frame_bytes, (uint32_t)n_stack, (uint32_t)outer, (uint32_t)page_bytes)) {
         Py_DECREF(self);
         return PyErr_NoMemory();

@@ -69,6 +69,7 @@ typedef struct {
     int colours;                /* how a frame's colours lie */
     uint32_t n_data, n_placed;  /* pages that hold a frame's bytes, or in the first n_placed the places of its colours; then the table */
     int newest_first, padded, compress, sealed;
+    int quick;                  /* whether rows are read one by one and often: fewer changes in a row, more memory */
     int eager;                  /* whether it will surely grow large: huge memory pages from the start */
     uint32_t *length;           /* frames per stream */
     page *pages;                /* [stream][page] */

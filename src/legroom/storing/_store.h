@@ -98,9 +98,13 @@ static int push_version(store *s, page *g, uint32_t time, uint32_t ref) {
     return 0;
 }
 
+/* What decoding a move costs, for its page and for its bytes; as twice as much where a store is to be read quickly. */
+static inline uint32_t move_work(const store *s, uint32_t size) { return size / MOVE_WORK << s->quick; }
+static inline uint32_t move_bytes(const store *s, uint32_t bytes) { return (2 * bytes / 3) << s->quick; }
+
 /* Work that decoding a change costs, in bytes of copying; finding a small one costs more than applying it. */
-static inline uint32_t change_work(header h, uint32_t size) {
-    if (h.kind == MOVE) return size / MOVE_WORK + 2 * h.size / 3;
+static inline uint32_t change_work(const store *s, header h, uint32_t size) {
+    if (h.kind == MOVE) return move_work(s, size) + move_bytes(s, h.size);
     return h.kind != PATCH ? h.size + FINDING : size / PATCH_WORK + (size <= SMALL_PATCHED ? PATCH_FINDING : 0);
 }
 
@@ -123,8 +127,8 @@ static uint32_t write_change(store *s, const page *g, const unsigned char *bytes
     int quick = narrow.w.unit && size <= SMALL_FRAME;     /* a patch would be several times slower to read */
     if (s->compress && !quick && (!delta || delta > size / 16) && worth_trying(s->patch_futile)) {
         uint32_t limit = delta ? delta : budget, move = 0, patch = 0;
-        if (s->mover && size >= SMALLEST_MOVED && left > size / MOVE_WORK) {
-            uint32_t p = (uint32_t)((size_t)(g - s->pages) % s->n_pages), most_moved = (left - size / MOVE_WORK) * 3 / 2;
+        if (s->mover && size >= SMALLEST_MOVED && left > move_work(s, size)) {
+            uint32_t p = (uint32_t)((size_t)(g - s->pages) % s->n_pages), most_moved = (left - move_work(s, size)) * 3 / (s->quick ? 4 : 2);
             move = make_move(s->mover, g->now, bytes, size, s->row, p * s->page_bytes, moved, limit < most_moved ? limit : most_moved, s->pair);
         }
         if ((!move || move > size / 8) && left >= size / PATCH_WORK) {
@@ -150,7 +154,7 @@ static int write_page(store *s, page *g, const unsigned char *bytes, uint32_t si
     if (g->now && g->chain < CHAIN_LIMIT * size) ref = write_change(s, g, bytes, size, narrow, &h);
     if (ref != NONE) {
         if (push_version(s, g, time, ref)) return NO_MEMORY;
-        g->chain += change_work(h, size);
+        g->chain += change_work(s, h, size);
         return 0;
     }
     ref = intern(s, bytes, size, narrow);
@@ -163,7 +167,7 @@ static uint32_t chain_of(const store *s, const page *g, uint32_t size) {
     uint32_t chain = 0;
     header h;
     for (uint32_t i = g->length; i-- && !(g->versions[i].time & BASE);)
-        if (find_record(s, g->versions[i].ref, &h, s->room)) chain += change_work(h, size);
+        if (find_record(s, g->versions[i].ref, &h, s->room)) chain += change_work(s, h, size);
     return chain;
 }
 

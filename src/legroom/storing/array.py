@@ -368,7 +368,7 @@ class LeanArray:
 
     def _new_segment(self) -> Segment:
         made_of = (self.options, self.n_streams, self._item_bytes, self._finder.found)
-        segment = Segment(new_shelf(*made_of, plain_bytes=self._length * self._item_bytes))
+        segment = Segment(new_shelf(*made_of, plain_bytes=self._length * self._item_bytes, quick=True))
         if self._now >= 0 and (last := self._segments[self._now]) is not None and not last.in_use:
             self._segments[self._now] = None
         free = [slot for slot, each in enumerate(self._segments) if each is None]

@@ -89,6 +89,7 @@ def new_shelf(
     page_bytes: int = 0,
     exactly: bool = False,
     plain_bytes: int = 0,
+    quick: bool = False,
 ) -> Shelf:
     """Return an empty store for observations of so many bytes.
 
@@ -97,6 +98,7 @@ def new_shelf(
         queues: encoding its rows in a thread is known to pay.
         page_bytes: of the pages that large frames are cut into; 0: as the store does by itself.
         exactly: whatever the frames are.
+        quick: single rows are read often, as samples of a replay buffer are: that counts more than memory.
         plain_bytes: of all observations that are kept, as they are; rows that wait may take a QUEUE_SHARE-th of it.
     """
     file = tempfile.TemporaryFile(dir=options.spill_dir, buffering=0) if options.spills else None  # noqa: SIM115
@@ -116,6 +118,7 @@ def new_shelf(
         newest_first=stack.newest_first,
         colours=stack.colours,
         row_bytes=stack.row_bytes,
+        quick=quick,
         compress=options.codec == "lz4",
         page_bytes=page_bytes,
         fd=file.fileno() if file else -1,
@@ -146,14 +149,22 @@ def explained(error: OSError) -> OSError:
     )
 
 
-def load_shelf(dump: dict[str, Any], options: Options, n_streams: int, observation_bytes: int, stack: Stack) -> Shelf:
+def load_shelf(
+    dump: dict[str, Any],
+    options: Options,
+    n_streams: int,
+    observation_bytes: int,
+    stack: Stack,
+    *,
+    quick: bool = False,
+) -> Shelf:
     """Return a store filled with what `Shelf.dump` returned.
 
     Raises:
         ValueError: it is damaged or of another geometry.
     """
     page_bytes = int.from_bytes(dump["index"][PAGE_BYTES_AT], "little")
-    shelf = new_shelf(options, n_streams, observation_bytes, stack, page_bytes=page_bytes, exactly=True)
+    shelf = new_shelf(options, n_streams, observation_bytes, stack, page_bytes=page_bytes, exactly=True, quick=quick)
     shelf.store.load(dump["index"], dump["arenas"])
     return shelf
 

@@ -69,6 +69,7 @@ class Store:
         queue_bytes: int = 0,
         colours: int = 0,
         row_bytes: int = 0,  # of a picture: helps the core to find what moved
+        quick: bool = False,  # the core writes fewer changes in a row
     ) -> None:
         page_bytes = chosen_page_bytes(frame_bytes, page_bytes, colours)
         self._geometry = Geometry(n_streams, frame_bytes, n_stack, outer, bool(newest_first), page_bytes, colours)

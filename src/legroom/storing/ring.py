@@ -171,7 +171,7 @@ class Ring(Observations):
             found["_segments"] = [
                 Segment(
                     int(dump["first"]),
-                    load_shelf(dump, self.options, self.n_envs, self.item_bytes, stack),
+                    load_shelf(dump, self.options, self.n_envs, self.item_bytes, stack, quick=True),
                     int(dump["first_row_bytes"]),
                 )
                 for dump in state["shelves"]
@@ -208,7 +208,12 @@ class Ring(Observations):
             last.shelf.store.seal()
         made_of = (self.options, self.n_envs, self.item_bytes, self.stack)
         shelf = new_shelf(
-            *made_of, eager=eager, queues=queues, page_bytes=self.page_bytes, plain_bytes=2 * self.plain_bytes
+            *made_of,
+            eager=eager,
+            queues=queues,
+            page_bytes=self.page_bytes,
+            plain_bytes=2 * self.plain_bytes,
+            quick=True,
         )
         self._segments.append(segment := Segment(self.count, shelf))
         self._places = None
