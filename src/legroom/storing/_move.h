@@ -11,11 +11,10 @@
  *   of every run of new bytes how far and its length
  *   the bytes of the stripe, and all new bytes
  *
- * A length of 0 only goes further. Copies are all taken before anything is written, and what is written is
- * right wherever it overlaps. They must
- * cover the places that the shift leaves open. So several moves in a row need not be applied to a page one after the other:
- * where a picture wider than the page is kept, moving it costs nothing (`decode_moves` in _records.h). Lengths stand apart
- * from bytes, so that a processor need not wait for one to find the next. */
+ * A length of 0 only goes further. Copies are all taken before anything is written, and what is written is right wherever it
+ * overlaps. It must cover the places that the shift leaves open. So several moves in a row need not be applied to a page one
+ * after the other: where a picture wider than the page is kept, moving it costs nothing (`decode_moves` in _records.h). Lengths
+ * stand apart from bytes, so that a processor need not wait for one to find the next. */
 #ifndef LEGROOM_MOVE_H
 #define LEGROOM_MOVE_H
 #include "_words.h"
@@ -27,7 +26,7 @@
 #define SMALLEST_MOVED 1024u    /* bytes of a page */
 #define SLACK 64u               /* bytes that may be read or written beyond what is asked */
 #define MOVE_BITS 12
-#define VOTES 48u
+#define VOTES 48u               /* places that say how far a page has moved */
 #define LEAST_COPY 8u
 #define LEAST_FILLING 6u
 #define SAME_AHEAD 3u           /* equal bytes that end a run of new ones */
@@ -173,6 +172,7 @@ static int put_place(places *list, uint32_t at, uint32_t length, uint32_t flag) 
 
 static inline uint32_t move_slot(const unsigned char *p) { return (uint32_t)(load64(p) * 0x9E3779B97F4A7C15ull >> (64 - MOVE_BITS)); }
 
+/* Returns at how many of some places a page looks like the previous version moved so far. */
 static inline uint32_t like(const unsigned char *old, const unsigned char *new, uint32_t n, int32_t shift) {
     uint32_t first = shift > 0 ? (uint32_t)shift : 0, end = (shift < 0 ? n - (uint32_t)-shift : n) - 4, count = 0;
     for (uint32_t i = 0; i < VOTES; i++) {
@@ -229,7 +229,7 @@ static int put_new(mover *m, places *fills, places *runs, const unsigned char *n
  * result's length is 0 where there are none. */
 typedef struct { uint32_t length, start, period; } stripe;
 static stripe find_stripe(int32_t shift, uint32_t n, uint32_t row, uint32_t phase) {
-    if (row < 16 || 4 * row > n) return (stripe){0, 0, 0};
+    if (row < 16 || row > n / 4) return (stripe){0, 0, 0};
     int32_t across = shift % (int32_t)row, half = (int32_t)row / 2;
     across = across > half ? across - (int32_t)row : across < -half ? across + (int32_t)row : across;
     uint32_t length = (uint32_t)(across < 0 ? -across : across);
