@@ -121,7 +121,7 @@ bench-accuracy: $(STAMP)  ## predicted against measured host memory: the old 22 
 bench-lean: $(STAMP)  ## lean storage predicted by a probe of the env, against real buffers
 	$(BIN)/python -m bench.lean_prediction
 
-bench-storage:  ## memory and speed of lean storage beside SB3, sb3-extra-buffers, cpprb and Tianshou
+bench-storage:  ## memory and speed of lean storage beside SB3, sb3-extra-buffers, cpprb, Tianshou and torchrl
 	$(PYTHON) -m venv .venv-storage
 	.venv-storage/bin/pip install --quiet --disable-pip-version-check -e '.[sb3,bench-storage]' -c constraints.txt
 	.venv-storage/bin/python -m bench.storage
