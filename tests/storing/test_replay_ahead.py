@@ -56,6 +56,18 @@ def lived(buffer: Any, seed: int) -> list[np.ndarray]:
     return found
 
 
+@pytest.mark.parametrize(("worth_s", "ahead"), [(1e-9, True), (1e3, False)])
+def test_batches_are_decoded_ahead_once_some_have_taken_long_enough(monkeypatch, worth_s: float, ahead: bool) -> None:
+    monkeypatch.setattr(replay_ahead, "WORTH_A_THREAD_S", worth_s)
+    (_, buffer), frames, begun = buffer_pair(8, 1), np.random.default_rng(0), []
+    for _ in range(8):
+        add(buffer, frames)
+    for _ in range(2 * replay_ahead.TIMED):
+        buffer.sample(16)
+        begun.append(buffer.ahead._coming is not None)
+    assert begun[-1] is ahead and not any(begun[: replay_ahead.TIMED - 1])
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_sampled_is_what_sb3_samples(seed: int) -> None:
     plain, lean = (lived(buffer, seed) for buffer in buffer_pair(30, 1 + seed % 3))

@@ -71,6 +71,20 @@ def test_what_was_stored_in_pages_of_another_size_can_be_read(page_bytes):
     assert np.array_equal(again, scenes)
 
 
+@pytest.mark.parametrize("exactly", [False, True])
+@pytest.mark.parametrize("page_bytes", [0, 4096, 16384, 32768])
+@pytest.mark.parametrize("frame_bytes", [1, 8, 63, 600, 8192, 8193, 10_000, 16_384, 16_385, 20_000, 32_768, 40_000])
+def test_frames_of_all_sizes_are_loaded_whatever_their_pages(frame_bytes, page_bytes, exactly):
+    """Earlier versions cut frames above 8 KiB into pages of this size, also where one page is larger than the frame."""
+    frames = np.random.default_rng(0).integers(0, 256, (1, frame_bytes), np.uint8)
+    shelf = new_shelf(Options(), 1, frame_bytes, Stack(), page_bytes=page_bytes, exactly=exactly)
+    numbers, again = np.empty(1, np.uint32), np.empty_like(frames)
+    shelf.store.append_all(frames, numbers)
+    loaded = load_shelf(shelf.dump(), Options(), 1, frame_bytes, Stack())
+    loaded.store.read(np.zeros(1, np.uint32), numbers, again)
+    assert np.array_equal(again, frames)
+
+
 @pytest.mark.parametrize("index", [b"", b"\x00" * 40, b"\xff" * 64])
 def test_a_damaged_index_is_refused(index):
     with pytest.raises(ValueError):  # core and reference put it in words of their own

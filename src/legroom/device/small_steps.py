@@ -63,7 +63,7 @@ def _is_plain(tensor: th.Tensor) -> bool:
 
 
 def _is_watched(optimizer: th.optim.Optimizer) -> bool:
-    """Return whether somebody wants to see every step, as a schedule of learning rates does."""
+    """Say whether hooks are called at every step, such as those of a learning-rate schedule."""
     own = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks or "step" in vars(optimizer)
     return bool(own or _global_optimizer_pre_hooks or _global_optimizer_post_hooks)
 
@@ -111,7 +111,7 @@ def _gives_the_same(optimizer: th.optim.Optimizer) -> bool:
     """Say whether copies of the parameters come out alike to the last bit both ways, for this PyTorch and processor."""
     try:
         results = [_tried(optimizer, ours=ours) for ours in (False, True)]
-    except Exception:  # an earlier PyTorch lacks some of the calls
+    except (AttributeError, TypeError, RuntimeError):  # an earlier PyTorch lacks some of the calls
         return False
     return all(th.equal(one, other) for one, other in zip(*results, strict=True))
 

@@ -21,6 +21,7 @@ from legroom.units import format_size, parse_size
 LARGE = 8 << 20  # bytes that make the store after this one an eager one
 SINGLE_PAGE = 16384  # bytes of a frame up to which it is one page
 SINGLE_PLACES = 8192  # and of a frame's pixels, where it has colours
+SMALLEST_ASKED = 64  # bytes of a page that a store can be asked for
 PAGE_BYTES_AT = slice(24, 28)  # of a dumped index
 CODECS = ("lz4", "none")
 QUEUE_SHARE = 128
@@ -97,7 +98,7 @@ def new_shelf(
         eager: it will surely hold many megabytes.
         queues: encoding its rows in a thread is known to pay.
         page_bytes: of the pages that large frames are cut into; 0: as the store does by itself.
-        exactly: whatever the frames are.
+        exactly: take `page_bytes` as it is, for what was stored so.
         quick: single rows are read often, as samples of a replay buffer are: that counts more than memory.
         plain_bytes: of all observations that are kept, as they are; rows that wait may take a QUEUE_SHARE-th of it.
     """
@@ -108,8 +109,8 @@ def new_shelf(
     frame_bytes = observation_bytes // stack.n_stack
     if not exactly:
         page_bytes = _page_bytes(frame_bytes, stack, page_bytes)
-    elif page_bytes >= frame_bytes:
-        page_bytes = 0  # one page, as the store does by itself
+    elif page_bytes < SMALLEST_ASKED:
+        page_bytes = 0  # of a small frame, which is one page by itself
     store = Store(
         n_streams,
         frame_bytes,

@@ -37,7 +37,7 @@ class Palette:
         if len(self._places.keys() | colours.tolist()) > MOST_COLOURS:
             self._places = {}
         places = [self._places.setdefault(colour, len(self._places)) for colour in colours.tolist()]
-        if before is not None:  # what nobody reads stays as it is
+        if before is not None:  # bytes that are not shown keep their values, so that their pages do not change
             shown[:] = before.view(np.uint8)[:-TABLE_BYTES]
         shown[: len(which)] = np.array(places, np.uint8)[which]
         table[:4] = np.array([len(self._places)], WORD).view(np.uint8)
