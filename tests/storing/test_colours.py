@@ -7,10 +7,10 @@ import pytest
 
 from legroom.storing import _core as core
 from legroom.storing import reference
-from legroom.storing.budget import Options
+from legroom.storing.budget import Options, new_shelf
 from legroom.storing.column import Column
 from legroom.storing.outputs import Outputs
-from legroom.storing.ring import Ring
+from legroom.storing.ring import Ring, Segment
 from legroom.storing.stacks import IN_PIXELS, IN_PLANES, NO_COLOURS, Stack, StackFinder
 
 SIZE = (48, 64)
@@ -145,6 +145,32 @@ def test_a_stack_of_pictures_has_the_colours_of_one(stacked: object, outer: int,
         column[row] = observation[None]
     assert column.stack == Stack(4, outer, False, colours, SIZE[1] * (3 if colours == IN_PIXELS else 1))
     assert np.array_equal(column[:][:, 0], np.stack(rows))
+
+
+@both
+def test_stores_with_and_without_colours_and_of_other_pages_are_read_together(made_by: ModuleType) -> None:
+    """As a buffer does that was saved by an earlier version, filled on, and sampled from."""
+    frames = pictures(8, 6)
+    each = frames[0].nbytes
+    ways = [{"page_bytes": 1024}, {"colours": IN_PIXELS, "page_bytes": 4096}, {}, {"colours": IN_PIXELS}]
+    stores = [made_by.Store(1, each, **way) for way in ways]
+    numbers = [[store.append(0, frame) for frame in frames] for store in stores]
+    which, out = np.repeat(np.arange(4, dtype=np.uint32), 8), np.empty((32, *frames[0].shape), np.uint8)
+    made_by.gather(tuple(stores), which, np.zeros(32, np.uint32), np.array(numbers, np.uint32).ravel(), out)
+    assert np.array_equal(out, np.concatenate([frames] * 4))
+
+
+def test_an_earlier_ring_goes_on_in_pages_of_its_own_size() -> None:
+    """Pictures of 64×64×3 were four pages of 4 KiB; now they are one."""
+    frames = np.random.default_rng(0).integers(0, 256, (90, 64, 64, 3), np.uint8)
+    ring = Ring(100, 1, frames[0].shape, np.dtype(np.uint8), Options(), Outputs())
+    ring.finder.recall(Stack(), decided=True)
+    ring._segments = [Segment(0, new_shelf(Options(), 1, frames[0].nbytes, Stack(), page_bytes=4096, exactly=True))]
+    for row in range(80):
+        ring.add(row, frames[row][None], frames[row + 1][None])
+    assert len({bytes(segment.shelf.store.dump_index()[24:28]) for segment in ring._segments}) == 2
+    rows = np.arange(80)
+    assert np.array_equal(ring.read(rows, np.zeros_like(rows), 1), frames[1:81])
 
 
 def test_what_was_stored_without_colours_goes_on_without_them() -> None:

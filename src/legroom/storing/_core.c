@@ -297,7 +297,11 @@ static int encode_waiting(const reading *r) {
 #define WORTH_HELP_NS 150000u
 static pthread_mutex_t locking = PTHREAD_MUTEX_INITIALIZER;
 static int read_all(const reading *r, int together) {
-    size_t room = reader_room(&r->stores[0]->g.s), bytes = (size_t)r->count * observation_bytes(&r->stores[0]->g.s) * (r->nexts ? 2 : 1);
+    size_t room = 0, bytes = (size_t)r->count * observation_bytes(&r->stores[0]->g.s) * (r->nexts ? 2 : 1);
+    for (Py_ssize_t k = 0; k < r->n_stores; k++) {
+        size_t need = reader_room(&r->stores[k]->g.s);
+        room = need > room ? need : room;
+    }
     uint32_t *each = &r->stores[0]->g.reading_ns, known = __atomic_load_n(each, __ATOMIC_RELAXED);
     int worth = known ? (uint64_t)r->count * known >= WORTH_HELP_NS : bytes >= WORTH_HELP;
     together = together && worth && r->count >= 2 * PART && several_processors();
@@ -358,8 +362,8 @@ static Store **stores_of(PyObject *tuple, Py_ssize_t n) {
             int seen = 0;
             for (Py_ssize_t k = 0; k < i; k++) seen |= stores[k] == (Store *)one;
             stores[i] = (Store *)one;
-            if (!seen && a->frame_bytes == b->frame_bytes && a->n_stack == b->n_stack && a->outer == b->outer && a->newest_first == b->newest_first
-                && a->page_bytes == b->page_bytes) continue;
+            if (!seen && a->frame_bytes == b->frame_bytes && a->n_stack == b->n_stack && a->outer == b->outer && a->newest_first == b->newest_first)
+                continue;       /* pages may differ: what an earlier version stored goes on in its own */
         }
         PyMem_Free(stores);
         PyErr_SetString(PyExc_ValueError, "different stores of one geometry are needed");

@@ -339,7 +339,7 @@ def _by_store(
     if not stores or np.any(asked >= len(stores)):
         raise IndexError("no such store")
     geometry = stores[0]._geometry
-    if any(store._geometry.head[1:] != geometry.head[1:] for store in stores):
+    if any(store._geometry.cut != geometry.cut for store in stores):
         raise ValueError("stores of different sizes")
     if len(places) != len(asked) * geometry.observation_bytes:
         raise IndexError(f"an output of {len(places)} bytes for {len(asked)} x {geometry.observation_bytes}")

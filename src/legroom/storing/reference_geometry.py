@@ -83,6 +83,11 @@ class Geometry:
         return 4 if self.frame_bytes <= SMALL_FRAME_BYTES else 8
 
     @property
+    def cut(self) -> tuple[int, int, int, bool]:
+        """How an observation is cut into frames, which is all that stores read together must agree on."""
+        return self.frame_bytes, self.n_stack, self.outer, self.newest_first
+
+    @property
     def head(self) -> list[int]:
         """The sizes in the order in which an index begins."""
         sizes = [self.n_streams, self.frame_bytes, self.n_stack, self.outer, self.newest_first | self.colours << 1]
