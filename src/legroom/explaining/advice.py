@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from legroom.backends.base import knob_named
 from legroom.explaining.causes import Cause
-from legroom.explaining.programs import MUCH, NUM_ENVS, OTHERS, RAY_LIMIT, RLLIB, SB3, Program, remedy
+from legroom.explaining.log_programs import BASELINES, MUCH, OTHERS, RAY_LIMIT, RAY_RUNS, Program, remedy
 from legroom.model.explanation import Advice, Explanation
 from legroom.model.plan import PRICES
 from legroom.units import MIB, format_size, typed_size
@@ -64,7 +64,7 @@ class _Case:
     @property
     def foreign(self) -> Program | None:
         """The program, where it is none that legroom trains."""
-        return None if self.context.program in (SB3, RLLIB) else self.context.program
+        return None if self.context.program in (BASELINES, RAY_RUNS) else self.context.program
 
     @property
     def outside(self) -> int:
@@ -110,7 +110,7 @@ def _start(case: _Case) -> str:
     if found.kind in ("cuda", "cublas") and (case.foreign or case.mostly_outside):
         rehearsed = case.foreign is None or case.foreign.rehearsed
         return f"legroom predict {given}-- {case.command}" if rehearsed else "nvidia-smi" if found.others else ""
-    if found.kind == "ray" and case.context.program is not RLLIB:
+    if found.kind == "ray" and case.context.program is not RAY_RUNS:
         return ""  # Ray starts its workers elsewhere: what we start would not see them
     if case.context.loads or (case.foreign and found.kind != "jax"):
         return f"legroom watch -- {case.command}"
@@ -128,7 +128,8 @@ def _host(case: _Case) -> Iterator[Advice]:
     if found.kind == "ray" and "object store" in found.summary:
         yield remedy("object_store_memory", "free", "a larger store in ray.init: it is in /dev/shm")
     if program is not None and program.host and (not cause or found.kind == "ray"):
-        yield from program.host
+        monitored = "monitor" in found.summary  # else the kernel has killed it, whatever Ray's limit is
+        yield from (one for one in program.host if monitored or one is not RAY_LIMIT)
         return
     if found.kind == "ray":
         yield remedy("num_cpus", "slower", "more CPUs for each task or actor: fewer run at once on a node")
@@ -178,20 +179,20 @@ def _not_buffers(case: _Case) -> Iterator[Advice]:
 def _gpu(case: _Case) -> Iterator[Advice]:
     found, foreign = case.found, case.foreign
     if found.others:
-        say = f"they hold {format_size(found.others)}: end them or use another GPU"
+        say = f"they hold {format_size(found.others)} (nvidia-smi names them): end them or use another GPU"
         yield Advice("other processes", "free", say, "nvidia-smi")
     if _fragmented(found):
-        say = "segments can grow: no fragments"
         if foreign:
-            yield remedy("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "free", say)
+            say = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: they grow, no fragments"
+            yield remedy("expandable segments", "free", say)
         else:
-            yield case.turn("memory.expandable_segments", "true", say)
+            yield case.turn("memory.expandable_segments", "true", "segments can grow: no fragments")
             yield case.turn("memory.empty_cache_every", "1", "give cached memory back after every update")
     if case.outside:
         yield from case.context.grabbing or (foreign.gpu if foreign else _UNNAMED[bool(found.others) :])
         if foreign or case.mostly_outside:
             return
-    if case.cause in _ON_GPU and case.context.program is not SB3:
+    if case.cause in _ON_GPU and case.context.program is not BASELINES:
         yield from _ON_GPU[case.cause]
         return
     if foreign:
@@ -199,6 +200,9 @@ def _gpu(case: _Case) -> Iterator[Advice]:
         return
     if case.cause == "optimizer":
         yield case.turn("memory.foreach", "false", "the optimizer goes tensor by tensor")
+    elif case.cause == "model":
+        yield remedy("dtype", "changes-learning", "weights in bfloat16: half the bytes")
+        return
     elif case.cause == "load":
         yield remedy("map_location='cpu'", "free", "load to the host first: the model is on the GPU already")
     else:
@@ -208,7 +212,7 @@ def _gpu(case: _Case) -> Iterator[Advice]:
     yield case.turn("memory.bf16", "true", "activations in half the bytes")
 
 
-# What holds memory outside PyTorch where the log names nobody.
+# What holds memory outside PyTorch where the log names none.
 _UNNAMED = (
     OTHERS,
     remedy("gpu_memory_utilization", "slower", "a smaller share, if it is vLLM in this process"),
@@ -219,9 +223,11 @@ _ON_GPU = {
     "replay": (
         remedy("device='cpu'", "slower", "the replay buffer in host memory; each batch is copied to the GPU"),
         remedy("buffer_size", "changes-learning", "a shorter replay buffer; with many environments it counts for each"),
-        NUM_ENVS,
     ),
-    "rollout": (remedy("rollout length", "changes-learning", "a shorter rollout"), NUM_ENVS),
+    "rollout": (
+        remedy("rollout length", "changes-learning", "a shorter rollout"),
+        remedy("num_envs", "changes-learning", "fewer environments: the rollout holds the steps of all"),
+    ),
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from legroom.explaining.log import Log
-from legroom.explaining.programs import OPENRLHF, OTHERS, TRL, VERL, program_of, remedy
+from legroom.explaining.log_programs import OPENRLHF, OTHERS, TRL, VERL, program_of, remedy
 from legroom.explaining.reading import Rank, Reading, Recogniser, reading
 from legroom.explaining.sizes import SIZE, first_size, to_bytes
 from legroom.model.explanation import Advice
@@ -41,7 +41,7 @@ def _cache(log: Log, place: int) -> Reading | None:
     return reading(
         place, Rank.REFUSED, "kv-cache",
         "vLLM's share of the GPU (gpu_memory_utilization) is too small for its KV cache"
-        + (": weights and activations fill it." if needed is None else "."),
+        + (": weights and activations fill it." if needed is None and fits is None else "."),
         requested=needed, free=left, capacity=to_bytes(total[-1]) if total else None, notes=tuple(notes),
         advice=(
             _share(log, place, "a larger share, where nothing else needs the GPU", raised=True), _CACHE_BYTES,
@@ -110,6 +110,14 @@ def _sglang(log: Log, place: int) -> Reading | None:
     )  # fmt: skip
 
 
+def _slots(log: Log, place: int) -> Reading | None:
+    setting = re.search(r"smaller number for `?(--[\w-]+)", log.message(place, length=200))
+    return setting and reading(
+        place, Rank.REFUSED, "kv-cache", f"SGLang's slots for requests are full: lower {setting[1]}.",
+        advice=(remedy(setting[1], "slower", "fewer requests at once"),),
+    )  # fmt: skip
+
+
 RECOGNISERS = (
     Recogniser("vLLM's cache", ("no available memory for the cache blocks", "kv cache is needed, which is larger",
                                 "number of tokens that can be stored in kv cache"), _cache),
@@ -117,5 +125,6 @@ RECOGNISERS = (
     Recogniser("vLLM's warm-up", ("cuda out of memory occurred when warming up",), _warm_up),
     Recogniser("vLLM's sleep mode", ("out of memory at ",),
                lambda log, place: _sleeping(log, place) if "cumem_allocator" in log.line(place) else None),
+    Recogniser("SGLang's slots", ("_slots runs out of memory",), _slots),
     Recogniser("SGLang", ("try to increase --mem-fraction-static",), _sglang),
 )  # fmt: skip

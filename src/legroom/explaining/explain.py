@@ -38,7 +38,7 @@ from legroom.explaining.causes import BY_SHAPE, cause_text, likely_cause, name_d
 from legroom.explaining.frames import frames_before, script_of
 from legroom.explaining.killed_texts import SIGKILL_CODES, by_signal
 from legroom.explaining.log import Log, decode
-from legroom.explaining.programs import MUCH, SB3, grabbing, program_of
+from legroom.explaining.log_programs import BASELINES, MUCH, grabbing, program_of
 from legroom.explaining.reading import Reading, Recogniser
 from legroom.model.explanation import Explanation
 from legroom.units import format_size
@@ -49,13 +49,13 @@ MOST_BLOCKS = 10  # a few seconds; nobody's failure stands 40 MiB before the end
 TOGETHER = 3000  # characters between sentences about one failure
 CHUNK_BYTES = 1 << 16
 SILENT_S = 60.0  # a pipe that is open and to which nothing is written
-UNWRITTEN_S = 1.0  # a pipe that nobody has open for writing
+UNWRITTEN_S = 1.0  # a pipe without a writer
 MOST_PIPED_BYTES = 1 << 30  # what writes that much to a named pipe does not end
 OVERLAP_BYTES = 1 << 16  # a message that lies across two blocks is whole in one of them
-SB3_BUFFERS = "not on the GPU: SB3's replay or rollout buffer, which is in host memory; a smaller one frees none of it"
+HOST_BUFFERS = "not on the GPU: SB3's replay or rollout buffer, which is in host memory; a smaller one frees none of it"
 NOT_KNOWN = "not known from this text: what took it, so the advice is general"
 _ALLOCATIONS = {"host-array", "host-allocator", "cuda", "cublas", "mps", "jax"}  # a frame shows what allocated
-_UNSAID = ("cuda", "killed", "container", "slurm", "ray")  # without a traceback nobody says what took it
+_UNSAID = ("cuda", "killed", "container", "slurm", "ray")  # only a traceback says what took it
 UNKNOWN = Explanation(
     "unknown", False, "No out-of-memory error recognised in this text."
 )  # fmt: skip
@@ -126,7 +126,7 @@ def _written(path: Path) -> Iterator[bytes]:
     """Yield what is written to a pipe, until its writers have closed it.
 
     Raises:
-        BadInput: nobody writes, or nothing for a while, or without end.
+        BadInput: it has no writer, or one that is silent for a while or never ends.
     """
     hint = "pipe it in: COMMAND 2>&1 | legroom explain -"
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -149,7 +149,7 @@ def _written(path: Path) -> Iterator[bytes]:
             elif total or not pipe:
                 return
             elif time.monotonic() - last > UNWRITTEN_S:
-                raise BadInput("is a pipe that nobody writes to", path=path, hint=hint)
+                raise BadInput("is a pipe without a writer", path=path, hint=hint)
             else:
                 time.sleep(0.05)
         raise BadInput(f"more than {format_size(MOST_PIPED_BYTES)} was written to it", path=path, hint="save its end")
@@ -207,9 +207,9 @@ def _complete(log: Log, found: Reading) -> Explanation:
         loads="DataLoader" in said.summary + log.line(found.place),
     )  # fmt: skip
     notes = list(filter(None, (*said.notes, smaller(dimensions, said.dtype))))
-    if said.kind == "cuda" and program is SB3:
-        notes.append(SB3_BUFFERS)
-    elif said.kind in _UNSAID and not (cause or program or said.advice or (said.outside or 0) >= MUCH):
+    if said.kind == "cuda" and program is BASELINES:
+        notes.append(HOST_BUFFERS)
+    elif said.kind in _UNSAID and not (cause or program or said.advice or said.others or (said.outside or 0) >= MUCH):
         notes.append(NOT_KNOWN)
     said = replace(
         said,

@@ -8,12 +8,12 @@ makes larger.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from legroom.explaining.log import Log
-from legroom.explaining.programs import CAMERAS, HEADLESS, NUM_ENVS, OTHERS, remedy
+from legroom.explaining.log_programs import CAMERAS, HEADLESS, NUM_ENVS, OTHERS, program_of, remedy, surroundings
 from legroom.explaining.reading import Rank, Reading, Recogniser, reading
 from legroom.explaining.sizes import SIZE, first_size
+from legroom.model.explanation import Advice
 from legroom.units import format_size
 
 # what PhysX and MuJoCo say, and the setting that it is about: of Isaac Lab's PhysxCfg, of mujoco_warp's Data
@@ -29,6 +29,7 @@ _BUFFERS = (
     (r"ccd overflow", "naccdmax"),
     (r"(?:ncon|nacon|broadphase|narrowphase|nconmax|contact) overflow", "nconmax"),
 )
+_ON_GPU = (OTHERS, HEADLESS, NUM_ENVS, CAMERAS)
 _LEAST = r"(?:at least|\bto|needs?)\s+(\d[\d,]*)"
 
 
@@ -42,15 +43,24 @@ def _asked(log: Log, place: int) -> int | None:
 
 
 def _simulator(log: Log, place: int) -> Reading | None:
-    return _ran_out(log, place, "in a simulator on the GPU")
+    return _ran_out(log, place, f"in {_name(log, place)}")
 
 
-def _ran_out(log: Log, place: int, where: str, rank: Rank | None = None) -> Reading:
+def _name(log: Log, place: int) -> str:
+    line = log.line(place).lower()
+    physx = "pxg" in line or "physx" in line
+    warp = re.search(r"\bwarp\b|on device:? '?cuda", line)
+    return "PhysX" if physx else "Warp" if warp else "a simulator on the GPU"
+
+
+def _ran_out(
+    log: Log, place: int, where: str, rank: Rank | None = None, advice: tuple[Advice, ...] = _ON_GPU
+) -> Reading:
     requested = _asked(log, place)
     asked = f": {format_size(requested)} more was asked for" if requested else "; the amount is not given"
     return reading(
         place, rank or (Rank.REFUSED if requested else Rank.SAID), "simulator", f"GPU memory ran out {where}{asked}.",
-        requested=requested, advice=(OTHERS, HEADLESS, NUM_ENVS, CAMERAS),
+        requested=requested, advice=advice,
     )  # fmt: skip
 
 
@@ -58,7 +68,7 @@ def _named(log: Log, place: int) -> Reading | None:
     """Read CUDA's own words in a line of a simulator; PyTorch's readers have them otherwise."""
     if not re.search(r"\bwarp\b|carb\.|omni\.|physx|\bgym cuda\b", log.line(place), re.I):
         return None
-    return _ran_out(log, place, "in a simulator on the GPU", Rank.REFUSED)
+    return _ran_out(log, place, f"in {_name(log, place)}", Rank.REFUSED)
 
 
 def _taichi(log: Log, place: int) -> Reading | None:
@@ -66,20 +76,22 @@ def _taichi(log: Log, place: int) -> Reading | None:
     line = log.around(place, before=200, after=400).lower()
     if "cuda_driver.h" not in line and "taichi" not in line and "[genesis]" not in line and "quadrants" not in line:
         return None
-    found = _ran_out(log, place, "in Taichi, which runs the simulation", Rank.REFUSED)
-    envs = remedy("n_envs", "changes-learning", "fewer environments in scene.build: their fields are on the GPU")
-    return replace(found, explanation=replace(found.explanation, advice=(OTHERS, envs)))
+    knob = "n_envs" if "genesis" in surroundings(log, place).lower() else "fields"
+    say = "fewer environments: their fields are on the GPU" if knob == "n_envs" else "fewer or smaller fields"
+    return _ran_out(log, place, "in Taichi", Rank.REFUSED, (OTHERS, remedy(knob, "changes-learning", say)))
 
 
 def _vulkan(log: Log, place: int) -> Reading | None:
     """Read Vulkan's refusal: a renderer's or, in other programs, a computation's."""
-    return _ran_out(log, place, "in Vulkan, which renders or computes")
+    program = program_of(log, place)
+    advice = _ON_GPU if program is not None and program.simulates else (OTHERS, CAMERAS)
+    return _ran_out(log, place, "in Vulkan, which renders or computes", advice=advice)
 
 
 def _camera_group(log: Log, place: int) -> Reading | None:
     """Read SAPIEN as ManiSkill passes it on: the exception before says whether a buffer could not be made."""
     chain, caused, _ = log.around(place, before=2500, after=0).rpartition("was the direct cause of the following")
-    reason = re.findall(r"^[\w.]*(?:Error|Exception): (.+)$", chain, re.MULTILINE)[-1:] if caused else []
+    reason = re.findall(r"^\s*[\w.]*(?:Error|Exception): (.+)$", chain, re.MULTILINE)[-1:] if caused else []
     memory = bool(reason) and bool(re.search(r"memory|create.{0,20}buffer|allocat", reason[0], re.IGNORECASE))
     if reason and not memory:
         return None  # the renderer or the driver refused for another reason, which it says
@@ -120,7 +132,6 @@ def _buffer(log: Log, place: int) -> Reading | None:
         place, Rank.REFUSED, "simulator-buffer",
         f"No memory ran out: a buffer of the simulator is too small for this scene and drops contacts. Raise "
         f"{setting}{size}; the buffer is allocated on the GPU.",
-        notes=(f"{setting} must be at least {wanted:,}",) if wanted else (),
         advice=(
             remedy(f"{setting}={wanted}" if wanted else setting, "free", "a larger buffer, which loses no contacts"),
             remedy("num_envs", "changes-learning", "fewer environments: fewer contacts"),

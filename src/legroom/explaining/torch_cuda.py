@@ -17,7 +17,7 @@ import re
 from legroom.explaining.frames import innermost
 from legroom.explaining.jax_texts import XLA
 from legroom.explaining.log import Log
-from legroom.explaining.programs import MUCH, OTHERS, remedy
+from legroom.explaining.log_programs import MUCH, OTHERS, remedy
 from legroom.explaining.reading import Rank, Reading, Recogniser, reading
 from legroom.explaining.sizes import SIZE, first_size, to_bytes
 from legroom.units import MIB, format_size
@@ -43,6 +43,9 @@ def _out_of_memory(log: Log, place: int) -> Reading | None:
     again = _HEAD.search(message, head.end())
     message = message[: again.start()] if again else message
     tried = _TRIED.search(message[:200])
+    if tried is None and "more than 1EB" in message[:200]:
+        say = "A tensor was requested that is larger than any GPU: one of its dimensions is probably wrong."
+        return reading(place, Rank.REFUSED, "cuda", say, advice=(remedy("shapes", "free", "print them at that line"),))
     if tried is None:
         return _without_numbers(log, place, head[1])
     requested = to_bytes(tried[1])
@@ -92,9 +95,11 @@ def _not_pytorch(
         others += rest - process
         notes.append(f"{format_size(rest - process)} is held by other processes that the text does not list")
     outside = process - own if own is not None and process - own > 64 * MIB else None
-    if outside is not None and outside >= MUCH:
-        say = f"{format_size(outside)} of this process is not PyTorch's: a simulator (PhysX, Warp, a renderer) or an"
-        notes.append(f"{say} engine (vLLM, XLA, TensorFlow) in it has that; smaller batches free none of it")
+    if own is not None and outside is not None and outside >= MUCH:
+        engines = "a simulator (PhysX, Warp, a renderer), an engine (vLLM, XLA, TensorFlow) or another library in it"
+        has = f"{engines} has that; smaller batches free none of it"
+        who = has if outside > own else f"CUDA itself with its graphs and NCCL, or {engines}; the text does not say"
+        notes.append(f"{format_size(outside)} of this process is not PyTorch's: {who}")
     return others or None, outside, notes
 
 
@@ -153,7 +158,7 @@ def _runtime_error(log: Log, place: int) -> Reading | None:
             advice=(
                 remedy("pin_memory=False", "slower", "without pinned memory: slower transfers"),
                 remedy("ulimit -l", "free", "the limit on locked memory, where one is set"),
-                remedy("offload", "changes-learning", "less that is offloaded to the host: it is kept pinned"),
+                remedy("offload", "free", "less of it to the host, where it is kept pinned; it needs GPU memory then"),
             ),
         )  # fmt: skip
     return reading(
@@ -171,7 +176,7 @@ def _library(log: Log, place: int) -> Reading | None:
         return None
     size = re.search(r"(?:CUDA calloc(?: async)?|cudaMalloc) (\d+) bytes", log.message(place, length=400))
     requested = int(size[1]) if size else None
-    who = "NCCL was refused a buffer for the connections between GPUs" if nccl else "bitsandbytes was refused"
+    who = "NCCL was refused memory for the communication between GPUs" if nccl else "bitsandbytes was refused"
     asked = f": {format_size(requested)}" if requested else "; the amount is not given"
     return reading(
         place, Rank.REFUSED, "cuda", f"{_NO_ROOM}: {who}, outside PyTorch's allocator{asked}.", requested=requested,
@@ -235,7 +240,8 @@ RECOGNISERS = (
         "CUDA runtime",
         ("cuda error: out of memory", "hip error: out of memory", "cudaerrormemoryallocation", "hiperroroutofmemory",
          "cuda runtime error (2)", "cuda_error_out_of_memory", "cumemalloc failed: out of memory",
-         "cuda error 2: out of memory"),
+         "cuda error 2: out of memory", "cuda driver error: out of memory", "cudamalloc failed: out of memory",
+         "cuda failed with error 2 out of memory", "cuda failed with error out of memory"),
         _runtime_error,
     ),
     Recogniser("NCCL, bitsandbytes", ("failed to cuda calloc", "cuda failure 2 'out of memory'",

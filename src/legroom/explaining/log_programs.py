@@ -67,7 +67,7 @@ VERL = Program(
                "where True, weights and optimizer state are in host memory; False keeps them on the GPU"),
         _FEWER_ROLLOUTS, _SAVING, RAY_LIMIT,
     ),
-    prefix="actor_rollout_ref.rollout.",
+    prefix="rollout.",
 )  # fmt: skip
 OPENRLHF = Program(
     "OpenRLHF", r"openrlhf|ActorModelRayActor|PolicyModelActor|LLMRayActor|CriticModelRayActor",
@@ -127,18 +127,18 @@ SIMULATOR = Program(
 )  # fmt: skip
 ISAAC = replace(
     SIMULATOR, name="Isaac", rehearsed=False,
-    pattern=r"isaac_?(?:lab|gym|sim)|\bomni\.(?:isaac|physx|kit)|\[carb\.|\brsl_rl\b|legged_gym",
+    pattern=r"isaac[_-]?(?:lab|gym|sim|orbit|env|training)|\bomni\.(?:isaac|physx|kit)|\[carb\.|\brsl_rl\b|legged_gym",
 )  # fmt: skip
-RLLIB = Program(
-    "RLlib", r"ray/rllib|\b(?:SingleAgent|MultiAgent)?EnvRunner\b|\bRolloutWorker\b",
+RAY_RUNS = Program(
+    "Ray RLlib", r"ray/rllib|\b(?:SingleAgent|MultiAgent)?EnvRunner\b|\bRolloutWorker\b",
     host=(
         remedy("num_env_runners", "slower", "fewer env runners: each is a process with its own environments"),
         remedy("num_envs_per_env_runner", "slower", "fewer environments in each"),
         RAY_LIMIT,
     ),
 )  # fmt: skip
-SB3 = Program("SB3", r"stable_baselines3|sb3_contrib|rl_zoo3")
-_PROGRAMS = (VERL, OPENRLHF, TRL, ISAAC, SIMULATOR, SB3, RLLIB, VLLM, SGLANG)
+BASELINES = Program("Stable-Baselines3", r"stable_baselines3|sb3_contrib|rl_zoo3")
+_PROGRAMS = (VERL, OPENRLHF, TRL, ISAAC, SIMULATOR, BASELINES, RAY_RUNS, VLLM, SGLANG)
 _ENGINES = (VLLM, SGLANG)
 # Libraries that take most of the GPU when they start, unless told otherwise: what shows them, and what tells them.
 GRABBING = (
