@@ -1,10 +1,11 @@
-"""Scores `legroom explain` on a folder of texts: the right kind, and every number.
+"""Scores `legroom explain` on a folder of texts: the right kind, every number, and what the page says.
 
     python -m bench.explain                                  our own fixtures; writes the section of bench/RESULTS.md
     python -m bench.explain --texts DIR --expected FILE      any others; prints only
 
 FILE is JSON, `{"name.txt": {"kind": ..., "requested": ..., ...}}`. A key that is left out is not judged; sizes are
-right within 1 %, since messages print three digits. A text counts only if its kind and all its numbers are right.
+right within 1 %, since messages print three digits. A text counts only if its kind and all its numbers are right, and
+its page has every `has` and no `lacks` of `says.json` beside the texts (lower case), where that names it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 
 from bench.results import write_section
 from legroom.explaining import explain_file
+from legroom.rendering.explanation_text import explanation_text
+from legroom.rendering.layout import draw
 
 OWN = Path(__file__).parent.parent / "tests" / "explaining" / "texts"
 REQUIRED = 0.95
@@ -29,6 +32,8 @@ FIRST_SIGHT = (
     ("public texts at first sight, earlier", 28, 24),
     ("public texts at first sight, 2026-11-17, first set", 40, 37),
     ("public texts at first sight, 2026-11-17, second set", 40, 37),
+    ("simulators, engines, trainers: own texts held out, 2026-11-18 (before: 7)", 25, 24),
+    ("simulators, engines, trainers: public texts at first sight, 2026-11-18 (before: 7)", 27, 24),
 )
 NUMBERS = ("requested", "capacity", "free", "allocated", "reserved_unallocated", "shape", "dtype", "certain")
 
@@ -40,7 +45,9 @@ def mistakes(path: Path, expected: dict[str, Any]) -> list[str]:
     for key in NUMBERS:
         if key in expected and not _same(getattr(found, key), expected[key]):
             wrong.append(f"{key} {getattr(found, key)}, not {expected[key]}")
-    return wrong
+    page = " ".join(draw(explanation_text(found, None), width=200, colour=False).lower().split())
+    wrong += [f"does not say {words!r}" for words in expected.get("has", ()) if words not in page]
+    return wrong + [f"says {words!r}" for words in expected.get("lacks", ()) if words in page]
 
 
 def _same(found: Any, wanted: Any) -> bool:
@@ -55,6 +62,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--expected", type=Path)
     chosen = parser.parse_args(arguments)
     expected = json.loads((chosen.expected or chosen.texts / "expected.json").read_text())
+    says = chosen.texts / "says.json"
+    for name, words in (json.loads(says.read_text()) if says.exists() else {}).items():
+        expected[name] |= words
     kinds: Counter[str] = Counter()
     right: Counter[str] = Counter()
     began = time.perf_counter()

@@ -4,10 +4,30 @@ import shlex
 
 import pytest
 from explain_fixtures import EXPECTED, NAMES, text_of
+from typer.main import get_command
 
+from legroom.cli.main import _build
+from legroom.cli.overrides import rewrite_overrides
 from legroom.explaining import Explanation, explain
 from legroom.explaining.causes import CAUSES
 from legroom.model.plan import PRICES
+from legroom.rendering.explanation_text import rehearsal_of
+from legroom.units import parse_size
+
+
+def assert_parses(command: str) -> None:
+    """Give a suggested command to the parser that would get it from a shell; other programs' are known by name."""
+    words = shlex.split(command)
+    if words[0] != "legroom":
+        assert words[0] in ("nvidia-smi", "docker"), command
+        return
+    assert words.count("--") <= 1, command
+    parser = get_command(_build(words[1], with_program="--" in words)).commands[words[1]]
+    given = rewrite_overrides(words[2:], parser.params) if "--set" in command else words[2:]
+    values = parser.make_context(words[1], given).params
+    for size in filter(None, (values.get("ram"), values.get("vram"))):
+        assert parse_size(size) > 0
+    assert "--" not in words or words[words.index("--") + 1 :], command
 
 
 def explained(name: str) -> Explanation:
@@ -111,12 +131,11 @@ def test_advice_is_cheapest_first_and_its_commands_can_be_copied(name: str) -> N
     assert prices == sorted(prices)
     assert found.advice
     assert len({one.knob for one in found.advice}) == len(found.advice)
-    for one in found.advice:
-        assert one.say
-        assert len(shlex.split(one.command)) >= 1
-    ours = found.kind not in ("simulator", "simulator-buffer", "kv-cache", "assertion")
-    assert not ours or found.command.startswith(("legroom fit ", "legroom train ", "legroom watch -- "))
-    assert ours or not found.command.startswith(("legroom fit ", "legroom train "))  # they would refuse it
+    assert all(one.say for one in found.advice)
+    for command in filter(None, (found.command, rehearsal_of(found), *(one.command for one in found.advice))):
+        assert_parses(command)
+    if found.kind in ("simulator", "simulator-buffer", "kv-cache", "assertion"):
+        assert not found.command.startswith("legroom")  # it would refuse such a program
 
 
 def test_every_key_in_the_advice_is_one_that_a_run_accepts() -> None:

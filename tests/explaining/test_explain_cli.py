@@ -84,7 +84,7 @@ def test_a_page_fits_a_small_terminal(name: str) -> None:
     lines = page.splitlines()
     assert len(lines) <= 22
     assert all(len(line) <= 80 for line in lines)
-    assert ("start with:" in page) is (EXPECTED[name]["kind"] != "unknown")
+    assert ("price" in page) is (EXPECTED[name]["kind"] != "unknown")
 
 
 def test_the_whole_page_of_the_mine_s_error() -> None:

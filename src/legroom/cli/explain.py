@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from legroom.cli import options
 from legroom.cli.help import OUTPUT
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.explaining import explain_file, explain_stream
+from legroom.explaining.explain import no_log
 from legroom.rendering.console import say
 from legroom.rendering.explanation_text import MOST_ADVICE, explanation_json, explanation_text
 
@@ -30,10 +32,10 @@ def run(
     python train.py 2>&1 | legroom explain
     legroom explain slurm-1234.out --json
     """
-    if file == "-" and sys.stdin.isatty():
+    if file == "-" and (sys.stdin is None or sys.stdin.isatty()):
         raise BadInput("no text to explain", hint="legroom explain FILE, or COMMAND 2>&1 | legroom explain")
-    if file != "-" and Path(file).is_dir():
-        raise BadInput("is a folder", path=file, hint="give the log in it")
+    if file == "-" and (what := no_log(os.fstat(sys.stdin.fileno()))):
+        raise BadInput(f"standard input is a {what}", hint="dmesg | legroom explain -")
     found = explain_stream(sys.stdin.buffer) if file == "-" else explain_file(Path(file))
     say(explanation_json(found) if json else explanation_text(found, None if everything else MOST_ADVICE))
     return EXIT_GOOD if found.recognised else EXIT_FINDINGS

@@ -2,7 +2,7 @@
 
 The prices are those of the knobs, as `legroom fit` has them where no probe has measured anything: a failure's text says
 nothing about the observations. `legroom fit` finds out how far to turn them, so its command comes first in the
-explanation.
+explanation. Keys of a run file are for runs that legroom trains; a log of another program gets that program's settings.
 """
 
 from __future__ import annotations
@@ -13,29 +13,68 @@ from dataclasses import dataclass
 
 from legroom.backends.base import knob_named
 from legroom.explaining.causes import Cause
+from legroom.explaining.log_programs import BASELINES, MUCH, OTHERS, RAY_LIMIT, RAY_RUNS, Program, remedy
 from legroom.model.explanation import Advice, Explanation
 from legroom.model.plan import PRICES
 from legroom.units import MIB, format_size, typed_size
 
 _GPU_KINDS = ("cuda", "cublas", "jax")
-_NOT_OURS = ("simulator", "simulator-buffer", "kv-cache", "assertion")  # no run of legroom's would be started
 _LIMITED_KINDS = ("container", "slurm", "ray")  # their capacity is the budget of the host
 _SPILL_ABOVE = "4GiB"
 _FEW_ENVS = 1
 
 
 @dataclass(frozen=True)
+class Context:
+    """What the log shows beside the failure itself.
+
+    Args:
+        script: that was started, as it can be typed.
+        grabbing: settings of libraries in the log that take most of the GPU when they start.
+        loads: it is about a DataLoader of PyTorch.
+    """
+
+    cause: Cause | None = None
+    script: str | None = None
+    program: Program | None = None
+    grabbing: tuple[Advice, ...] = ()
+    loads: bool = False
+
+
+@dataclass(frozen=True)
 class _Case:
-    """What advice depends on: the explanation so far, what allocated it, and the name of the run for commands."""
+    """What advice depends on: the explanation so far and what the log shows beside it."""
 
     found: Explanation
-    cause: str
-    run: str
+    context: Context
 
     @property
-    def program(self) -> str:
-        """Return how the user's own program is started."""
-        return f"python {self.run}" if self.run != "RUN" else "python train.py"
+    def cause(self) -> str:
+        return self.context.cause.name if self.context.cause else ""
+
+    @property
+    def run(self) -> str:
+        return shlex.quote(self.context.script) if self.context.script else "RUN"
+
+    @property
+    def command(self) -> str:
+        """How the user's own program is started."""
+        return f"python {self.run}" if self.context.script else "YOUR COMMAND"
+
+    @property
+    def foreign(self) -> Program | None:
+        """The program, where it is none that legroom trains."""
+        return None if self.context.program in (BASELINES, RAY_RUNS) else self.context.program
+
+    @property
+    def outside(self) -> int:
+        """What is held outside PyTorch, where it is more than CUDA itself takes."""
+        return held if (held := self.found.outside or 0) >= MUCH else 0
+
+    @property
+    def mostly_outside(self) -> bool:
+        """Whether PyTorch holds the smaller part, so that its settings help little."""
+        return self.outside > (self.found.allocated or 0) + (self.found.reserved_unallocated or 0)
 
     def turn(self, key: str, value: str, say: str) -> Advice:
         """Return the advice to set one key of the run file, at its knob's price; what is no knob costs nothing."""
@@ -48,37 +87,53 @@ class _Case:
         return next((d.sizes[0] for d in self.found.dimensions if d.name in names), None)
 
 
-def advise(found: Explanation, cause: Cause | None, script: str | None) -> tuple[tuple[Advice, ...], str]:
+def advise(found: Explanation, context: Context) -> tuple[tuple[Advice, ...], str]:
     """Return the advice, cheapest first, and the one command to start with."""
-    case = _Case(found, cause.name if cause else "", shlex.quote(script) if script else "RUN")
-    advice = sorted(_BY_KIND.get(found.kind, _host)(case), key=lambda one: PRICES.index(one.price))
-    return tuple(advice), _start(case)
+    case = _Case(found, context)
+    given = found.advice or tuple(_BY_KIND.get(found.kind, _host)(case))
+    advice = tuple(sorted(given, key=lambda one: PRICES.index(one.price)))
+    if found.advice:
+        return advice, next((one.command for one in advice if one.command), "")
+    return advice, _start(case)
 
 
 def _start(case: _Case) -> str:
     found = case.found
     if found.kind == "checkpoint-corrupt":
         return f"legroom train {case.run} --out DIR --resume"
-    if found.kind in _NOT_OURS:
-        return advice[0].command if (advice := list(_BY_KIND[found.kind](case))) else ""
     option, room = "", None
     if found.kind in _GPU_KINDS and found.capacity:
-        option, room = "--vram", found.capacity - min(found.others or 0, found.capacity)
+        option, room = "--vram", max(found.capacity - (found.others or 0) - case.outside, 0)
     elif found.kind in _LIMITED_KINDS:
         option, room = "--ram", found.capacity
     given = f"{option} {typed_size(room)} " if room else ""
-    if _loads(found):
-        return f"legroom watch -- {case.program}"
-    if case.run == "RUN":
+    if found.kind in ("cuda", "cublas") and (case.foreign or case.mostly_outside):
+        rehearsed = case.foreign is None or case.foreign.rehearsed
+        return f"legroom predict {given}-- {case.command}" if rehearsed else "nvidia-smi" if found.others else ""
+    if found.kind == "ray" and case.context.program is not RAY_RUNS:
+        return ""  # Ray starts its workers elsewhere: what we start would not see them
+    if case.context.loads or (case.foreign and found.kind != "jax"):
+        return f"legroom watch -- {case.command}"
+    if case.context.script is None:
         return f"legroom fit RUN {given}".rstrip()
-    return f"legroom fit {given}-- {case.program}"  # takes any program; a script may be one that cannot be read
+    return f"legroom fit {given}-- {case.command}"  # takes any program; a script may be one that cannot be read
 
 
 def _host(case: _Case) -> Iterator[Advice]:
     """Advise on RAM: the buffers first, then what the workers take."""
-    found, cause = case.found, case.cause
-    if _loads(found):
+    found, cause, program = case.found, case.cause, case.context.program
+    if case.context.loads:
         yield from _loader(case)
+        return
+    if found.kind == "ray" and "object store" in found.summary:
+        yield remedy("object_store_memory", "free", "a larger store in ray.init: it is in /dev/shm")
+    if program is not None and program.host and (not cause or found.kind == "ray"):
+        monitored = "monitor" in found.summary  # else the kernel has killed it, whatever Ray's limit is
+        yield from (one for one in program.host if monitored or one is not RAY_LIMIT)
+        return
+    if found.kind == "ray":
+        yield remedy("num_cpus", "slower", "more CPUs for each task or actor: fewer run at once on a node")
+        yield RAY_LIMIT
         return
     if cause in ("stack", "space", "data"):
         yield from _not_buffers(case)
@@ -101,18 +156,12 @@ def _host(case: _Case) -> Iterator[Advice]:
         yield case.turn("env.n_envs", str(_FEW_ENVS), "fewer environments at once")
 
 
-def _loads(found: Explanation) -> bool:
-    """Return whether it is a worker of PyTorch's DataLoader that died, and none of an environment."""
-    return found.kind == "worker-died" and "DataLoader" in found.summary
-
-
 def _loader(case: _Case) -> Iterator[Advice]:
     say = "fewer loader workers: each has its own copy of what the dataset keeps, and batches made ahead"
-    yield Advice("num_workers", "slower", say, f"{case.program}  # DataLoader(num_workers=1)")
-    say = "fewer batches made ahead (2 for each worker)"
-    yield Advice("prefetch_factor", "slower", say, f"{case.program}  # DataLoader(prefetch_factor=1)")
+    yield remedy("num_workers", "slower", say)
+    yield remedy("prefetch_factor", "slower", "fewer batches made ahead (2 for each worker)")
     say = "what the dataset keeps as one array, not as a list of objects: workers copy each object that they count"
-    yield Advice("dataset", "free", say, f"legroom watch -- {case.program}")
+    yield Advice("dataset", "free", say, f"legroom watch -- {case.command}")
 
 
 def _not_buffers(case: _Case) -> Iterator[Advice]:
@@ -128,19 +177,58 @@ def _not_buffers(case: _Case) -> Iterator[Advice]:
 
 
 def _gpu(case: _Case) -> Iterator[Advice]:
-    found = case.found
+    found, foreign = case.found, case.foreign
     if found.others:
-        say = f"they hold {format_size(found.others)}: end them or use another GPU"
+        say = f"they hold {format_size(found.others)} (nvidia-smi names them): end them or use another GPU"
         yield Advice("other processes", "free", say, "nvidia-smi")
     if _fragmented(found):
-        yield case.turn("memory.expandable_segments", "true", "segments can grow: no fragments")
-        yield case.turn("memory.empty_cache_every", "1", "give cached memory back after every update")
-    yield case.turn("memory.micro_batch", "16", "a minibatch in pieces, the same gradient")
-    yield case.turn("memory.activation_checkpointing", "true", "recompute activations, do not keep them")
+        if foreign:
+            say = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: they grow, no fragments"
+            yield remedy("expandable segments", "free", say)
+        else:
+            yield case.turn("memory.expandable_segments", "true", "segments can grow: no fragments")
+            yield case.turn("memory.empty_cache_every", "1", "give cached memory back after every update")
+    if case.outside:
+        yield from case.context.grabbing or (foreign.gpu if foreign else _UNNAMED[bool(found.others) :])
+        if foreign or case.mostly_outside:
+            return
+    if case.cause in _ON_GPU and case.context.program is not BASELINES:
+        yield from _ON_GPU[case.cause]
+        return
+    if foreign:
+        yield from foreign.gpu
+        return
     if case.cause == "optimizer":
         yield case.turn("memory.foreach", "false", "the optimizer goes tensor by tensor")
-    yield case.turn("hyperparams.batch_size", "32", "a smaller minibatch")
+    elif case.cause == "model":
+        yield remedy("dtype", "changes-learning", "weights in bfloat16: half the bytes")
+        return
+    elif case.cause == "load":
+        yield remedy("map_location='cpu'", "free", "load to the host first: the model is on the GPU already")
+    else:
+        yield case.turn("memory.micro_batch", "16", "a minibatch in pieces, the same gradient")
+        yield case.turn("memory.activation_checkpointing", "true", "recompute activations, do not keep them")
+        yield case.turn("hyperparams.batch_size", "32", "a smaller minibatch")
     yield case.turn("memory.bf16", "true", "activations in half the bytes")
+
+
+# What holds memory outside PyTorch where the log names none.
+_UNNAMED = (
+    OTHERS,
+    remedy("gpu_memory_utilization", "slower", "a smaller share, if it is vLLM in this process"),
+    remedy("num_envs", "changes-learning", "fewer environments, if it is a simulator on the GPU"),
+)
+# Buffers that a traceback shows being made on the GPU.
+_ON_GPU = {
+    "replay": (
+        remedy("device='cpu'", "slower", "the replay buffer in host memory; each batch is copied to the GPU"),
+        remedy("buffer_size", "changes-learning", "a shorter replay buffer; with many environments it counts for each"),
+    ),
+    "rollout": (
+        remedy("rollout length", "changes-learning", "a shorter rollout"),
+        remedy("num_envs", "changes-learning", "fewer environments: the rollout holds the steps of all"),
+    ),
+}
 
 
 def _fragmented(found: Explanation) -> bool:
@@ -150,8 +238,8 @@ def _fragmented(found: Explanation) -> bool:
 
 
 def _xla(case: _Case) -> Iterator[Advice]:
-    yield case.turn("memory.xla_preallocate", "false", "XLA takes what it needs, not 75 % of the GPU at once")
-    yield case.turn("env.n_envs", "512", "fewer environments: their state is most of it")
+    yield case.turn("memory.xla_preallocate", "false", "XLA leaves to others what it does not need")
+    yield case.turn("env.n_envs", "512", "fewer environments, where they are simulated on the GPU")
     yield case.turn("hyperparams.batch_size", "128", "a smaller minibatch")
 
 
@@ -165,6 +253,9 @@ def _mps(case: _Case) -> Iterator[Advice]:
 def _shm(case: _Case) -> Iterator[Advice]:
     say = "a container gets 64 MiB unless it asks for more"
     yield Advice("docker --shm-size", "free", say, "docker run --shm-size=8g IMAGE")
+    if case.context.loads:
+        yield from _loader(case)
+        return
     yield from _workers(case)
     yield case.turn("env.n_envs", "4", "fewer environments at once")
 
@@ -182,45 +273,6 @@ def _processes(case: _Case) -> Iterator[Advice]:
     yield case.turn("env.n_envs", "4", "fewer environments: fewer processes")
 
 
-def _simulation(case: _Case) -> Iterator[Advice]:
-    """Advise on what lives on the card: environments first; the program's own options turn it."""
-    yield Advice("other processes", "free", "end what else is on the GPU, or use another one", "nvidia-smi")
-    say = "no window, and no cameras that are not needed"
-    yield Advice("headless", "free", say, f"{case.program} --headless")
-    say = "fewer environments: their state, contacts and cameras are most of what is on the GPU"
-    yield Advice("num_envs", "changes-learning", say, f"{case.program} --num_envs 512")
-    say = "a shorter rollout: it is on the GPU too"
-    yield Advice(
-        "rollout length", "changes-learning", say, f"{case.program}  # num_steps_per_env, horizon_length, unroll_length"
-    )
-
-
-def _simulator_buffer(case: _Case) -> Iterator[Advice]:
-    setting = (case.found.notes[0].partition(" ")[0] if case.found.notes else "") or "the buffer's size"
-    yield Advice(
-        setting,
-        "free",
-        "a larger buffer: the scene loses contacts without",
-        f"{case.program}  # with a larger {setting}",
-    )
-    yield Advice("num_envs", "changes-learning", "fewer environments: fewer contacts", f"{case.program} --num_envs 512")
-
-
-def _kv_cache(case: _Case) -> Iterator[Advice]:
-    yield Advice("other processes", "free", "end what else is on the GPU", "nvidia-smi")
-    serve = "vllm serve MODEL"
-    share = f"{serve} --gpu-memory-utilization 0.95"
-    yield Advice("gpu_memory_utilization", "free", "a larger share of the GPU", share)
-    say = "a shorter context needs less cache"
-    yield Advice("max_model_len", "changes-learning", say, f"{serve} --max-model-len 4096")
-
-
-def _assertion(case: _Case) -> Iterator[Advice]:
-    say = "batch_size × num_minibatches a multiple of num_envs, num_envs of the devices"
-    command = f"legroom check {case.run}" if case.run != "RUN" else "legroom check train.py"
-    yield Advice("num_minibatches", "changes-learning", say, command)
-
-
 def _checkpoint(case: _Case) -> Iterator[Advice]:
     say = "continue from the last complete one; legroom's checkpoints are complete or absent"
     yield Advice("checkpoint", "free", say, f"legroom train {case.run} --out DIR --resume")
@@ -235,8 +287,4 @@ _BY_KIND = {
     "pagefile": _processes,
     "fork": _processes,
     "checkpoint-corrupt": _checkpoint,
-    "simulator": _simulation,
-    "simulator-buffer": _simulator_buffer,
-    "kv-cache": _kv_cache,
-    "assertion": _assertion,
 }  # the rest is about the host's memory

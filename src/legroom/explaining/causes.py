@@ -80,8 +80,9 @@ CAUSES = (
         "conv", r"nn/modules/conv|F\.conv|conv[123]d",
         "a convolution: its output and cuDNN's workspace; grows with the batch",
     ),
+    Cause("model", r"module\.py \| (?:to|_apply|convert|cuda)\b|\._apply\(", "moving a model's weights to the device"),
     Cause(
-        "activations", r"nn/modules/(?!module\.py \| (?:to|_apply|convert|cuda))|nn/functional|/torch_layers",
+        "activations", r"nn/modules/|nn/functional|/torch_layers",
         "activations of the forward pass; grows with the batch",
     ),
     Cause(
@@ -89,7 +90,7 @@ CAUSES = (
         "loading a checkpoint beside the model that is there already",
     ),
     Cause(
-        "transfer", r"\.to\(|\.cuda\(|as_tensor|(?:th|torch)\.tensor|from_numpy|module\.py \| (?:to|_apply|convert)",
+        "transfer", r"\.to\(|\.cuda\(|as_tensor|(?:th|torch)\.tensor|from_numpy",
         "copying data or a model to the device",
     ),
     Cause("space", r"gym(?:nasium)?/spaces/", "the bounds of a space, which are arrays of its shape"),

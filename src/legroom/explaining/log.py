@@ -36,6 +36,7 @@ _PREFIX = re.compile(
     )""",
     re.VERBOSE,
 )
+_ACTOR = re.compile(r"\((\w{1,80}) pid=\d+")
 _MOST_PREFIXES = 5
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
@@ -55,6 +56,7 @@ class Log:
     """A cleaned log, searched by words."""
 
     text: str
+    actors: str = ""  # whose lines they are, as Ray's drivers say before each
 
     @classmethod
     def of(cls, text: str) -> Log:
@@ -62,7 +64,8 @@ class Log:
         text = _ANSI.sub("", text) if "\x1b" in text else text
         text = unescape(text) if "&quot;" in text or "&gt;" in text or "&#" in text else text
         text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").replace("\xa0", " ")
-        return cls("\n".join(_bare(line) for raw in text.split("\n") for line in _unescaped(raw)))
+        actors = " ".join(sorted(set(_ACTOR.findall(text))))
+        return cls("\n".join(_bare(line) for raw in text.split("\n") for line in _unescaped(raw)), actors)
 
     @cached_property
     def low(self) -> str:

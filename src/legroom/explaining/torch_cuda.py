@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import re
 
+from legroom.explaining.frames import innermost
 from legroom.explaining.jax_texts import XLA
 from legroom.explaining.log import Log
+from legroom.explaining.log_programs import MUCH, OTHERS, remedy
 from legroom.explaining.reading import Rank, Reading, Recogniser, reading
 from legroom.explaining.sizes import SIZE, first_size, to_bytes
-from legroom.units import format_size
+from legroom.units import MIB, format_size
 
 _DEVICES = ("CUDA", "HIP", "XPU", "NPU", "MUSA", "MLU", "HPU", "PrivateUse1", "OpenCL")
 _DEVICE = rf"(?:{'|'.join(_DEVICES)})"
@@ -29,6 +31,7 @@ _RAISED = re.compile(r"(?:Error|Exception|error|ERROR|failed|FAILED|!)[^\n]{0,80
 _CUPY = re.compile(
     rf"out of memory allocating {SIZE} \(allocated so far: {SIZE}(?:, limit set to: {SIZE})?", re.IGNORECASE
 )
+_PINNING = re.compile(r"pin_memory|pinned|cudaHostAlloc|HostAllocator")
 _NO_ROOM = "GPU memory ran out"
 
 
@@ -40,6 +43,9 @@ def _out_of_memory(log: Log, place: int) -> Reading | None:
     again = _HEAD.search(message, head.end())
     message = message[: again.start()] if again else message
     tried = _TRIED.search(message[:200])
+    if tried is None and "more than 1EB" in message[:200]:
+        say = "A tensor was requested that is larger than any GPU: one of its dimensions is probably wrong."
+        return reading(place, Rank.REFUSED, "cuda", say, advice=(remedy("shapes", "free", "print them at that line"),))
     if tried is None:
         return _without_numbers(log, place, head[1])
     requested = to_bytes(tried[1])
@@ -50,21 +56,57 @@ def _out_of_memory(log: Log, place: int) -> Reading | None:
     reserved = first_size(rf"{SIZE} reserved in total", message)
     if idle is None and reserved is not None and allocated is not None:
         idle = max(reserved - allocated, 0)  # both are rounded, so the difference can come out below nothing
+    own = None if allocated is None else allocated + (idle or 0)
+    others, outside, notes = _not_pytorch(message, capacity, free, own)
     return reading(
         place, Rank.REFUSED, "cuda", _summary(head[1], requested, capacity),
         requested=requested, capacity=capacity, free=free, allocated=allocated, reserved_unallocated=idle,
-        others=_held_by_others(message, (allocated or 0) + (idle or 0)),
-        notes=tuple(_notes(message, requested, capacity, free, allocated, idle)),
+        others=others, outside=outside, notes=(*notes, *_notes(message, requested, capacity, free, allocated, idle)),
     )  # fmt: skip
+
+
+def _not_pytorch(
+    message: str, capacity: int | None, free: int | None, own: int | None
+) -> tuple[int | None, int | None, list[str]]:
+    """Return what other processes hold, what is held outside PyTorch besides, and what is to be said about both.
+
+    Inside a container PyTorch cannot tell its own process from others and lists it among them: where it names none as
+    its own, it is the one that holds at least what PyTorch has, if there is only one.
+    """
+    process = first_size(rf"this process has {SIZE} memory in use", message)
+    listed = sorted(to_bytes(match[2]) or 0 for match in _OTHERS.finditer(message))
+    if process is None and own and "this process has" not in message:
+        large = [size for size in listed if size >= 0.99 * own]
+        if len(large) > 1:
+            say = f"{len(listed)} processes hold {format_size(sum(listed))}; the text does not say which is this one"
+            return None, None, [say]
+        if large:
+            listed.remove(process := large[0])
+    others = sum(listed)
+    rest = None if capacity is None or free is None else capacity - free - others
+    if process is None:
+        unknown = rest - own if rest is not None and own is not None else 0
+        if unknown < MUCH:
+            return others or None, None, []
+        say = f"{format_size(unknown)} is neither free nor PyTorch's: a simulator or an engine in this process, or"
+        return others or None, unknown, [f"{say} other processes; the text does not say which"]
+    notes = []
+    if rest is not None and rest - process >= MUCH:
+        others += rest - process
+        notes.append(f"{format_size(rest - process)} is held by other processes that the text does not list")
+    outside = process - own if own is not None and process - own > 64 * MIB else None
+    if own is not None and outside is not None and outside >= MUCH:
+        engines = "a simulator (PhysX, Warp, a renderer), an engine (vLLM, XLA, TensorFlow) or another library in it"
+        has = f"{engines} has that; smaller batches free none of it"
+        who = has if outside > own else f"CUDA itself with its graphs and NCCL, or {engines}; the text does not say"
+        notes.append(f"{format_size(outside)} of this process is not PyTorch's: {who}")
+    return others or None, outside, notes
 
 
 def _notes(
     message: str, requested: int | None, capacity: int | None, free: int | None, allocated: int | None, idle: int | None
 ) -> list[str]:
     notes = []
-    own = first_size(rf"this process has {SIZE} memory in use", message)
-    if own is not None and allocated is not None and idle is not None and own - allocated - idle > 64 << 20:
-        notes.append(f"{format_size(own - allocated - idle)} of this process is CUDA itself and other libraries")
     if pools := first_size(rf"with {SIZE} allocated in private pools", message):
         notes.append(f"{format_size(pools)} is in private pools (CUDA graphs)")
     if allowed := first_size(rf"{SIZE} allowed;", message):
@@ -76,18 +118,6 @@ def _notes(
     if allocated and capacity and allocated > capacity:
         notes.append("more is allocated than the GPU has: the Windows driver has spilled into RAM")
     return notes
-
-
-def _held_by_others(message: str, own: int) -> int | None:
-    """Return what other processes hold.
-
-    Inside a container PyTorch cannot tell its own process from others and lists it among them: where it names none as
-    its own, it is the smallest of those that hold at least what PyTorch has.
-    """
-    sizes = sorted(to_bytes(match[2]) or 0 for match in _OTHERS.finditer(message))
-    if "this process has" not in message and (large := [size for size in sizes if size >= 0.99 * own]):
-        sizes.remove(large[0])
-    return sum(sizes) or None
 
 
 def _without_numbers(log: Log, place: int, device: str) -> Reading | None:
@@ -120,10 +150,41 @@ def _runtime_error(log: Log, place: int) -> Reading | None:
     line = log.line(place)
     if XLA.search(line) or "failed to allocate" in line:
         return None  # the JAX family reads those, with their sizes
+    if _PINNING.search(innermost(log, place, 3)):
+        return reading(
+            place, Rank.SAID, "host-allocator",
+            "The CUDA driver could not pin (page-lock) host memory (RAM) for transfers to the GPU, which it reports as "
+            "CUDA's out of memory; the amount is not given.",
+            advice=(
+                remedy("pin_memory=False", "slower", "without pinned memory: slower transfers"),
+                remedy("ulimit -l", "free", "the limit on locked memory, where one is set"),
+                remedy("offload", "free", "less of it to the host, where it is kept pinned; it needs GPU memory then"),
+            ),
+        )  # fmt: skip
     return reading(
         place, Rank.SAID, "cuda",
         f"{_NO_ROOM}: CUDA itself refused, outside PyTorch's allocator; the text does not say how much was asked.",
         notes=("often the GPU was full before this process began: look at nvidia-smi",),
+    )  # fmt: skip
+
+
+def _library(log: Log, place: int) -> Reading | None:
+    """Read NCCL and bitsandbytes, which allocate beside PyTorch."""
+    message = log.message(place, length=160, before=80)
+    nccl = "NCCL" in log.around(place, before=700, after=200)
+    if not nccl and not re.search(r"out of memory at line \d+ in file \S*(?:pythonInterface|ops)\.", message):
+        return None
+    size = re.search(r"(?:CUDA calloc(?: async)?|cudaMalloc) (\d+) bytes", log.message(place, length=400))
+    requested = int(size[1]) if size else None
+    who = "NCCL was refused memory for the communication between GPUs" if nccl else "bitsandbytes was refused"
+    asked = f": {format_size(requested)}" if requested else "; the amount is not given"
+    return reading(
+        place, Rank.REFUSED, "cuda", f"{_NO_ROOM}: {who}, outside PyTorch's allocator{asked}.", requested=requested,
+        notes=("PyTorch and others had taken the rest; the text does not say how much each",),
+        advice=(
+            OTHERS, remedy("batch", "slower", "smaller micro-batches: PyTorch leaves more to other libraries"),
+            remedy("gpu_memory_utilization", "slower", "a smaller share, if an engine (vLLM) is on the same GPU"),
+        ),
     )  # fmt: skip
 
 
@@ -179,9 +240,12 @@ RECOGNISERS = (
         "CUDA runtime",
         ("cuda error: out of memory", "hip error: out of memory", "cudaerrormemoryallocation", "hiperroroutofmemory",
          "cuda runtime error (2)", "cuda_error_out_of_memory", "cumemalloc failed: out of memory",
-         "cuda error 2: out of memory"),
+         "cuda error 2: out of memory", "cuda driver error: out of memory", "cudamalloc failed: out of memory",
+         "cuda failed with error 2 out of memory", "cuda failed with error out of memory"),
         _runtime_error,
     ),
+    Recogniser("NCCL, bitsandbytes", ("failed to cuda calloc", "cuda failure 2 'out of memory'",
+                                      "cuda failure 'out of memory'", "error out of memory at line"), _library),
     Recogniser("cuBLAS", ("cublas_status_alloc_failed", "cublas_status_not_initialized", "hipblas_status_alloc_failed",
                           "rocblas_status_memory_error"), _cublas),
     Recogniser("cuDNN", ("cudnn_status_alloc_failed", "cudnn_status_not_supported", "cudnn_status_internal_error",

@@ -82,6 +82,7 @@ RECOGNISERS = (
     Recogniser("C++ allocation", ("std::bad_alloc", "malloc: can't allocate region", "mmap failed: cannot allocate",
                                   "malloc: *** error", "tcmalloc: large alloc", "bad allocation"),
                _unsized("C++ code (std::bad_alloc)")),
+    Recogniser("other libraries", ("cpu memory allocation failed",), _unsized("a native library")),
     Recogniser("OpenBLAS", ("openblas error: memory allocation", "openblas : program will terminate"),
                _unsized("OpenBLAS")),
     Recogniser("Java", ("java.lang.outofmemoryerror",), says(

@@ -16,11 +16,12 @@ MOST_ADVICE = 5
 MOST_NOTES = 2  # beside which all of that fits
 _FACTS = (
     ("asked", "requested"), ("capacity", "capacity"), ("free", "free"), ("in use", "allocated"),
-    ("reserved but unused", "reserved_unallocated"), ("other processes", "others"),
+    ("reserved but unused", "reserved_unallocated"), ("outside PyTorch", "outside"),
+    ("other processes", "others"),
 )  # fmt: skip
 _KEYS = (
     "kind", "requested", "capacity", "free", "allocated", "reserved_unallocated", "shape", "dtype", "certain", "others",
-    "summary", "cause", "dimensions", "notes", "command", "advice",
+    "outside", "summary", "cause", "dimensions", "notes", "command", "advice",
 )  # fmt: skip
 TRIED_BY_RUNNING = ("cuda", "cublas", "host-array", "killed", "container", "slurm")  # kinds
 _PRICE_STYLE = {"free": "green", "slower": "yellow", "changes-learning": "red"}
@@ -64,12 +65,13 @@ def explanation_text(found: Explanation, most_advice: int | None = MOST_ADVICE) 
 
 
 def rehearsal_of(found: Explanation) -> str:
-    """Return the command that runs the program itself on a card that is not there; empty where none is of use."""
+    """Return the command that runs the program itself on a simulated GPU; empty where none is of use."""
     words = shlex.split(found.command)
     if words[:2] != ["legroom", "fit"] or found.kind not in TRIED_BY_RUNNING:
         return ""
-    script, options = words[2], words[3:]
-    if not script.endswith(".py") and found.kind not in ("cuda", "cublas"):
+    split = words.index("--") if "--" in words else None
+    program = words[split + 1 :] if split else ["python", words[2]] if words[2].endswith(".py") else []
+    if not program and found.kind not in ("cuda", "cublas"):
         return ""
-    program = f"python {shlex.quote(script)}" if script.endswith(".py") else "YOUR COMMAND"
-    return f"{shlex.join(['legroom', 'predict', *options])} -- {program}"
+    options = words[2:split] if split else words[3:]
+    return f"{shlex.join(['legroom', 'predict', *options])} -- {shlex.join(program) or 'YOUR COMMAND'}"

@@ -119,4 +119,5 @@ def _hint(found: Explanation, script: str | None, limit: MemoryLimit | None) -> 
         return found.command
     if found.kind in _GPU_KINDS or "--ram" in found.command or limit is None:
         return found.command
-    return f"{found.command} --ram {typed_size(limit.nbytes)}"
+    own, dashes, program = found.command.partition(" -- ")
+    return f"{own} --ram {typed_size(limit.nbytes)}{dashes}{program}"

@@ -1,0 +1,154 @@
+"""What a page says of simulators, engines and other trainers: their settings, the numbers, and nothing false."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from explain_fixtures import TEXTS, text_of
+
+from legroom.errors import BadInput
+from legroom.explaining import Explanation, explain, explain_file
+from legroom.explaining import explain as explain_module
+from legroom.rendering.explanation_text import explanation_text
+from legroom.rendering.layout import draw
+
+GIB = 1 << 30
+SAYS: dict[str, dict[str, list[str]]] = json.loads((TEXTS / "says.json").read_text())
+LEGROOM = str(Path(sys.executable).parent / "legroom")
+
+
+def page_of(found: Explanation) -> str:
+    return " ".join(draw(explanation_text(found, None), width=200, colour=False).lower().split())
+
+
+def refused(path: object) -> str:
+    """Return the one line with which a path is refused; waiting for it to end is a failure."""
+    done = subprocess.run([LEGROOM, "explain", str(path)], capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"legroom: {path}: ")
+    return done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(SAYS))
+def test_the_page_names_what_the_text_proves_and_nothing_else(name: str) -> None:
+    page = page_of(explain(text_of(name)))
+    assert [words for words in SAYS[name]["has"] if words not in page] == []
+    assert [words for words in SAYS[name]["lacks"] if words in page] == []
+
+
+def cuda(capacity: str, processes: str, allocated: str, idle: str = "0 bytes", free: str = "0 bytes") -> Explanation:
+    return explain(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of "
+        f"{capacity} of which {free} is free. {processes} Of the allocated memory {allocated} is allocated by PyTorch, "
+        f"and {idle} is reserved by PyTorch but unallocated."
+    )
+
+
+def this_process(size: str) -> str:
+    return f"Including non-PyTorch memory, this process has {size} memory in use."
+
+
+def test_what_is_outside_pytorch_is_the_process_less_what_pytorch_has() -> None:
+    found = cuda("40.00 GiB", this_process("38.50 GiB"), "5.00 GiB", "512.00 MiB", free="1.00 GiB")
+    assert found.outside == 33 * GIB
+    assert found.others is None  # 40 - 1 - 38.5 is the driver's own
+    assert found.command == "legroom predict --vram 7GiB -- YOUR COMMAND"
+
+
+def test_what_nobody_is_said_to_hold_is_not_given_to_anybody() -> None:
+    found = explain(
+        "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.00 GiB total capacity; 2.00 GiB "
+        "already allocated; 0 bytes free; 3.00 GiB reserved in total by PyTorch)"
+    )
+    assert found.outside == 7 * GIB
+    assert any("does not say which" in note for note in found.notes)
+
+
+def test_of_several_processes_that_could_be_this_one_none_is_taken_for_it() -> None:
+    listed = "Process 11 has 11.00 GiB memory in use. Process 12 has 12.00 GiB memory in use."
+    found = cuda("24.00 GiB", listed, "10.00 GiB", "100.00 MiB")
+    assert (found.others, found.outside) == (None, None)
+    assert any("23.0 GiB" in note and "does not say which" in note for note in found.notes)
+
+
+def test_graphs_and_nccl_of_an_engine_are_not_said_to_be_a_simulator() -> None:
+    found = cuda("24.00 GiB", this_process("23.50 GiB"), "20.50 GiB")
+    assert found.outside == 3 * GIB
+    assert any("NCCL" in note and "does not say" in note for note in found.notes)
+
+
+def test_a_buffer_s_size_is_not_taken_from_another_buffer_s_message() -> None:
+    found = explain(
+        "PxGpuDynamicsMemoryConfig::collisionStackSize buffer overflow detected, please increase its size to at least "
+        "900000000 in the scene desc!\nPatch buffer overflow detected, please increase its size to at least 170000 in "
+        "PxGpuDynamicsMemoryConfig::maxRigidPatchCount!\n"
+    )
+    assert found.advice[0].knob == "gpu_max_rigid_patch_count=170000"
+
+
+@pytest.mark.parametrize("log", ["{line}", "(main) ada@box:~$ {line} --num_envs=64\nstarting"])
+def test_a_command_line_in_the_log_is_the_program_of_the_suggestion(log: str) -> None:
+    found = explain(f"{log.format(line='python ppo_rgb.py')}\n{text_of('cuda_message_only.txt')}")
+    page = draw(explanation_text(found), width=100, colour=False)
+    assert "legroom predict --vram 15.7GiB -- python ppo_rgb.py\n" in page
+    assert "YOUR COMMAND" not in page
+    assert shlex.split(found.command).count("--") == 1
+
+
+@pytest.mark.parametrize("path", ["/dev/kmsg", "/dev/zero", "/dev/tty", "/tmp"])
+def test_what_is_no_log_is_refused_in_one_line(path: str) -> None:
+    if not Path(path).exists():
+        pytest.skip(f"no {path} here")
+    assert "legroom explain -" in refused(path)
+
+
+def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "without a writer" in refused(tmp_path / "pipe")
+
+
+def test_a_pipe_is_read_when_its_writer_begins_late_and_until_it_closes(tmp_path: Path) -> None:
+    pipe, text = tmp_path / "pipe", text_of("cuda_reserved.txt")
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        time.sleep(0.3)
+        with pipe.open("w") as file:
+            for half in (text[:50], text[50:]):
+                file.write(half)
+                file.flush()
+                time.sleep(0.2)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert explain_file(pipe) == explain(text)
+    writer.join()
+
+
+def test_a_writer_that_stays_silent_or_never_ends_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    module = sys.modules[explain_module.__module__]
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.setattr(module, "SILENT_S", 0.2)
+    held = os.open(pipe, os.O_RDWR)
+    with pytest.raises(BadInput, match="nothing was written"):
+        explain_file(pipe)
+    monkeypatch.setattr(module, "MOST_PIPED_BYTES", 1000)
+    os.write(held, b"step 1\n" * 200)
+    with pytest.raises(BadInput, match="more than 1000 B was written"):
+        explain_file(pipe)
+    os.close(held)
+
+
+def test_standard_input_that_never_ends_or_is_closed_is_refused() -> None:
+    for given in ("</dev/zero", "<&-"):
+        command = f"{shlex.quote(LEGROOM)} explain {given}"
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=20, check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), given
