@@ -208,6 +208,7 @@ typedef struct {
     Py_ssize_t n_stores, count;
     const unsigned char *which, *streams, *numbers, *nexts;
     unsigned char *out, *out_next;
+    int zeros;                  /* whether an observation without a number was never written, and is read as zeros */
 } reading;
 
 static inline guarded *store_of(const reading *r, Py_ssize_t i) {
@@ -256,6 +257,11 @@ static int read_one(const reading *r, Py_ssize_t i, unsigned char *room) {
     if (!g || stream >= g->s.n_streams) return NO_SUCH;
     size_t each = observation_bytes(&g->s);
     unsigned char *to = r->out + (size_t)i * each, *to_next = r->nexts ? r->out_next + (size_t)i * each : NULL;
+    if (number == NONE && r->zeros) {
+        memset(to, 0, each);
+        if (to_next) memset(to_next, 0, each);
+        return 0;
+    }
     if (!r->nexts || next == number + 1) return read_pair(g, stream, number, to, to_next, room);
     int problem = read_pair(g, stream, number, to, NULL, room);
     return problem ? problem : read_pair(g, stream, next, to_next, NULL, room);
@@ -343,7 +349,7 @@ static PyObject *store_read(PyObject *object, PyObject *args) {
     int problem = NO_SUCH, system_error = 0;
     if (streams.len % 4 == 0 && numbers.len == streams.len && out.len == (Py_ssize_t)(count * observation_bytes(&self->g.s))) {
         Py_BEGIN_ALLOW_THREADS
-        problem = read_all(&(reading){&self, 1, count, NULL, streams.buf, numbers.buf, NULL, out.buf, NULL}, 1);
+        problem = read_all(&(reading){&self, 1, count, NULL, streams.buf, numbers.buf, NULL, out.buf, NULL, 0}, 1);
         system_error = errno;
         Py_END_ALLOW_THREADS
     }
@@ -385,7 +391,7 @@ static PyObject *gather_some(PyObject *args, int pairs) {
         if (streams.len % 4 == 0 && which.len == streams.len && numbers.len == streams.len && out.len == bytes
             && (!pairs || (nexts.len == streams.len && out_next.len == bytes))) {
             Py_BEGIN_ALLOW_THREADS
-            problem = read_all(&(reading){stores, n, count, which.buf, streams.buf, numbers.buf, pairs ? nexts.buf : NULL, out.buf, out_next.buf}, 1);
+            problem = read_all(&(reading){stores, n, count, which.buf, streams.buf, numbers.buf, pairs ? nexts.buf : NULL, out.buf, out_next.buf, 0}, 1);
             system_error = errno;
             Py_END_ALLOW_THREADS
         }
@@ -415,8 +421,8 @@ static int locate_rows(const ring *r, const unsigned char *rows, const unsigned 
             low += load_long(r->firsts + 8 * (low + half)) <= ever ? half : 0;
         }
         uint32_t packed = load32(r->numbers + 4 * (row * r->n_envs + env)), number = packed & 0x3FFFFFFFu, code = packed >> 30;
-        found[i] = (uint32_t)low; found[count + i] = (uint32_t)env; found[2 * count + i] = number;
-        found[3 * count + i] = number + (code == 0 ? 1 : code == 1 ? 0 : r->n_stack);
+        uint32_t next = number + (code == 0 ? 1 : code == 1 ? 0 : r->n_stack), never = ever < 0 ? NONE : 0;
+        found[i] = (uint32_t)low; found[count + i] = (uint32_t)env; found[2 * count + i] = number | never; found[3 * count + i] = next | never;
     }
     return 0;
 }
@@ -445,7 +451,7 @@ static PyObject *gather_ring(PyObject *module, PyObject *args) {
             if (!locate_rows(&r, rows.buf, envs.buf, count, found)) {
                 const unsigned char *which = (unsigned char *)found, *numbers = which + 8 * count, *nexts = which + 12 * count;
                 problem = read_all(&(reading){stores, r.n_stores, count, which, which + 4 * count, side == 1 ? nexts : numbers,
-                                              side == 2 ? nexts : NULL, out.buf, out_next.buf}, 1);
+                                              side == 2 ? nexts : NULL, out.buf, out_next.buf, 1}, 1);
                 system_error = errno;
             }
             Py_END_ALLOW_THREADS

@@ -8,7 +8,7 @@ stored is of no use.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -22,6 +22,7 @@ from legroom.storing.budget import Options, Shelf, enforce, explained, fitting, 
 from legroom.storing.core import Store, gather
 from legroom.storing.saving import UNUSABLE, map_file, read_file, write_file
 from legroom.storing.stacks import Stack, StackFinder
+from legroom.storing.stored_array import StoredArray
 
 PLAIN_UP_TO = 24  # bytes of an item; an index would cost more than it saves
 SEGMENTS = 8  # a segment ends once it holds this part of all items
@@ -39,11 +40,12 @@ class Segment:
     first_bytes: int = 0
 
 
-class LeanArray:
+class LeanArray(StoredArray):
     """A list of arrays of one shape and dtype, each kept exactly, and what repeats only once.
 
-    Made for frames that resemble the ones before: pictures, stacks of pictures, maps, masks. `frames[i]`, `frames[2:9]`
-    and `frames[[5, 1]]` return new arrays; `frames[i] = frame` writes one item again, as in a ring.
+    Made for frames that resemble the ones before: pictures, stacks of pictures, maps, masks. It is indexed as a NumPy
+    array `[length, *shape]`, and what it returns is a new array; `frames[i] = frame` writes one item again, as in a
+    ring.
 
     Args:
         shape, dtype: of one item.
@@ -158,11 +160,18 @@ class LeanArray:
                 raise explained(error) from error
         return out
 
-    def __getitem__(self, index: Any) -> np.ndarray:
-        if isinstance(index, int | np.integer):
-            return self.gather([int(index)], np.empty(self.item_shape, self.dtype))
-        places = self._places(index)
-        return self.gather(places, np.empty((len(places), *self.item_shape), self.dtype))
+    n_places, lends = 1, False
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return what NumPy's array would, bit for bit, in memory of its own."""
+        if isinstance(key, int | np.integer) and not isinstance(key, bool):
+            return self.gather([int(key)], np.empty(self.item_shape, self.dtype))
+        return super().__getitem__(key)
+
+    def decode(self, *places: np.ndarray) -> np.ndarray:
+        """Return the items with these indices."""
+        (indices,) = places
+        return self.gather(indices, np.empty((len(indices), *self.item_shape), self.dtype))
 
     def __setitem__(self, index: int, item: npt.ArrayLike) -> None:
         place = index + self._length if index < 0 else index
@@ -173,18 +182,11 @@ class LeanArray:
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (self[place] for place in range(self._length))
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        everything = self[:]
-        return everything if dtype is None else everything.astype(dtype, copy=False)
-
     def __repr__(self) -> str:
         return f"LeanArray(length {self._length:,}, shape {self.item_shape}, {self.dtype}, {self.nbytes:,} bytes)"
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The shape of the array this stands for."""
         return (self._length, *self.item_shape)
 
@@ -279,13 +281,11 @@ class LeanArray:
 
     def _places(self, index: Any) -> np.ndarray:
         """Return item numbers, each from 0 on."""
-        if isinstance(index, slice):
-            return np.arange(*index.indices(self._length))
         asked = np.asarray(index)
         if asked.dtype == bool and asked.shape == (self._length,):
             return np.flatnonzero(asked)
         if asked.ndim != 1 or (asked.size and asked.dtype.kind not in "iu"):
-            raise IndexError("items are taken by an integer, a slice, a list of integers or a mask of all of them")
+            raise IndexError("items are gathered by a list of integers or a mask of all of them")
         places = asked.astype(np.int64)
         places[places < 0] += self._length
         if places.size and not 0 <= places.min() <= places.max() < self._length:

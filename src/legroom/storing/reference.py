@@ -322,10 +322,13 @@ def gather_ring(
     streams, here = environments.astype(np.uint32), packed & np.uint32(0x3FFFFFFF)
     n_stack = stores[0]._geometry.n_stack
     after = here + np.array([1, 0, n_stack, n_stack], np.uint32)[packed >> 30]
-    if side == 2:
-        gather_pairs(stores, which, streams, here, after, out, out_next)
-    else:
-        gather(stores, which, streams, after if side == 1 else here, out)
+    written = ever >= 0
+    for target, asked in ((out, after if side == 1 else here), (out_next, after))[: 2 if side == 2 else 1]:
+        found = np.zeros((len(wanted), stores[0]._geometry.observation_bytes), np.uint8)
+        read = np.empty((int(written.sum()), found.shape[1]), np.uint8)
+        gather(stores, which[written], streams[written], asked[written], read)
+        found[written] = read
+        _bytes_of(target)[:] = found.reshape(-1)
 
 
 def _by_store(
