@@ -159,7 +159,9 @@ class Buffers:
         """Return the name of each array, SB3's, and ours."""
         if self.kind == "LeanArray":
             return [("items", self.plain_array, self.lean_array)]
-        found = [(name, getattr(self.plain, name), getattr(self.lean, name)) for name in ARRAYS if hasattr(self.plain, name)]
+        found = [
+            (name, getattr(self.plain, name), getattr(self.lean, name)) for name in ARRAYS if hasattr(self.plain, name)
+        ]
         for name in ("observations", "next_observations"):
             if not hasattr(self.lean, name):
                 continue
@@ -268,7 +270,9 @@ def cases(seed: int) -> Iterator[tuple[str, str, str, bool]]:
             if rng.random() < 0.3 and theirs.ndim > 1 and theirs.shape[0]:  # as samples are read, the same pair again
                 if rng.random() < 0.4 or len(pair[0]) == 0:
                     count = int(rng.integers(0, 6))
-                    pair = tuple(rng.integers(-1 if rng.random() < 0.1 else 0, size, count) for size in theirs.shape[:2])
+                    pair = tuple(
+                        rng.integers(-1 if rng.random() < 0.1 else 0, size, count) for size in theirs.shape[:2]
+                    )
                 elif rng.random() < 0.4:
                     pair[0][...] = rng.integers(0, theirs.shape[0], len(pair[0]))  # in place
                 key = (*pair, slice(None)) if rng.random() < 0.5 and theirs.ndim > 2 else pair
@@ -293,10 +297,14 @@ def main() -> int:
     began = time.perf_counter()
     counts, differing = run(count, seed)
     print(*differing[:20], sep="\n")
-    rows = [(kind, f"{n:,}", sum(each.startswith(f"{kind}:") for each in differing)) for kind, n in sorted(counts.items())]
+    rows = [
+        (kind, f"{n:,}", sum(each.startswith(f"{kind}:") for each in differing)) for kind, n in sorted(counts.items())
+    ]
     took = f"all, seed {seed}, {time.perf_counter() - began:.0f} s"
     rows.append((took, f"{sum(counts.values()):,}", len(differing)))
-    write_section("Reads of lean buffers beside SB3's", ("buffer", "reads", "differences"), rows, "make bench-lean-reads")
+    write_section(
+        "Reads of lean buffers beside SB3's", ("buffer", "reads", "differences"), rows, "make bench-lean-reads"
+    )
     return 1 if differing else 0
 
 

@@ -7,6 +7,7 @@ where they are overwritten in any other order, the items of the emptiest segment
 stored is of no use.
 """
 
+import errno
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from legroom.errors import BadInput
-from legroom.storing.budget import Options, Shelf, enforce, explained, fitting, load_shelf, map_shelf, new_shelf
-from legroom.storing.core import Store, gather
-from legroom.storing.saving import UNUSABLE, map_file, read_file, write_file
+from legroom.storing.budget import Options, Shelf, enforce, explained, fitting, load_shelf, new_shelf, open_shelf
+from legroom.storing.core import Store, block_sums, gather
+from legroom.storing.saving import UNUSABLE, DamagedFile, open_file, read_file, write_file
 from legroom.storing.stacks import Stack, StackFinder
 from legroom.storing.stored_array import StoredArray
 
@@ -103,7 +104,7 @@ class LeanArray(StoredArray):
         self._segments: list[Segment | None] = []
         self._now = -1  # the segment that is written
         self._known: tuple[tuple[Store, ...], np.ndarray] | None = None
-        self._file: Any = None  # what a mapped array is read from
+        self._path: Path | None = None  # of the file that is read as needed
 
     def append(self, item: npt.ArrayLike, stream: int = 0) -> None:
         """Add an item at the end.
@@ -157,8 +158,16 @@ class LeanArray(StoredArray):
                 if len(places):
                     gather(stores, positions[which], streams, number, out)
             except OSError as error:
-                raise explained(error) from error
+                raise self._named(error) from error
         return out
+
+    def _named(self, error: OSError) -> OSError:
+        """Return an error of reading, with the file and the block where there is one."""
+        blocks = [block for store in self._stores()[0] for block in store.damaged()] if self._path else []
+        if not blocks:
+            return explained(error)
+        text = f"the block from byte {blocks[0]:,} on is not as written, or the file was cut after it was opened"
+        return OSError(errno.EIO, text, str(self._path))
 
     n_places, lends = 1, False
 
@@ -202,7 +211,13 @@ class LeanArray(StoredArray):
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file without pickle; what was there before stays until the new file is complete."""
-        write_file(Path(path), {"buffer": {"kind": "LeanArray"}, "state": self.__getstate__()})
+        try:
+            state = self.__getstate__()
+        except OSError as error:
+            raise self._named(error) from error
+        for segment in state["segments"]:
+            segment["sums"] = b"".join(block_sums(arena) for arena in segment["arenas"])
+        write_file(Path(path), {"buffer": {"kind": "LeanArray"}, "state": state})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -217,15 +232,17 @@ class LeanArray(StoredArray):
     def open(cls, path: str | Path) -> Self:
         """Return what `save` wrote, read from the file as it is needed; it cannot be changed.
 
-        The file is mapped, so opening takes no time and reading takes no memory that others could not use. Checksums
-        of the frames are not compared (`load` does that); damaged records raise OSError when they are read.
+        The index is read and checked at once, frames when they are asked for: each block of 4 KiB is compared with its
+        checksum when it is read, and up to 64 MiB of blocks stay in memory. A block that is not as written, or that is
+        gone since the file was cut, raises OSError. Files of legroom 0.2 have no checksums of blocks: all of such a
+        file is read and checked when it is opened.
 
         Raises:
-            BadInput: the file is missing, truncated, or no array's.
+            BadInput: the file is missing, truncated, altered, or no array's; where it is damaged, an OSError too.
         """
-        tree, file = map_file(Path(path))
+        tree = open_file(Path(path), unread="arenas")
         array = cls._from_tree(tree, path)
-        array._file = file
+        array._path = Path(path)
         return array
 
     @classmethod
@@ -235,6 +252,10 @@ class LeanArray(StoredArray):
         array = cls.__new__(cls)
         try:
             array.__setstate__(tree["state"])
+        except BadInput:
+            raise
+        except OSError as error:  # all blocks were read, as without the C core
+            raise DamagedFile(f"is damaged: {error.strerror}", path=path) from error
         except UNUSABLE as error:
             raise BadInput(f"holds no LeanArray: {error}", path=path) from error
         return array
@@ -268,8 +289,10 @@ class LeanArray(StoredArray):
         self._plain = fitting(state["plain"], (length - n_index, *self.item_shape), self.dtype)
         self._index = fitting(state["index"], (n_index, 2), np.dtype(np.uint32))
         for dump in state["segments"]:
-            put = map_shelf if isinstance(dump["index"], memoryview) else load_shelf
-            shelf = put(dump, self.options, self.n_streams, self._item_bytes, stack)
+            is_open = dump["arenas"] and not isinstance(dump["arenas"][0], bytes)
+            if is_open and "sums" not in dump:
+                dump["sums"] = b"".join(block_sums(part.read()) for part in dump["arenas"])
+            shelf = (open_shelf if is_open else load_shelf)(dump, self.options, self.n_streams, self._item_bytes, stack)
             written, in_use = int(dump["written"]), int(dump["in_use"])
             self._segments.append(Segment(shelf, written, in_use, int(dump["first_bytes"])))
         for segment in self._segments[:-1]:
@@ -296,7 +319,7 @@ class LeanArray(StoredArray):
         frame = np.ascontiguousarray(item, self.dtype)
         if frame.shape != self.item_shape and not (self.item_shape == () and frame.size == 1):
             raise ValueError(f"an item of shape {frame.shape}, not {self.item_shape}")
-        if self._file is not None:
+        if self._path is not None:
             raise ValueError("this array is read from a file and cannot be changed: use LeanArray.load")
         with self._lock:
             if self._is_plain:

@@ -341,7 +341,9 @@ def are_pairs(key: Any) -> bool:
     if type(key) is not tuple or not 2 <= len(key) <= 3 or (len(key) == 3 and not _is_everything(key[2])):
         return False
     rows, envs = key[:2]
-    if not (isinstance(rows, np.ndarray) and isinstance(envs, np.ndarray) and rows.dtype.kind == envs.dtype.kind == "i"):
+    if not (
+        isinstance(rows, np.ndarray) and isinstance(envs, np.ndarray) and rows.dtype.kind == envs.dtype.kind == "i"
+    ):
         return False
     return bool(rows.ndim == envs.ndim == 1 and rows.shape == envs.shape)
 
