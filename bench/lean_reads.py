@@ -227,12 +227,12 @@ def _part(shape: tuple[int, ...], common: tuple[int, ...], rng: np.random.Genera
 
 METHODS: dict[str, Callable[[Any], Any]] = {
     "asarray": np.asarray, "array": np.array, "array float64": lambda a: np.array(a, np.float64), "len": len,
-    "copy=True": lambda a: np.array(a, copy=True), "==": lambda a: a == 1, "!=": lambda a: 0 != a, "<": lambda a: a < 3,
+    "copy=True": lambda a: np.array(a, copy=True), "==": lambda a: a == 1, "!=": lambda a: a != 0, "<": lambda a: a < 3,
     "+": lambda a: a + 1, "-": lambda a: 2.5 - a, "with itself": lambda a: a == np.asarray(a), "abs": abs,
     "reflected": lambda a: np.asarray(a) * a, "copy": lambda a: a.copy(), "astype": lambda a: a.astype(np.float64),
     "reshape": lambda a: a.reshape(-1), "take": lambda a: a.take([0, -1], 0), "swapaxes": lambda a: a.swapaxes(0, -1),
     "mean": lambda a: a.mean(axis=0), "max": lambda a: a.max(), "sum": lambda a: np.sum(a, axis=-1), "T": lambda a: a.T,
-    "shape": lambda a: [*a.shape, a.ndim, a.size, a.itemsize], "dtype": lambda a: str(a.dtype), "iter": lambda a: list(a),
+    "shape": lambda a: [*a.shape, a.ndim, a.size, a.itemsize], "dtype": lambda a: str(a.dtype), "iter": list,
     "stack": lambda a: np.stack([a, a]), "where": lambda a: np.where(a == 0)[0], "tolist": lambda a: str(a.tolist()),
     "isnan": lambda a: np.isnan(a), "any": lambda a: a.any(axis=0), "in": lambda a: 1 in a, "ravel": np.ravel,
     "concatenate": lambda a: np.concatenate([a, a]), "equal": lambda a: np.array_equal(a, np.asarray(a)),
@@ -293,7 +293,8 @@ def run(count: int, seed: int) -> tuple[Counter[str], list[str]]:
 
 
 def main() -> int:
-    count, seed = (int(each) for each in [*sys.argv[1:], *map(str, (CASES, SEED))[len(sys.argv) - 1 :]])
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else CASES
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else SEED
     began = time.perf_counter()
     counts, differing = run(count, seed)
     print(*differing[:20], sep="\n")

@@ -171,7 +171,7 @@ def load_shelf(
 
 
 def open_shelf(dump: dict[str, Any], options: Options, n_streams: int, observation_bytes: int, stack: Stack) -> Shelf:
-    """Return a sealed store that reads what `Shelf.dump` returned as needed, from the file that its arenas are parts of.
+    """Return a sealed store that reads what `Shelf.dump` returned as needed: its arenas are parts of a file.
 
     Raises:
         ValueError: it is damaged or of another geometry.

@@ -1,6 +1,7 @@
 """Observation arrays [rows, environments, *shape] in little memory: what rollout buffers hold instead of plain arrays.
 
-A column reads like the array it replaces and is written row by row: `column[row] = observations`. Small observations are kept plainly, since an index would cost more than it saves.
+A column reads like the array it replaces and is written row by row: `column[row] = observations`. Small observations
+are kept plainly, since an index would cost more than it saves.
 """
 
 import threading

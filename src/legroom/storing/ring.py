@@ -338,15 +338,9 @@ class Side(StoredArray):
 
 def are_pairs(key: Any) -> bool:
     """Say whether a key is `[rows, envs]` or `[rows, envs, :]`, as Stable-Baselines3 indexes."""
-    if type(key) is not tuple or not 2 <= len(key) <= 3 or (len(key) == 3 and not _is_everything(key[2])):
+    if type(key) is not tuple or not 2 <= len(key) <= 3 or not all(isinstance(each, np.ndarray) for each in key[:2]):
         return False
-    rows, envs = key[:2]
-    if not (
-        isinstance(rows, np.ndarray) and isinstance(envs, np.ndarray) and rows.dtype.kind == envs.dtype.kind == "i"
-    ):
+    rows, envs, *rest = key
+    if rest and not (isinstance(rest[0], slice) and rest[0].start is rest[0].stop is rest[0].step is None):
         return False
-    return bool(rows.ndim == envs.ndim == 1 and rows.shape == envs.shape)
-
-
-def _is_everything(part: Any) -> bool:
-    return isinstance(part, slice) and part.start is part.stop is part.step is None
+    return rows.ndim == 1 and rows.shape == envs.shape and rows.dtype.kind == envs.dtype.kind == "i"

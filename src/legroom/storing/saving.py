@@ -12,6 +12,7 @@ import json
 import os
 import struct
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -43,21 +44,18 @@ class Part:
     nbytes: int
     sha256: str
 
-    def read(self) -> bytes:
+    def read(self) -> bytearray:
         """Return the bytes, which are as written.
 
         Raises:
             DamagedFile: they are not.
         """
-        found = os.pread(self.file.fileno(), self.nbytes, self.at)
-        while len(found) < self.nbytes and (
-            more := os.pread(self.file.fileno(), self.nbytes - len(found), self.at + len(found))
-        ):
-            found += more  # one call reads at most 2 GiB
+        found = bytearray()
+        while more := os.pread(self.file.fileno(), self.nbytes - len(found), self.at + len(found)):  # 2 GiB at most
+            found += more
         if hashlib.sha256(found).hexdigest() != self.sha256:
-            raise _damaged(
-                self.path, f"part {self.number}, {self.nbytes:,} bytes from byte {self.at:,} on, is not as written"
-            )
+            where = f"part {self.number}, {self.nbytes:,} bytes from byte {self.at:,} on"
+            raise _damaged(self.path, f"{where}, is not as written")
         return found
 
 
@@ -128,18 +126,21 @@ def open_file(path: Path, unread: str = "") -> dict[str, Any]:
         BadInput: it cannot be read, or is not exactly what was written.
     """
     try:
-        file = open_plain(path)
-        content = _description(file, path)
-        parts, at, size = list[Part](), file.tell(), os.fstat(file.fileno()).st_size
-        for i, listed in enumerate(content["parts"]):
-            if not 0 <= listed["bytes"] <= size - at:  # before memory is asked for
-                raise _damaged(path, f"it ends after {size - at} of {listed['bytes']} bytes of part {i}")
-            parts.append(Part(path, file, i, at, listed["bytes"], listed["sha256"]))
-            at += listed["bytes"]
-        if at < size:
-            raise _damaged(path, f"it goes on for {size - at} bytes after its end")
-        tree: dict[str, Any] = _put_back(content["tree"], parts, unread)
-        return tree
+        with ExitStack() as closing:
+            file = closing.enter_context(open_plain(path))
+            content = _description(file, path)
+            parts, at, size = list[Part](), file.tell(), os.fstat(file.fileno()).st_size
+            for i, listed in enumerate(content["parts"]):
+                if not 0 <= listed["bytes"] <= size - at:  # before memory is asked for
+                    raise _damaged(path, f"it ends after {size - at} of {listed['bytes']} bytes of part {i}")
+                parts.append(Part(path, file, i, at, listed["bytes"], listed["sha256"]))
+                at += listed["bytes"]
+            if at < size:
+                raise _damaged(path, f"it goes on for {size - at} bytes after its end")
+            tree: dict[str, Any] = _put_back(content["tree"], parts, unread)
+            if unread:
+                closing.pop_all()  # the parts need it
+            return tree
     except BadInput:
         raise
     except OSError as error:
@@ -186,16 +187,12 @@ def _take_out(node: Any, parts: list[np.ndarray | bytes]) -> Any:
 def _put_back(node: Any, parts: list[Part], unread: str) -> Any:
     if isinstance(node, dict) and "$part" in node:
         part = parts[node["$part"]].read()
-        return (
-            np.frombuffer(bytearray(part), np.dtype(node["dtype"])).reshape(node["shape"]) if "dtype" in node else part
-        )
+        if "dtype" not in node:
+            return bytes(part)
+        return np.frombuffer(part, np.dtype(node["dtype"])).reshape(node["shape"])
     if isinstance(node, dict):
-        return {
-            key: [parts[each["$part"]] for each in value]
-            if unread and key == unread
-            else _put_back(value, parts, unread)
-            for key, value in node.items()
-        }
+        left = {key: [parts[each["$part"]] for each in value] for key, value in node.items() if key == unread}
+        return {key: left[key] if key in left else _put_back(value, parts, unread) for key, value in node.items()}
     if isinstance(node, list):
         return [_put_back(value, parts, unread) for value in node]
     return node

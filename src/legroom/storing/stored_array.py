@@ -42,8 +42,10 @@ class StoredArray(NDArrayOperatorsMixin):
         try:
             places, sizes, rest = _split(key, self.shape, self.n_places)
         except (IndexError, ValueError, TypeError):
-            np.broadcast_to(False, self.shape)[key]  # raises what NumPy raises
-            raise
+            none = np.broadcast_to(False, self.shape)[key]  # raises what NumPy raises
+            if none.size:
+                raise
+            return np.empty(none.shape, self.dtype)  # NumPy checks little where nothing is asked for
         items = self.decode(*places).view(np.ndarray).reshape(*sizes, *self.shape[self.n_places :])
         found = items[rest]
         if self.lends and isinstance(found, np.ndarray) and found.base is not None:
