@@ -69,7 +69,7 @@ class Masks(StoredArray):
         """Bytes really taken."""
         return self.array.nbytes
 
-    def flatten(self) -> None:  # type: ignore[override]
+    def flatten(self) -> None:
         """From now on, index environment by environment, as SB3 does after its `swap_and_flatten`."""
         rows, n_envs, width = self.array.shape
         self.array = self.array.swapaxes(0, 1).reshape(rows * n_envs, width)

@@ -127,7 +127,7 @@ def _split(key: Any, shape: tuple[int, ...], n_places: int) -> tuple[list[np.nda
                 where[axis] = len(rest)
             axis += skipped if piece is Ellipsis else _n_axes(piece)
             rest.append(piece)
-    wanted = [rest[where[axis]] if axis in where else EVERYTHING for axis in range(n_places)]
+    wanted: list[Any] = [rest[where[axis]] if axis in where else EVERYTHING for axis in range(n_places)]
     if n_places > 1 and all(isinstance(each, np.ndarray) for each in wanted):  # these are pairs, not a grid
         together = np.broadcast_arrays(*wanted)
         count = together[0].size
