@@ -46,7 +46,7 @@ class Flags(StoredArray):
         if found.dtype != np.uint8:
             return found
         flags = ((found >> np.uint8(self.bit)) & np.uint8(1)).astype(np.float32)
-        if found.base is not None:  # NumPy's would be a view to write to
+        if isinstance(flags, np.ndarray) and found.base is not None:  # NumPy's would be a view to write to
             flags.flags.writeable = False
         return flags
 
