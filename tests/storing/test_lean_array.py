@@ -1,8 +1,9 @@
 """`legroom.LeanArray`: a list of frames that gives every frame back, however it was written, saved and opened."""
 
-import contextlib
 import gc
 import pickle
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -12,7 +13,12 @@ from hypothesis import strategies as st
 
 import legroom
 from legroom.errors import BadInput
+from legroom.storing import core, reference
 from legroom.storing.array import LeanArray
+from legroom.storing.core import IS_NATIVE
+from legroom.storing.saving import HEAD, write_file
+
+CORES = [core, reference] if IS_NATIVE else [reference]
 
 
 def moving(count: int, shape: tuple[int, ...] = (12, 30), seed: int = 0) -> np.ndarray:
@@ -101,30 +107,108 @@ def test_saved_arrays_are_loaded_and_opened(tmp_path):
     assert np.array_equal(LeanArray.open(tmp_path / "again.bin")[:], plain)
 
 
-def test_a_damaged_file_is_refused_or_fails_to_read_never_more(tmp_path):
-    frames, path = LeanArray((40, 40), np.uint8), tmp_path / "frames.bin"
-    frames.extend(np.random.default_rng(0).integers(0, 256, (40, 40, 40), np.uint8))
-    frames.extend(moving(60, (40, 40)))
+def saved(path, count: int = 100) -> tuple[bytes, np.ndarray]:
+    """Save noise and frames that resemble each other, and return the file's bytes and the frames."""
+    noise = np.random.default_rng(0).integers(0, 256, (count // 2, 40, 40), np.uint8)
+    plain = np.concatenate([noise, moving(count // 2, (40, 40))])
+    frames = LeanArray((40, 40), np.uint8)
+    frames.extend(plain)
     frames.save(path)
-    whole, rng = path.read_bytes(), np.random.default_rng(3)
-    path.write_bytes(whole[:-100])
-    for read in (LeanArray.load, LeanArray.open):
-        with pytest.raises(BadInput, match="damaged"):
-            read(path)
-    for _ in range(150):
+    return path.read_bytes(), plain
+
+
+def reported(path, plain) -> bool:
+    """Say whether opening or reading raises an OSError in one line that names the file; else every frame is right."""
+    try:
+        opened = LeanArray.open(path)
+        assert all(np.array_equal(opened[place], plain[place]) for place in range(len(plain)))
+    except OSError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("core", "flips"), [*((core, 80) for core in CORES), pytest.param(CORES[0], 2000, marks=pytest.mark.slow)]
+)
+def test_every_flipped_bit_is_reported(tmp_path, monkeypatch, core, flips):
+    for name in ("array.block_sums", "array.gather", "budget.Store"):
+        monkeypatch.setattr(f"legroom.storing.{name}", getattr(core, name.split(".")[1]))
+    path, rng = tmp_path / "frames.bin", np.random.default_rng(3)
+    whole, plain = saved(path)
+    assert not reported(path, plain)
+    head = HEAD.size + HEAD.unpack(whole[: HEAD.size])[1]
+    for place in [*range(HEAD.size), *rng.integers(0, len(whole), flips), *rng.integers(0, head, flips // 4)]:
         damaged = bytearray(whole)
-        for place in rng.integers(0, len(whole), 20):
-            damaged[place] ^= 1 << int(rng.integers(8))
+        damaged[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(damaged)
-        with pytest.raises(BadInput):
-            LeanArray.load(path)
-        try:
-            opened = LeanArray.open(path)
-        except BadInput:
-            continue
-        for place in range(100):
-            with contextlib.suppress(OSError, IndexError):
-                assert opened[place].shape == (40, 40)
+        assert reported(path, plain), place
+    for part in (whole[:-1], whole[: len(whole) // 2], whole + b"x"):
+        path.write_bytes(part)
+        for read in (LeanArray.load, LeanArray.open):
+            with pytest.raises(BadInput, match="damaged") as refused:
+                read(path)
+            assert isinstance(refused.value, OSError)
+
+
+CUT = """
+import os, sys
+from legroom.storing.array import LeanArray
+path = sys.argv[1]
+size, reported = os.path.getsize(path), 0
+for part in range(51):
+    with open(path + ".cut", "wb") as copy:
+        copy.write(open(path, "rb").read())
+    opened = LeanArray.open(path + ".cut")
+    for place in range(0, len(opened), 7):
+        opened[place]
+    os.truncate(path + ".cut", size * part // 50)
+    try:
+        opened[:]
+    except OSError as error:
+        assert ".cut" in str(error) and "block" in str(error), error
+        reported += 1
+    with open(path + ".cut", "ab") as longer:
+        longer.write(bytes(100000))
+    try:
+        opened[:]
+    except OSError:
+        pass
+print(reported)
+"""
+
+
+def test_a_file_that_is_cut_while_it_is_open_is_an_error(tmp_path):
+    saved(tmp_path / "frames.bin")
+    command = [sys.executable, "-c", CUT, str(tmp_path / "frames.bin")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stderr  # not -SIGBUS
+    assert int(ended.stdout) > 10  # what was read before is still there
+
+
+def test_a_file_of_an_earlier_version_is_checked_when_it_is_opened(tmp_path):
+    frames, plain, path = LeanArray((40, 40), np.uint8), moving(90, (40, 40)), tmp_path / "frames.bin"
+    frames.extend(plain)
+    write_file(path, {"buffer": {"kind": "LeanArray"}, "state": frames.__getstate__()})  # as 0.2 wrote it
+    assert np.array_equal(LeanArray.open(path)[:], plain)
+    damaged = bytearray(path.read_bytes())
+    damaged[-9] ^= 4
+    path.write_bytes(damaged)
+    with pytest.raises(OSError, match="not as written"):
+        LeanArray.open(path)
+
+
+def test_reading_a_large_file_takes_little_memory(tmp_path):
+    frames, rng = LeanArray((1 << 20,), np.uint8, codec="none"), np.random.default_rng(0)
+    plain = np.frombuffer(rng.bytes(72 << 20), np.uint8).reshape(72, -1)
+    frames.extend(plain)
+    frames.save(tmp_path / "frames.bin")
+    del frames
+    opened, most = LeanArray.open(tmp_path / "frames.bin"), 0
+    for place in [*range(72), 3, 71]:
+        assert np.array_equal(opened[place], plain[place])
+        most = max(most, opened.nbytes)
+    assert most < 68 << 20 or not IS_NATIVE
 
 
 def test_many_frames_are_opened_at_once(tmp_path):

@@ -80,7 +80,7 @@ def test_a_pickle_of_it_is_SB3s_buffer(steps: int, way: str) -> None:
 
 
 def test_a_large_array_is_written_in_pieces() -> None:
-    rows = Rows(np.arange(3 * PIECE_BYTES // 8).reshape(-1, 1024), 10_000)
+    rows = Rows(np.arange(3 * PIECE_BYTES // 8).reshape(-1, 1024))
     pieces = list(rows.pieces())
     assert [each.nbytes for each in pieces] == [PIECE_BYTES] * 3
     assert np.array_equal(np.concatenate(pieces), rows.source)

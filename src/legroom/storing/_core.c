@@ -30,7 +30,6 @@
 
 typedef struct {
     PyObject_HEAD
-    PyObject *lent;             /* what a mapped store reads: views, which keep the file mapped */
     int open;
     guarded g;
 } Store;
@@ -84,7 +83,6 @@ static void store_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     if (((Store *)self)->open) close_guard(&((Store *)self)->g);
     else close_store(&((Store *)self)->g.s);
-    Py_XDECREF(((Store *)self)->lent);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -208,6 +206,7 @@ typedef struct {
     Py_ssize_t n_stores, count;
     const unsigned char *which, *streams, *numbers, *nexts;
     unsigned char *out, *out_next;
+    int zeros;                  /* whether an observation without a number was never written, and is read as zeros */
 } reading;
 
 static inline guarded *store_of(const reading *r, Py_ssize_t i) {
@@ -256,6 +255,11 @@ static int read_one(const reading *r, Py_ssize_t i, unsigned char *room) {
     if (!g || stream >= g->s.n_streams) return NO_SUCH;
     size_t each = observation_bytes(&g->s);
     unsigned char *to = r->out + (size_t)i * each, *to_next = r->nexts ? r->out_next + (size_t)i * each : NULL;
+    if (number == NONE && r->zeros) {
+        memset(to, 0, each);
+        if (to_next) memset(to_next, 0, each);
+        return 0;
+    }
     if (!r->nexts || next == number + 1) return read_pair(g, stream, number, to, to_next, room);
     int problem = read_pair(g, stream, number, to, NULL, room);
     return problem ? problem : read_pair(g, stream, next, to_next, NULL, room);
@@ -311,6 +315,11 @@ static int read_all(const reading *r, int together) {
     pthread_mutex_lock(&locking);
     for (Py_ssize_t k = 0; k < r->n_stores; k++) lock_store(&r->stores[k]->g);
     pthread_mutex_unlock(&locking);
+    if (r->stores[0]->g.s.opened) {
+        uint64_t held = 0;
+        for (Py_ssize_t k = 0; k < r->n_stores; k++) held += r->stores[k]->g.s.held_bytes;
+        for (Py_ssize_t k = 0; k < r->n_stores && held > HELD_BYTES; k++) if (r->stores[k]->g.s.opened) let_go(&r->stores[k]->g.s);
+    }
     uint64_t began = nanoseconds();
     for (int again = 0; again < 2; again++) {
         b.next = 0; b.problem = 0;
@@ -343,7 +352,7 @@ static PyObject *store_read(PyObject *object, PyObject *args) {
     int problem = NO_SUCH, system_error = 0;
     if (streams.len % 4 == 0 && numbers.len == streams.len && out.len == (Py_ssize_t)(count * observation_bytes(&self->g.s))) {
         Py_BEGIN_ALLOW_THREADS
-        problem = read_all(&(reading){&self, 1, count, NULL, streams.buf, numbers.buf, NULL, out.buf, NULL}, 1);
+        problem = read_all(&(reading){&self, 1, count, NULL, streams.buf, numbers.buf, NULL, out.buf, NULL, 0}, 1);
         system_error = errno;
         Py_END_ALLOW_THREADS
     }
@@ -385,7 +394,7 @@ static PyObject *gather_some(PyObject *args, int pairs) {
         if (streams.len % 4 == 0 && which.len == streams.len && numbers.len == streams.len && out.len == bytes
             && (!pairs || (nexts.len == streams.len && out_next.len == bytes))) {
             Py_BEGIN_ALLOW_THREADS
-            problem = read_all(&(reading){stores, n, count, which.buf, streams.buf, numbers.buf, pairs ? nexts.buf : NULL, out.buf, out_next.buf}, 1);
+            problem = read_all(&(reading){stores, n, count, which.buf, streams.buf, numbers.buf, pairs ? nexts.buf : NULL, out.buf, out_next.buf, 0}, 1);
             system_error = errno;
             Py_END_ALLOW_THREADS
         }
@@ -415,8 +424,8 @@ static int locate_rows(const ring *r, const unsigned char *rows, const unsigned 
             low += load_long(r->firsts + 8 * (low + half)) <= ever ? half : 0;
         }
         uint32_t packed = load32(r->numbers + 4 * (row * r->n_envs + env)), number = packed & 0x3FFFFFFFu, code = packed >> 30;
-        found[i] = (uint32_t)low; found[count + i] = (uint32_t)env; found[2 * count + i] = number;
-        found[3 * count + i] = number + (code == 0 ? 1 : code == 1 ? 0 : r->n_stack);
+        uint32_t next = number + (code == 0 ? 1 : code == 1 ? 0 : r->n_stack), never = ever < 0 ? NONE : 0;
+        found[i] = (uint32_t)low; found[count + i] = (uint32_t)env; found[2 * count + i] = number | never; found[3 * count + i] = next | never;
     }
     return 0;
 }
@@ -445,7 +454,7 @@ static PyObject *gather_ring(PyObject *module, PyObject *args) {
             if (!locate_rows(&r, rows.buf, envs.buf, count, found)) {
                 const unsigned char *which = (unsigned char *)found, *numbers = which + 8 * count, *nexts = which + 12 * count;
                 problem = read_all(&(reading){stores, r.n_stores, count, which, which + 4 * count, side == 1 ? nexts : numbers,
-                                              side == 2 ? nexts : NULL, out.buf, out_next.buf}, 1);
+                                              side == 2 ? nexts : NULL, out.buf, out_next.buf, 1}, 1);
                 system_error = errno;
             }
             Py_END_ALLOW_THREADS
@@ -477,6 +486,7 @@ static PyObject *store_length(PyObject *object, PyObject *args) {
 }
 
 static uint64_t resident_bytes(const store *s) {
+    if (s->opened) return s->held_bytes;
     uint64_t bytes = s->ready ? ARENA_BYTES : 0;        /* touched memory pages: those below `used`, or whole huge ones */
     for (uint32_t i = s->first_resident; i < s->n_arenas; i++)
         if (s->arenas[i].mapped) {
@@ -593,8 +603,9 @@ static PyObject *store_dump_arena(PyObject *object, PyObject *args) {
     return bytes;
 }
 
-/* Fills a fresh store from an index and arenas; with `lent`, the arenas are any buffers, and are read where they lie. */
-static PyObject *load_some(Store *self, PyObject *args, int lent) {
+/* Fills a fresh store from an index and arenas. */
+static PyObject *store_load(PyObject *object, PyObject *args) {
+    Store *self = (Store *)object;
     PyObject *list;
     Py_buffer index;
     if (!PyArg_ParseTuple(args, "y*O!", &index, &PyList_Type, &list)) return NULL;
@@ -609,20 +620,16 @@ static PyObject *load_some(Store *self, PyObject *args, int lent) {
         arenas[held] = views[held].buf; sizes[held] = (size_t)views[held].len;
     }
     if (!problem && index.len % 4) problem = MALFORMED;
-    PyObject *kept = lent && !problem ? PyList_AsTuple(list) : NULL;   /* memoryviews of a map that is only read */
-    if (lent && !problem && !kept) goto done;
     if (!problem) {
         memcpy(words, index.buf, (size_t)index.len);
         end_queue(self);
         enter(self);
         if (self->g.s.sealed) problem = SEALED;
         else if (self->g.s.n_arenas) problem = MALFORMED;      /* only into an empty store */
-        else problem = load_store(&self->g.s, words, (size_t)index.len / 4, arenas, sizes, (size_t)n, lent);
+        else problem = load_store(&self->g.s, words, (size_t)index.len / 4, arenas, sizes, (size_t)n, NULL, NULL);
         system_error = errno;
-        if (!problem) { self->lent = kept; kept = NULL; }
         leave(self);
     }
-    Py_XDECREF(kept);
     if (problem) failed_with(problem, system_error);
 done:
     while (held--) PyBuffer_Release(&views[held]);
@@ -632,8 +639,73 @@ done:
     Py_RETURN_NONE;
 }
 
-static PyObject *store_load(PyObject *object, PyObject *args) { return load_some((Store *)object, args, 0); }
-static PyObject *store_map(PyObject *object, PyObject *args) { return load_some((Store *)object, args, 1); }
+/* Fills a fresh store from an index and arenas in a file, which are read as needed: `where` is uint64 [n][2], their
+ * places and sizes, `sums` is uint32, what block_sums returned of each. */
+static PyObject *store_open(PyObject *object, PyObject *args) {
+    Store *self = (Store *)object;
+    Py_buffer index, where, sums;
+    int fd;
+    if (!PyArg_ParseTuple(args, "y*iy*y*", &index, &fd, &where, &sums)) return NULL;
+    size_t n = (size_t)where.len / 16, blocks = 0;
+    uint64_t *at = PyMem_Malloc((size_t)where.len + 8);
+    size_t *sizes = PyMem_Malloc(n * sizeof *sizes + 1);
+    uint32_t *words = PyMem_Malloc((size_t)index.len + 4), *copied = PyMem_Malloc((size_t)sums.len + 4);  /* aligned */
+    int problem = at && sizes && words && copied ? fd >= 0 && index.len % 4 == 0 ? 0 : MALFORMED : NO_MEMORY, system_error = 0;
+    for (size_t i = 0; i < n && !problem; i++) {
+        at[i] = load64((const unsigned char *)where.buf + 16 * i);
+        sizes[i] = (size_t)load64((const unsigned char *)where.buf + 16 * i + 8);
+        if (sizes[i] > ARENA_BYTES || at[i] > INT64_MAX - ARENA_BYTES) problem = MALFORMED;
+        else blocks += blocks_of((uint32_t)sizes[i]);
+    }
+    if (!problem && (size_t)sums.len != 4 * blocks) problem = MALFORMED;
+    if (!problem) {
+        memcpy(words, index.buf, (size_t)index.len); memcpy(copied, sums.buf, (size_t)sums.len);
+        end_queue(self);
+        enter(self);
+        if (self->g.s.sealed) problem = SEALED;
+        else if (self->g.s.n_arenas) problem = MALFORMED;
+        else problem = load_store(&self->g.s, words, (size_t)index.len / 4, NULL, sizes, n, at, copied);
+        system_error = errno;
+        if (!problem) self->g.s.opened = fd + 1;
+        leave(self);
+    }
+    PyMem_Free(at); PyMem_Free(sizes); PyMem_Free(words); PyMem_Free(copied);
+    PyBuffer_Release(&index); PyBuffer_Release(&where); PyBuffer_Release(&sums);
+    if (problem) return failed_with(problem, system_error);
+    Py_RETURN_NONE;
+}
+
+/* Where in its file each block begins that could not be read, or was not as written. */
+static PyObject *store_damaged(PyObject *object, PyObject *ignored) {
+    (void)ignored;
+    Store *self = (Store *)object;
+    PyObject *list = PyList_New(0);
+    enter(self);
+    for (uint32_t i = 0; i < self->g.s.n_arenas && list && self->g.s.opened; i++)
+        for (uint32_t b = 0; b < blocks_of(self->g.s.arenas[i].used) && list; b++) {
+            if (self->g.s.arenas[i].held[b] != DAMAGED) continue;
+            PyObject *at = PyLong_FromUnsignedLongLong(self->g.s.arenas[i].at + (uint64_t)b * BLOCK);
+            if (!at || PyList_Append(list, at)) Py_CLEAR(list);
+            Py_XDECREF(at);
+        }
+    leave(self);
+    return list;
+}
+
+static PyObject *block_sums(PyObject *module, PyObject *args) {
+    (void)module;
+    Py_buffer arena;
+    if (!PyArg_ParseTuple(args, "y*", &arena)) return NULL;
+    Py_ssize_t n = (arena.len + BLOCK - 1) / BLOCK;
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, 4 * n);
+    for (Py_ssize_t b = 0; b < n && bytes; b++) {
+        Py_ssize_t left = arena.len - b * (Py_ssize_t)BLOCK;
+        uint32_t sum = block_sum((const unsigned char *)arena.buf + b * (Py_ssize_t)BLOCK, left < (Py_ssize_t)BLOCK ? (uint32_t)left : BLOCK);
+        memcpy(PyBytes_AsString(bytes) + 4 * b, &sum, 4);
+    }
+    PyBuffer_Release(&arena);
+    return bytes;
+}
 
 #ifdef LEGROOM_FAIL_ALLOC
 static PyObject *fail_after(PyObject *module, PyObject *args) {
@@ -660,10 +732,12 @@ static PyMethodDef methods[] = {
     {"dump_index", store_dump_index, METH_NOARGS, "dump_index() -> bytes that load() takes"},
     {"dump_arena", store_dump_arena, METH_VARARGS, "dump_arena(i) -> bytes that load() takes"},
     {"load", store_load, METH_VARARGS, "load(index, arenas): fills an empty store of the same geometry"},
-    {"map", store_map, METH_VARARGS, "map(index, arenas): the same, reading the arenas where they lie; the store is sealed"},
+    {"open", store_open, METH_VARARGS, "open(index, fd, where, sums): the same, reading arenas in a file as needed; the store is sealed"},
+    {"damaged", store_damaged, METH_NOARGS, "damaged() -> where blocks of that file begin that are not as written"},
     {NULL, NULL, 0, NULL},
 };
 static PyMethodDef functions[] = {
+    {"block_sums", block_sums, METH_VARARGS, "block_sums(arena) -> a checksum of each 4 KiB"},
     {"gather", gather, METH_VARARGS, "gather(stores, which, streams, numbers, out): read from several stores"},
     {"gather_pairs", gather_pairs, METH_VARARGS, "gather_pairs(stores, which, streams, numbers, nexts, out, out_next)"},
     {"gather_ring", gather_ring, METH_VARARGS,

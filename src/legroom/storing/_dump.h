@@ -36,6 +36,7 @@ static void write_index(const store *s, uint32_t *out) {
 static int copy_arena(const store *s, uint32_t i, unsigned char *out) {
     const arena *a = &s->arenas[i];
     if (!a->bytes) return read_blocks(s, i, 0, blocks_of(a->used), out);
+    if (a->held && hold(s, a, 0, a->used)) return SYSTEM_ERROR;
     memcpy(out, a->bytes, a->used);
     return 0;
 }
@@ -172,10 +173,20 @@ static int check_versions(const store *s) {
     return 0;
 }
 
-/* Fills an empty store from its index and arenas[i] of sizes[i] bytes; an error leaves it empty. With `lent`, arenas
- * stay where they are, records are looked at only when they are read, and the store is sealed. */
+/* Makes an arena of bytes that begin at `at` of a file and are read as needed. */
+static int reserve_arena(arena *a, uint64_t at, uint32_t used, const uint32_t *sums) {
+    uint32_t mapped = (used + (uint32_t)SMALL_PAGE - 1) & ~(uint32_t)(SMALL_PAGE - 1);
+    *a = (arena){map_bytes(mapped ? mapped : SMALL_PAGE), used, mapped ? mapped : (uint32_t)SMALL_PAGE, take(4 * blocks_of(used) + 1), take_zeroed(blocks_of(used) + 1, 1), at};
+    if (a->bytes && a->sums && a->held) { memcpy(a->sums, sums, 4 * blocks_of(used)); return 0; }
+    return NO_MEMORY;
+}
+
+/* Fills an empty store from its index and arenas[i] of sizes[i] bytes; an error leaves it empty. Without `arenas`, they
+ * begin at at[i] of the file s->opened, whose blocks have these checksums; they and their records are looked at only
+ * when they are read, and the store is sealed. */
 static int load_store(store *s, const uint32_t *index, size_t words, const unsigned char *const *arenas,
-                      const size_t *sizes, size_t n, int lent) {
+                      const size_t *sizes, size_t n, const uint64_t *at, const uint32_t *sums) {
+    int lent = !arenas;
     const uint32_t *end = index + words;
     const uint32_t head[INDEX_HEAD] = {MAGIC, s->n_streams, s->frame_bytes, s->n_stack, s->outer,
                                        layout_of(s), s->page_bytes, s->unit, (uint32_t)n};
@@ -188,12 +199,18 @@ static int load_store(store *s, const uint32_t *index, size_t words, const unsig
     s->cap_arenas = (uint32_t)n;
     for (size_t i = 0; i < n; i++) {
         if (sizes[i] > ARENA_BYTES || sizes[i] != index[i] || sizes[i] % s->unit) goto failed;
-        if (lent) { s->arenas[s->n_arenas++] = (arena){(unsigned char *)(uintptr_t)arenas[i], (uint32_t)sizes[i], 0, NULL}; continue; }
+        if (lent) {
+            problem = reserve_arena(&s->arenas[s->n_arenas++], at[i], (uint32_t)sizes[i], sums);
+            if (problem) goto failed;
+            problem = MALFORMED;
+            sums += blocks_of((uint32_t)sizes[i]);
+            continue;
+        }
         unsigned char *bytes = map_bytes(ARENA_BYTES);
         if (!bytes) { problem = NO_MEMORY; goto failed; }
         ASAN_POISON_MEMORY_REGION(bytes, ARENA_BYTES); ASAN_UNPOISON_MEMORY_REGION(bytes, sizes[i]);
         memcpy(bytes, arenas[i], sizes[i]);
-        s->arenas[s->n_arenas++] = (arena){bytes, (uint32_t)sizes[i], ARENA_BYTES, NULL};
+        s->arenas[s->n_arenas++] = (arena){bytes, (uint32_t)sizes[i], ARENA_BYTES, NULL, NULL, 0};
     }
     index += n;
     memcpy(s->length, index, s->n_streams * sizeof *s->length); index += s->n_streams;

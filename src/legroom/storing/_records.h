@@ -2,6 +2,7 @@
 #ifndef LEGROOM_RECORDS_H
 #define LEGROOM_RECORDS_H
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -36,7 +37,9 @@
 #define SINGLE_PAGE 16384u      /* frames up to this size are one page */
 #define DEFAULT_PAGE 4096u
 #define SMALL_FRAME 2048u       /* frames up to this size have records at multiples of 4 bytes, others of 8 */
-#define BLOCK 4096u             /* bytes of a spilled arena that have a checksum of their own */
+#define BLOCK 4096u             /* bytes of an arena on disk that have a checksum of their own */
+#define HELD_BYTES ((uint64_t)64 << 20)     /* of a file that is read as needed, in memory, before all is let go */
+enum { ABSENT, PRESENT, DAMAGED };          /* what is known of a block of such a file */
 #define KIND_BITS 3
 #define NO_MEMORY (-1)
 #define SYSTEM_ERROR (-2)       /* errno says which */
@@ -56,8 +59,10 @@ typedef struct {
 } page;
 typedef struct {
     unsigned char *bytes;
-    uint32_t used, mapped;      /* mapped: 0 where the bytes are lent */
+    uint32_t used, mapped;
     uint32_t *sums;             /* on disk: a checksum of each block */
+    unsigned char *held;        /* in a file that is read as needed: of each block, whether its bytes are in memory */
+    uint64_t at;                /* and where the arena begins in that file */
 } arena;
 typedef struct { uint32_t tag, ref; } slot;
 typedef struct { uint32_t kind, size; } header;
@@ -79,6 +84,8 @@ typedef struct {
     int trimmed;                /* whether nothing beyond `used` of the last arena is resident */
     uint32_t first_resident;    /* arenas before this one are on disk */
     int fd;                     /* where arenas are spilled to, or -1 */
+    int opened;                 /* one more than the file that arenas are read from as needed; 0: there is none */
+    uint64_t held_bytes;        /* of it that are in memory */
     slot *table; uint32_t table_size, table_used;
     uint32_t hits, inserts;     /* of the table, since it last grew */
     uint64_t nbytes_versions, nbytes_now, payload[KINDS], records[KINDS];
@@ -179,14 +186,48 @@ static int read_blocks(const store *s, uint32_t i, uint32_t first, uint32_t end,
     return 0;
 }
 
+/* Brings bytes `from` .. `to`-1 of an arena into memory, from the file that is read as needed. The file may change or be
+ * cut at any time: it is read, not mapped, and what was read is compared with its checksum. Two threads may do so. */
+static pthread_mutex_t holding = PTHREAD_MUTEX_INITIALIZER;
+static int hold_blocks(const store *s, const arena *a, uint32_t from, uint32_t to) {
+    for (uint32_t b = from / BLOCK; b < blocks_of(to); b++) {
+        uint32_t start = b * BLOCK, n = a->used - start < BLOCK ? a->used - start : BLOCK;
+        pthread_mutex_lock(&holding);
+        int known = a->held[b], problem = known == PRESENT ? 0 : read_fully(s->opened - 1, a->bytes + start, n, a->at + start);
+        if (!problem && known != PRESENT && block_sum(a->bytes + start, n) != a->sums[b]) { errno = EIO; problem = SYSTEM_ERROR; }
+        if (known == ABSENT) ((store *)(uintptr_t)s)->held_bytes += n;
+        __atomic_store_n(&a->held[b], problem ? DAMAGED : PRESENT, __ATOMIC_RELEASE);
+        pthread_mutex_unlock(&holding);
+        if (problem) return problem;
+    }
+    return 0;
+}
+
+static inline int hold(const store *s, const arena *a, uint32_t from, uint32_t to) {
+    for (uint32_t b = from / BLOCK; b < blocks_of(to); b++)
+        if (__atomic_load_n(&a->held[b], __ATOMIC_ACQUIRE) != PRESENT) return hold_blocks(s, a, from, to);
+    return 0;
+}
+
+/* Lets go of what is in memory of a file that is read as needed. */
+static void let_go(store *s) {
+    for (uint32_t i = 0; i < s->n_arenas; i++) {
+        madvise(s->arenas[i].bytes, s->arenas[i].mapped, MADV_DONTNEED);
+        memset(s->arenas[i].held, ABSENT, blocks_of(s->arenas[i].used));
+    }
+    s->held_bytes = 0;
+}
+
 /* Returns a record's payload and header; from disk it is read into `room` (record_room bytes). NULL: errno says why. */
 static const unsigned char *find_record(const store *s, uint32_t ref, header *h, unsigned char *room) {
     uint64_t at = (uint64_t)ref * s->unit;
     uint32_t i = (uint32_t)(at / ARENA_BYTES), offset = (uint32_t)(at % ARENA_BYTES), first = offset / BLOCK;
     const arena *a = &s->arenas[i];
     if (a->bytes) {
+        if (a->held && hold(s, a, offset, offset + 4)) return NULL;
         *h = unpack(a->bytes + offset);
-        if (h->size > a->used - offset - 4) { errno = EIO; return NULL; }      /* only in a file that is not checked */
+        if (h->size > a->used - offset - 4) { errno = EIO; return NULL; }      /* only in a file that nobody's save() wrote */
+        if (a->held && hold(s, a, offset, offset + 4 + h->size)) return NULL;
         return a->bytes + offset + 4;
     }
     uint32_t known = blocks_of(a->used) - first < 2 ? blocks_of(a->used) : first + 2;       /* most records end there */
@@ -235,7 +276,7 @@ static uint32_t add_record(store *s, uint32_t kind, const void *payload, uint32_
         unsigned char *bytes = map_arena(s);
         if (!bytes) return NONE;
         ASAN_POISON_MEMORY_REGION(bytes, ARENA_BYTES);
-        s->arenas[s->n_arenas++] = (arena){bytes, 0, ARENA_BYTES, NULL};
+        s->arenas[s->n_arenas++] = (arena){bytes, 0, ARENA_BYTES, NULL, NULL, 0};
         s->touched = 0;
     }
     arena *a = &s->arenas[s->n_arenas - 1];

@@ -398,7 +398,7 @@ static void empty_store(store *s) {
         for (size_t i = 0; i < (size_t)s->n_streams * s->n_pages; i++) { free(s->pages[i].versions); free(s->pages[i].spare); }
     for (uint32_t i = 0; i < s->n_arenas; i++) {
         if (s->arenas[i].bytes) unmap_bytes(s->arenas[i].bytes, s->arenas[i].mapped);
-        free(s->arenas[i].sums);
+        free(s->arenas[i].sums); free(s->arenas[i].held);
     }
     if (s->ready) unmap_bytes(s->ready, ARENA_BYTES);
     free(s->arenas); free(s->table);
@@ -431,7 +431,7 @@ static void pack_arenas(store *s, uint32_t first) {
         arena *a = &s->arenas[first + i];
         memcpy(bytes + i * ARENA_BYTES, a->bytes, a->used);
         unmap_bytes(a->bytes, a->mapped);
-        *a = (arena){bytes + i * ARENA_BYTES, a->used, (uint32_t)(i + 1 < n ? ARENA_BYTES : last), a->sums};
+        *a = (arena){bytes + i * ARENA_BYTES, a->used, (uint32_t)(i + 1 < n ? ARENA_BYTES : last), a->sums, NULL, 0};
     }
 }
 

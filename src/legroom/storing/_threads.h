@@ -176,6 +176,7 @@ static void after_fork(void) {
 }
 static void in_fork(void) {     /* no thread but this one: what others waited for nobody waits for */
     pthread_mutex_init(&encoder.lock, NULL); pthread_cond_init(&encoder.wake, NULL); pthread_cond_init(&encoder.rest, NULL);
+    pthread_mutex_init(&holding, NULL);
     pthread_mutex_init(&helper.lock, NULL); pthread_cond_init(&helper.wake, NULL); pthread_cond_init(&helper.rest, NULL);
     encoder.running = encoder.resting = 0; encoder.now = NULL;
     for (job *j = encoder.first, *next; j; j = next) { next = j->next; j->next = NULL; j->listed = 0; }

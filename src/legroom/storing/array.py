@@ -7,8 +7,9 @@ where they are overwritten in any other order, the items of the emptiest segment
 stored is of no use.
 """
 
+import errno
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -18,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from legroom.errors import BadInput
-from legroom.storing.budget import Options, Shelf, enforce, explained, fitting, load_shelf, map_shelf, new_shelf
-from legroom.storing.core import Store, gather
-from legroom.storing.saving import UNUSABLE, map_file, read_file, write_file
+from legroom.storing.budget import Options, Shelf, enforce, explained, fitting, load_shelf, new_shelf, open_shelf
+from legroom.storing.core import Store, block_sums, gather
+from legroom.storing.saving import UNUSABLE, DamagedFile, open_file, read_file, write_file
 from legroom.storing.stacks import Stack, StackFinder
+from legroom.storing.stored_array import StoredArray
 
 PLAIN_UP_TO = 24  # bytes of an item; an index would cost more than it saves
 SEGMENTS = 8  # a segment ends once it holds this part of all items
@@ -39,11 +41,12 @@ class Segment:
     first_bytes: int = 0
 
 
-class LeanArray:
+class LeanArray(StoredArray):
     """A list of arrays of one shape and dtype, each kept exactly, and what repeats only once.
 
-    Made for frames that resemble the ones before: pictures, stacks of pictures, maps, masks. `frames[i]`, `frames[2:9]`
-    and `frames[[5, 1]]` return new arrays; `frames[i] = frame` writes one item again, as in a ring.
+    Made for frames that resemble the ones before: pictures, stacks of pictures, maps, masks. It is indexed as a NumPy
+    array `[length, *shape]`, and what it returns is a new array; `frames[i] = frame` writes one item again, as in a
+    ring.
 
     Args:
         shape, dtype: of one item.
@@ -101,7 +104,7 @@ class LeanArray:
         self._segments: list[Segment | None] = []
         self._now = -1  # the segment that is written
         self._known: tuple[tuple[Store, ...], np.ndarray] | None = None
-        self._file: Any = None  # what a mapped array is read from
+        self._path: Path | None = None  # of the file that is read as needed
 
     def append(self, item: npt.ArrayLike, stream: int = 0) -> None:
         """Add an item at the end.
@@ -155,14 +158,29 @@ class LeanArray:
                 if len(places):
                     gather(stores, positions[which], streams, number, out)
             except OSError as error:
-                raise explained(error) from error
+                raise self._named(error) from error
         return out
 
-    def __getitem__(self, index: Any) -> np.ndarray:
-        if isinstance(index, int | np.integer):
-            return self.gather([int(index)], np.empty(self.item_shape, self.dtype))
-        places = self._places(index)
-        return self.gather(places, np.empty((len(places), *self.item_shape), self.dtype))
+    def _named(self, error: OSError) -> OSError:
+        """Return an error of reading, with the file and the block where there is one."""
+        blocks = [block for store in self._stores()[0] for block in store.damaged()] if self._path else []
+        if not blocks:
+            return explained(error)
+        text = f"the block from byte {blocks[0]:,} on is not as written, or the file was cut after it was opened"
+        return OSError(errno.EIO, text, str(self._path))
+
+    n_places, lends = 1, False
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return what NumPy's array would, bit for bit, in memory of its own."""
+        if isinstance(key, int | np.integer) and not isinstance(key, bool):
+            return self.gather([int(key)], np.empty(self.item_shape, self.dtype))
+        return super().__getitem__(key)
+
+    def decode(self, *places: np.ndarray) -> np.ndarray:
+        """Return the items with these indices."""
+        (indices,) = places
+        return self.gather(indices, np.empty((len(indices), *self.item_shape), self.dtype))
 
     def __setitem__(self, index: int, item: npt.ArrayLike) -> None:
         place = index + self._length if index < 0 else index
@@ -173,18 +191,11 @@ class LeanArray:
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (self[place] for place in range(self._length))
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        everything = self[:]
-        return everything if dtype is None else everything.astype(dtype, copy=False)
-
     def __repr__(self) -> str:
         return f"LeanArray(length {self._length:,}, shape {self.item_shape}, {self.dtype}, {self.nbytes:,} bytes)"
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The shape of the array this stands for."""
         return (self._length, *self.item_shape)
 
@@ -200,7 +211,13 @@ class LeanArray:
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file without pickle; what was there before stays until the new file is complete."""
-        write_file(Path(path), {"buffer": {"kind": "LeanArray"}, "state": self.__getstate__()})
+        try:
+            state = self.__getstate__()
+        except OSError as error:
+            raise self._named(error) from error
+        for segment in state["segments"]:
+            segment["sums"] = b"".join(block_sums(arena) for arena in segment["arenas"])
+        write_file(Path(path), {"buffer": {"kind": "LeanArray"}, "state": state})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -215,15 +232,17 @@ class LeanArray:
     def open(cls, path: str | Path) -> Self:
         """Return what `save` wrote, read from the file as it is needed; it cannot be changed.
 
-        The file is mapped, so opening takes no time and reading takes no memory that others could not use. Checksums
-        of the frames are not compared (`load` does that); damaged records raise OSError when they are read.
+        The index is read and checked at once, frames when they are asked for: each block of 4 KiB is compared with its
+        checksum when it is read, and up to 64 MiB of blocks stay in memory. A block that is not as written, or that is
+        gone since the file was cut, raises OSError. Files of legroom 0.2 have no checksums of blocks: all of such a
+        file is read and checked when it is opened.
 
         Raises:
-            BadInput: the file is missing, truncated, or no array's.
+            BadInput: the file is missing, truncated, altered, or no array's; where it is damaged, an OSError too.
         """
-        tree, file = map_file(Path(path))
+        tree = open_file(Path(path), unread="arenas")
         array = cls._from_tree(tree, path)
-        array._file = file
+        array._path = Path(path)
         return array
 
     @classmethod
@@ -233,6 +252,10 @@ class LeanArray:
         array = cls.__new__(cls)
         try:
             array.__setstate__(tree["state"])
+        except BadInput:
+            raise
+        except OSError as error:  # all blocks were read, as without the C core
+            raise DamagedFile(f"is damaged: {error.strerror}", path=path) from error
         except UNUSABLE as error:
             raise BadInput(f"holds no LeanArray: {error}", path=path) from error
         return array
@@ -266,8 +289,10 @@ class LeanArray:
         self._plain = fitting(state["plain"], (length - n_index, *self.item_shape), self.dtype)
         self._index = fitting(state["index"], (n_index, 2), np.dtype(np.uint32))
         for dump in state["segments"]:
-            put = map_shelf if isinstance(dump["index"], memoryview) else load_shelf
-            shelf = put(dump, self.options, self.n_streams, self._item_bytes, stack)
+            is_open = dump["arenas"] and not isinstance(dump["arenas"][0], bytes)
+            if is_open and "sums" not in dump:
+                dump["sums"] = b"".join(block_sums(part.read()) for part in dump["arenas"])
+            shelf = (open_shelf if is_open else load_shelf)(dump, self.options, self.n_streams, self._item_bytes, stack)
             written, in_use = int(dump["written"]), int(dump["in_use"])
             self._segments.append(Segment(shelf, written, in_use, int(dump["first_bytes"])))
         for segment in self._segments[:-1]:
@@ -279,13 +304,11 @@ class LeanArray:
 
     def _places(self, index: Any) -> np.ndarray:
         """Return item numbers, each from 0 on."""
-        if isinstance(index, slice):
-            return np.arange(*index.indices(self._length))
         asked = np.asarray(index)
         if asked.dtype == bool and asked.shape == (self._length,):
             return np.flatnonzero(asked)
         if asked.ndim != 1 or (asked.size and asked.dtype.kind not in "iu"):
-            raise IndexError("items are taken by an integer, a slice, a list of integers or a mask of all of them")
+            raise IndexError("items are gathered by a list of integers or a mask of all of them")
         places = asked.astype(np.int64)
         places[places < 0] += self._length
         if places.size and not 0 <= places.min() <= places.max() < self._length:
@@ -296,7 +319,7 @@ class LeanArray:
         frame = np.ascontiguousarray(item, self.dtype)
         if frame.shape != self.item_shape and not (self.item_shape == () and frame.size == 1):
             raise ValueError(f"an item of shape {frame.shape}, not {self.item_shape}")
-        if self._file is not None:
+        if self._path is not None:
             raise ValueError("this array is read from a file and cannot be changed: use LeanArray.load")
         with self._lock:
             if self._is_plain:

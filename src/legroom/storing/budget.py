@@ -170,17 +170,20 @@ def load_shelf(
     return shelf
 
 
-def map_shelf(dump: dict[str, Any], options: Options, n_streams: int, observation_bytes: int, stack: Stack) -> Shelf:
-    """Return a sealed store that reads what `Shelf.dump` returned where it lies, for example in a mapped file.
+def open_shelf(dump: dict[str, Any], options: Options, n_streams: int, observation_bytes: int, stack: Stack) -> Shelf:
+    """Return a sealed store that reads what `Shelf.dump` returned as needed: its arenas are parts of a file.
 
     Raises:
         ValueError: it is damaged or of another geometry.
+        OSError: a block is not as written, where all are read at once.
     """
     page_bytes = int.from_bytes(dump["index"][PAGE_BYTES_AT], "little")
     codec = Options(codec=options.codec)
     shelf = new_shelf(codec, n_streams, observation_bytes, stack, page_bytes=page_bytes, exactly=True)
-    shelf.store.map(dump["index"], dump["arenas"])
-    return shelf
+    where = np.array([(part.at, part.nbytes) for part in dump["arenas"]], np.uint64).reshape(-1, 2)
+    file = dump["arenas"][0].file
+    shelf.store.open(dump["index"], file.fileno(), where, dump["sums"])
+    return Shelf(shelf.store, file)
 
 
 def fitting(array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Observation arrays [rows, environments, *shape] in little memory: what rollout buffers hold instead of plain arrays.
 
-A column looks like the array it replaces as far as Stable-Baselines3 uses it: `column[row] = observations` and
-`column[indices]`. Small observations are kept plainly, since an index would cost more than it saves.
+A column reads like the array it replaces and is written row by row: `column[row] = observations`. Small observations
+are kept plainly, since an index would cost more than it saves.
 """
 
 import threading
@@ -14,11 +14,13 @@ from legroom.storing.budget import LARGE, Shelf, explained, fitting, load_shelf,
 from legroom.storing.observations import Observations
 from legroom.storing.outputs import Decoded
 from legroom.storing.stacks import Stack
+from legroom.storing.stored_array import StoredArray, owned
 
+NEVER = np.uint32(0xFFFFFFFF)  # the number of an observation that was not written
 PLAIN_UP_TO = 512  # bytes of an observation; an index of 12 bytes is then at least 2 % of it
 
 
-class Column(Observations):
+class Column(Observations, StoredArray):
     """Observations of one rollout, written row by row, read in any order.
 
     Args:
@@ -36,9 +38,14 @@ class Column(Observations):
         self.clear()
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The shape of the array this stands for."""
         return self.shape_if(self.flat)
+
+    @property
+    def n_places(self) -> int:  # type: ignore[override]
+        """The axes that observations are found by."""
+        return 1 if self.flat else 2
 
     def shape_if(self, flat: bool) -> tuple[int, ...]:
         """Return the shape before or after SB3's `swap_and_flatten`."""
@@ -53,7 +60,7 @@ class Column(Observations):
             self._plain = np.zeros((self.rows, self.n_envs, *self.item_shape), self.dtype)
             self.shelves: tuple[Shelf, ...] = ()
             return
-        self._numbers = np.zeros((self.rows, self.n_envs), np.uint32)
+        self._numbers = np.full((self.rows, self.n_envs), NEVER)
         before = getattr(self, "shelves", ())
         self._eager = any(shelf.store.resident() >= LARGE for shelf in before)  # what was large will be again
         self.shelves = (self._new_shelf(),)
@@ -81,10 +88,12 @@ class Column(Observations):
         kept = {} if self._decoded is None else {"decoded": self._decoded.nbytes}
         return {**super().breakdown(), **kept}
 
-    def __setitem__(self, row: int, observations: np.ndarray) -> None:
+    def __setitem__(self, row: Any, observations: Any) -> None:
         if self.is_plain:
             self._plain[row] = observations
             return
+        if self.flat or not isinstance(row, int | np.integer):
+            super().__setitem__(row, observations)
         observations = self.as_stored(observations)
         self._decoded = None
         with self._lock:
@@ -93,21 +102,30 @@ class Column(Observations):
                 self.finder.look(observations)
                 if self.stack != before:
                     self._cut_anew()
+            is_new = self._numbers[row, 0] == NEVER
             self.shelves[0].store.append_all(observations, self._numbers[row])
-            self._written = max(self._written, row + 1)
+            self._written += bool(is_new)
 
-    def __getitem__(self, index: Any) -> np.ndarray:
-        """Return observations by flat index, by row, or by (rows, environments), decoded for the caller alone."""
+    def __getitem__(self, key: Any) -> Any:
+        """Return what NumPy's array would, bit for bit; flat indices quickly, decoded for the caller alone."""
         if self.is_plain:
-            return np.array(self._plain[index]).view(Decoded)
+            return owned(self._plain[key], Decoded)
         if self._decoded is not None and self.flat:
-            return np.array(self._decoded[index]).view(Decoded)
-        rows, envs = self._rows_and_envs(index)
-        if rows.ndim == 1 and rows.shape == envs.shape:
-            return self.read(rows, envs)
-        rows, envs = np.broadcast_arrays(rows, envs)
-        out = self.read(rows.ravel(), envs.ravel())
-        return out.reshape((*rows.shape, *self.item_shape))
+            return owned(self._decoded[key], Decoded)
+        if self.flat and isinstance(key, np.ndarray) and key.dtype.kind == "i" and key.ndim == 1:
+            try:
+                return self.decode(key)
+            except IndexError:  # it may count from the end
+                pass
+        return super().__getitem__(key)
+
+    def decode(self, *places: np.ndarray) -> np.ndarray:
+        """Return the observations of these flat indices, or of these rows and environments."""
+        if len(places) == 2:
+            return self.read(*places)
+        (index,) = places
+        envs, rows = (np.zeros_like(index), index) if self.n_envs == 1 else np.divmod(index, self.rows)
+        return self.read(rows, envs)
 
     def read(self, rows: np.ndarray, envs: np.ndarray) -> np.ndarray:
         """Return the observations of these rows and environments, one after the other."""
@@ -115,13 +133,6 @@ class Column(Observations):
         with self._lock:
             self._read_into(rows, envs, out)
         return out
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        everything = self[:].view(np.ndarray)
-        return everything if dtype is None else everything.astype(dtype, copy=False)
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     def state(self) -> dict[str, Any]:
         """Return what is stored: arrays, and stores as bytes."""
@@ -146,6 +157,7 @@ class Column(Observations):
                 load_shelf(dump, self.options, self.n_envs, self.item_bytes, stack) for dump in state["shelves"]
             )
             numbers = fitting(state["numbers"], (self.rows, self.n_envs), np.dtype(np.uint32))
+            numbers[int(state["written"]) :] = NEVER  # an earlier version has zeros there
             found |= {"_numbers": numbers, "shelves": shelves, "_written": int(state["written"])}
 
         def take_over() -> None:
@@ -168,9 +180,15 @@ class Column(Observations):
         )
 
     def _read_into(self, rows: np.ndarray, envs: np.ndarray, out: np.ndarray) -> None:
-        numbers = self._numbers[rows, envs]
+        numbers, streams = self._numbers[rows, envs], envs.astype(np.uint32)
         try:
-            self.shelves[0].store.read(envs.astype(np.uint32), numbers, out)
+            if self._written == self.rows:
+                self.shelves[0].store.read(streams, numbers, out)
+                return
+            written = numbers != NEVER
+            found = np.empty((int(written.sum()), *self.item_shape), self.dtype)
+            self.shelves[0].store.read(streams[written], numbers[written], found)
+            out[written], out[~written] = found, 0
         except OSError as error:
             raise explained(error) from error
 
@@ -180,20 +198,6 @@ class Column(Observations):
         self.shelves = (self._new_shelf(),)
         envs = np.arange(self.n_envs, dtype=np.uint32)
         observations = np.empty((self.n_envs, *self.item_shape), self.dtype)
-        for row in range(self._written):
+        for row in np.flatnonzero(self._numbers[:, 0] != NEVER):
             old.store.read(envs, self._numbers[row], observations)
             self.shelves[0].store.append_all(observations, self._numbers[row])
-
-    def _rows_and_envs(self, index: Any) -> tuple[np.ndarray, np.ndarray]:
-        if self.flat:
-            if not (isinstance(index, np.ndarray) and index.dtype.kind == "i"):
-                index = np.arange(self.rows * self.n_envs)[index]
-            if self.n_envs == 1:
-                return index, np.zeros_like(index)
-            envs, rows = np.divmod(index, self.rows)
-            return rows, envs
-        rows_of, envs_of = np.arange(self.rows)[:, None], np.arange(self.n_envs)[None, :]
-        rows_of, envs_of = np.broadcast_arrays(rows_of, envs_of)
-        if isinstance(index, tuple):
-            index = index[:2] if len(index) > 2 and index[2] == slice(None) else index
-        return rows_of[index], envs_of[index]

@@ -11,7 +11,7 @@ if os.environ.get("LEGROOM_CORE") == "numpy":
     IS_NATIVE = False
 else:
     try:
-        from legroom.storing._core import Store, gather, gather_ring
+        from legroom.storing._core import Store, block_sums, gather, gather_ring
 
         IS_NATIVE = True
     except ImportError as error:
@@ -24,6 +24,6 @@ else:
         )
 
 if not IS_NATIVE:
-    from legroom.storing.reference import Store, gather, gather_ring  # type: ignore[assignment]
+    from legroom.storing.reference import Store, block_sums, gather, gather_ring  # type: ignore[assignment]
 
-__all__ = ["IS_NATIVE", "Store", "gather", "gather_ring"]
+__all__ = ["IS_NATIVE", "Store", "block_sums", "gather", "gather_ring"]

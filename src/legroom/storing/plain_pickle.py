@@ -15,6 +15,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from legroom.storing.stored_array import StoredArray
+
 PIECE_BYTES = 16 << 20
 
 
@@ -23,11 +25,10 @@ class Rows:
 
     Args:
         source: what decodes rows, `source[first:last]`.
-        filled: rows from the first on that were ever written; the others are zeros.
     """
 
-    def __init__(self, source: Any, filled: int) -> None:
-        self.source, self.filled = source, filled
+    def __init__(self, source: Any) -> None:
+        self.source = source
         self.shape: tuple[int, ...] = tuple(source.shape)
         self.dtype = np.dtype(source.dtype)
 
@@ -40,12 +41,7 @@ class Rows:
         row = max(self.nbytes // max(self.shape[0], 1), 1)
         step = max(PIECE_BYTES // row, 1)
         for first in range(0, self.shape[0], step):
-            last = min(first + step, self.shape[0])
-            piece = np.zeros((last - first, *self.shape[1:]), self.dtype)
-            known = min(last, self.filled)
-            if known > first:
-                piece[: known - first] = self.source[slice(first, known)]
-            yield piece
+            yield np.ascontiguousarray(self.source[first : first + step])
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         whole = np.concatenate([*self.pieces()]) if self.shape[0] else np.zeros(self.shape, self.dtype)
@@ -84,18 +80,11 @@ def plain_reduction(buffer: Any, plain: type, leave_out: tuple[str, ...]) -> Any
     Args:
         leave_out: attributes that the plain class has not got.
     """
-    filled = buffer.buffer_size if buffer.full else buffer.pos
-    state = {name: _plain(value, filled) for name, value in vars(buffer).items() if name not in leave_out}
+    state = {name: _plain(value) for name, value in vars(buffer).items() if name not in leave_out}
     return copyreg._reconstructor, (plain, object, None), state  # type: ignore[attr-defined]
 
 
-def _plain(value: Any, filled: int) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(each, filled) for key, each in value.items()}
-    if isinstance(value, np.ndarray) or not hasattr(value, "__array__") or not hasattr(value, "shape"):
-        return value
-    if type(value).__module__.partition(".")[0] != "legroom":
-        return value
-    is_observations = len(value.shape) > 2 and not getattr(value, "flat", False)
-    ahead = hasattr(value, "_newest")  # `OneArray`, which has what follows the newest row in the row after it
-    return Rows(value, min(filled + ahead, len(value)) if is_observations else len(value))
+        return {key: _plain(each) for key, each in value.items()}
+    return Rows(value) if isinstance(value, StoredArray) else value

@@ -18,6 +18,7 @@ is what others call: it checks what is asked, one caller at a time. The work is 
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -33,6 +34,7 @@ from legroom.storing.reference_records import Arenas, Words
 # The two highest bits of a row's number in a ring say which frame its next observation ends with.
 NEXT_IS_FOLLOWING, NEXT_IS_SAME, NEXT_IS_A_STACK_LATER = 0, 1, 2
 CODE_SHIFT = 30
+BLOCK = 4096  # bytes of an arena in a file that have a checksum of their own
 
 Buffer: TypeAlias = Any  # whatever has the buffer protocol; typing.Buffer came with Python 3.12
 
@@ -244,14 +246,61 @@ class Store:
                 raise ValueError("a dump is loaded into a fresh store only")
             self._frames = load_frames(self._geometry, self._fd, index, arenas)
 
-    def map(self, index: Buffer, arenas: Sequence[Buffer]) -> None:
-        """Take over a dump to read it only. The C core reads it where it lies; here it is copied.
+    def open(self, index: Buffer, fd: int, where: Buffer, sums: Buffer) -> None:
+        """Take over a dump to read it only. The C core reads its arenas as needed; here they are read at once.
+
+        Args:
+            where: uint64 [arenas, 2], places and sizes of the arenas in the file.
+            sums: uint32, what `block_sums` returned of each arena.
 
         Raises:
             ValueError: as `load` does.
+            OSError: a block is not as written.
         """
-        self.load(bytes(index), [bytes(arena) for arena in arenas])
+        places = _bytes_of(where).view(np.uint64).reshape(-1, 2).tolist()
+        arenas = [os.pread(fd, size, at) for at, size in places]
+        if (_bytes_of(sums).size // 4) != sum(-(-size // BLOCK) for _, size in places):
+            raise ValueError("a checksum for each block is needed")
+        starts = [at + block for at, size in places for block in range(0, size, BLOCK)]
+        found = b"".join(block_sums(arena.ljust(size, b"\0")) for arena, (_, size) in zip(arenas, places, strict=True))
+        wrong = np.flatnonzero(np.frombuffer(found, np.uint32) != _bytes_of(sums).view(np.uint32))
+        short = [at for arena, (at, size) in zip(arenas, places, strict=True) if len(arena) < size]
+        if damaged := [starts[block] for block in wrong] or short:
+            raise OSError(errno.EIO, f"the block from byte {damaged[0]:,} on is not as written")
+        self.load(bytes(index), arenas)
         self.seal()
+
+    def damaged(self) -> list[int]:
+        """Return where blocks of an opened file begin that are not as written: none, they have all been read."""
+        return []
+
+
+def block_sums(arena: Buffer) -> bytes:
+    """Return a uint32 checksum of each 4 KiB, as `hash_bytes` in `_words.h` computes it."""
+    data = _bytes_of(arena)
+    whole = len(data) // BLOCK * BLOCK
+    parts = [data[:whole].reshape(-1, BLOCK), data[whole:].reshape(1, -1)]
+    return b"".join(_hashes(part).tobytes() for part in parts if part.size)
+
+
+def _hashes(rows: npt.NDArray[np.uint8]) -> Words:
+    k, size = np.uint64(0x9E3779B97F4A7C15), rows.shape[1]
+    lanes = [
+        np.full(len(rows), size, np.uint64) * k ^ np.uint64(seed) for seed in (0, 0x1234567, 0x89ABCDEF, 0x13579BDF)
+    ]
+    in_fours = np.ascontiguousarray(rows[:, : size // 32 * 32]).view(np.uint64).reshape(len(rows), -1, 4)
+    for step in range(in_fours.shape[1]):
+        for lane, shift in enumerate((29, 31, 33, 27)):
+            mixed = (lanes[lane] ^ in_fours[:, step, lane]) * k
+            lanes[lane] = mixed ^ mixed >> np.uint64(shift)
+    a, b, c, d = lanes
+    for word in np.ascontiguousarray(rows[:, size // 32 * 32 : size // 4 * 4]).view(np.uint32).T.astype(np.uint64):
+        a = (a ^ word) * k
+        a ^= a >> np.uint64(29)
+    for lane_of, turn in ((b, 1), (c, 7), (d, 13)):
+        a = (a ^ (lane_of << np.uint64(turn) | lane_of >> np.uint64(64 - turn))) * k
+        a ^= a >> np.uint64(32)
+    return (a >> np.uint64(32)).astype(np.uint32)
 
 
 def gather(stores: Sequence[Store], which: Buffer, streams: Buffer, numbers: Buffer, out: Buffer) -> None:
@@ -322,10 +371,13 @@ def gather_ring(
     streams, here = environments.astype(np.uint32), packed & np.uint32(0x3FFFFFFF)
     n_stack = stores[0]._geometry.n_stack
     after = here + np.array([1, 0, n_stack, n_stack], np.uint32)[packed >> 30]
-    if side == 2:
-        gather_pairs(stores, which, streams, here, after, out, out_next)
-    else:
-        gather(stores, which, streams, after if side == 1 else here, out)
+    written = ever >= 0
+    for target, asked in ((out, after if side == 1 else here), (out_next, after))[: 2 if side == 2 else 1]:
+        found = np.zeros((len(wanted), stores[0]._geometry.observation_bytes), np.uint8)
+        read = np.empty((int(written.sum()), found.shape[1]), np.uint8)
+        gather(stores, which[written], streams[written], asked[written], read)
+        found[written] = read
+        _bytes_of(target)[:] = found.reshape(-1)
 
 
 def _by_store(

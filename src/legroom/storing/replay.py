@@ -18,6 +18,7 @@ from legroom.storing.outputs import Decoded
 from legroom.storing.replay_ahead import Pair, ReplayAhead, Rows
 from legroom.storing.ring import Ring
 from legroom.storing.small_arrays import Flags
+from legroom.storing.stored_array import StoredArray
 from legroom.storing.tensors import outputs_for
 
 BOOL, BYTE = np.dtype(bool), np.dtype(np.uint8)  # each is one object: compared faster than a dtype with a type
@@ -94,6 +95,8 @@ class LeanReplay(LeanBuffer):
         def anew() -> None:
             self.let_go_ahead()
             take_over()
+            for ring in self.columns.values():
+                ring.newest = (self.pos - 1) % self.buffer_size if self.pos or self.full else -1  # type: ignore[attr-defined]
 
         return anew
 
@@ -110,6 +113,8 @@ class LeanReplay(LeanBuffer):
         if stands_for(kind, LeanReplay, "add", self.known_adds) and not self.optimize_memory_usage:
             self._add(obs, next_obs, action, reward, done, infos)
         else:
+            for ring in self.columns.values():
+                ring.expect(self.pos)
             super().add(obs, next_obs, action, reward, done, infos)  # type: ignore[misc]
 
     def _add(self: Any, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
@@ -161,8 +166,8 @@ class LeanReplay(LeanBuffer):
         if self.optimize_memory_usage:
             after = (rows + 1) % self.buffer_size
             return {"": self.observations[rows, envs]}, {"": self.observations[after, envs]}
-        before, after = ({key: ring.read(rows, envs, side) for key, ring in self.columns.items()} for side in (0, 1))
-        return before, after
+        pairs = {key: ring.pairs(rows, envs) for key, ring in self.columns.items()}
+        return {key: pair[0] for key, pair in pairs.items()}, {key: pair[1] for key, pair in pairs.items()}
 
     def _ended(self: Any, flat: np.ndarray) -> np.ndarray:
         """Return whether these transitions ended an episode other than by a time limit, as a column."""
@@ -199,7 +204,7 @@ class LeanReplay(LeanBuffer):
         self._before_drawing = None if self.ahead is None else self.ahead.before_drawing()
 
 
-class OneArray:
+class OneArray(StoredArray):
     """A ring as the one array of observations that a buffer has with `optimize_memory_usage=True`.
 
     Two rows are written per step: the observation, and what follows it into the next row, which the next step writes
@@ -209,33 +214,25 @@ class OneArray:
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
         self._begun: int | None = None
-        self._newest = -1  # the row that was written last, as a whole
         self.shape, self.dtype = ring.observations.shape, ring.dtype
 
-    def __setitem__(self, row: int, observations: np.ndarray) -> None:
-        if self._begun is None:
+    def __setitem__(self, row: Any, observations: np.ndarray) -> None:
+        if not isinstance(row, int | np.integer):
+            super().__setitem__(row, observations)
+        elif self._begun is not None and row == (self._begun + 1) % len(self):
+            self._ring.finish(self._begun, observations)
+            self._begun = None
+        elif row == (self._ring.newest + 1) % len(self):
             self._ring.begin(row, observations)
             self._begun = row
         else:
-            self._ring.finish(self._begun, observations)
-            self._newest, self._begun = self._begun, None
+            super().__setitem__(row, observations)
 
-    def __getitem__(self, index: Any) -> np.ndarray:
-        """Return the observations of `[rows, envs]`, `[rows, envs, :]` or `[rows]`."""
-        rows, envs, *rest = index if isinstance(index, tuple) else (np.arange(len(self))[index], None)
-        if envs is None:
-            rows, envs = rows[..., None], np.arange(self._ring.n_envs)
-        rows, envs = np.broadcast_arrays(rows, envs)
-        newest = self._newest
-        is_next = rows == (newest + 1) % len(self) if newest >= 0 else np.zeros(rows.shape, bool)
+    def decode(self, *places: np.ndarray) -> np.ndarray:
+        """Return the observations of these rows and environments."""
+        (rows, envs), newest = places, self._ring.newest
+        is_next = (rows == (newest + 1) % len(self)) & (newest >= 0) & (self._begun is None)
         found = self._ring.read(np.where(is_next, max(newest, 0), rows), envs, 0)
         if is_next.any():
             found[is_next] = self._ring.read(np.full(int(is_next.sum()), newest), envs[is_next], 1)
-        return found[(..., *rest)] if rest and rest != [slice(None)] else found
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        everything = self[:].view(np.ndarray)
-        return everything if dtype is None else everything.astype(dtype, copy=False)
+        return found

@@ -20,6 +20,7 @@ from legroom.storing.core import Store, gather_ring
 from legroom.storing.observations import Observations
 from legroom.storing.outputs import Decoded
 from legroom.storing.stacks import Stack
+from legroom.storing.stored_array import StoredArray, owned
 
 PLAIN_UP_TO = 24  # bytes of an observation; storing it twice costs no more than an index would
 MOST_SEGMENTS = 48
@@ -69,8 +70,9 @@ class Ring(Observations):
     def clear(self) -> None:
         """Forget all rows; what was found out about stacks stays known."""
         self._begun: np.ndarray | None = None  # the observations whose next ones are still to come
-        # (rows, envs, side, array) decoded along with the other side
-        self._kept: tuple[np.ndarray, np.ndarray, int, np.ndarray] | None = None
+        # what was decoded along with the other side, and the (side, rows, envs) that it is; gone with the next change
+        self._kept: tuple[tuple[int, bytes, bytes], np.ndarray] | None = None
+        self.newest = -1  # the row that was written last
         self._segments: list[Segment] = []
         self._places: tuple[np.ndarray, tuple[Store, ...]] | None = None
         self.count = 0  # rows ever written
@@ -82,12 +84,13 @@ class Ring(Observations):
             IndexError: another row is next. The last one may be written once more.
         """
         if self.is_plain:
-            self._plain[0, row], self._plain[1, row] = observations, next_observations
+            self._plain[0, row], self._plain[1, row], self.newest = observations, next_observations, row
             return
         observations, next_observations = self.as_stored(observations), self.as_stored(next_observations)
         with self._lock:
+            self._kept = self._begun = None
             if row != self.count % self.rows:
-                self._check_order(row)
+                self.expect(row)
             if self.finder.stack is None:
                 before = self.stack
                 self.finder.look(observations)
@@ -100,6 +103,7 @@ class Ring(Observations):
             if segment.first == self.count:
                 segment.first_row_bytes = segment.shelf.store.resident()
             self.count += 1
+            self.newest = row
             while len(self._segments) > 1 and self._segments[1].first <= self.count - self.rows:
                 del self._segments[0]
                 self._places = None
@@ -110,40 +114,62 @@ class Ring(Observations):
             self._plain[0, row] = observations
             return
         with self._lock:
-            self._check_order(row)
-            self._begun = self.as_stored(observations).copy()
+            if row != self.count % self.rows:
+                raise ValueError(
+                    f"row {row} is read-only: rows are written one after the other, by add(), and "
+                    f"{self.count % self.rows} is next"
+                )
+            self._begun, self._kept = self.as_stored(observations).copy(), None
 
     def finish(self, row: int, next_observations: np.ndarray) -> None:
         """Write a row whose observations have begun it; only now the row's former content is gone."""
         if self.is_plain:
-            self._plain[1, row] = next_observations
+            self._plain[1, row], self.newest = next_observations, row
             return
         with self._lock:
-            if self._begun is None:
-                raise IndexError(f"row {row} has no observations yet")
+            if self._begun is None or row != self.count % self.rows:
+                raise ValueError(f"row {row} is read-only: it is written by add(), its observations first")
             self.add(row, self._begun, next_observations)
-            self._begun = None
 
-    def read(self, rows: np.ndarray, envs: np.ndarray, side: int) -> np.ndarray:
-        """Return the observations (side 0) or next observations (side 1) of these rows and environments."""
+    def pairs(self, rows: np.ndarray, envs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the observations and the next observations of these rows and environments."""
         if self.is_plain:
-            found: np.ndarray = self._plain[side, rows, envs]
-            return found.view(Decoded)
+            before, after = self._plain[0, rows, envs], self._plain[1, rows, envs]
+            return before.view(Decoded), after.view(Decoded)
+        shape = np.shape(rows)
+        if shape != np.shape(envs) or len(shape) != 1:
+            rows, envs = np.broadcast_arrays(rows, envs)
+            shape, rows, envs = rows.shape, rows.ravel(), envs.ravel()
+        outs = self._take(shape), self._take(shape)
         with self._lock:
-            if self._kept is not None and self._kept[0] is rows and self._kept[1] is envs and self._kept[2] == side:
-                kept, self._kept = self._kept[3], None
-                return kept
+            self._read_into(rows, envs, BOTH, outs)
+        return outs
+
+    def read(self, rows: np.ndarray, envs: np.ndarray, side: int, *, pairs: bool = False) -> np.ndarray:
+        """Return the observations (side 0) or next observations (side 1) of these rows and environments.
+
+        Args:
+            pairs: the other side is likely to be asked for next.
+
+        Raises:
+            IndexError: there is no such row or environment.
+        """
+        if self.is_plain:
+            return self._plain[side, rows, envs].view(Decoded)
+        rows, envs = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(envs, np.int64)
+        with self._lock:
+            if not pairs:
+                out = self._take(rows.shape)
+                self._read_into(rows, envs, side, (out, out))
+                return out
+            asked, (known, kept) = (rows.tobytes(), envs.tobytes()), self._kept or (None, None)
             self._kept = None
-            shape, places = np.shape(rows), (rows, envs)
-            if shape != np.shape(envs) or len(shape) != 1:
-                here, there = np.broadcast_arrays(rows, envs)
-                shape, places = here.shape, (here.ravel(), there.ravel())
-            outs = [self._take(shape) for _ in range(2 if self.reads_pairs else 1)]
-            self._read_into(*places, side, outs)
-            if self.reads_pairs:
-                self._kept = (rows, envs, 1 - side, outs[1 - side])
-                return outs[side]
-            return outs[0]
+            if kept is not None and known == (side, *asked):
+                return kept
+            outs = self._take(rows.shape), self._take(rows.shape)
+            self._read_into(rows, envs, BOTH, outs)
+            self._kept = (1 - side, *asked), outs[1 - side]
+            return outs[side]
 
     def state(self) -> dict[str, Any]:
         """Return what is stored: arrays, and stores as bytes."""
@@ -186,20 +212,27 @@ class Ring(Observations):
         return take_over
 
     def __getstate__(self) -> dict[str, Any]:
-        ways = {"reads_pairs": self.reads_pairs, "is_number": self.is_number}
+        ways = {"reads_pairs": self.reads_pairs, "is_number": self.is_number, "newest": self.newest}
         return {"made_of": self.made_of(), **ways, "stored": self.state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(*state["made_of"])  # type: ignore[misc]
         self.reads_pairs, self.is_number = state["reads_pairs"], state.get("is_number", False)
         self.prepare(state["stored"])()
+        self.newest = state.get("newest", -1)
 
-    def _check_order(self, row: int) -> None:
+    def expect(self, row: int) -> None:
+        """Make this row the next one to write: it is, or it was the last one and is written once more.
+
+        Raises:
+            IndexError: it is neither.
+        """
         following = self.count % self.rows
-        if row != following:
+        if row != following and not self.is_plain:
             if row != (self.count - 1) % self.rows:
                 raise IndexError(f"row {row} is written out of order: {following} is next")
             self.count -= 1  # the last row once more: whatever else belongs to it could not be stored
+        self.newest = (row - 1) % self.rows
 
     def _next_segment(self, last: Segment | None) -> Segment:
         eager = last is not None and last.shelf.store.resident() >= LARGE
@@ -231,16 +264,20 @@ class Ring(Observations):
     def _take(self, shape: tuple[int, ...]) -> np.ndarray:
         return self.outputs.take((*shape, *self.item_shape), self.dtype)
 
-    def _read_into(self, rows: np.ndarray, envs: np.ndarray, side: int, outs: list[np.ndarray]) -> None:
+    def _read_into(self, rows: np.ndarray, envs: np.ndarray, side: int, outs: tuple[np.ndarray, np.ndarray]) -> None:
         firsts, stores = self._where()
         rows, envs = np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(envs, np.int64)
-        side = side if len(outs) == 1 else BOTH
+        if not stores:  # nothing has been written
+            outs[0][...] = outs[1][...] = 0
         try:
-            gather_ring(
-                stores, firsts, self.count, self.rows, self.n_envs, self._numbers, rows, envs, side, outs[0], outs[-1]
-            )
+            if stores:
+                places = (self._numbers, rows, envs)
+                gather_ring(stores, firsts, self.count, self.rows, self.n_envs, *places, side, *outs)
         except OSError as error:
             raise explained(error) from error
+        if self._begun is not None and side != 1:
+            begun = rows == self.count % self.rows
+            outs[0][begun] = self._begun[envs[begun]]
 
     def _where(self) -> tuple[np.ndarray, tuple[Store, ...]]:
         """Return each segment's first row and store; made once per change of the segments."""
@@ -257,36 +294,53 @@ class Ring(Observations):
         rows, envs = (each.ravel() for each in np.meshgrid(alive % self.rows, np.arange(self.n_envs), indexing="ij"))
         old = [np.empty((len(alive), self.n_envs, *self.item_shape), self.dtype) for _ in range(2)]
         found, self.finder.stack = self.finder.stack, None  # read as they were written
-        self._read_into(rows, envs, 0, old)
+        self._read_into(rows, envs, BOTH, (old[0], old[1]))
         self.finder.stack, self.count, self._segments = found, int(alive[0]), []
         self._places = None
         for observations, next_observations in zip(*old, strict=True):
             self.add(self.count % self.rows, observations, next_observations)
 
 
-class Side:
-    """One of a ring's two arrays, indexed as Stable-Baselines3 indexes them."""
+class Side(StoredArray):
+    """One of a ring's two arrays."""
 
     def __init__(self, ring: Ring, side: int) -> None:
         self._ring, self._side = ring, side
         self.dtype = ring.dtype
         self.shape = (ring.rows, ring.n_envs, *ring.item_shape)
 
-    def __setitem__(self, row: int, observations: np.ndarray) -> None:
-        (self._ring.finish if self._side else self._ring.begin)(row, observations)
+    def __setitem__(self, key: Any, observations: Any) -> None:
+        """Write the next row, as the library's `add` does; where observations are kept plainly, anything."""
+        if self._ring.is_plain:
+            self._ring._plain[self._side][key] = observations
+        elif isinstance(key, int | np.integer):
+            row = int(key) + self.shape[0] * (key < 0)
+            (self._ring.finish if self._side else self._ring.begin)(row, observations)
+        else:
+            super().__setitem__(key, observations)
 
-    def __getitem__(self, index: Any) -> np.ndarray:
-        """Return the observations of `[rows, envs]`, `[rows, envs, :]` or `[row]`."""
-        if isinstance(index, tuple):
-            rows, envs, *rest = index
-            found = self._ring.read(rows, envs, self._side)
-            return found[(..., *rest)] if rest and rest != [slice(None)] else found
-        rows = np.arange(self._ring.rows)[index]
-        return self._ring.read(rows[..., None], np.arange(self._ring.n_envs), self._side)
+    def __getitem__(self, key: Any) -> Any:
+        """Return what NumPy's array would, bit for bit; `[rows, envs]` and `[rows, envs, :]` quickly."""
+        if self._ring.is_plain:
+            return owned(self._ring._plain[self._side][key], Decoded)
+        if self._ring.count and are_pairs(key):
+            try:
+                return self._ring.read(key[0], key[1], self._side, pairs=self._ring.reads_pairs)
+            except IndexError:  # it may count from the end
+                pass
+        return super().__getitem__(key)
 
-    def __len__(self) -> int:
-        return self.shape[0]
+    def decode(self, *places: np.ndarray) -> np.ndarray:
+        """Return the observations of these rows and environments."""
+        rows, envs = places
+        return self._ring.read(rows, envs, self._side)
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        everything = self[np.arange(min(self._ring.count, self._ring.rows))].view(np.ndarray)
-        return everything if dtype is None else everything.astype(dtype, copy=False)
+
+def are_pairs(key: Any) -> bool:
+    """Say whether a key is `[rows, envs]` or `[rows, envs, :]`, as Stable-Baselines3 indexes."""
+    if type(key) is not tuple or not 2 <= len(key) <= 3 or not all(isinstance(each, np.ndarray) for each in key[:2]):
+        return False
+    rows, envs, *rest = key
+    if rest and not (isinstance(rest[0], slice) and rest[0].start is rest[0].stop is rest[0].step is None):
+        return False
+    return rows.ndim == 1 and rows.shape == envs.shape and rows.dtype.kind == envs.dtype.kind == "i"

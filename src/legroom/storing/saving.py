@@ -9,10 +9,11 @@ other as the description lists them.
 
 import hashlib
 import json
-import mmap
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +27,36 @@ HEAD = struct.Struct("<8sQ32s")
 LONGEST_DESCRIPTION = 1 << 28
 # what comes of a description with right checksums that nobody's save() has written
 UNUSABLE = (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError, RecursionError)
+
+
+class DamagedFile(BadInput, OSError):
+    """A file is not what was written: bad input for who named it, and an OSError for who reads it."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some bytes of an open file, of which the checksum is known."""
+
+    path: Path
+    file: IO[bytes]
+    number: int
+    at: int
+    nbytes: int
+    sha256: str
+
+    def read(self) -> bytearray:
+        """Return the bytes, which are as written.
+
+        Raises:
+            DamagedFile: they are not.
+        """
+        found = bytearray()
+        while more := os.pread(self.file.fileno(), self.nbytes - len(found), self.at + len(found)):  # 2 GiB at most
+            found += more
+        if hashlib.sha256(found).hexdigest() != self.sha256:
+            where = f"part {self.number}, {self.nbytes:,} bytes from byte {self.at:,} on"
+            raise _damaged(self.path, f"{where}, is not as written")
+        return found
 
 
 class Savable:
@@ -85,72 +116,53 @@ def read_file(path: Path) -> dict[str, Any]:
     Raises:
         BadInput: it cannot be read, or is not exactly what was written.
     """
-    try:
-        with open_plain(path) as file:
-            return _read(file, path)
-    except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", path=path) from error
-    except UNUSABLE as error:
-        raise BadInput(f"was not written by a buffer's save(): {error}", path=path) from error
+    return open_file(path)
 
 
-def map_file(path: Path) -> tuple[dict[str, Any], mmap.mmap]:
-    """Return what `write_file` wrote, with views of the mapped file for its parts, and the map that they need.
-
-    Only the description's checksum is compared.
+def open_file(path: Path, unread: str = "") -> dict[str, Any]:
+    """Return what `write_file` wrote, every byte checked, but for lists with the key `unread`: these are of `Part`s.
 
     Raises:
-        BadInput: it cannot be read, or is not as long as what was written.
+        BadInput: it cannot be read, or is not exactly what was written.
     """
     try:
-        with open_plain(path) as file:
+        with ExitStack() as closing:
+            file = closing.enter_context(open_plain(path))
             content = _description(file, path)
-            start = file.tell()
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        view, parts = memoryview(mapped), []
-        for i, listed in enumerate(content["parts"]):
-            if not 0 <= listed["bytes"] <= len(view) - start:
-                raise _damaged(path, f"it ends after {len(view) - start} of {listed['bytes']} bytes of part {i}")
-            parts.append(view[start : start + listed["bytes"]])
-            start += listed["bytes"]
-        return _put_back(content["tree"], parts), mapped
+            parts, at, size = list[Part](), file.tell(), os.fstat(file.fileno()).st_size
+            for i, listed in enumerate(content["parts"]):
+                if not 0 <= listed["bytes"] <= size - at:  # before memory is asked for
+                    raise _damaged(path, f"it ends after {size - at} of {listed['bytes']} bytes of part {i}")
+                parts.append(Part(path, file, i, at, listed["bytes"], listed["sha256"]))
+                at += listed["bytes"]
+            if at < size:
+                raise _damaged(path, f"it goes on for {size - at} bytes after its end")
+            tree: dict[str, Any] = _put_back(content["tree"], parts, unread)
+            if unread:
+                closing.pop_all()  # the parts need it
+            return tree
+    except BadInput:
+        raise
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", path=path) from error
     except UNUSABLE as error:
         raise BadInput(f"was not written by a buffer's save(): {error}", path=path) from error
 
 
-def _damaged(path: Path, what: str) -> BadInput:
-    return BadInput(f"is damaged: {what}", path=path, hint="use an earlier file")
+def _damaged(path: Path, what: str) -> DamagedFile:
+    return DamagedFile(f"is damaged: {what}", path=path, hint="use an earlier file")
 
 
 def _description(file: IO[bytes], path: Path) -> dict[str, Any]:
     head = file.read(HEAD.size)
     if len(head) < HEAD.size or not head.startswith(MAGIC):
-        raise BadInput("was not written by a buffer's save()", path=path)
+        raise DamagedFile("was not written by a buffer's save()", path=path)
     _, length, digest = HEAD.unpack(head)
     description = file.read(min(length, LONGEST_DESCRIPTION))
     if len(description) != length or hashlib.sha256(description).digest() != digest:
         raise _damaged(path, "its description is damaged")
     content: dict[str, Any] = json.loads(description)
     return content
-
-
-def _read(file: IO[bytes], path: Path) -> dict[str, Any]:
-    content, parts = _description(file, path), list[bytes | memoryview]()
-    left = os.fstat(file.fileno()).st_size - file.tell()
-    for i, listed in enumerate(content["parts"]):
-        if not 0 <= listed["bytes"] <= left:  # before memory is asked for
-            raise _damaged(path, f"it ends after {left} of {listed['bytes']} bytes of part {i}")
-        part = file.read(listed["bytes"])
-        left -= len(part)
-        if hashlib.sha256(part).hexdigest() != listed["sha256"]:
-            raise _damaged(path, f"part {i} is not as written")
-        parts.append(part)
-    if file.read(1):
-        raise _damaged(path, "it goes on after its end")
-    tree: dict[str, Any] = _put_back(content["tree"], parts)
-    return tree
 
 
 def _raw(part: np.ndarray | bytes) -> memoryview:
@@ -172,15 +184,15 @@ def _take_out(node: Any, parts: list[np.ndarray | bytes]) -> Any:
     return node
 
 
-def _put_back(node: Any, parts: Sequence[bytes | memoryview]) -> Any:
+def _put_back(node: Any, parts: list[Part], unread: str) -> Any:
     if isinstance(node, dict) and "$part" in node:
-        part = parts[node["$part"]]
+        part = parts[node["$part"]].read()
         if "dtype" not in node:
-            return part
-        bytes_of = bytearray(part) if isinstance(part, bytes) else part  # what is mapped is only read
-        return np.frombuffer(bytes_of, np.dtype(node["dtype"])).reshape(node["shape"])
+            return bytes(part)
+        return np.frombuffer(part, np.dtype(node["dtype"])).reshape(node["shape"])
     if isinstance(node, dict):
-        return {key: _put_back(value, parts) for key, value in node.items()}
+        left = {key: [parts[each["$part"]] for each in value] for key, value in node.items() if key == unread}
+        return {key: left[key] if key in left else _put_back(value, parts, unread) for key, value in node.items()}
     if isinstance(node, list):
-        return [_put_back(value, parts) for value in node]
+        return [_put_back(value, parts, unread) for value in node]
     return node

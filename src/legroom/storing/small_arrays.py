@@ -7,17 +7,10 @@ from typing import Any
 
 import numpy as np
 
-
-class _Float32Array:
-    """What else NumPy arrays can do (`.sum()`, `.any()` … in a user's callback) is done by the float32 array."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "array":  # while it is being unpickled there is none
-            raise AttributeError(name)
-        return getattr(np.asarray(self), name)
+from legroom.storing.stored_array import StoredArray
 
 
-class Flags(_Float32Array):
+class Flags(StoredArray):
     """A float32 array [rows, envs] of zeros and ones (dones, timeouts), a bit each; up to eight share their bytes.
 
     Args:
@@ -47,18 +40,18 @@ class Flags(_Float32Array):
         else:
             self.array[index] = values
 
-    def __getitem__(self, index: Any) -> np.ndarray:
-        found: np.ndarray = self.array[index]
-        return ((found >> np.uint8(self.bit)) & np.uint8(1)).astype(np.float32) if found.dtype == np.uint8 else found
+    def __getitem__(self, key: Any) -> Any:
+        """Return what NumPy's float32 array would."""
+        found = self.array[key]
+        if found.dtype != np.uint8:
+            return found
+        flags = ((found >> np.uint8(self.bit)) & np.uint8(1)).astype(np.float32)
+        if isinstance(flags, np.ndarray) and found.base is not None:  # NumPy's would be a view to write to
+            flags.flags.writeable = False
+        return flags
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return self[:].astype(np.float32 if dtype is None else dtype)
 
-    def __len__(self) -> int:
-        return len(self.array)
-
-
-class Masks(_Float32Array):
+class Masks(StoredArray):
     """A float32 array [rows, envs, actions] of action masks, initially all ones, a bit each."""
 
     def __init__(self, rows: int, n_envs: int, n_actions: int) -> None:
@@ -67,7 +60,7 @@ class Masks(_Float32Array):
         self.array: np.ndarray = np.full((rows, n_envs, (n_actions + 7) // 8), 255, np.uint8)
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The shape of the array this stands for."""
         return (*self.array.shape[:-1], self.n_actions)
 
@@ -81,23 +74,28 @@ class Masks(_Float32Array):
         rows, n_envs, width = self.array.shape
         self.array = self.array.swapaxes(0, 1).reshape(rows * n_envs, width)
 
+    @property
+    def n_places(self) -> int:  # type: ignore[override]
+        """The axes that masks are found by."""
+        return self.array.ndim - 1
+
     def __setitem__(self, index: Any, masks: Any) -> None:
         masks = np.asarray(masks, np.float32)
-        if self.array.dtype == np.uint8 and not _only_zero_and_one(masks):
-            self.array = np.asarray(self)
-        self.array[index] = np.packbits(masks != 0, axis=-1) if self.array.dtype == np.uint8 else masks
+        is_row = isinstance(index, int | np.integer)
+        if self.array.dtype == np.uint8 and not (is_row and _only_zero_and_one(masks)):
+            self.array = np.array(self)
+        if self.array.dtype == np.uint8:
+            self.array[index] = np.packbits(np.broadcast_to(masks != 0, self.shape[1:]), axis=-1)
+        else:
+            self.array[index] = masks
 
-    def __getitem__(self, index: Any) -> np.ndarray:
-        found: np.ndarray = self.array[index]
-        if found.dtype == np.uint8:
-            return np.unpackbits(found, axis=-1, count=self.n_actions).astype(np.float32)
-        return found
+    def __getitem__(self, key: Any) -> Any:
+        """Return what NumPy's float32 array would."""
+        return super().__getitem__(key) if self.array.dtype == np.uint8 else self.array[key]
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return self[:] if dtype is None else self[:].astype(dtype)
-
-    def __len__(self) -> int:
-        return len(self.array)
+    def decode(self, *places: np.ndarray) -> np.ndarray:
+        """Return the masks at these places."""
+        return np.unpackbits(self.array[places], axis=-1, count=self.n_actions).astype(np.float32)
 
 
 def _only_zero_and_one(values: np.ndarray) -> bool:
