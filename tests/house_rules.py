@@ -26,7 +26,7 @@ ROOMS = (
     "hollow", "installing", "errors", "units", "orphan", "extras", "backends.default", "model",
     "plugins", "named_runs", "backends.base",
     "machine", "trackers", "sharing", "device", "storing", "cluster", "environments",
-    "reading", "growth", "scheduling", "predicting", "fitting", "comparing", "checking", "explaining", "training",
+    "reading", "growth", "scheduling", "predicting", "fitting", "checking", "explaining", "training",
     "watching", "profiling", "testing", "sweeping",
     "backends.sb3", "backends.brax", "backends.rllib", "backends.program", "backends.exports",
     "api", "optuna", "torchrl", "tianshou", "extend", "workloads", "rendering", "serving", "cli", "__main__",
