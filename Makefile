@@ -39,7 +39,7 @@ lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/python tests/house_rules.py
 
 .PHONY: fuzz
-fuzz: $(STAMP)  ## generated inputs for readers, explain, storage files, archives and the page; FUZZ_MINUTES each (5)
+fuzz: $(STAMP)  ## generated inputs for readers, explain, storage files and the page; FUZZ_MINUTES each (5)
 	$(BIN)/python -m tests.fuzz.fuzz
 
 .PHONY: dist test-pythons

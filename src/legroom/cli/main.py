@@ -42,7 +42,6 @@ COMMANDS = {
     "profile": ("legroom.cli.profile", "Whether an environment leaks, and how much memory it takes."),
     "ui": ("legroom.cli.ui", "The planner page: change settings, see at once what fits."),
     "export": ("legroom.cli.export", "Write the last checkpoint of a run for use elsewhere."),
-    "import": ("legroom.cli.import_", "Make a run folder from a model trained elsewhere."),
     "machine": ("legroom.cli.machine", "Show this machine's memory, GPUs and library versions."),
     "workloads": ("legroom.cli.workloads", "List the reference workloads and their named runs."),
     "schema": ("legroom.cli.schema", "The JSON schema of a run file."),

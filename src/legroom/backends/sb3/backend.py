@@ -25,7 +25,7 @@ from legroom.sharing.heap import heap_environment
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from legroom.model.archive import Exported, Imported
+    from legroom.model.archive import Exported
     from legroom.model.attachment import Attachment
     from legroom.model.counts import Counts, StoredData
     from legroom.model.draft import Draft, Key
@@ -227,12 +227,6 @@ class Sb3Backend(Backend):
             from legroom.backends.sb3.archives_zip import export_sb3
 
         return export_sb3(directory, archive, force=force, trust=trust)
-
-    def import_archive(self, archive: Path, directory: Path, *, algorithm: str | None, force: bool) -> Imported | None:
-        with needs("sb3", what="an import"):
-            from legroom.backends.sb3.archives_zip import import_sb3
-
-        return import_sb3(archive, directory, trust=True, force=force, algorithm=algorithm)
 
     # ---- the page
 
