@@ -262,7 +262,7 @@ bench-explain: $(STAMP)  ## kinds and numbers read from texts of failures
 bench-ui: $(STAMP) chromium  ## the planner page: how soon, how quick, how small, and a thousand bad requests
 	$(BIN)/python -m bench.ui
 
-bench-knobs: $(STAMP)  ## what bf16, checkpointing, foreach and the allocator's settings really save
+bench-knobs: $(STAMP)  ## what bf16, checkpointing and expandable segments really save
 	$(BIN)/python -m bench.knobs
 
 clean:

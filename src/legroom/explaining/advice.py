@@ -134,11 +134,8 @@ def _gpu(case: _Case) -> Iterator[Advice]:
         yield Advice("other processes", "free", say, "nvidia-smi")
     if _fragmented(found):
         yield case.turn("memory.expandable_segments", "true", "segments can grow: no fragments")
-        yield case.turn("memory.empty_cache_every", "1", "give cached memory back after every update")
     yield case.turn("memory.micro_batch", "16", "a minibatch in pieces, the same gradient")
     yield case.turn("memory.activation_checkpointing", "true", "recompute activations, do not keep them")
-    if case.cause == "optimizer":
-        yield case.turn("memory.foreach", "false", "the optimizer goes tensor by tensor")
     yield case.turn("hyperparams.batch_size", "32", "a smaller minibatch")
     yield case.turn("memory.bf16", "true", "activations in half the bytes")
 

@@ -20,7 +20,7 @@ from typing import Any
 from legroom.errors import BadInput
 from legroom.model.files import read_document, write_whole
 from legroom.model.footprint import Peak
-from legroom.model.run import Run
+from legroom.model.run import kept_run
 from legroom.model.sealed import Damaged, seal, unseal
 from legroom.sweeping.trial import Trial
 from legroom.training.run_folder import Predicted, RunFolder
@@ -152,8 +152,8 @@ def _trial_of(data: dict[str, Any]) -> Trial:
     return Trial(
         **data
         | {
-            "asked": Run.model_validate(data["asked"]),
-            "run": Run.model_validate(data["run"]),
+            "asked": kept_run(data["asked"]),
+            "run": kept_run(data["run"]),
             "predicted": Predicted(peaks["host"], peaks["gpu"], *listed),
         }
     )

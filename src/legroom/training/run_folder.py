@@ -46,7 +46,7 @@ from legroom.machine.temporary_folder import clear_left_folders
 from legroom.model.files import clear_left_over, make_directory, read_document, write_whole
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
 from legroom.model.outcome import Outcome
-from legroom.model.run import Run
+from legroom.model.run import Run, kept_run
 from legroom.model.sealed import Damaged, Document, Newer, seal, unseal
 from legroom.training.durable import set_aside
 from legroom.training.progress_log import read_progress
@@ -270,6 +270,6 @@ class RunFolder:
 
 def _run_of(data: dict[str, Any], path: Path) -> Run:
     try:
-        return Run.model_validate({key: value for key, value in data.items() if key != ASKED})
+        return kept_run({key: value for key, value in data.items() if key != ASKED})
     except ValueError as error:  # of pydantic
         raise BadInput(f"is not a run: {error}", path=path, hint="start over in another --out") from None

@@ -92,7 +92,7 @@ def build_model(run: Run, observation: spaces.Space[Any], action: spaces.Space[A
     hyperparams = {key: value for key, value in run.hyperparams.items() if not key.endswith(_BUFFER_ARGUMENTS)}
     if size:
         hyperparams[size] = max(2, n_envs)
-    memory = MemorySpec(foreach=run.memory.foreach, activation_checkpointing=run.memory.activation_checkpointing)
+    memory = MemorySpec(activation_checkpointing=run.memory.activation_checkpointing)
     small = run.replace(hyperparams=hyperparams, memory=memory)
     env = StubVecEnv(n_envs, observation, action, lambda: None)
     with warnings.catch_warnings(), importable(run):
