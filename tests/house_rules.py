@@ -41,7 +41,7 @@ HEAVY = {
     "mujoco": {"backends"},
     "ray": {"cluster", "sweeping", "backends"},
     "scipy": set(),
-    "matplotlib": {"rendering"},
+    "matplotlib": set(),
     "pyboy": set(),
     "pygame": set(),
     "rasterio": set(),

@@ -3,7 +3,7 @@
 sweep.json       the grid and every trial: its run, its prediction, what it requests
 trials/NNN/      the folder of a training, as `legroom train` makes it, and live.json: its memory at this moment
 stop             there while the trials shall stop
-result.json, sweep.svg, metric.svg
+result.json
 
 A trial may run on another machine of a cluster, so whatever it says goes through this folder, which all must see.
 """

@@ -4,7 +4,7 @@ run.json          the run that is trained, knobs turned and seed chosen, and und
 prediction.json   its predicted peaks and items; derived anew where it is missing or damaged
 checkpoints/      step-N: state of the training, size and SHA-256 of every file, and a copy of run.json
 outcome.json      how the last training in it ended; derived anew by a resume where it is missing or damaged
-progress.csv, live.jsonl, tensorboard/, train.log, memory.svg, …   for people; nothing is resumed from them
+progress.csv, live.jsonl, tensorboard/, train.log, …   for people; nothing is resumed from them
 .lock             locked (flock) by the process that trains
 .tmp-PID-START-N  what a process is about to write, its tasks for its child; cleared by the next start
 
