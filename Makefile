@@ -39,7 +39,7 @@ lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/python tests/house_rules.py
 
 .PHONY: fuzz
-fuzz: $(STAMP)  ## generated inputs for readers, explain, storage files, archives and the page; FUZZ_MINUTES each (5)
+fuzz: $(STAMP)  ## generated inputs for readers, explain, storage files and the page; FUZZ_MINUTES each (5)
 	$(BIN)/python -m tests.fuzz.fuzz
 
 .PHONY: dist test-pythons
@@ -262,7 +262,7 @@ bench-explain: $(STAMP)  ## kinds and numbers read from texts of failures
 bench-ui: $(STAMP) chromium  ## the planner page: how soon, how quick, how small, and a thousand bad requests
 	$(BIN)/python -m bench.ui
 
-bench-knobs: $(STAMP)  ## what bf16, checkpointing, foreach and the allocator's settings really save
+bench-knobs: $(STAMP)  ## what bf16, checkpointing and expandable segments really save
 	$(BIN)/python -m bench.knobs
 
 clean:

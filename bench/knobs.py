@@ -7,8 +7,7 @@ prediction. Time is that of `train()`, relative to the run without knobs, the me
 On a card (`gpu`): the traced requests of the update are replayed through the simulated caching allocator, with and
 without each knob, beside what arithmetic says from shapes alone.
 
-Fragmentation (`segments`): the recorded runs of `bench.vram` with ordinary and with expandable segments, and with the
-cache emptied every N updates.
+Fragmentation (`segments`): the recorded runs of `bench.vram` with ordinary and with expandable segments.
 
     python -m bench.knobs [host] [gpu] [segments]
 
@@ -25,18 +24,14 @@ import statistics
 import subprocess
 import sys
 import time
-from bisect import bisect_left
-from collections.abc import Sequence
 from typing import Any
 
 from bench.accuracy import DISTURBED, box, discrete, spec
 from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
-from legroom.hollow.cuda_allocator import CachingAllocator, Settings
+from legroom.hollow.cuda_allocator import Settings
 from legroom.hollow.replaying import replay
 from legroom.machine.tree import TreeMemory
-from legroom.model.evidence import NetTrace
-from legroom.model.footprint import Phase
 from legroom.model.machine import Machine
 
 MB = 1e6
@@ -49,10 +44,9 @@ KNOBS: dict[str, dict[str, Any]] = {
     "activation_checkpointing": {"activation_checkpointing": True},
     "bf16": {"bf16": True},
     "both": {"activation_checkpointing": True, "bf16": True},
-    "foreach: false": {"foreach": False},
 }
 
-# One tensor at a time is what torch does on a CPU by itself. Processors without bfloat16 instructions take ten times as
+# Processors without bfloat16 instructions take ten times as
 # long with it, so few runs are tried.
 ON_HOST = {
     "PPO, CNN 84×84×12": ("none", "activation_checkpointing", "bf16"),
@@ -89,16 +83,6 @@ RUNS = {
         attention=False,
     ),
 }  # fmt: skip
-
-# On a card only: networks whose parameters, not activations, are the peak, so that the optimizer's step shows.
-WIDE = {
-    "PPO, MLP 2×4096": spec("PPO", box(200), discrete(6), 192, n_steps=64, batch_size=64, net_arch=[4096, 4096]),
-    "PPO, MLP 8×256": spec("PPO", box(200), discrete(6), 192, n_steps=64, batch_size=64, net_arch=[256] * 8),
-    "PPO, CNN 84×84×4, 8 samples": spec(
-        "PPO", box(84, 84, 4, dtype="uint8"), discrete(6), 192, "CnnPolicy", n_steps=64, batch_size=8
-    ),
-    "SAC, MLP 3×1024": spec("SAC", box(200), box(6), 200, net_arch=[1024] * 3, learning_starts=50),
-}
 
 
 # -- the host --------------------------------------------------------------------------------------------------------
@@ -179,8 +163,7 @@ def gpu() -> bool:
     from legroom.predicting.predict import add_up, gather_all
 
     named = [(name, knob) for name in RUNS for knob in KNOBS]
-    named += [(name, knob) for name in WIDE for knob in ("none", "foreach: false")]
-    runs = [Run.model_validate((RUNS | WIDE)[name] | {"memory": KNOBS[knob], "device": "cuda"}) for name, knob in named]
+    runs = [Run.model_validate(RUNS[name] | {"memory": KNOBS[knob], "device": "cuda"}) for name, knob in named]
     traced, estimated = (gather_all(runs, NO_MACHINE, mode=mode, device="cuda") for mode in ("trace", "arithmetic"))
     rows, good, before = [], True, 0
     for (name, knob), seen, guessed in zip(named, traced, estimated, strict=True):
@@ -198,25 +181,8 @@ def gpu() -> bool:
     return good
 
 
-class _Emptied(CachingAllocator):
-    """The allocator with its cache emptied before some of the requests."""
-
-    def __init__(self, events: Sequence[Any], settings: Settings, requests: set[int]) -> None:
-        super().__init__(settings)
-        self.peak_reserved, live, seen = 0, {}, -1
-        for event in events:
-            if event[0] == "alloc" and event[2] > 0:
-                seen += 1
-                if seen in requests:
-                    self.empty_cache()
-                live[event[1]] = self.alloc(event[2])
-                self.peak_reserved = max(self.peak_reserved, self.reserved)
-            elif event[0] == "free" and event[1] in live:
-                self.free(live.pop(event[1]))
-
-
 def segments() -> bool:
-    """Write what expandable segments and an emptied cache do to the recorded runs, of three rollouts each."""
+    """Write what expandable segments do to the recorded runs, of three rollouts each."""
     from bench.vram import FILES, run_of
     from legroom.backends.base import algorithm_of, hyper
     from legroom.predicting.predict import gather_all
@@ -235,15 +201,10 @@ def segments() -> bool:
         plain, grown = (
             replay(net.events, Settings(expandable_segments=expandable), net.rounds) for expandable in (False, True)
         )
-        emptied = _Emptied(net.events, Settings(), _first_requests(net))
         for name, figure in (
             ("reserved beyond allocated", plain.peak_reserved / plain.peak_allocated - 1),
             ("the same, expandable segments", grown.peak_reserved / grown.peak_allocated - 1),
             ("peak reserved, expandable against ordinary", grown.peak_reserved / plain.peak_reserved),
-            (
-                "peak reserved, cache emptied after every update against never",
-                emptied.peak_reserved / plain.peak_reserved,
-            ),
         ):
             found.setdefault(name, []).append(figure)
             if plain.peak_allocated > LARGE:
@@ -253,15 +214,8 @@ def segments() -> bool:
         for name, figures in found.items()
     ]
     columns = ["of traced runs", "runs", "least", "5 %", "median", "95 %", "most"]
-    write_section("Expandable segments and an emptied cache", columns, rows, f"{COMMAND} segments")
+    write_section("Expandable segments", columns, rows, f"{COMMAND} segments")
     return True
-
-
-def _first_requests(net: NetTrace) -> set[int]:
-    """Return the first request of every collecting phase but the first one, counted among all requests."""
-    positions = [index for index, event in enumerate(net.events) if event[0] == "alloc" and event[2] > 0]  # type: ignore[misc]
-    starts = [start for start, phase in net.phase_starts if phase is Phase.COLLECT][1:]
-    return {bisect_left(positions, start) for start in starts}
 
 
 def _quantile(figures: list[float], q: float) -> float:

@@ -90,7 +90,7 @@ def _turned(seen: Seen) -> None:
 def _rehearsed(seen: Seen, document: str) -> None:
     file = {"name": "rehearsal.json", "mimeType": "application/json", "buffer": document.encode()}
     seen.page.set_input_files("#file", file)
-    seen.page.wait_for_selector("#result-body .treemap")
+    seen.page.wait_for_selector("#result-body svg")
 
 
 def _explained(seen: Seen) -> None:

@@ -6,7 +6,7 @@
 #   FULL=0 leaves the tests out
 set -eu
 cd "$(dirname "$0")/.."
-TESTS="tests/test_units.py tests/model tests/scheduling tests/comparing tests/ci/test_formats.py tests/machine/test_job_limits.py tests/machine/test_cgroup.py tests/machine/test_without_unix.py tests/explaining"
+TESTS="tests/test_units.py tests/model tests/scheduling tests/ci/test_formats.py tests/machine/test_job_limits.py tests/machine/test_cgroup.py tests/machine/test_without_unix.py tests/explaining"
 WHEEL=$(ls dist/legroom-*.whl)
 SDIST=$(ls dist/legroom-*.tar.gz)
 work=$(mktemp -d)

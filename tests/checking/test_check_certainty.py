@@ -50,26 +50,6 @@ def test_a_few_numbers_that_try_the_gpu_leave_no_doubt(tmp_path: Path) -> None:
     assert "vram-exceeded" in names(look(tmp_path / "b.py", script.format("torch.ones(2**20, size).cuda()")))
 
 
-def test_arguments_that_a_function_hands_on_under_another_name_may_be_read_there(tmp_path: Path) -> None:
-    script = """
-import argparse
-from stable_baselines3 import PPO
-from elsewhere import get_paths
-
-def run(cfg):
-    folder = get_paths(cfg)
-    PPO("MlpPolicy", "CartPole-v1").learn(cfg.steps)
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=2048)
-parser.add_argument("--model-name", default="a")
-config = parser.parse_args()
-run(config)
-"""
-    assert "unused-key" not in names(look(tmp_path / "train.py", script))
-    assert "unused-key" in names(look(tmp_path / "seen.py", script.replace("get_paths(cfg)", "cfg.steps")))
-
-
 def test_a_number_of_a_module_that_is_not_there_is_not_known(tmp_path: Path) -> None:
     script = """
 import config
@@ -160,14 +140,6 @@ def test_a_limit_that_is_lifted_says_nothing_about_episodes(tmp_path: Path) -> N
         assert "episode-shorter-than-rollout" not in names(look(tmp_path / "b.py", script.format(lifted)))
 
 
-def test_a_model_that_learns_again_and_again_has_no_end(tmp_path: Path) -> None:
-    made = "DQN('MlpPolicy', 'CartPole-v1', buffer_size=90_000)"
-    script = "from stable_baselines3 import DQN\n{}for part in range(100):\n    {}model.learn(1_000)\n"
-    ends = {"sync-stride", "schedule-never-completes"}
-    assert not names(look(tmp_path / "a.py", script.format(f"model = {made}\n", ""))) & ends
-    assert names(look(tmp_path / "b.py", script.format("", f"model = {made}\n    "))) >= ends
-
-
 def test_a_function_that_nobody_knows_may_make_several_environments(tmp_path: Path) -> None:
     script = """
 import gymnasium as gym
@@ -202,16 +174,3 @@ def test_a_replay_that_finds_the_next_observation_one_row_later_stores_frames_ha
     assert said.endswith("stored 4 times: 4 frames per observation; 269.2 MiB, of which 67.3 MiB are different frames")
     (said,) = [f.message for f in look(tmp_path / "dqn.yml", entry).findings if f.name == "stacked-frames-stored"]
     assert "stored 8 times" in said and said.endswith("538.3 MiB, of which 67.3 MiB are different frames")
-
-
-def test_an_option_is_named_as_the_parser_has_it(tmp_path: Path) -> None:
-    script = """
-import argparse
-from stable_baselines3 import PPO
-parser = argparse.ArgumentParser()
-parser.add_argument("--init_model", default=None)
-args = parser.parse_args()
-PPO.load(args.init_model)
-"""
-    (found,) = [f for f in look(tmp_path / "play.py", script).findings if f.name == "untrusted-load"]
-    assert found.message.endswith("the file comes from the command line (--init_model)")

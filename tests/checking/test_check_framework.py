@@ -14,7 +14,7 @@ from tests.cli import in_process
 from legroom.checking.check import check, chosen_rules, find_rule
 from legroom.checking.fixing import applied, fix_file
 from legroom.checking.ignoring import read_ignored
-from legroom.checking.rule_table import RULES, RUN_RULES
+from legroom.checking.rule_table import REMOVED, RULES, RUN_RULES
 from legroom.errors import BadInput
 from legroom.model.draft import put
 from legroom.model.finding import Finding
@@ -30,8 +30,8 @@ WRONG = "algo: PPO\nenv: {id: CartPole-v1}\nhyperparams:\n  n_steps: 100\n  batc
 NAMES = (  # the slugs that other programs may rely on
     "minibatch-exceeds-rollout", "minibatch-does-not-divide", "brax-divisibility", "brax-devices", "callback-not-used",
     "eval-on-training-env", "frequency-in-vec-steps", "no-effect", "float32-rollout", "flatten-copy-exceeds-ram",
-    "replay-exceeds-ram", "under-used-machine", "episode-shorter-than-rollout", "schedule-never-completes",
-    "sync-stride", "worker-imports-torch", "fork-workers", "stacked-frames-stored", "untrusted-load", "unused-key",
+    "replay-exceeds-ram", "under-used-machine", "episode-shorter-than-rollout",
+    "worker-imports-torch", "fork-workers", "stacked-frames-stored",
 )  # fmt: skip
 
 
@@ -65,6 +65,15 @@ def test_every_rule_says_what_why_example_and_way_out():
         assert rule.name == rule.name.lower().replace("_", "-").replace(" ", "-")
         for text in (rule.what, rule.why, rule.example, rule.remedy):
             assert len(text) > 5, rule.code
+
+
+def test_a_removed_rule_may_still_be_ignored_and_its_code_is_not_used_again(tmp_path):
+    assert not REMOVED.keys() & {rule.code for rule in RULES}
+    project = write(tmp_path, '[tool.legroom]\nignore = ["LR063", "sync-stride"]\n', "pyproject.toml")
+    write(tmp_path, WRONG.replace("64\n", "64  # legroom: ignore[LR023, unused-key]\n"))
+    told = legroom("run.yaml", "--ignore", "LR053", cwd=project.parent)
+    assert (told.returncode, "LR007" in told.stdout, told.stderr) == (1, True, "")
+    assert legroom("run.yaml", "--select", "LR063", cwd=tmp_path).returncode == 2
 
 
 def test_rules_are_chosen_by_code_beginning_and_name():

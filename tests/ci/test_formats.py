@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.cli.in_process import legroom
 
 SCRIPT = Path(__file__).parents[2] / "docs/files/train.py"
@@ -89,3 +90,8 @@ def test_a_table_that_cannot_be_read_is_refused_in_one_line(folder, table):
     told = legroom("check", "train.py", cwd=folder)
     assert (told.returncode, told.stderr.count("\n")) == (2, 1)
     assert "pyproject.toml" in told.stderr
+
+
+def test_pre_commit_runs_check():
+    (hook,) = yaml.safe_load((SCRIPT.parents[2] / ".pre-commit-hooks.yaml").read_text())
+    assert (hook["entry"], hook["language"]) == ("legroom check", "python")

@@ -86,7 +86,6 @@ def test_a_sweep_is_stopped_and_resumed(run_file: Path, tmp_path: Path) -> None:
     best = sweep["trials"][sweep["best"]]
     assert best["metric"] == max(trial["metric"] for trial in sweep["trials"])
     assert sweep["most_at_once"] <= 2
-    assert (out / "sweep.svg").read_text().startswith("<?xml")
     # It went on from where it was: two starts, and the steps of the first are not done again.
     outcome = json.loads((out / "trials" / "000" / "outcome.json").read_text())
     assert [attempt["reason"] for attempt in outcome["attempts"]] == ["start", "resume"]

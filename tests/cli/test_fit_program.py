@@ -107,8 +107,6 @@ def test_nothing_fits(tmp_path: Path) -> None:
     [
         (("--param", "b=64..10", "--", "x", "{b}"), "--param b=64..10: the range is empty"),
         (("--vram", "1GiB", "--html", "page.html", "--", "x"), "--html draws memory against a parameter"),
-        (("--vram", "1GiB", "--write", "--", "x"), "--write needs --patch"),
-        (("--vram", "1GiB", "--patch", "--param", "b=1..2", "--", "x", "{b}"), "--patch contradicts --param"),
         (("--param", "b=1..2", "--", "x"), "--param b: the command has no {b}"),
         (("--param", "batch=1..2", "--", "x", "{batches}"), "did you mean {batches}?"),
         (("--param", "b=1..2", "--", "x", "{b}", "{c}"), "the command has {c}, and there is no --param c"),

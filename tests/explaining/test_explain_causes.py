@@ -113,15 +113,13 @@ def test_spilling_into_ram_is_said() -> None:
     assert any("spilled" in note for note in explained("cuda_windows_spill").notes)
 
 
-def test_the_optimizer_is_told_to_go_tensor_by_tensor() -> None:
+def test_the_optimizer_is_named() -> None:
     text = (
         'Traceback (most recent call last):\n  File "ppo.py", line 7, in <module>\n    optimizer.step()\n'
         '  File "/x/site-packages/torch/optim/adam.py", line 121, in _init_group\n'
         '    state["exp_avg"] = torch.zeros_like(p)\n' + text_of("cuda_reserved.txt")
     )
-    found = explain(text)
-    assert "optimizer" in found.cause
-    assert "memory.foreach=false" in [one.knob for one in found.advice]
+    assert "optimizer" in explain(text).cause
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if EXPECTED[name]["kind"] != "unknown"])

@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import tempfile
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -248,18 +247,6 @@ def storing_inputs() -> st.SearchStrategy[bytes]:
     return st.one_of(mutated((_saved(),)), mutated((original,), words).map(signed), crafted.map(signed))
 
 
-def archive_inputs() -> st.SearchStrategy[bytes]:
-    def archive(data: bytes) -> bytes:
-        file = io.BytesIO()
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as content:
-            content.writestr("data", data)
-        return file.getvalue()
-
-    plain = json.dumps({"policy_class": {"__module__": "stable_baselines3.ppo"}, "n_steps": 3, "gamma": 0.9}).encode()
-    inside = st.one_of(mutated((plain,), (b"[" * 9999, b"9" * 9999, b"null")), st.just(b" " * 100_000_000)).map(archive)
-    return st.one_of(inside, mutated((archive(plain),)))
-
-
 def page_inputs() -> st.SearchStrategy[bytes]:
     """A line of method, path and query, and a body."""
     run = b'{"algo": "PPO", "env": {"id": "CartPole-v1"}, "hyperparams": {"n_steps": 64}}'
@@ -321,15 +308,6 @@ def run_storing(data: bytes) -> None:
         read_file(path)
 
 
-def run_archive(data: bytes) -> None:
-    from legroom.backends.sb3.archives_zip import _algorithm, _describe
-
-    with tempfile.TemporaryDirectory() as folder, suppress(LegroomError):
-        path = Path(folder) / "model.zip"
-        path.write_bytes(data)
-        _algorithm(path, _describe(path), None)
-
-
 def run_page(data: bytes) -> None:
     """Ask the page itself, and work out what it would have a child work out here, where a crash is seen."""
     line, _, body = data.partition(b"\n")
@@ -377,6 +355,5 @@ TARGETS = {
     "yaml": Target(yaml_inputs, lambda data: _read_and_check("ppo.yml", data)),
     "explain": Target(explain_inputs, run_explain),
     "storing": Target(storing_inputs, run_storing),
-    "archive": Target(archive_inputs, run_archive),
     "page": Target(page_inputs, run_page),
 }

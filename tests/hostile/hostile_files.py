@@ -5,15 +5,9 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import os
 import pickle
-import struct
-import zipfile
-import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -139,54 +133,6 @@ class Touches:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return os.mkdir, (self.canary,)
-
-
-def zipped(members: dict[str, bytes], *, kind: int = zipfile.ZIP_DEFLATED) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", kind, compresslevel=1) as made:
-        for name, content in members.items():
-            made.writestr(name, content)
-    return file.getvalue()
-
-
-def model(canary: str) -> bytes:
-    """Return SB3's description of a model, with a pickle that acts when it is loaded."""
-    serialized = base64.b64encode(pickle.dumps(Touches(canary))).decode()
-    return json.dumps({"n_envs": 1, "clip_range": {":type:": "x", ":serialized:": serialized}}).encode()
-
-
-def lying(members: dict[str, bytes]) -> bytes:
-    """Return an archive whose members declare ten bytes each, with the right checksum of these."""
-    archive = bytearray(zipped(members))
-    for place, crc, size in ((b"PK\x01\x02", 16, 24), (b"PK\x03\x04", 14, 22)):
-        at = archive.find(place)
-        while at >= 0:
-            struct.pack_into("<I", archive, at + crc, zlib.crc32(bytes(10)))
-            struct.pack_into("<I", archive, at + size, 10)
-            at = archive.find(place, at + 4)
-    return bytes(archive)
-
-
-ZEROS = bytes(160 << 20)
-# What `import` refuses also with --trust, before anything in it is loaded.
-ARCHIVES: dict[str, Callable[[str], bytes]] = {
-    "not a zip": lambda _: b"PK\x03\x04 and nothing else",
-    "empty": lambda _: b"",
-    "a pickle": lambda canary: pickle.dumps(Touches(canary)),
-    "no model": lambda _: zipped({"hello": b"world"}),
-    "bomb": lambda canary: zipped({"data": model(canary), "policy.pth": ZEROS}),
-    "bomb in the description": lambda _: zipped({"data": ZEROS}),
-    "bomb in the weights": lambda canary: zipped(
-        {"data": model(canary), "policy.pth": zipped({"archive/data/0": ZEROS})}, kind=zipfile.ZIP_STORED
-    ),
-    "bomb that declares ten bytes": lambda _: lying({"data": ZEROS}),
-    "packed otherwise": lambda canary: zipped({"data": model(canary)}, kind=zipfile.ZIP_LZMA),
-    "weights that are no archive": lambda canary: zipped({"data": model(canary), "policy.pth": b"\x80\x02cos\n."}),
-    "cut off": lambda canary: zipped({"data": model(canary)})[:-30],
-    "deep": lambda _: zipped({"data": b"[" * 100_000}),
-    "a list": lambda _: zipped({"data": b"[]"}),
-    "no algorithm": lambda _: zipped({"data": b"{}"}),
-}  # fmt: skip
 
 
 def write_evil(folder: Path, canary: Path) -> None:

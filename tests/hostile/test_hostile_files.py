@@ -9,12 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_files import ARCHIVES, MARK, SB3, TEXTS, UNSEEN_ENVS, UNSEEN_POLICIES, model, write_evil, written, zipped
+from hostile_files import MARK, SB3, TEXTS, UNSEEN_ENVS, UNSEEN_POLICIES, write_evil, written
 
 from legroom.cli.main import main
 from legroom.environments.objects import makes_env, resolve_object
@@ -102,37 +101,6 @@ def test_a_text_is_read_and_nothing_of_it_runs(folder: Folder, name: str) -> Non
         mode = ("--mode", "arithmetic") if traced and command[0] in ("predict", "fit") else ()
         code, _, err = folder.legroom(*command, file, *mode)
         assert code in (0, 1, 2) and err.count("\n") <= 1
-
-
-@pytest.mark.parametrize("case", ARCHIVES)
-def test_an_archive_is_refused_in_a_line(folder: Folder, case: str) -> None:
-    (folder.path / "model.zip").write_bytes(ARCHIVES[case](str(folder.canary)))
-    for trust in ((), ("--trust",)):
-        code, _, err = folder.legroom("import", "model.zip", "out", *trust)
-        assert (code, err.count("\n")) == (2, 1)
-        assert not (folder.path / "out").exists()
-
-
-@pytest.mark.parametrize("kind", ["model", "traversal", "symlink", "fifo", "folder"])
-def test_what_is_named_like_an_archive_is_not_opened_without_trust(folder: Folder, kind: str) -> None:
-    archive, told = folder.path / "model.zip", partial(folder.legroom, "import", "model.zip", "out")
-    match kind:
-        case "model":
-            archive.write_bytes(zipped({"data": model(str(folder.canary))}))
-        case "traversal":
-            archive.write_bytes(zipped({"../canary": b"", str(folder.canary): b"", "data": b"{}"}))
-            assert told("--trust")[0] == 2
-        case "symlink":
-            archive.symlink_to("/etc/passwd")
-            assert told("--trust")[0] == 2
-        case "fifo":
-            os.mkfifo(archive)
-            assert told("--trust")[0] == 2
-        case "folder":
-            archive.mkdir()
-            assert told("--trust")[0] == 2
-    code, _, err = told()
-    assert code == 2 and "archives can execute code" in err
 
 
 @pytest.mark.parametrize(
@@ -247,20 +215,19 @@ def test_a_trusted_function_that_returns_no_environment_is_refused(folder: Folde
     assert code == 2 and "made an object of type int, which is not a gymnasium environment" in err
 
 
-@pytest.mark.parametrize("command", ["predict", "check", "explain", "fit", "import"])
+@pytest.mark.parametrize("command", ["predict", "check", "explain", "fit"])
 def test_control_characters_in_a_file_name_do_not_reach_the_terminal(folder: Folder, command: str) -> None:
     name = f"run{MARK}.yaml"
     for content in ("algo: PPO\n", "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\x1b[31m\n"):
         (folder.path / name).write_text(content)
-        more = ("out", "--trust") if command == "import" else ()
-        assert folder.legroom(command, name, *more)[0] in (0, 1, 2)
-    assert folder.legroom(command, MARK, *more)[0] == 2
+        assert folder.legroom(command, name)[0] in (0, 1, 2)
+    assert folder.legroom(command, MARK)[0] == 2
 
 
 @pytest.mark.parametrize(
     "arguments",
     [("predict", "NAME"), ("fit", "NAME"), ("check", "NAME"), ("explain", "NAME"), ("train", "NAME"),
-     ("export", "NAME", "m"), ("export", "run.yaml", "NAME"), ("import", "NAME", "out", "--trust"),
+     ("export", "NAME", "m"), ("export", "run.yaml", "NAME"),
      ("train", "run.yaml", "--out", "NAME"),
      ("predict", "run.yaml", "--mode", "arithmetic", "--html", "NAME"), ("ui", "--folder", "NAME"),
      ("sweep", "run.yaml", "--param", "seed=1", "--out", "NAME"), ("predict", "--", "NAME")],

@@ -21,7 +21,6 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         ("predict mine:small --mode arithmetic --ram 16GiB", 0, "Fits: needs up to"),
         ("fit mine:full --ram 8GiB --mode arithmetic", 0, "Fits 8.0 GiB of RAM"),
         ("check docs/files/train.py --ram 16GiB", 1, "minibatch"),
-        ("diff mine:small mine:full --ram 16GiB", 1, "over the budget"),
         ("explain docs/files/error.txt", 0, "start with: legroom fit RUN"),
     ],
 )

@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from legroom.errors import BadInput
-from legroom.model.run import Run
+from legroom.model.run import REMOVED_MEMORY, Run, kept_run
 from legroom.named_runs import run_names, workloads
 from legroom.reading import override_names, read, read_all, run_from_dict
 
@@ -377,3 +377,17 @@ def test_places_that_people_mix_up_are_understood(tmp_path: Path) -> None:
     run = read(write(tmp_path, "run.yaml", text))
     assert (run.policy.kwargs, run.policy.features_extractor, run.seed) == ({"net_arch": [32]}, "nets:Own", 3)
     assert run.policy.features_extractor_kwargs == {"n": 2}
+
+
+@pytest.mark.parametrize("key", REMOVED_MEMORY)
+def test_a_removed_saving_is_named_with_the_way_out(tmp_path: Path, key: str) -> None:
+    path = write(tmp_path, "run.yaml", NATIVE + f"memory: {{{key}: 1}}\n")
+    with pytest.raises(BadInput) as refused:
+        read(path)
+    assert str(refused.value) == f"{path}:12: memory.{key} was removed: it saved next to nothing (delete the line)"
+
+
+def test_a_folder_that_names_a_removed_saving_is_still_read() -> None:
+    data = run_from_dict({"algo": "PPO", "env": {"id": "CartPole-v1"}}).model_dump()
+    before = data | {"memory": data["memory"] | {"foreach": False, "jemalloc": None}}
+    assert kept_run(before).model_dump() == data

@@ -17,7 +17,6 @@ from legroom.model.rehearsal import (
     SourceLine,
 )
 from legroom.model.verdict import Budget
-from legroom.rendering.figures.treemap import Area, squarified, treemap
 from legroom.rendering.layout import draw
 from legroom.rendering.pages.program_page import program_page
 from legroom.rendering.program_text import program_text
@@ -109,20 +108,8 @@ def test_an_old_torch_leaves_it_unknown() -> None:
     assert predicted(rehearsed(torch="2.10.0"), Budget(16 * GIB, 8 * GIB)).fits is True
 
 
-def test_the_page_has_timeline_steps_zoom_and_treemap_and_no_script() -> None:
+def test_the_page_has_timeline_steps_and_zoom_and_no_script() -> None:
     page = program_page(predicted(rehearsed(), Budget(16 * GIB, 8 * GIB)))
     assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "")
     assert page.count('type="radio"') == 4
     assert "optimizer step 2" in page
-    assert "/x/net.py:8 Net.fc: 300.0 MiB, 60%" in page
-
-
-def test_a_treemap_fills_its_box_in_proportion() -> None:
-    sizes = [6, 6, 4, 3, 2, 2, 1]
-    boxes = squarified(sizes, (0, 0, 6, 4))
-    assert [round(width * height, 6) for _, _, width, height in boxes] == sizes
-    assert boxes[0] == (0, 0, 3, 2)  # as in the paper
-    assert treemap([], name="a", title="b") == ""
-    assert "12 others" in treemap(
-        [Area("big", 10**6, "red"), *(Area(str(i), 10, "red") for i in range(12))], name="a", title="b"
-    )

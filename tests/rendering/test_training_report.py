@@ -76,4 +76,4 @@ def test_it_lists_what_the_folder_holds(tmp_path):
     (tmp_path / "progress.csv").touch()
     text = report(directory=tmp_path)
     assert f"{tmp_path / 'progress.csv'}" in text
-    assert "memory.svg" not in text
+    assert "tensorboard" not in text

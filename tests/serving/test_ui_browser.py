@@ -170,7 +170,7 @@ def test_the_result_of_a_rehearsal_is_opened_and_shared(server, browser, tmp_pat
         page.click("#tab-start")
         page.fill("#paste", document)
         page.click("#read")
-        page.wait_for_selector("#result-body .treemap")
+        page.wait_for_selector("#result-body svg")
         assert page.is_visible("#result-body .chart") and "GPU memory over time" in seen.text("#result-body")
         assert "9 optimizer steps in 2 s, the program ended" in seen.text("#result-body")
         assert "<i>net(x)</i>" in seen.text("#result-body")
@@ -187,7 +187,7 @@ def test_the_result_of_a_rehearsal_is_opened_and_shared(server, browser, tmp_pat
             page.wait_for_timeout(50)
         assert "#r=" in link and seen.text("#result-told") and seen.console == []
     with opened(browser, link, width=width) as other:
-        other.page.wait_for_selector("#result-body .treemap")
+        other.page.wait_for_selector("#result-body svg")
         assert "9 optimizer steps in 2 s" in other.text("#result-body")
 
 

@@ -94,7 +94,6 @@ def test_a_training_leaves_what_the_contract_says(trained):
     host = outcome["peaks"]["host"]
     assert 150e6 < host["measured"] < 600e6 and 150e6 < host["predicted"] < 600e6 and outcome["peaks"]["gpu"] is None
     assert "reward_mean" in outcome["score"]
-    assert (out / "memory.svg").read_text().count("<svg") == 1 and (out / "reward.svg").read_text().count("<svg") == 1
     rows = (out / "progress.csv").read_text().splitlines()
     assert rows[0].startswith("time/total_timesteps") and len(rows) == 11  # 640 steps in iterations of 64
     assert [path.name for path in sorted((out / "checkpoints").iterdir())] == [

@@ -40,7 +40,7 @@ from legroom.plugins import plugged_knobs
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from legroom.model.archive import Exported, Imported
+    from legroom.model.archive import Exported
     from legroom.model.cluster import Cluster, ClusterPlan, NodeBill
     from legroom.model.counts import Counts, StoredData
     from legroom.model.file_kind import FileKind
@@ -333,15 +333,6 @@ class Backend(Protocol):
             MissingExtra: the library is not installed.
         """
         raise BadInput(f"runs of {self.title} cannot be exported", path=directory)
-
-    def import_archive(self, archive: Path, directory: Path, *, algorithm: str | None, force: bool) -> Imported | None:
-        """Make a run's folder from a trusted archive; None where the library has no archives.
-
-        Raises:
-            BadInput: it cannot be imported.
-            MissingExtra: the library is not installed.
-        """
-        return None
 
     # ---- the page
 

@@ -10,7 +10,7 @@ from legroom.backends.base import Backend, backend_of
 from legroom.checking.confirmations import confirmations
 from legroom.checking.ignoring import read_ignored
 from legroom.checking.rule_helpers import counts_known, plural
-from legroom.checking.rule_table import RULES
+from legroom.checking.rule_table import REMOVED, RULES
 from legroom.checking.spreading import spread
 from legroom.checking.subject_reader import read_subject
 from legroom.checking.understanding import NO_TRAINING, understanding_of, understanding_of_yaml
@@ -146,7 +146,9 @@ def chosen_rules(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tupl
     Raises:
         BadInput: no rule has such a code or name.
     """
-    wanted, unwanted = [_matching(text) for text in select], [_matching(text) for text in ignore]
+    removed = {*REMOVED, *(name.upper() for name in REMOVED.values())}
+    wanted = [_matching(text) for text in select]
+    unwanted = [_matching(text) for text in ignore if text.upper() not in removed]
     codes = {code for match in wanted for code in match} or {rule.code for rule in RULES}
     codes -= {code for match in unwanted for code in match}
     return tuple(rule for rule in RULES if rule.code in codes)

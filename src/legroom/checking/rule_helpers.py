@@ -94,9 +94,3 @@ def of_vram(subject: Subject) -> str:
     assert subject.budget.vram is not None
     origin = f" ({subject.budget.vram_origin})" if subject.budget.vram_origin else ""
     return f"{format_size(subject.budget.vram)}{origin}"
-
-
-def too_big_for_ram(subject: Subject, one: SubjectRun) -> bool:
-    """Return whether the run's predicted peak, its band included, is beyond the RAM."""
-    limit = ram_limit(subject)
-    return limit is not None and one.footprint is not None and one.footprint.host.high > limit

@@ -42,7 +42,7 @@ def run(
         exported = backend.export(directory, archive, force=force, trust=trust)
     except NOT_OF_OURS as error:
         what = f"its checkpoint was not written by a training: {type(error).__name__}: {error}"
-        raise BadInput(what, path=directory, hint="give a folder that legroom train or import wrote") from error
+        raise BadInput(what, path=directory, hint="give a folder that legroom train wrote") from error
     if json:
         facts = {"archive": str(exported.path), "algo": exported.algorithm, "timesteps": exported.step}
         say(document({**facts, "nbytes": exported.nbytes, "notes": exported.notes}))

@@ -5,36 +5,26 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from legroom.cli import options, rehearse
-from legroom.cli.help import OUTPUT, rarely
 from legroom.cli.params import EXAMPLE, filled_in, places_in, read_params
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
 from legroom.fitting.param_search import find_frontier, find_largest
 from legroom.model.param import Number, Param, ParamSearch, Trial
-from legroom.model.program_plan import Attached, ProgramPlan, Savings, TriedPatch
+from legroom.model.program_plan import Attached, ProgramPlan, Savings
 from legroom.model.rehearsal import ProgramPrediction
-from legroom.rendering.attached_plan import attached_plan_json, attached_plan_text, tried_patch_text
-from legroom.rendering.console import complain, hand_over, say, status
+from legroom.rendering.attached_plan import attached_plan_json, attached_plan_text
+from legroom.rendering.console import complain, say, status
 from legroom.rendering.param_text import refusal_text, search_json, search_text, trial_line
 from legroom.rendering.program_text import first_line
-
-if TYPE_CHECKING:
-    from legroom.backends.program.patching import Patch
 
 Params = Annotated[
     list[str] | None,
     typer.Option("--param", metavar="NAME=A..B", help="Find the largest {NAME} that fits."),
-]
-Patched = Annotated[
-    bool, typer.Option("--patch", rich_help_panel=OUTPUT, help="Print the savings as a patch of your source.")
-]
-Write = Annotated[
-    bool, typer.Option("--write", rich_help_panel=rarely(OUTPUT), help="With --patch: also write it into your source.")
 ]
 
 
@@ -50,8 +40,6 @@ def run(
     updates: rehearse.Updates = None,
     real_limit: rehearse.RealLimit = None,
     html: Html = None,
-    patch: Patched = False,
-    write: Write = False,
     json: options.Json = False,
 ) -> int:
     """Make your program fit, by savings attached from outside or by its own arguments. Your program is EXECUTED several
@@ -63,7 +51,6 @@ def run(
 
     \b
     legroom fit --vram 8GiB -- python train.py
-    legroom fit --vram 8GiB --patch -- python train.py | git apply
     legroom fit --gpu T4 --param n=64..8192 -- python train.py --batch-size {n}
 
     \b
@@ -77,12 +64,8 @@ def run(
     if not command:
         raise BadInput("no command after --", hint=f"legroom fit {EXAMPLE}")
     params = read_params(param, command) if param else []
-    if patch and params:
-        raise BadInput("--patch contradicts --param", hint="--param values are already arguments of your command")
     if html is not None and not params:
         raise BadInput("--html draws memory against a parameter", hint="give --param too, or leave --html out")
-    if write and not patch:
-        raise BadInput("--write needs --patch", hint="legroom fit --patch --write -- python train.py")
     if not (gpu or vram or ram):
         raise BadInput("fit needs a budget", hint='--gpu "RTX 4070", --vram 8GiB or --ram 16GiB')
     rehearsed = rehearse.rehearser(
@@ -90,7 +73,7 @@ def run(
         real_limit=real_limit, quiet=True,
     )  # fmt: skip
     if not params:
-        return _attach(command, rehearsed, has_gpu=not cpu_only, json=json, patch=patch, write=write)
+        return _attach(command, rehearsed, has_gpu=not cpu_only, json=json)
     found = _search(params, command, rehearsed, quiet=json)
     if found.refused:
         raise BadInput(refusal_text(found), hint="give values that the program accepts")
@@ -109,33 +92,14 @@ def run(
     return EXIT_GOOD if found.fits else EXIT_FINDINGS
 
 
-def _attach(
-    command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_gpu: bool, json: bool, patch: bool, write: bool
-) -> int:
+def _attach(command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_gpu: bool, json: bool) -> int:
     """Find the cheapest savings that make the program fit, and say how to run it with them."""
-    from legroom.backends.program.patching import patch_for, source_of
-
-    source = source_of(command, ()) if patch else None  # before anything slow
     plan = find_attached(command, rehearsed, has_gpu=has_gpu, quiet=json)
     _check_places(command, plan)
-    best, fits, tried = plan.best, plan.fits, None
-    if not json:
-        say(attached_plan_text(plan, command), aside=patch)
-    if source is not None and best is not None and best is not plan.plain:
-        change = patch_for(source, best.effective)
-        tried = _tried(change, command, rehearsed, has_gpu=has_gpu, quiet=json)
-        fits = tried.prediction.fits
-        if not json:
-            say(tried_patch_text(tried), aside=True)
-            hand_over(tried.diff if fits else b"")
-        if write and fits:
-            change.write()
-            complain(f"written: {tried.path}")
-    if json:
-        say(attached_plan_json(plan, command, tried))
+    say(attached_plan_json(plan, command) if json else attached_plan_text(plan, command))
     if plan.plain.prediction.rehearsal.stopped == "failed":
         return EXIT_BAD_INPUT
-    return EXIT_GOOD if fits else EXIT_FINDINGS
+    return EXIT_GOOD if plan.fits else EXIT_FINDINGS
 
 
 def _check_places(command: Sequence[str], plan: ProgramPlan) -> None:
@@ -167,21 +131,6 @@ def find_attached(command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_
                 return Attached(savings, price_of(savings), prediction, attached.notes(), frozenset(by_default()))
 
         return find_savings(attempt)
-
-
-def _tried(
-    change: Patch, command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_gpu: bool, quiet: bool
-) -> TriedPatch:
-    """Rehearse the program with its source changed; the file stays as it is."""
-    from legroom.backends.program.savings import attaching
-
-    with (
-        status("rehearsing the patched program", show=not quiet),
-        change.command(command) as patched,
-        attaching(command, {}, os.environ, has_gpu=has_gpu, lend=True) as lent,
-    ):
-        prediction = _unless_interrupted(rehearsed(patched, lent.environment))
-        return TriedPatch(os.path.relpath(change.source.path), change.diff, prediction, lent.lent)
 
 
 def _unless_interrupted(prediction: ProgramPrediction) -> ProgramPrediction:

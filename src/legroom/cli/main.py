@@ -37,20 +37,18 @@ COMMANDS = {
     "train": ("legroom.cli.train", "Train with every saving that is free."),
     "sweep": ("legroom.cli.sweep", "Train a grid of settings, as many at once as memory allows."),
     "check": ("legroom.cli.check", "Find mistakes in a configuration or a script."),
-    "diff": ("legroom.cli.diff", "How a change affects memory, and which value causes it."),
     "explain": ("legroom.cli.explain", "Why a log or traceback ran out of memory, and what helps."),
     "watch": ("legroom.cli.watch", "Watch the memory of any command over time."),
     "profile": ("legroom.cli.profile", "Whether an environment leaks, and how much memory it takes."),
     "ui": ("legroom.cli.ui", "The planner page: change settings, see at once what fits."),
     "export": ("legroom.cli.export", "Write the last checkpoint of a run for use elsewhere."),
-    "import": ("legroom.cli.import_", "Make a run folder from a model trained elsewhere."),
     "machine": ("legroom.cli.machine", "Show this machine's memory, GPUs and library versions."),
     "workloads": ("legroom.cli.workloads", "List the reference workloads and their named runs."),
     "schema": ("legroom.cli.schema", "The JSON schema of a run file."),
 }
 UNIX_MODULES = ("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty")
 NEEDS_UNIX = ("train", "sweep", "watch", "profile")  # child processes that are supervised by signals, locks and /proc
-WORKS = "predict and fit with --mode arithmetic, check, diff, explain and machine work on every system"
+WORKS = "predict and fit with --mode arithmetic, check, explain and machine work on every system"
 # Options that may stand without a value, and the value they then have.
 ALONE = {"--tiers": "RTX 4060,T4,RTX 3090,RTX 4090,RTX 5090,A100,H100"}
 # What a command is with a command line of the user's after `--`.

@@ -16,14 +16,11 @@ from legroom.cli.help import BUDGET, CLUSTER, OUTPUT, rarely
 from legroom.cli.overrides import split_settings
 from legroom.cli.trusting import Trust
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
-from legroom.extras import needs
-from legroom.rendering.console import complain, say, status
+from legroom.rendering.console import say, status
 from legroom.rendering.sweep_text import SweepLine, sweep_text
 from legroom.sweeping.grid import parse_parameters
-from legroom.sweeping.sweep_folder import SweepFolder
 from legroom.sweeping.sweep_grid import SweepTask, sweep_grid
 from legroom.sweeping.trial import DEFAULT_METRIC, MEASURES, TooLarge
-from legroom.training.progress_log import read_progress
 from legroom.training.run_folder import RunFolder
 from legroom.units import format_size, parse_size
 
@@ -127,8 +124,7 @@ def _too_large(large: TooLarge) -> str:
 
 
 def _tell(data: dict[str, Any], out: Path, line: SweepLine, *, resume: bool, json: bool) -> None:
-    """Draw and print what came of it, with the command that goes on where a trial did not finish."""
-    _draw(data, SweepFolder(out))
+    """Print what came of it, with the command that goes on where a trial did not finish."""
     again = "" if all(trial["status"] == "finished" for trial in data["trials"]) else _command_to_resume(resume)
     if not json:
         say(sweep_text(data, str(out), resume=again))
@@ -136,17 +132,6 @@ def _tell(data: dict[str, Any], out: Path, line: SweepLine, *, resume: bool, jso
     say(dumps(data, indent=2))
     if again:
         line.say(f"continue with: {again}")
-
-
-def _draw(data: dict[str, Any], folder: SweepFolder) -> None:
-    with needs("sb3", what="drawing a sweep"):
-        from legroom.rendering.sweep_chart import sweep_chart
-    logs = [folder.trial(number).path / "progress.csv" for number in range(len(data["trials"]))]
-    try:
-        curves = [read_progress(log) if log.exists() else [] for log in logs]
-        sweep_chart(data, curves, folder.path / "sweep.svg")
-    except OSError as error:
-        complain(f"the chart cannot be written: {error.strerror or error}")
 
 
 def _command_to_resume(resume: bool) -> str:

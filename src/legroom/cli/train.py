@@ -105,7 +105,7 @@ def run(
     """Train a run with every saving that is free. A command after -- is run as it is, with savings attached (legroom
     train --help --).
 
-    Checkpoints, logs and charts go to --out. Where memory runs out, or the training is killed, it continues from its
+    Checkpoints and logs go to --out. Where memory runs out, or the training is killed, it continues from its
     last checkpoint, with less memory where that was the reason. Exit code 1: it does not fit (see --fit). 4: the
     training failed. 130: stopped, checkpoint written.
 

@@ -1,4 +1,4 @@
-"""What `legroom train` leaves behind once a training has ended: charts beside its logs, the report, a page."""
+"""What `legroom train` leaves behind once a training has ended: the report, a page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from legroom.backends.base import backend_of
 from legroom.cli.writing import write_text
 from legroom.errors import BadInput
-from legroom.extras import needs
 from legroom.model.machine import Machine
 from legroom.model.progress import Progress
 from legroom.rendering.console import complain, say
@@ -25,14 +24,10 @@ def report(
     ended: Ended, training: Training, machine: Machine, target: str, *, json: bool, html: Path | None = None,
     notes: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Draw the charts, say how it ended, and write the page that was asked for.
+    """Say how it ended, and write the page that was asked for.
 
     What cannot be written is said and is no error: the training is over, and its figures are in its folder.
     """
-    try:
-        _draw(ended, training, machine)
-    except OSError as error:  # a full disk; the figures are in the logs
-        tell(f"the charts cannot be written: {error.strerror or error}")
     _say_outcome(ended, training, target, json, notes)
     if html is not None:
         from legroom.rendering.pages.training_page import training_page
@@ -59,27 +54,6 @@ def _for_page(ended: Ended, training: Training, machine: Machine) -> TrainingRep
         host_limit=training.host_limit or machine.available,
         gpu_limit=machine.gpus[0].free if machine.gpus else None,
     )
-
-
-def _draw(ended: Ended, training: Training, machine: Machine) -> None:
-    """Draw memory and reward over time beside the logs."""
-    with needs("sb3", what="a chart"):
-        from legroom.rendering.charts import memory_chart, reward_chart
-    predicted, path = training.predicted, training.folder.path
-    progress = _whole_progress(path) or ended.record.progress
-    if ended.record.samples:
-        memory_chart(
-            ended.record.samples,
-            predicted.host if predicted else None,
-            machine.available,
-            path / "memory.svg",
-            predicted.at_host_peak if predicted else (),
-            gpu_predicted=predicted.gpu if predicted else None,
-            gpu_limit=machine.gpus[0].free if machine.gpus else None,
-            title=training.run.name,
-        )
-    if progress:
-        reward_chart(progress, path / "reward.svg", title=training.run.name)
 
 
 def _whole_progress(folder: Path) -> Sequence[Progress]:

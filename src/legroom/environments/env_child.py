@@ -36,7 +36,6 @@ def main() -> None:
     task = json.loads(Path(sys.argv[2]).read_text())
     answer_file = Path(task["answer"])
     envs: list[Any] = []
-    threads = _threads()
     try:
         answer = describe(task, envs)
     except EnvError as failed:
@@ -47,20 +46,12 @@ def main() -> None:
     if envs and "error" not in answer:
         cancel = call_after(task["timeout_s"], lambda: os._exit(PROBE_TIMED_OUT))
         answer["stepped"], answer["time_limit"], answer["step_s"] = step_envs(envs)
-        answer["threads"] = _threads() - threads - 1  # of the timer
         write_answer(answer_file, answer)
         if task.get("probe"):
             answer["probe"] = probe_envs(task, envs)
             write_answer(answer_file, answer)
         cancel()
     close_and_leave(envs)
-
-
-def _threads() -> int:
-    """Return how many threads this process has; 1 where the kernel does not tell."""
-    with suppress(OSError):
-        return len(list(Path("/proc/self/task").iterdir()))
-    return 1
 
 
 def step_envs(envs: list[Any]) -> tuple[list[dict[str, int]] | None, int | None, float | None]:

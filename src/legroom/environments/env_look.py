@@ -185,7 +185,6 @@ def _as_memory(answer: dict[str, Any]) -> EnvMemory | None:
         script_mapped=script["file"],
         growth=max(rest["anon"] // len(memory), 0),
         time_limit=answer.get("time_limit"),
-        threads=answer.get("threads", 0),
         step_s=answer.get("step_s"),
     )
 

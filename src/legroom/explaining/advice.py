@@ -187,7 +187,6 @@ def _gpu(case: _Case) -> Iterator[Advice]:
             yield remedy("expandable segments", "free", say)
         else:
             yield case.turn("memory.expandable_segments", "true", "segments can grow: no fragments")
-            yield case.turn("memory.empty_cache_every", "1", "give cached memory back after every update")
     if case.outside:
         yield from case.context.grabbing or (foreign.gpu if foreign else _UNNAMED[bool(found.others) :])
         if foreign or case.mostly_outside:
@@ -198,9 +197,7 @@ def _gpu(case: _Case) -> Iterator[Advice]:
     if foreign:
         yield from foreign.gpu
         return
-    if case.cause == "optimizer":
-        yield case.turn("memory.foreach", "false", "the optimizer goes tensor by tensor")
-    elif case.cause == "model":
+    if case.cause == "model":
         yield remedy("dtype", "changes-learning", "weights in bfloat16: half the bytes")
         return
     elif case.cause == "load":

@@ -99,7 +99,6 @@ class _Package:
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         if name != "legroom":
             return None
-        record({"lent": name})
         file = os.path.join(self._folder, "__init__.py")
         return importlib.util.spec_from_file_location(name, file, submodule_search_locations=[self._folder])
 

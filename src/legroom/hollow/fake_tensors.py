@@ -470,19 +470,17 @@ def _unshared(tensor: torch.Tensor) -> bool:
 
 
 @contextmanager
-def foreach_as_on_cuda(*, optimizers: bool = True) -> Iterator[None]:
-    """Let gradient clipping, and optimizers too, choose their multi-tensor form as they do for parameters on a card."""
+def foreach_as_on_cuda() -> Iterator[None]:
+    """Let gradient clipping and optimizers choose their multi-tensor form as they do for parameters on a card."""
     # torch.optim shadows its own submodule `optimizer`, hence by name
     modules: list[Any] = [torch.utils._foreach_utils]
-    if optimizers:
-        modules += [module for name, module in list(sys.modules.items()) if name.startswith("torch.optim.")]
+    modules += [module for name, module in list(sys.modules.items()) if name.startswith("torch.optim.")]
     with ExitStack() as stack:
         for module in modules:
             for name in _SUPPORTED:
-                if name == _SUPPORTED[0] or optimizers:
-                    original = getattr(module, name, None)
-                    if original is not None:
-                        stack.enter_context(mock.patch.object(module, name, _with_meta(original)))
+                original = getattr(module, name, None)
+                if original is not None:
+                    stack.enter_context(mock.patch.object(module, name, _with_meta(original)))
         yield
 
 

@@ -1,4 +1,4 @@
-"""What came of writing a run's checkpoint for use elsewhere, and of making a run's folder from somebody's model."""
+"""What came of writing a run's checkpoint for use elsewhere."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +13,3 @@ class Exported:
     step: int
     nbytes: int
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Imported:
-    """A run's folder that was made from an archive."""
-
-    path: Path
-    algorithm: str
-    step: int
-    parameters_sha256: str

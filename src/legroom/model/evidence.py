@@ -85,14 +85,12 @@ class Scratch:
 
     Args:
         retained: how much malloc still holds between updates, besides weights, gradients and optimizer state.
-        heap: how much of `nbytes` came only as the same update was repeated: holes in malloc's heap.
     """
 
     nbytes: int
     error: int
     why: str
     retained: int = 0
-    heap: int = 0
 
 
 @dataclass(frozen=True)
@@ -207,7 +205,6 @@ class EnvMemory:
         time_limit: steps after which its episodes are cut off, where all were that ended.
         known: MEASURED, or DEFAULT where the figures are those of its kind.
         doubt, script_doubt: ± bytes of an instance and of the script, beyond what any such figure has.
-        threads: that the environments have started.
         step_s: seconds of one step of one environment, in the median; None where none was made.
     """
 
@@ -222,7 +219,6 @@ class EnvMemory:
     known: Known = Known.MEASURED
     doubt: int = 0
     script_doubt: int = 0
-    threads: int = 0
     step_s: float | None = None
 
 

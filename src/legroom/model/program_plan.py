@@ -62,18 +62,3 @@ class ProgramPlan:
     def fits(self) -> bool | None:
         """Return whether one fits; None where that is unknown of the last that was tried."""
         return True if self.best is not None else self.tried[-1].prediction.fits
-
-
-@dataclass(frozen=True)
-class TriedPatch:
-    """A change of the program's source that attaches the savings, rehearsed.
-
-    Args:
-        diff: as `git apply` takes it.
-        lent: legroom is not installed where the program runs; it was lent for the rehearsal.
-    """
-
-    path: str
-    diff: bytes
-    prediction: ProgramPrediction
-    lent: bool = False

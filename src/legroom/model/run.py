@@ -83,6 +83,10 @@ class PolicySpec(Data):
                 object.__setattr__(self, field_name, current_name(named))
 
 
+# Keys of `memory` that are gone: their effect was none, or another one on every machine.
+REMOVED_MEMORY = ("foreach", "max_split_size_mb", "empty_cache_every", "malloc_trim", "malloc_arenas", "jemalloc")
+
+
 @dataclass(frozen=True)
 class MemorySpec(Data):
     """One key for every memory knob that is not a hyperparameter; None is what the library does by itself."""
@@ -92,23 +96,13 @@ class MemorySpec(Data):
     micro_batch: Count | tuple[tuple[Amount, Count], ...] | None = None
     """samples per forward and backward pass; or [[from_update, size], ...]"""
     activation_checkpointing: bool | None = None
-    foreach: bool | None = None
-    """False: the optimizer updates one tensor at a time"""
     expandable_segments: bool | None = None
-    max_split_size_mb: Annotated[int, Between(20, LARGEST)] | None = None
-    empty_cache_every: Count | None = None
     bf16: bool | None = None
     max_bytes: Count | None = None
     """lean storage spills to disk above this"""
     spill_dir: str | None = None
     shared_data: bool | None = None
     """False: `legroom.share` shares nothing, every process builds its own"""
-    malloc_trim: bool | None = None
-    """free pages of the C library's heap go back to the system after every iteration"""
-    malloc_arenas: Count | None = None
-    """at most so many heaps for the threads of a process (MALLOC_ARENA_MAX); glibc has up to eight per core"""
-    jemalloc: bool | None = None
-    """jemalloc in place of the C library's heap; one has to be installed"""
     xla_preallocate: bool | None = None
     env_chunk: Count | None = None
     """brax: environments stepped at once, one chunk after the other"""
@@ -183,3 +177,13 @@ class Run(Data):
     def replace(self, **changes: Any) -> Run:
         """Return a copy with top-level parts replaced."""
         return self.model_copy(update=changes)
+
+
+def kept_run(data: dict[str, Any]) -> Run:
+    """Return the run that a folder holds, without keys of `memory` that are gone: none of them changed what is learned.
+
+    Raises:
+        pydantic.ValidationError: it is no run.
+    """
+    memory = {key: value for key, value in data.get("memory", {}).items() if key not in REMOVED_MEMORY}
+    return Run.model_validate(data | {"memory": memory})

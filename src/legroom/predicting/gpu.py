@@ -37,9 +37,6 @@ ESTIMATED_FRAGMENTATION, ESTIMATED_FRAGMENTATION_ERROR = 0.3, 0.35
 # The same with expandable segments: median 27%, nine in ten between 11% and 61%; 24% of what takes over 100 MB, where
 # the pages of 20 MiB matter less (`python -m bench.knobs segments`, 2026-11).
 EXPANDABLE_FRAGMENTATION, EXPANDABLE_FRAGMENTATION_ERROR = 0.25, 0.33
-# memory.empty_cache_every is not modelled: emptying the cache after every single update leaves the peak where it was in
-# most of the same 179 runs (median 1.00, nine in ten between 1.00 and 1.02, all between 0.80 and 1.17 of it), since the
-# next update asks for everything again. What it gives back in between is for other processes.
 
 _WHY = {
     "weights": "parameters and buffers of the policy",
@@ -66,9 +63,7 @@ def gpu_items(run: Run, net: NetTrace, machine: Machine) -> tuple[list[Item], Al
 
 
 def _replayed(run: Run, net: NetTrace, gpu: Gpu | None) -> tuple[list[Item], AllocatorPeaks]:
-    settings = Settings(
-        expandable_segments=bool(run.memory.expandable_segments), max_split_size_mb=run.memory.max_split_size_mb
-    )
+    settings = Settings(expandable_segments=bool(run.memory.expandable_segments))
     result = _replay(net, settings, _cublas_bytes(gpu))
     phase = _phase_at(net, result.allocated_peak_event)
     by_label = dict.fromkeys(_WHY, 0)

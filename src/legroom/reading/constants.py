@@ -185,15 +185,6 @@ def _is_size(name: str, value: Any) -> bool:
     return whole and any(word in name.lower() for word in SIZE_WORDS)
 
 
-def named_values(text: str, path: str) -> Iterator[tuple[str, Any, int]]:
-    """Return (name, value, line) of every constant of a module whose value can be known.
-
-    Raises:
-        BadInput: it is not Python.
-    """
-    return ((name, value, line) for name, value, line in _evaluated(text, path) if not isinstance(value, NotKnown))
-
-
 def _evaluated(text: str, path: str) -> Iterator[tuple[str, Any, int]]:
     """Yield (name, value or NotKnown, line) of every constant, each in the light of those before it."""
     values: dict[str, Any] = {}

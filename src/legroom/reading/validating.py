@@ -22,7 +22,7 @@ from legroom.backends.base import (
 )
 from legroom.errors import BadInput
 from legroom.model.draft import Draft, copied, get, put
-from legroom.model.run import Run
+from legroom.model.run import REMOVED_MEMORY, Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
 from legroom.model.vocabulary import Vocabulary
 from legroom.reading.hyperchecks import NO_DEFAULT, checked, net_arch_problem, shown
@@ -36,7 +36,7 @@ MOST_PROBLEMS = 50  # of one run; what is wrong in more places is no run
 # Keys that hold whole numbers (or lists of them): pydantic would take `true` for 1 there.
 WHOLE_NUMBERS = frozenset({
     "n_envs", "envs_per_worker", "frame_stack", "episode_steps", "nbytes", "grid", "every", "keep", "episodes", "shape",
-    "n", "nvec", "total_timesteps", "seed", "micro_batch", "max_split_size_mb", "empty_cache_every", "max_bytes",
+    "n", "nvec", "total_timesteps", "seed", "micro_batch", "max_bytes",
     "legroom", "timeout",
 })  # fmt: skip
 SIZES = (("memory", "max_bytes"), ("env", "nbytes"))  # bytes, which may be written as 4GiB
@@ -449,6 +449,8 @@ class _Check:
 
     def _unknown_key(self, key: Key, known: Sequence[str]) -> NoReturn:
         name = key[-1]
+        if key[:-1] == ("memory",) and name in REMOVED_MEMORY:
+            self.fail(key, f"memory.{name} was removed: it saved next to nothing", "delete the line")
         where = _dotted(key[:-1]) or "a run file"
         hint = did_you_mean(name, known, "'legroom schema'") if known else "remove it"
         algo = self.data.get("algo")

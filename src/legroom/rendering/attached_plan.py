@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from json import dumps
 from typing import Any
 
-from legroom.model.program_plan import Attached, ProgramPlan, TriedPatch
+from legroom.model.program_plan import Attached, ProgramPlan
 from legroom.rendering.console import document
 from legroom.rendering.item_text import peak_data
 from legroom.rendering.layout import Part, Styled, Table, verdict
@@ -17,7 +18,7 @@ from legroom.units import format_size
 PLAIN = "as it is"
 
 
-def attached_plan_json(plan: ProgramPlan, command: Sequence[str], patch: TriedPatch | None = None) -> str:
+def attached_plan_json(plan: ProgramPlan, command: Sequence[str]) -> str:
     """Return the plan as JSON, with the document of `predict` for what fits, else for the program as it is."""
     chosen = plan.best or plan.plain
     seen = chosen.prediction
@@ -27,14 +28,10 @@ def attached_plan_json(plan: ProgramPlan, command: Sequence[str], patch: TriedPa
         "with": list(chosen.effective) if plan.best is not None else None,
         "price": plan.best.price if plan.best is not None else None,
         "command": train_command(plan.best, command) if plan.best is not None else None,
-        "patch": None if patch is None else _patch_data(patch),
+        "attach": attach_line(plan.best) if plan.best is not None else None,
         "tried": [_tried_data(one) for one in plan.tried],
         "runs": [data | {"program": program_data(seen)}],
     })  # fmt: skip
-
-
-def _patch_data(patch: TriedPatch) -> dict[str, Any]:
-    return {"file": patch.path, "diff": patch.diff.decode("utf-8", "replace"), "fits": patch.prediction.fits}
 
 
 def _tried_data(one: Attached) -> dict[str, Any]:
@@ -75,7 +72,7 @@ def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Pa
     elif best is not None:
         yield f"run it with: {train_command(best, command)}"
         if best is not plan.plain:
-            yield "or change your source: --patch prints a tested patch"
+            yield f"or put this at the top of your program: import legroom; {attach_line(best)}"
     else:
         yield f"its own arguments may help: legroom fit --param NAME=A..B -- {shlex.join(command)}"
 
@@ -84,6 +81,11 @@ def train_command(best: Attached, command: Sequence[str]) -> str:
     """Return the command that runs the program with these savings."""
     options = ["--with", ",".join(best.to_ask_for)] if best.to_ask_for else []
     return shlex.join(["legroom", "train", *options, "--", *command])
+
+
+def attach_line(best: Attached) -> str:
+    """Return the line that attaches these savings from inside the program."""
+    return f"legroom.attach({', '.join(map(dumps, best.to_ask_for))})"
 
 
 def _table(plan: ProgramPlan) -> Table:
@@ -101,15 +103,3 @@ def _table(plan: ProgramPlan) -> Table:
             Styled(result, {True: "green", False: "red", None: "yellow"}[seen.fits]),
         )
     return table
-
-
-def tried_patch_text(patch: TriedPatch) -> Iterator[Part]:
-    """Yield what the program takes once its source is changed."""
-    if patch.prediction.fits:
-        yield Styled(f"{patch.path} with the patch fits: {needs_text(patch.prediction)}", "green")
-    else:
-        seen = patch.prediction.rehearsal
-        why = seen.failure if seen.stopped == "failed" and seen.failure else verdict_line(patch.prediction)
-        yield Styled(f"{patch.path} with the patch: {why}", "bold red")
-    if patch.lent:
-        yield "the program's own environment has no legroom, which the patch imports: pip install legroom"

@@ -34,13 +34,6 @@ def say(result: str | Iterable[Part], *, aside: bool = False) -> None:
     stream.flush()
 
 
-def hand_over(content: bytes) -> None:
-    """Write bytes that another program takes to standard output, as they are."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
-
-
 def document(data: Mapping[str, Any]) -> str:
     """Return the JSON that a command prints: the version of its contract first, then the data."""
     return dumps({"legroom": JSON_VERSION, **data}, indent=2)

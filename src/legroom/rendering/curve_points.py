@@ -1,4 +1,4 @@
-"""What of a curve is drawn, on pages and in files alike: few points that look the same, phases, a near limit."""
+"""What of a curve is drawn, on pages: few points that look the same, phases, a near limit."""
 
 from __future__ import annotations
 
@@ -36,17 +36,6 @@ def thin(points: Sequence[tuple[float, float]], most: int) -> Points:
 def is_near(limit: float | None, top: float) -> bool:
     """Say whether a limit is drawn beside what reaches up to `top`: a curve far below it would be a flat line."""
     return limit is not None and limit <= NEAR * top
-
-
-def highest(points: Sequence[tuple[float, float]], most: int, *, begin: float, end: float) -> Points:
-    """Return the highest point of each of `most` equal stretches from `begin` to `end`, where there is one."""
-    tops: dict[int, tuple[float, float]] = {}
-    for point in points:
-        if math.isfinite(point[0]) and math.isfinite(point[1]):
-            here = min(int((point[0] - begin) / (end - begin) * most), most - 1) if end > begin else 0
-            if here not in tops or point[1] > tops[here][1]:
-                tops[here] = point
-    return [tops[here] for here in sorted(tops)]
 
 
 def phase_stretches(moments: Sequence[tuple[float, str]]) -> list[Stretch]:

@@ -23,8 +23,6 @@ _RESUME = {
 _CONTENTS = (
     ("outcome.json", "this outcome"),
     ("progress.csv", "every figure over time"),
-    ("memory.svg", "memory over time, with the prediction"),
-    ("reward.svg", "reward over time"),
     ("tensorboard", "tensorboard --logdir"),
     ("pictures", "pictures of the workload"),
     ("checkpoints", "to resume from"),

@@ -121,12 +121,6 @@ border-radius:.4rem;cursor:pointer}
 & .zoom4:checked~.wide .chart{width:400%}
 & .zoom16:checked~.wide .chart{width:1600%}
 & .zoom64:checked~.wide .chart{width:6400%}
-& .treemap{display:block;width:100%;height:auto;margin:.4rem 0 1rem}
-& .treemap rect{stroke:var(--paper);stroke-width:1.5}
-& .treemap text{fill:var(--on);font-size:12px;pointer-events:none}
-& .treemap .area:hover>rect{filter:brightness(1.12)}
-& .treemap .area:focus{outline:none}
-& .treemap .area:focus>rect{stroke:var(--ink);stroke-width:3}
 @media(max-width:40rem){& .bars .roomy{display:none}
 & .stacking thead{display:none}& .stacking tr{display:flex;flex-wrap:wrap;gap:0 1rem;padding:.3rem 0;
 border-bottom:1px solid var(--line)}

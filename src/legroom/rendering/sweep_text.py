@@ -86,7 +86,7 @@ def sweep_text(sweep: dict[str, Any], out: str, *, resume: str = "") -> Iterator
     if best is None and finished:
         known = sorted({name for trial in trials for name in trial["score"]} | {"seconds", "peak"})
         yield Styled(f"no trial has a metric {sweep['metric']!r}; there are: {', '.join(known)}", "yellow")
-    yield f"{out}/result.json, {out}/sweep.svg; each trial: {out}/trials/NNN"
+    yield f"{out}/result.json; each trial: {out}/trials/NNN"
     if resume:
         yield f"continue with: {resume}"
 

@@ -30,7 +30,7 @@ MEMORY_DEPENDS_ON = (
     "n_steps", "batch_size", "buffer_size", "n_epochs", "optimize_memory_usage", "unroll_length", "num_minibatches",
     "max_replay_size", "num_updates_per_batch", "grad_updates_per_step", "gradient_steps", "train_freq",
 )  # fmt: skip
-ON_GPU_ONLY = ("expandable_segments", "max_split_size_mb", "empty_cache_every")
+ON_GPU_ONLY = ("expandable_segments",)
 STEPS_OF_RETURNS = "n-step returns"
 SIZES = ("memory.max_bytes",)
 

@@ -3,7 +3,7 @@
 sweep.json       the grid and every trial: its run, its prediction, what it requests
 trials/NNN/      the folder of a training, as `legroom train` makes it, and live.json: its memory at this moment
 stop             there while the trials shall stop
-result.json, sweep.svg, metric.svg
+result.json
 
 A trial may run on another machine of a cluster, so whatever it says goes through this folder, which all must see.
 """
@@ -20,7 +20,7 @@ from typing import Any
 from legroom.errors import BadInput
 from legroom.model.files import read_document, write_whole
 from legroom.model.footprint import Peak
-from legroom.model.run import Run
+from legroom.model.run import kept_run
 from legroom.model.sealed import Damaged, seal, unseal
 from legroom.sweeping.trial import Trial
 from legroom.training.run_folder import Predicted, RunFolder
@@ -152,8 +152,8 @@ def _trial_of(data: dict[str, Any]) -> Trial:
     return Trial(
         **data
         | {
-            "asked": Run.model_validate(data["asked"]),
-            "run": Run.model_validate(data["run"]),
+            "asked": kept_run(data["asked"]),
+            "run": kept_run(data["run"]),
             "predicted": Predicted(peaks["host"], peaks["gpu"], *listed),
         }
     )

@@ -4,7 +4,7 @@ run.json          the run that is trained, knobs turned and seed chosen, and und
 prediction.json   its predicted peaks and items; derived anew where it is missing or damaged
 checkpoints/      step-N: state of the training, size and SHA-256 of every file, and a copy of run.json
 outcome.json      how the last training in it ended; derived anew by a resume where it is missing or damaged
-progress.csv, live.jsonl, tensorboard/, train.log, memory.svg, …   for people; nothing is resumed from them
+progress.csv, live.jsonl, tensorboard/, train.log, …   for people; nothing is resumed from them
 .lock             locked (flock) by the process that trains
 .tmp-PID-START-N  what a process is about to write, its tasks for its child; cleared by the next start
 
@@ -46,7 +46,7 @@ from legroom.machine.temporary_folder import clear_left_folders
 from legroom.model.files import clear_left_over, make_directory, read_document, write_whole
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
 from legroom.model.outcome import Outcome
-from legroom.model.run import Run
+from legroom.model.run import Run, kept_run
 from legroom.model.sealed import Damaged, Document, Newer, seal, unseal
 from legroom.training.durable import set_aside
 from legroom.training.progress_log import read_progress
@@ -270,6 +270,6 @@ class RunFolder:
 
 def _run_of(data: dict[str, Any], path: Path) -> Run:
     try:
-        return Run.model_validate({key: value for key, value in data.items() if key != ASKED})
+        return kept_run({key: value for key, value in data.items() if key != ASKED})
     except ValueError as error:  # of pydantic
         raise BadInput(f"is not a run: {error}", path=path, hint="start over in another --out") from None

@@ -70,7 +70,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a training ended, for the command line and for the charts."""
+    """How a training ended, for the command line and its page."""
 
     outcome: Outcome
     exit_code: int

@@ -75,3 +75,10 @@ def test_a_program_that_fails_is_not_said_to_be_too_large() -> None:
     told = draw(attached_plan_text(ProgramPlan((plain,)), ["python", "train.py"]), width=100, colour=False)
     assert told.startswith("The program failed when it was rehearsed: no game.\n")
     assert "its own output: legroom predict -- python train.py" in told and "--param" not in told
+
+
+def test_a_plan_ends_with_the_command_and_the_line_that_attach_it() -> None:
+    plan = find_savings(Program(1300, 500, {"lean": (400, 0)}))
+    told = draw(attached_plan_text(plan, ["python", "train.py"]), width=100, colour=False)
+    assert "run it with: legroom train --with lean -- python train.py\n" in told
+    assert 'or put this at the top of your program: import legroom; legroom.attach("lean")' in told

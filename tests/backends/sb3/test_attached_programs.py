@@ -89,7 +89,7 @@ def test_a_replay_buffer_is_saved_as_the_librarys_own(tmp_path: Path) -> None:
 
 
 def test_a_line_in_the_program_attaches_the_same(tmp_path: Path) -> None:
-    """`legroom.attach`, which `fit --patch` puts into a source; beside `legroom train` nothing is attached twice."""
+    """`legroom.attach`, a line in the source; beside `legroom train` nothing is attached twice."""
     source = (PROGRAMS / "dqn_replay.py").read_text()
     (tmp_path / "parts.py").write_text((PROGRAMS / "parts.py").read_text())
     (tmp_path / "pictures.py").write_text((PROGRAMS / "pictures.py").read_text())

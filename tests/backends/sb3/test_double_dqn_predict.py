@@ -8,15 +8,12 @@ from legroom.backends.sb3.bill.net_arithmetic import count_parameters
 from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.measured_updates import build, update
 from legroom.backends.sb3.stored import one_env
-from legroom.checking.check import check
 from legroom.hollow.replaying import replay
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
 from legroom.model.run import Run
-from legroom.model.verdict import Budget
 from legroom.predicting.constraints import broken_rules
-from legroom.units import GIB
 
 CELL, SET = {"type": "discrete", "n": 300}, {"type": "multidiscrete", "nvec": [300] * 5}
 
@@ -103,20 +100,3 @@ def test_actions_that_are_no_set_are_an_error():
     assert "a set of K of n cells; nvec is [9, 9, 8]" in wrong.message
     assert broken_rules(make({"type": "multidiscrete", "nvec": [9, 9, 9]})) == []
     assert [each.code for each in broken_rules(make({"type": "box", "shape": [2]}))] == ["LR003"]
-
-
-def sync_findings(tmp_path, interval, total=100_000):
-    run = tmp_path / "run.yaml"
-    env = "env: {id: CartPole-v1, n_envs: 16}"
-    run.write_text(f"algo: DoubleDQN\n{env}\nhyperparams: {{{interval}}}\ntotal_timesteps: {total}\n")
-    budget = Budget(32 * GIB, None, ram_origin="given", vram_origin="")
-    (checked,) = check([str(run)], machine=EVIDENCE.machine, budget=budget)
-    return [each for each in checked.findings if each.name == "sync-stride"]
-
-
-def test_an_interval_that_is_no_multiple_of_the_environments_is_kept_exactly(tmp_path):
-    assert sync_findings(tmp_path, "target_update_interval: 1000") == []
-    (found,) = sync_findings(tmp_path, "target_update_interval: 1000", total=900)
-    assert "never synchronised: every 1,000 steps" in found.message
-    (found,) = sync_findings(tmp_path, "", total=900)
-    assert "every 10,000 steps, and the run ends after 900 (the default)" in found.message

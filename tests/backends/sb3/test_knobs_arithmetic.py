@@ -88,27 +88,11 @@ def on_card(case="vector", **memory):
     return gpu_items(run, estimate_net(run, "cuda"), MACHINE)
 
 
-def test_one_tensor_at_a_time_makes_no_difference_on_a_cpu():
-    for case in CASES:
-        assert update(case, foreach=False) == update(case)
-
-
-def test_one_tensor_at_a_time_on_a_card_needs_two_copies_of_the_largest():
-    slim = make("pixels", foreach=False).replace(hyperparams={"n_steps": 64, "batch_size": 1})
-    found = estimate_net(slim, "cuda").transient[Phase.UPDATE]
-    # the linear layer after the convolutions has 3136 x 512 weights
-    assert found["temporaries"] == 2 * 4 * 3136 * 512 - found["activations"]
-
-
 def test_expandable_segments_leave_less_unused():
     (plain, _), (grown, _) = on_card(), on_card(expandable_segments=True)
     cached = [next(item for item in items if item.name == "gpu.fragmentation") for items in (plain, grown)]
     assert cached[1].nbytes < cached[0].nbytes
     assert cached[1].nbytes + cached[1].error < cached[0].nbytes + cached[0].error
-
-
-def test_emptying_the_cache_promises_nothing():
-    assert on_card(empty_cache_every=1) == on_card()
 
 
 @pytest.mark.parametrize(

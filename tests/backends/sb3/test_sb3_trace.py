@@ -95,12 +95,6 @@ def test_more_envs_never_need_less():
     assert many.peak_allocated >= few.peak_allocated
 
 
-def test_one_tensor_at_a_time_needs_less_than_foreach():
-    run = make_run(policy={"kwargs": {"net_arch": [512, 512]}}, n_steps=64, batch_size=64)
-    slim = run.replace(memory=run.memory.model_copy(update={"foreach": False}))
-    assert replay(trace_run(slim, "cuda").events).peak_allocated < replay(trace_run(run, "cuda").events).peak_allocated
-
-
 @pytest.mark.parametrize("name", ["torch.nn.ReLU", "nn.ReLU", "ReLU"])
 def test_activation_functions_are_found_by_name(name):
     net = trace_run(make_run(policy={"kwargs": {"activation_fn": name, "net_arch": {"pi": [8], "vf": [4]}}}), "cpu")

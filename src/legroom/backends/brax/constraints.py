@@ -164,17 +164,8 @@ def unread_memory(run: Run) -> dict[str, tuple[str, str]]:
         for key in ("rollout", "replay")
     }
     pieces = f"memory.micro_batch has no effect with {algorithm_of(run).name}"
-    torch = {
-        key: (f"memory.{key} is PyTorch's and has no effect with backend brax", "")
-        for key in ("expandable_segments", "max_split_size_mb", "empty_cache_every", "foreach")
-    }
-    heap = {
-        key: (f"memory.{key} has no effect with backend brax", "")
-        for key in ("malloc_trim", "malloc_arenas", "jemalloc")
-    }
     return (
         buffers
         | {"micro_batch": (pieces, "only PPO, MaskablePPO, A2C, DQN, DoubleDQN on SB3 update in pieces")}
-        | torch
-        | heap
+        | {"expandable_segments": ("memory.expandable_segments is PyTorch's and has no effect with backend brax", "")}
     )

@@ -13,7 +13,6 @@ from legroom.backends.program.savings import by_default, chosen, hooks_of, varia
 from legroom.errors import LegroomError
 from legroom.hollow.attaching import VARIABLE, calling, plan
 from legroom.hollow.import_hook import ImportHook
-from legroom.model.attachment import Attachment
 
 _here: dict[str, object] = {}  # the plan of this process; a child that imports the program makes its own
 
@@ -36,7 +35,7 @@ def attach(*what: str) -> None:
         >>> legroom.attach("lean")
     """
     before = plan() if _here or "legroom_hollow" in sys.modules else {}  # else a parent's, which attached nothing here
-    there_are = [Attachment(**each) for each in before.get("attachments", ())] or list(all_attachments())
+    there_are = all_attachments()
     if not there_are:
         raise LegroomError("legroom is importable but not installed, so its backends are not known (pip install it)")
     wanted = chosen(",".join(what), there_are) if what else by_default(there_are)

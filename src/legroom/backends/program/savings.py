@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -97,11 +97,6 @@ class Attaching:
         ]  # fmt: skip
         return tuple(dict.fromkeys([*self.variables, *said]))
 
-    @property
-    def lent(self) -> bool:
-        """Return whether the program has imported legroom and would not have found it."""
-        return any("lent" in each for each in self._entries())
-
     def predicted(self) -> tuple[PredictedNote, ...]:
         """Return what the models that were trained need without savings, by arithmetic, one for each line."""
         entries = self._entries()
@@ -121,19 +116,14 @@ class Attaching:
 
 
 @contextmanager
-def attaching(
-    command: Sequence[str], what: Chosen, base: Mapping[str, str], *, has_gpu: bool, lend: bool = False
-) -> Iterator[Attaching]:
+def attaching(command: Sequence[str], what: Chosen, base: Mapping[str, str], *, has_gpu: bool) -> Iterator[Attaching]:
     """Yield what the command needs so that these savings are attached to it; nothing is started.
-
-    Args:
-        lend: the program may import legroom, also where its interpreter does not have it.
 
     Raises:
         BadInput: there is no such command, or its interpreter keeps the guest out.
     """
     check_command(command, EXAMPLE, "use attached savings")
-    if not what and not lend:
+    if not what:
         yield Attaching(dict(base), (), None)
         return
     mine = [one for one in all_attachments() if one.name in what]
@@ -145,7 +135,6 @@ def attaching(
             "hooks": hooks_of(mine),
             "package": str(Path(legroom.__file__).parent),
             "journal": f"/proc/{os.getpid()}/fd/{journal.fileno()}",
-            **({"attachments": [asdict(one) for one in all_attachments()]} if lend else {}),
         }
         environment = {
             **base, **set_here, VARIABLE: json.dumps(plan),

@@ -60,8 +60,7 @@ LEAST_ROUND = 32  # env steps collected between two updates from replay: every r
 
 # Savings that legroom has for SB3's trainings alone.
 SB3_KNOBS = (
-    "rollout", "replay", "micro_batch", "activation_checkpointing", "empty_cache_every", "bf16", "max_bytes",
-    "malloc_trim",
+    "rollout", "replay", "micro_batch", "activation_checkpointing", "bf16", "max_bytes",
 )  # fmt: skip
 # SB3's settings that need no word because nothing in RLlib would read them.
 _SILENT = frozenset({"verbose", "tensorboard_log", "stats_window_size", "_init_setup_model", "sde_sample_freq"})

@@ -1,4 +1,4 @@
-"""Turn the memory knobs of a run on its algorithm: activation checkpointing, bf16, one tensor at a time.
+"""Turn the memory knobs of a run on its algorithm: activation checkpointing, bf16.
 
     model = with_knobs(PPO, run)("CnnPolicy", env)
 
@@ -7,17 +7,14 @@ on the way: giving SB3 optimizer arguments, for instance, would silently replace
 trained model, the hollow one that is traced and the small one that is measured are all made of the class returned here.
 """
 
-from collections.abc import Iterator
 from typing import Any
-
-import torch
 
 from legroom.backends.sb3.activation_checkpointing import checkpoint_activations
 from legroom.backends.sb3.bf16 import run_in_bf16
 from legroom.errors import BadInput
 from legroom.model.run import MemorySpec, Run
 
-_TURNED = ("foreach", "activation_checkpointing", "bf16")
+_TURNED = ("activation_checkpointing", "bf16")
 
 
 def with_knobs(algorithm: type, run: Run) -> type:
@@ -41,10 +38,6 @@ def turn_knobs(model: Any, memory: MemorySpec, source: str | None = None) -> Non
     Raises:
         BadInput: a knob has nothing to turn in this policy.
     """
-    if memory.foreach is not None:
-        for optimizer in _optimizers(model):
-            for group in optimizer.param_groups:
-                group["foreach"] = memory.foreach
     if memory.activation_checkpointing and not checkpoint_activations(model.policy):
         raise BadInput(
             "memory.activation_checkpointing: the policy has no nn.Sequential of three or more layers to compute again",
@@ -53,11 +46,3 @@ def turn_knobs(model: Any, memory: MemorySpec, source: str | None = None) -> Non
         )
     if memory.bf16:
         run_in_bf16(model)
-
-
-def _optimizers(model: Any) -> Iterator[torch.optim.Optimizer]:
-    """Yield the optimizers of all networks that can work on several tensors at once."""
-    holders = (model, *model.policy.modules())
-    found = {id(each): each for holder in holders for each in vars(holder).values()
-             if isinstance(each, torch.optim.Optimizer)}  # fmt: skip
-    yield from (each for each in found.values() if "foreach" in each.defaults)

@@ -20,12 +20,11 @@ from legroom.model.machine import Machine
 from legroom.model.plan import Price
 from legroom.model.run import Run
 from legroom.model.spaces import Space
-from legroom.sharing.heap import heap_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from legroom.model.archive import Exported, Imported
+    from legroom.model.archive import Exported
     from legroom.model.attachment import Attachment
     from legroom.model.counts import Counts, StoredData
     from legroom.model.draft import Draft, Key
@@ -228,12 +227,6 @@ class Sb3Backend(Backend):
 
         return export_sb3(directory, archive, force=force, trust=trust)
 
-    def import_archive(self, archive: Path, directory: Path, *, algorithm: str | None, force: bool) -> Imported | None:
-        with needs("sb3", what="an import"):
-            from legroom.backends.sb3.archives_zip import import_sb3
-
-        return import_sb3(archive, directory, trust=True, force=force, algorithm=algorithm)
-
     # ---- the page
 
     def layers(self, run: Run) -> Mapping[str, str]:
@@ -243,8 +236,7 @@ class Sb3Backend(Backend):
         # RLlib's are among them: a run is written for SB3 and trained by RLlib with --backend rllib
         storage = "rollout" if algorithm_of(run).family == "on-policy" else "replay"
         others = (
-            "micro_batch", "activation_checkpointing", "foreach", "expandable_segments", "max_split_size_mb",
-            "empty_cache_every", "bf16", "max_bytes", "shared_data", "malloc_trim", "malloc_arenas", "jemalloc",
+            "micro_batch", "activation_checkpointing", "expandable_segments", "bf16", "max_bytes", "shared_data",
             "runner_bytes", "learner_bytes", "object_store_bytes",
         )  # fmt: skip
         around = ("env.workers", "env.envs_per_worker", "env.frame_stack", "eval.workers", "checkpoint.replay_buffer")
@@ -259,13 +251,7 @@ class Sb3Backend(Backend):
             constraints.refuse_untrainable(run)
 
     def child_environment(self, task: TrainTask) -> dict[str, str]:
-        memory = task.run.memory
-        settings = [] if memory.expandable_segments is False else ["expandable_segments:True"]
-        if memory.max_split_size_mb is not None:
-            settings.append(f"max_split_size_mb:{memory.max_split_size_mb}")
-        return ({ALLOCATOR: ",".join(settings)} if settings else {}) | heap_environment(
-            memory.malloc_arenas, jemalloc=bool(memory.jemalloc)
-        )
+        return {} if task.run.memory.expandable_segments is False else {ALLOCATOR: "expandable_segments:True"}
 
     def learner(self, task: TrainTask, loop: Loop) -> Learner:
         from legroom.backends.sb3.light_imports import COMPILER, import_lightly

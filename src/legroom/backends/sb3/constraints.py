@@ -12,7 +12,6 @@ from legroom.model.facts import spaces_of
 from legroom.model.finding import Finding
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DictSpace, MultiDiscreteSpace
-from legroom.sharing.heap import find_jemalloc
 
 ONLY_IN_PIECES = f"only {', '.join(MICRO_BATCHED)} on SB3 update in pieces"
 # What each SB3 algorithm takes as actions; `supported_action_spaces` in stable-baselines3 2.9.2 and sb3-contrib 2.9.
@@ -149,9 +148,6 @@ def refuse_untrainable(run: Run) -> None:
     name = algorithm_of(run).name
     if run.memory.micro_batch is not None and name not in MICRO_BATCHED:
         raise BadInput(f"{name} has no micro_batch: {ONLY_IN_PIECES}", path=run.source, hint="remove it")
-    if run.memory.jemalloc and find_jemalloc() is None:
-        hint = "install it (libjemalloc2, or pip install ray, which brings one), or remove memory.jemalloc"
-        raise BadInput("memory.jemalloc: no libjemalloc.so found", path=run.source, hint=hint)
 
 
 def unread_by_torch(run: Run) -> dict[str, tuple[str, str]]:

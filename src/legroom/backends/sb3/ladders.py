@@ -12,7 +12,6 @@ from typing import Any
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.bill.lean import stored_nbytes
 from legroom.backends.sb3.bill.net_arithmetic import may_checkpoint
-from legroom.backends.sb3.bill.scratch import HEAP_WORTH_NAMING
 from legroom.backends.sb3.extractors import find_extractor
 from legroom.backends.sb3.stored import (
     MICRO_BATCHED,
@@ -28,12 +27,10 @@ from legroom.model.evidence import Evidence
 from legroom.model.knob import Growth
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DiscreteSpace
-from legroom.sharing.heap import find_jemalloc
 from legroom.units import MIB
 
 LEAST_SPILL_LIMIT = 16 * MIB  # below it hardly anything but the newest records would be in memory
 SPILL_STEP = 0.8
-EMPTY_CACHE_EVERY = 1
 # What a worker adds to a step of all environments, beside stepping its own: 30 to 45 µs in the training process
 # (2026-11-18, `python -m bench.workers`).
 MESSAGE_S = 40e-6
@@ -94,38 +91,6 @@ activation_checkpointing = one_setting(
     lambda run, evidence: run.memory.activation_checkpointing is None and may_checkpoint(run) is not False,
     memory={"activation_checkpointing": True},
 )
-# On the CPU the optimizer updates one tensor after the other anyway.
-single_tensor_optimizer = one_setting(
-    lambda run, evidence: run.memory.foreach is None and evidence.device == "cuda", memory={"foreach": False}
-)
-emptied_cache = one_setting(
-    lambda run, evidence: evidence.device == "cuda" and run.memory.empty_cache_every is None,
-    memory={"empty_cache_every": EMPTY_CACHE_EVERY},
-)
-
-
-# Holes in glibc's heap. No arithmetic shows them; each setting is measured by updates in a child that has it.
-jemalloc = one_setting(
-    lambda run, evidence: run.memory.jemalloc is None and has_holes(evidence) and find_jemalloc() is not None,
-    memory={"jemalloc": True},
-)
-trimmed_heap = one_setting(
-    lambda run, evidence: run.memory.malloc_trim is None and has_holes(evidence), memory={"malloc_trim": True}
-)
-
-
-THREADS_WORTH_NAMING = 4  # that allocate: each has a heap of its own
-fewer_arenas = one_setting(
-    lambda run, evidence: (
-        run.memory.malloc_arenas is None and evidence.env is not None and evidence.env.threads >= THREADS_WORTH_NAMING
-    ),
-    memory={"malloc_arenas": 1},
-)
-
-
-def has_holes(evidence: Evidence) -> bool:
-    """Return whether the heap of a measured update rose while the same was repeated."""
-    return evidence.scratch is not None and evidence.scratch.heap >= HEAP_WORTH_NAMING
 
 
 def micro_batches(run: Run, evidence: Evidence) -> Iterator[Run]:

@@ -30,7 +30,7 @@ from legroom.environments.gym_spaces import to_gymnasium
 from legroom.machine.patience import queued_s
 from legroom.model.facts import episode_limit, spaces_of
 from legroom.model.run import Run
-from legroom.sharing.heap import give_back, give_back_from
+from legroom.sharing.heap import give_back_from
 
 # Collect and update until the peak has stopped rising: gradients and optimizer state exist from the second update on,
 # and malloc's heap goes on growing for a while as blocks of many sizes come and go.
@@ -114,7 +114,7 @@ def _measured(run: Run, batches: list[int]) -> list[Measured]:
     for batch in batches:
         model = build(run, batch)
         with at_most(PATIENCE_S / len(batches), WALL_S / len(batches)):
-            peaks, kept = update(model, batch, episode_limit(run), trims=bool(run.memory.malloc_trim))
+            peaks, kept = update(model, batch, episode_limit(run))
         warm = warm_rounds(model)
         del model
         # What came on top, once all there is was there, is what malloc loses between blocks.
@@ -199,12 +199,11 @@ def _without_log(model: Any) -> Any:
     return model
 
 
-def update(model: Any, batch: int, episode: int | None = None, *, trims: bool = False) -> tuple[list[int], int]:
+def update(model: Any, batch: int, episode: int | None = None) -> tuple[list[int], int]:
     """Collect a few steps and update, again and again; return the peak of each time, and the most kept after one.
 
     Args:
         episode: the length of all episodes, where it is known; a recurrent update depends on it.
-        trims: free pages of the heap go back after every update.
 
     Raises:
         TimeoutError: the first one was not done in time; of later ones, what was found before counts.
@@ -217,9 +216,6 @@ def update(model: Any, batch: int, episode: int | None = None, *, trims: bool = 
         least = max(LEAST_ROUNDS, warm_rounds(model))
         while len(peaks) < MAX_ROUNDS and not _is_calm(calm, len(peaks), time.process_time() - began, least):
             now, peak = _one_round(model, callback, batch, episode)
-            if trims:
-                give_back()
-                now, _ = resident()
             calm = calm + 1 if peaks and peak <= max(peaks) else 0
             peaks.append(peak)
             kept = max(kept, now)

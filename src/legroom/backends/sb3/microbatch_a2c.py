@@ -16,7 +16,6 @@ from legroom.backends.sb3.microbatch_parts import is_known, refuse_unknown_buffe
 from legroom.backends.sb3.microbatch_ppo import MicroBatchedPPO
 from legroom.backends.sb3.update_retreat import Surviving
 from legroom.device.exact_pieces import check_sizes, size_at
-from legroom.device.small_steps import make_step
 
 FIGURES = ("entropy_loss", "policy_loss", "value_loss")
 
@@ -46,7 +45,7 @@ class MicroBatchedA2C(MicroBatchedPPO):
         add_gradients = partial(self._add_gradients, list(self.policy.parameters()), None, whole, parts)
         total = self._attempt(add_gradients, size, update)
         self._minibatches_done += 1
-        make_step(self.policy.optimizer)
+        self.policy.optimizer.step()
         self._n_updates += 1
         buffer, logger = self.rollout_buffer, self.logger
         logger.record("train/n_updates", self._n_updates, exclude="tensorboard")

@@ -21,7 +21,6 @@ from torch.nn import functional
 from legroom.backends.sb3.microbatch_parts import Parts, is_known, refuse_unknown_buffer, replay_minibatch
 from legroom.backends.sb3.update_retreat import Surviving
 from legroom.device.exact_pieces import check_sizes, refuse_inexact, size_at, splits, watched
-from legroom.device.small_steps import clip_gradients, make_step
 
 
 class DQNInParts(Surviving):
@@ -55,7 +54,7 @@ class DQNInParts(Surviving):
             parts = self._draw(batch_size)
             loss = self._attempt(partial(self._add_gradients, parts, batch_size), size, update)
             losses.append(loss.item())
-            make_step(self.policy.optimizer)
+            self.policy.optimizer.step()
             self._learned(parts)
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
@@ -79,7 +78,7 @@ class DQNInParts(Surviving):
             loss.backward()
             total = loss.detach() if total is None else total + loss.detach()
             del part, loss  # the next part is made only when this one's memory is free
-        clip_gradients(self.policy.optimizer, self.policy.parameters(), self.max_grad_norm)
+        th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
         assert total is not None, "a minibatch has samples"
         return total
 

@@ -24,7 +24,6 @@ from torch.nn import functional
 from legroom.backends.sb3.microbatch_parts import Parts, is_known, refuse_unknown_buffer, rollout_minibatches
 from legroom.backends.sb3.update_retreat import Surviving
 from legroom.device.exact_pieces import check_sizes, refuse_inexact, size_at, splits, watched
-from legroom.device.small_steps import clip_gradients, make_step
 
 # What an update reports of a minibatch, in the order of the tensor it is added up in.
 FIGURES = ("policy_gradient_loss", "clip_fraction", "value_loss", "entropy_loss", "loss", "approx_kl")
@@ -84,7 +83,7 @@ class MicroBatchedPPO(Surviving):
                     if self.verbose >= 1:
                         print(f"Early stopping at step {epoch} due to reaching max kl: {approx_kl:.2f}")  # noqa: T201
                     break  # what was added up is dropped: the next minibatch begins without gradients
-                make_step(self.policy.optimizer)
+                self.policy.optimizer.step()
             self._n_updates += 1
             if not continue_training:
                 break
@@ -130,7 +129,7 @@ class MicroBatchedPPO(Surviving):
             total = figures if total is None else total + figures
             done += count
             del part, loss, figures, mine  # the next part is made only when this one's memory is free
-        clip_gradients(self.policy.optimizer, parameters, self.max_grad_norm)
+        th.nn.utils.clip_grad_norm_(parameters, self.max_grad_norm)
         assert total is not None, "a minibatch has samples"
         return total
 

@@ -250,11 +250,7 @@ def one_env(run: Run) -> Run:
 _SEEN_BY_NETS = (
     "micro_batch",
     "activation_checkpointing",
-    "foreach",
     "bf16",
-    "malloc_trim",
-    "malloc_arenas",
-    "jemalloc",
 )  # fmt: skip
 _SEEN_OF_ENV = ("n_envs", "spaces", "frame_stack", "normalize")
 

@@ -111,7 +111,7 @@ def _trace(
         stack.enter_context(importable(run))
         if on_cuda:
             stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(card))))
-            stack.enter_context(foreach_as_on_cuda(optimizers=run.memory.foreach is not False))
+            stack.enter_context(foreach_as_on_cuda())
             stack.enter_context(numbered_as_on_card())
         compiled = stack.enter_context(run_uncompiled())
         if run.memory.bf16:

@@ -35,7 +35,6 @@ from legroom.machine.stack_signal import answer_stack_signal
 from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, Loop, SavedState, State, Status
 from legroom.model.task import TrainTask
 from legroom.sharing.failures import WorkerDied
-from legroom.sharing.heap import give_back
 from legroom.training.checkpoint import parameters_sha256
 from legroom.training.env_calls import EnvCalls
 from legroom.training.finite import all_finite, loss_not_finite
@@ -140,11 +139,6 @@ class Sb3Learner(Learner):
     def between_iterations(self) -> None:
         if self._pictures is not None:
             self._pictures.at_boundary(self._loop.iteration)
-        every = self._run.memory.empty_cache_every
-        if every and self._loop.iteration % every == 0 and self._on_gpu:
-            torch.cuda.empty_cache()
-        if self._run.memory.malloc_trim:
-            give_back()
 
     def capture(self, previous: SavedState | None) -> State:
         return capture(self.model, previous=previous)

@@ -57,12 +57,6 @@ def put_value(script: Script, node: ast.expr, draft: Draft, place: Key) -> None:
         draft.put(place, value, node.lineno)
 
 
-def settings_of(script: Script, node: ast.expr) -> Settings | None:
-    """Return the settings object that `node` is; None where it is something else."""
-    value = _asked(script, node)
-    return value if isinstance(value, Settings) else None
-
-
 def _asked(script: Script, node: ast.expr | None) -> Any:
     if node is None:
         return NotKnown("nothing")

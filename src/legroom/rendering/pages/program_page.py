@@ -12,21 +12,18 @@ from zlib import crc32
 
 from legroom import __version__
 from legroom.model.progress import Moment
-from legroom.model.rehearsal import ProgramPrediction, Rehearsal, SourceLine
+from legroom.model.rehearsal import ProgramPrediction
 from legroom.model.verdict import allocator_limit
 from legroom.rendering.figures.bars import Limit
 from legroom.rendering.figures.curves import Layer, timeline
 from legroom.rendering.figures.tables import item_table, text_lines, text_table
-from legroom.rendering.figures.treemap import Area, treemap
 from legroom.rendering.item_text import peak_text
-from legroom.rendering.kinds import kind_colour, kind_of
 from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
 from legroom.rendering.pages.prediction_page import FITS, bars_by_place
 from legroom.rendering.program_text import (
     closing_lines,
     line_table,
     moment_text,
-    place_text,
     progress_line,
     verdict_line,
 )
@@ -68,7 +65,6 @@ def _body(prediction: ProgramPrediction) -> Iterator[str]:
     yield from _timeline(prediction)
     if seen.card is not None:
         yield "<h2>What holds GPU memory at the peak, by line and module</h2>"
-        yield treemap(line_areas(seen), name=_unique(prediction, "map"), title="GPU memory by source line")
         yield text_table(line_table(seen, 40))
     yield from bars_by_place([(footprint.name, footprint)], prediction.budget)
     yield f"<details><summary>Item by item</summary>{item_table(footprint)}</details>"
@@ -103,25 +99,6 @@ def _timeline(prediction: ProgramPrediction) -> Iterator[str]:
         for zoom in ZOOMS
     )
     yield f'<div class="zoom">{choices}<div class="wide" tabindex="0">{chart}</div></div>'
-
-
-def line_areas(seen: Rehearsal) -> list[Area]:
-    """Return an area per line of the program, divided by module, or by role where no module ran."""
-    assert seen.card is not None
-    by_place: dict[tuple[str, int], list[SourceLine]] = {}
-    for line in seen.card.lines:
-        by_place.setdefault((line.file, line.line), []).append(line)
-    areas = []
-    for place, lines in by_place.items():
-        parts = tuple(Area(line.module or line.role, line.nbytes, _colour(line.role)) for line in lines)
-        largest = max(lines, key=lambda line: line.nbytes)
-        name = f"{place_text(*place)} {largest.module or largest.role}" if len(parts) == 1 else place_text(*place)
-        areas.append(Area(name, sum(part.nbytes for part in parts), _colour(largest.role), parts))
-    return areas
-
-
-def _colour(role: str) -> str:
-    return kind_colour(kind_of(f"gpu.{role}"))
 
 
 def _unique(prediction: ProgramPrediction, what: str) -> str:

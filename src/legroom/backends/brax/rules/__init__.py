@@ -12,14 +12,12 @@ from legroom.backends.brax.rules import (
     script_divisibility,
     script_sac_replay,
     script_xla_preallocation,
-    unreached_fill,
     xla_preallocation,
 )
 
 RUN_RULES = (
     divisibility.RULE,  # LR002
     devices.RULE,  # LR010
-    unreached_fill.RULE,  # LR022
     sac_replay_default.RULE,  # LR027
     default_eval_envs.RULE,
     xla_preallocation.RULE,  # LR031

@@ -40,7 +40,6 @@ from torch.nn import functional
 from legroom.backends.sb3.algorithms.action_sets import ActionSets
 from legroom.backends.sb3.algorithms.prioritized import Priorities, PrioritizedMinibatch
 from legroom.backends.sb3.algorithms.set_policy import allowed_cells, choosing_sets
-from legroom.device.small_steps import clip_gradients, make_step
 from legroom.errors import BadInput
 
 Parts = Callable[[int], Iterator[Any]]  # makes one minibatch's samples in parts of this size
@@ -228,8 +227,8 @@ class DoubleDQN(DQN):
             losses.append(loss.item())
             self.policy.optimizer.zero_grad()
             th.autograd.backward(loss)
-            clip_gradients(self.policy.optimizer, self.policy.parameters(), self.max_grad_norm)
-            make_step(self.policy.optimizer)
+            th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+            self.policy.optimizer.step()
             self._learned(minibatch)
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")

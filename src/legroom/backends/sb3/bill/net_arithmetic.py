@@ -175,10 +175,9 @@ def _optimizer_step(run: Run, networks: Networks, device: Literal["cpu", "cuda"]
     most of the parameters. Where no knob is turned, half a copy of all parameters stands for either; it is what real
     runs showed (`bench/accuracy.py --mode arithmetic`).
     """
-    single = run.memory.foreach is False or (device == "cpu" and not run.memory.foreach)
-    if not _is_turned(run) and (device == "cpu" or not single):
+    if not _is_turned(run):
         return FLOAT32 * networks.trained // 2
-    return max(FLOAT32 * (2 * networks.step.largest if single else networks.trained) - activations, 0)
+    return max(FLOAT32 * (2 * networks.step.largest if device == "cpu" else networks.trained) - activations, 0)
 
 
 def convolved_nbytes(run: Run) -> int:

@@ -101,7 +101,6 @@ HEAP, HEAP_ERROR = 70_000_000, 45_000_000
 # 441 (219th), 451 (344th) (2026-11-17, torch 2.13.0+cpu, glibc 2.36). It is followed to so many updates.
 MOST_UPDATES = 1000
 RISE_ERROR = 0.6  # of what is added for it
-HEAP_WORTH_NAMING = 16_000_000
 # A child may grow to this beyond the libraries; a prediction must not be what fills the memory.
 CHILD_BUDGET = 240_000_000
 # Where a network alone is larger than that, one that takes no more than this share of what is free is tried all the
@@ -146,7 +145,7 @@ def remember(run: Run, batches: list[int], measured: list[Measured]) -> None:
 def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch:
     """Return what an update needed beyond the traced tensors, extrapolated to the run's batch."""
     batch, last = pass_samples(run), measured[-1]
-    peak, grown, noise, heap = _steady_peak(last, net), 0, 0, 0
+    peak, grown, noise = _steady_peak(last, net), 0, 0
     why = f"measured: a real update of {batch:,} samples in a child process"
     if last.batch < batch:
         first = measured[0]
@@ -157,7 +156,7 @@ def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch
         why = f"measured with real updates of {first.batch:,} and {last.batch:,} samples, extrapolated to {batch:,}"
     else:
         rise = _later_rise(last, updates(run))
-        peak, noise, heap = peak + rise, int(RISE_ERROR * rise), last.risen + rise
+        peak, noise = peak + rise, int(RISE_ERROR * rise)
     resident = net.weights + net.gradients + net.optimizer
     tensors = resident + update_nbytes(net) + gather_excess(net)
     # What the child's own environment has in memory is on the run's bill already, as the environments' items.
@@ -173,7 +172,6 @@ def beyond_tensors(run: Run, net: NetTrace, measured: list[Measured]) -> Scratch
         error=layout + noise,
         why=f"operators' workspaces and malloc, {why}",
         retained=max(last.kept - resident - surroundings, 0),
-        heap=heap,
     )
 
 

@@ -5,11 +5,10 @@ policy made of classes that only this process knows is traced here instead, and 
 estimated by arithmetic, and a note says why.
 """
 
-import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import NETWORK_ERROR, SCRATCH_ITEMS
 from legroom.backends.sb3.bill.parts import sb3_footprint
 from legroom.backends.sb3.bill.scratch import (
-    HEAP_WORTH_NAMING,
     Answer,
     Measured,
     Request,
@@ -42,8 +40,6 @@ from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace, V
 from legroom.model.footprint import Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
-from legroom.sharing.heap import heap_environment
-from legroom.units import format_size
 
 CHILD = "legroom.backends.sb3.evidence_child"
 NEEDED = ("torch", "stable-baselines3", "sb3-contrib")
@@ -165,7 +161,7 @@ def _answers(jobs: Sequence[Job]) -> list[Answer]:
         for job, here, known in zip(jobs, known_here, kept, strict=True)
         if not here and known is None
     ]
-    traced = iter(_by_heap(requests))
+    traced = iter(trace_in_child(requests))
     return [
         _trace_here(job) if here else known or _keep(job, next(traced))
         for job, here, known in zip(jobs, known_here, kept, strict=True)
@@ -184,20 +180,6 @@ def _keep(job: Job, answer: Answer) -> Answer:
     if job.device == "cpu" and answer.net is not None:
         keep_trace(job.run, job.values, answer.net)
     return answer
-
-
-def _by_heap(requests: Sequence[Request]) -> list[Answer]:
-    """Return the answers, in order: from a child each for runs whose heaps are set up differently."""
-    heaps = [_heap_of(request.run) for request in requests]
-    answers: dict[int, Answer] = {}
-    for heap in {tuple(sorted(heap.items())): heap for heap in heaps}.values():
-        numbers = [number for number, each in enumerate(heaps) if each == heap]
-        answers |= zip(numbers, trace_in_child([requests[n] for n in numbers], heap), strict=True)
-    return [answers[number] for number in range(len(requests))]
-
-
-def _heap_of(run: Run) -> dict[str, str]:
-    return heap_environment(run.memory.malloc_arenas, jemalloc=bool(run.memory.jemalloc))
 
 
 def _trace_here(job: Job) -> Answer:
@@ -227,9 +209,6 @@ def _conclude(job: Job, answer: Answer) -> Look:
     unknown = unknown or _beside(job.run, job.device)
     unmeasured = bool(not measured and (answer.not_measured or job.unmeasured) and not refused)
     scratch = beyond_tensors(job.run, net, measured) if measured else None
-    if scratch is not None and scratch.heap >= HEAP_WORTH_NAMING:
-        holes = f"{format_size(scratch.heap)} of an update is holes in the C library's heap"
-        notes.append(f"{holes}: memory.jemalloc or memory.malloc_trim leave fewer")
     return Look(net, scratch, tuple(notes), unknown, unmeasured)
 
 
@@ -250,11 +229,8 @@ def _way_out(run: Run) -> str:
     return f"legroom watch -- {command} shows what it takes"
 
 
-def trace_in_child(requests: Sequence[Request], heap: Mapping[str, str] | None = None) -> list[Answer]:
+def trace_in_child(requests: Sequence[Request]) -> list[Answer]:
     """Return the answers, in order; a child that dies answers every request with its last words.
-
-    Args:
-        heap: what the child's environment has besides.
 
     Raises:
         MissingExtra: the libraries are not installed.
@@ -263,8 +239,7 @@ def trace_in_child(requests: Sequence[Request], heap: Mapping[str, str] | None =
         if not is_installed(package):
             raise MissingExtra("sb3", package, what="tracing a run")
     path, pipe = installed_first(sys.path, last=(str(Path.cwd()),)), subprocess.PIPE
-    command, environment = interpreter(CHILD, path, ends=True), {**os.environ, **(heap or {})}
-    child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+    child = subprocess.Popen(interpreter(CHILD, path, ends=True), stdin=pipe, stdout=pipe, stderr=pipe)
     try:
         to_send, limit_s = [pickle.dumps(list(requests))], TIMEOUT_S * (1 + len(requests))
         output, errors = patiently(

@@ -7,10 +7,8 @@ from legroom.backends.sb3.rules import (
     frequency_in_vec_steps,
     full_gpu,
     heavy_workers,
-    many_gradient_steps,
     minibatch_does_not_divide,
     minibatch_exceeds_rollout,
-    n_epochs_costs_time,
     optimize_memory_refused,
     policy_does_not_match,
     replay_exceeds_ram,
@@ -22,14 +20,9 @@ from legroom.backends.sb3.rules import (
     script_eval_on_training_env,
     script_fork_workers,
     script_frequency_in_vec_steps,
-    script_live_observation,
-    script_masks_ignored,
-    script_untrusted_load,
     script_worker_imports_torch,
     stacked_frames_stored,
-    sync_stride,
     under_used_machine,
-    unreached_steps,
     unsupported_actions,
     wide_observations,
 )
@@ -48,10 +41,6 @@ RUN_RULES = (
     replay_exceeds_ram.RULE,
     frequency_in_vec_steps.RULE,  # LR016
     episode_shorter_than_rollout.RULE,
-    n_epochs_costs_time.RULE,
-    many_gradient_steps.RULE,  # LR021
-    unreached_steps.RULE,
-    sync_stride.RULE,
     under_used_machine.RULE,
     stacked_frames_stored.RULE,
     wide_observations.RULE,
@@ -61,11 +50,8 @@ SCRIPT_RULES = (
     script_callback_not_used.RULE,  # LR050
     script_eval_on_training_env.RULE,
     script_frequency_in_vec_steps.RULE,
-    script_untrusted_load.RULE,
     script_fork_workers.RULE,  # LR054
     script_worker_imports_torch.RULE,
     script_class_cache.RULE,  # LR060
     script_cuda_in_workers.RULE,
-    script_live_observation.RULE,  # LR074
-    script_masks_ignored.RULE,  # LR093
 )

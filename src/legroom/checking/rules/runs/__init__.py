@@ -8,13 +8,11 @@ from legroom.checking.rules.runs import (
     host_exceeded,
     invalid_value,
     no_effect,
-    schedule_never_completes,
     timesteps_not_multiple,
-    updates_per_iteration,
     vram_exceeded,
 )
 
 GENERAL_RUN_RULES = tuple(module.RULE for module in (
-    invalid_value, no_effect, vram_exceeded, checkpoint_in_iterations, timesteps_not_multiple, updates_per_iteration,
-    schedule_never_completes, fork_workers, host_exceeded,
+    invalid_value, no_effect, vram_exceeded, checkpoint_in_iterations, timesteps_not_multiple,
+    fork_workers, host_exceeded,
 ))  # fmt: skip
