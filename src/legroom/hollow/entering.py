@@ -84,7 +84,7 @@ def on_torch(journal: Any) -> Any:
     _forks(follower)
     _optimizers(follower)
     if folder := os.environ.get("LEGROOM_REHEARSAL_FOLDER"):
-        epochs.install(follower, folder)
+        epochs.install(follower, folder, float(plan.get("looking_s") or 0))
     _collections(follower)
     _endings(follower)
     host_memory.zeros_are_fresh(torch, journal)

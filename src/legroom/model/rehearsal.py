@@ -13,6 +13,7 @@ from legroom.model.verdict import Budget
 from legroom.units import format_span
 
 Stopped = Literal["repeats", "finished", "updates", "seconds", "failed", "out-of-memory", "interrupted", "real-limit"]
+ENOUGH_BATCHES = 30  # of one shape, where items of different shapes cannot be in one batch
 PHASES = ("forward", "backward", "optimizer step")
 
 
@@ -166,6 +167,29 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class BatchesSeen:
+    """The batches of one loop over a DataLoader that were run or looked at.
+
+    Args:
+        total: in one epoch; None where that is not known, as with a stream.
+        alike: those that were seen had the same shapes.
+        stacked: items of different shapes cannot be in one batch: torch's own `default_collate` refuses them.
+    """
+
+    file: str
+    line: int
+    seen: int
+    total: int | None
+    alike: bool = True
+    stacked: bool = False
+
+    @property
+    def enough(self) -> bool:
+        """Return whether no batch that was not seen can be larger than those that were."""
+        return self.seen == self.total or (self.alike and self.stacked and self.seen >= ENOUGH_BATCHES)
+
+
+@dataclass(frozen=True)
 class SameRun:
     """A model that the program makes with a library we know, as a run.
 
@@ -234,6 +258,7 @@ class Rehearsal:
     epochs: int = 0
     evaluation: tuple[str, int] | None = None
     collected: int = 0
+    batches: tuple[BatchesSeen, ...] = ()
     same_runs: tuple[SameRun, ...] = ()
     jax: str = ""
 

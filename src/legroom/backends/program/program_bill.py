@@ -19,7 +19,7 @@ from legroom.backends.program.same_runs import divided
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, round_size, segment_size
 from legroom.model.finding import Finding
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Known, Phase, Place
-from legroom.model.rehearsal import CardSeen, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
+from legroom.model.rehearsal import BatchesSeen, CardSeen, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
 from legroom.predicting.xla_allocator import XLA_SHARE, allocator_items
@@ -315,6 +315,9 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
             f"nvidia-smi will show about {XLA_SHARE:.0%} of the GPU, whatever the program needs: XLA reserves that "
             "when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false turns it off)"
         )
+    for batches in rehearsal.batches:
+        if not batches.enough and batches.alike:
+            yield f"{_batches_text(batches)}: all of one shape"
     if rehearsal.skipped_steps:
         yield f"{rehearsal.skipped_steps} optimizer steps were skipped by the GradScaler"
     if budget is not None and (dies := _kernel_kills(rehearsal, budget)):
@@ -346,6 +349,9 @@ def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
         yield f"{_at(each.file, each.line)}: a size was assumed ({each.what}); --values real would compute it"
     for what in rehearsal.unmodelled:
         yield f"not modelled: {what}"
+    for batches in rehearsal.batches:
+        if not batches.enough and not batches.alike:
+            yield f"{_batches_text(batches)}, and their shapes differ: larger ones may come (more time: --seconds)"
     for one in rehearsal.host.endless:
         rate = f"{format_size(one.per_s)} per second"
         yield f"host memory grows by {rate} with no end in sight ({_at(one.file, one.line)}, {one.what})"
@@ -353,6 +359,11 @@ def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
         grows = format_size(rehearsal.host.growing_per_s)
         beyond = " beyond its buffers" if rehearsal.host.filling or rehearsal.host.endless else ""
         yield f"host memory grows by {grows} per second{beyond} with no end in sight"
+
+
+def _batches_text(batches: BatchesSeen) -> str:
+    of = f"{batches.total:,} ({batches.seen / batches.total:.1%})" if batches.total else "an unknown number (a stream)"
+    return f"batches looked at, {_at(batches.file, batches.line)}: {batches.seen:,} of {of}"
 
 
 def _too_old(torch: str) -> bool:
