@@ -31,6 +31,7 @@ from .batch_shapes import BatchKinds
 SAME_BATCHES = 8
 HINTED = 16  # batches with the largest length hints that are looked at first
 _HINTS = ("lengths", "sizes", "length")  # attributes of samplers and datasets with one number for each item
+PAGES_EVERY_S, PAGES_COST = 1.0, 20  # between two looks at the workers' pages, and times as long as one takes
 SEEN_BY_PARENT_S = 0.3  # how long workers are kept once all was fetched, so that the parent sees what they take
 
 
@@ -102,11 +103,14 @@ class _Epoch:
         self._told = False
         self._handed = 0
         self._kinds = BatchKinds()
+        self._pages_at = 0.0  # when to look at the workers' pages next
         self._figures: Any = None
         self._same = 0
 
     def look(self) -> None:
         """Leave out the batches that were looked at, if it is time to."""
+        if hasattr(self._iterator, "_workers") and time.monotonic() >= self._pages_at:
+            self._tell_pages(self._handed)
         if not self._open:
             return
         if self._follower.optimizer_steps > self._first_step:
@@ -124,6 +128,8 @@ class _Epoch:
 
     def handed(self, batch: Any) -> Any:
         self._handed += 1
+        if self._told or self._first_step == 0:
+            self._follower.batches = self._handed
         if not self._most and self._open:  # of a stream, what came is all that is known
             self._kinds.add(batch, self._handed)
         return batch
@@ -145,7 +151,7 @@ class _Epoch:
         self._kinds, largest = kinds, kinds.largest()
         largest = [index for index in largest if index is not rest[-1]]
         handed = [*largest, rest[-1]] if self._ends else [*largest, *waiting, *rest]
-        iterator._sampler_iter = iter(handed)
+        iterator._sampler_iter, self._follower.left_out = iter(handed), True
         _send_ahead(iterator)
         total = self._handed + len(waiting) + len(rest)
         self._tell(self._handed + seen, total, len(largest))
@@ -165,6 +171,20 @@ class _Epoch:
             "batches", file=file, line=line, seen=seen, total=total, alike=self._kinds.alike, largest=largest,
             ends=self._ends and total is not None, stacked=_is_stacked(self._iterator) and self._kinds.least_items > 1,
         )  # fmt: skip
+
+    def _tell_pages(self, done: int) -> None:
+        """Tell how much of their memory workers have for themselves: what they write to, if only a reference count.
+
+        Args:
+            done: batches that they have fetched in this epoch.
+        """
+        began = time.monotonic()
+        pages = [each for each in (_own_and_anonymous(worker.pid) for worker in self._iterator._workers) if each]
+        self._follower.journal.json(
+            "workers", done=done, total=self._most, again=bool(self._iterator._persistent_workers), pages=pages
+        )
+        now = time.monotonic()
+        self._pages_at = now + max(PAGES_EVERY_S, PAGES_COST * (now - began))
 
     def _look_ahead(self, rest: list[Any], kinds: BatchKinds) -> tuple[int, list[Any]]:
         """Fetch the batches that are left and drop them; return how many of them are known, and what had been sent.
@@ -204,8 +224,19 @@ class _Epoch:
             iterator._in_order = in_order
         again.restore()
         if hasattr(iterator, "_workers"):
+            self._tell_pages(self._most if seen == len(waiting) + len(rest) else self._handed + seen)
             time.sleep(SEEN_BY_PARENT_S)
         return len(waiting) + len(rest) if alike else seen, waiting
+
+
+def _own_and_anonymous(pid: int) -> list[int]:
+    """Return the bytes that a process has written to itself, and all it has without files; none where it is gone."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            fields = dict(line.split(":", 1) for line in file if ":" in line)
+        return [int(fields[name].split()[0]) * 1024 for name in ("Private_Dirty", "Anonymous")]
+    except (OSError, KeyError, ValueError, IndexError):
+        return []
 
 
 class _RandomStates:

@@ -45,7 +45,14 @@ WATCH_GROWTH_S = 2.0  # and the whole of the program, from the second step on
 EVALUATION_S = 15.0  # that an evaluation is waited for at least, once training repeats
 MOST_LISTED = 40
 LOOKING_SHARE, MOST_LOOKING_S = 1 / 3, 60.0  # of the time allowed: looking at batches that are left
-HOST_KINDS = ("host-alloc", "host-written", "growing", "pinned")  # messages that tell of the host's memory
+HOST_KINDS = (
+    "host-alloc",
+    "host-written",
+    "growing",
+    "heap",
+    "workers",
+    "pinned",
+)  # messages that tell of the host's memory
 
 
 @dataclass(frozen=True)
