@@ -34,7 +34,7 @@ class Follower:
         """Nothing is held."""
 
     @property
-    def batches(self) -> dict[str, Any]:
+    def looked(self) -> dict[str, Any]:
         (told,) = [each for each in self.told if each["kind"] == "batches"]
         return told
 
@@ -99,8 +99,8 @@ def test_a_long_item_in_the_middle_is_handed_out(follower: Follower, workers: in
     loader = DataLoader(Texts(), batch_size=4, collate_fn=padded, num_workers=workers)
     shapes = trained(loader, follower)
     assert (4, 90) in shapes[3:] and len(shapes) < 15
-    assert (follower.batches["seen"], follower.batches["total"]) == (100, 100)
-    assert not follower.batches["alike"]
+    assert (follower.looked["seen"], follower.looked["total"]) == (100, 100)
+    assert not follower.looked["alike"]
     assert any("skipped" in each.get("text", "") for each in follower.told)
 
 
@@ -123,7 +123,7 @@ def test_a_loop_that_counts_its_batches_gets_the_largest_first_and_all_others(fo
         follower.optimizer_steps += 1
         if number == 2:
             follower.asking.touch()  # type: ignore[attr-defined]
-    assert shapes[3] == (4, 90) and not follower.batches["ends"]
+    assert shapes[3] == (4, 90) and not follower.looked["ends"]
 
 
 def test_random_numbers_are_as_they_were(follower: Follower) -> None:
@@ -142,13 +142,13 @@ def test_random_numbers_are_as_they_were(follower: Follower) -> None:
     for _ in range(5 * 4):
         Texts()[0]
     assert drawn == (random.random(), np.random.rand(), float(torch.rand(1)))
-    assert follower.batches["seen"] == 100
+    assert follower.looked["seen"] == 100
 
 
 def test_where_there_is_no_time_some_are_looked_at_and_it_is_said_how_many(hurried: Follower) -> None:
     data = Texts(seconds=0.01)
     trained(DataLoader(data, batch_size=4, collate_fn=padded), hurried)
-    assert 3 < hurried.batches["seen"] < 20 and hurried.batches["total"] == 100
+    assert 3 < hurried.looked["seen"] < 20 and hurried.looked["total"] == 100
 
 
 def test_a_length_hint_leads_to_the_largest(hurried: Follower) -> None:
@@ -161,7 +161,7 @@ def test_rows_of_a_tensor_need_not_be_fetched(hurried: Follower) -> None:
     data = TensorDataset(torch.zeros(200_001, 1))
     shapes = trained(DataLoader(data, batch_size=2), hurried)
     assert set(shapes) == {(2, 1), (1, 1)} and len(shapes) < 8
-    assert hurried.batches["seen"] == hurried.batches["total"] == 100_001
+    assert hurried.looked["seen"] == hurried.looked["total"] == 100_001
 
 
 def test_a_stream_is_left_alone_and_told_of(follower: Follower) -> None:
@@ -171,7 +171,7 @@ def test_a_stream_is_left_alone_and_told_of(follower: Follower) -> None:
 
     shapes = trained(DataLoader(Stream(), batch_size=None, collate_fn=lambda item: [item]), follower)
     assert len(shapes) == 50
-    assert follower.batches["total"] is None and not follower.batches["alike"]
+    assert follower.looked["total"] is None and not follower.looked["alike"]
 
 
 def test_a_validation_goes_the_same_way(follower: Follower) -> None:
@@ -207,3 +207,17 @@ def test_kinds_and_their_largest() -> None:
     assert largest(*crops) == {0, 1}
     # bytes, length, and bytes times length are largest in three batches
     assert largest(torch.zeros(100, 50), torch.zeros(64, 70), torch.zeros(2, 200), torch.zeros(2, 3)) == {0, 1, 2}
+
+
+def test_loaders_side_by_side_and_a_second_training_are_looked_at_too(follower: Any) -> None:
+    small = DataLoader(TensorDataset(torch.zeros(400, 1)), batch_size=4)
+    shapes = []
+    for number, (_, batch) in enumerate(zip(small, DataLoader(Texts(), batch_size=4, collate_fn=padded), strict=False)):
+        follower.optimizer_steps += 1
+        shapes.append(tuple(batch["ids"].shape))
+        if number == 2:
+            follower.asking.touch()
+    assert len([each for each in follower.told if each["kind"] == "batches"]) == 2
+    assert (4, 90) in shapes
+    follower.told.clear()
+    assert (4, 90) in trained(DataLoader(Texts(), batch_size=4, collate_fn=padded), follower)

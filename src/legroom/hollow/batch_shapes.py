@@ -37,7 +37,7 @@ class BatchKinds:
     @property
     def alike(self) -> bool:
         """Whether all batches of as many items had the same shapes."""
-        return len(self._kinds) <= 1 and all(kind.alike for kind in self._kinds.values())
+        return len(self._kinds) == 1 and all(kind.alike for kind in self._kinds.values())
 
     def largest(self) -> list[Any]:
         """Return the indices of the largest batches of each kind, each once."""

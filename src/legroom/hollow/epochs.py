@@ -75,18 +75,19 @@ def install(follower: Any, folder: str, seconds: float) -> None:
 
 
 class _Asked:
-    """Whether the parent has asked: once for the loops that train then, and later for all loops without steps."""
+    """How often the parent has asked: for loops that train then, and since the first time for those without steps."""
 
     def __init__(self, path: str, seconds: float) -> None:
         self._path = path
-        self.once = False
+        self.times = 0
+        self.loops: set[str] = set()  # of which batches were left out; their next epochs are run in full
         self.seconds = seconds  # left for looking ahead
 
-    def now(self) -> bool:
-        if not self.once and os.path.exists(self._path):
+    def look(self) -> int:
+        if os.path.exists(self._path):
             os.unlink(self._path)
-            self.once = True
-        return self.once
+            self.times += 1
+        return self.times
 
 
 class _Epoch:
@@ -99,7 +100,9 @@ class _Epoch:
         self._most = _most_batches(iterator)
         self._place = frame.f_code.co_filename, frame.f_lineno
         self._open = True  # nothing was left out yet
-        self._runs_in_full = asked.once  # an epoch that begins after the first one was left out
+        self._loop = f"{self._place}, {self._most} batches of {type(iterator._dataset).__qualname__}"
+        self._runs_in_full = self._loop in asked.loops
+        self._asked_before = asked.times
         self._told = False
         self._handed = 0
         self._kinds = BatchKinds()
@@ -116,10 +119,11 @@ class _Epoch:
         if self._follower.optimizer_steps > self._first_step:
             if not self._told:
                 self._told = True
-                self._follower.journal.json("epoch")
-            if not self._runs_in_full and self._asked.now():
+                self._follower.journal.json("epoch", loop=self._loop)
+            if not self._runs_in_full and self._asked.look() > self._asked_before:
+                self._asked.loops.add(self._loop)
                 self._leave_out()
-        elif self._asked.once and self._most:
+        elif self._asked.times and self._most:
             self._follower.give_back()
             figures = [card.figures for card in self._follower.cards]
             self._same, self._figures = (self._same + 1 if figures == self._figures else 0), figures
@@ -136,14 +140,18 @@ class _Epoch:
 
     def end(self) -> None:
         if self._told:
-            self._follower.journal.json("epoch ended")
+            self._follower.journal.json("epoch ended", loop=self._loop)
 
     def _leave_out(self) -> None:
         iterator, self._open = self._iterator, False
+        if self._asked.seconds <= 0:  # nothing is left out that cannot be looked at
+            if self._told:
+                self._tell(self._handed, self._most or None, 0, ends=False)
+            return
         rest = list(itertools.islice(iterator._sampler_iter, self._most + 1)) if self._most else []
         if not rest or len(rest) > self._most:  # a stream, or a sampler without end
             iterator._sampler_iter = itertools.chain(rest, iterator._sampler_iter)
-            self._tell(self._handed, None, 0)
+            self._tell(self._handed, None, 0, ends=False)
             return
         kinds, began = BatchKinds(), time.monotonic()
         seen, waiting = self._look_ahead(rest, kinds)
@@ -154,7 +162,7 @@ class _Epoch:
         iterator._sampler_iter, self._follower.left_out = iter(handed), True
         _send_ahead(iterator)
         total = self._handed + len(waiting) + len(rest)
-        self._tell(self._handed + seen, total, len(largest))
+        self._tell(self._handed + seen, total, len(largest), ends=self._ends)
         left_out = len(rest) + len(waiting) - len(handed)
         if self._ends and left_out > 0:
             text = f"{left_out:,} batches at {self._where} were skipped: they repeat, or are smaller than others"
@@ -164,12 +172,12 @@ class _Epoch:
     def _where(self) -> str:
         return f"{os.path.basename(self._place[0])}:{self._place[1]}"
 
-    def _tell(self, seen: int, total: int | None, largest: int) -> None:
+    def _tell(self, seen: int, total: int | None, largest: int, *, ends: bool) -> None:
         """Tell the parent how many batches were looked at, and what they were like."""
         file, line = self._place
         self._follower.journal.json(
             "batches", file=file, line=line, seen=seen, total=total, alike=self._kinds.alike, largest=largest,
-            ends=self._ends and total is not None, stacked=_is_stacked(self._iterator) and self._kinds.least_items > 1,
+            ends=ends, stacked=_is_stacked(self._iterator) and self._kinds.least_items > 1,
         )  # fmt: skip
 
     def _tell_pages(self, done: int) -> None:
@@ -246,7 +254,10 @@ class _RandomStates:
         import torch
 
         numpy = sys.modules.get("numpy")
-        self._states = [(random.setstate, random.getstate()), (torch.set_rng_state, torch.get_rng_state())]
+        self._states: list[tuple[Any, Any]] = [
+            (random.setstate, random.getstate()),
+            (torch.set_rng_state, torch.get_rng_state()),
+        ]
         if numpy is not None:
             self._states.append((numpy.random.set_state, numpy.random.get_state()))
 

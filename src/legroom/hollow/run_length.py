@@ -21,24 +21,13 @@ from typing import Any, Iterator
 
 from . import sites
 
-_WRAPPERS = {
-    "tqdm",
-    "enumerate",
-    "list",
-    "tuple",
-    "iter",
-    "reversed",
-    "sorted",
-    "track",
-    "progress_bar",
-    "notebook_tqdm",
-}
+_WRAPPERS = ("tqdm", "enumerate", "list", "tuple", "iter", "reversed", "sorted", "track", "progress_bar")
 _SIZED = (list, tuple, dict, set, str, range, bytes)
 _ARITHMETIC = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv, ast.Mod: operator.mod,
 }  # fmt: skip
-_FUNCTIONS = {"int": int, "len": len, "max": max, "min": min, "round": round}
+_FUNCTIONS: dict[str, Any] = {"int": int, "len": len, "max": max, "min": min, "round": round}
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _OPTIMIZED = 1  # a function's frame: its `f_locals` are a copy

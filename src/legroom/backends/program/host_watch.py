@@ -40,6 +40,7 @@ BLOCK_NBYTES, BLOCK_ERROR = 96.0, 0.5  # mean size of Python's blocks, as in pro
 # The simulation itself leaves some 35 bytes per step on the heap (torch 2.13, 2026-11): less than this tells nothing
 HEAP_FLOOR = Floor(nbytes=64 << 10, per_time=128.0, noise=4096.0)
 CHILDREN_FLOOR = Floor(nbytes=2 * MIB, noise=64 << 10)
+LEAST_UNNAMED = 256.0  # bytes per step on the heap that no container explains: two or three blocks
 BEGINNING = 0.2  # of the steps, in which caches fill
 LEAST_BRIEF = 1 * MIB  # of growth in too few samples for a trend
 NAMED_ERROR = 0.25  # of what containers take: so much more on the heap is theirs, too
@@ -226,7 +227,7 @@ class HostWatch:
         known = (1 + NAMED_ERROR) * self.containers.per_step
         for what, (rate, error) in (("the heap", heap), ("child processes", children)):
             rest = rate - (known if what == "the heap" else 0.0)
-            if rest > 0:
+            if rest > (LEAST_UNNAMED if what == "the heap" else 0.0):
                 yield Endless(what, "", 0, rest * step_rate, rest, error, left)
 
     def _fillings(self) -> Iterable[Filling]:

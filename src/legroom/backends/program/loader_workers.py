@@ -83,4 +83,4 @@ class LoaderWorkers:
         if self._found is None:
             return None
         later = 0 if ended else self._found.later
-        return replace(self._found, later=later, missed=max(self._most_own - at_peak, 0))
+        return replace(self._found, later=later, missed=min(max(self._most_own - at_peak, 0), self._found.copied))

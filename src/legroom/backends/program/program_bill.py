@@ -36,7 +36,7 @@ OLDEST_TORCH = (2, 3)
 GROWTH_MATTERS = 1 << 20  # bytes per second of host memory beyond known buffers that make its peak unknown
 
 MOST_STEPS, LONGEST_RUN_S = 10_000_000, 7 * 86400  # of a run whose length is not known
-MUCH_COPIED = 64 * MIB  # by workers, worth a finding
+LEAST_COPIED, MUCH_COPIED = 8 * MIB, 64 * MIB  # by workers: worth a line of the bill, and a finding
 LEAST_GROWN = 64 << 10  # bytes of growth over a run that are worth a line
 WORKSPACE = "gpu.cudnn workspace"
 _WHY = {
@@ -207,7 +207,7 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
             known=Known.MEASURED,
         )  # fmt: skip
     pages = host.worker_pages
-    if pages is not None and pages.later + pages.missed >= LEAST_GROWN:
+    if pages is not None and pages.later + pages.missed >= LEAST_COPIED:
         more = f" and {format_size(pages.later)} more until the epoch ends" if pages.later else ""
         yield Item(
             "host.worker pages copied", pages.later + pages.missed, Place.WORKER,

@@ -229,11 +229,14 @@ class ProgramSeen:
         elif kind == "assumed":
             self._take_assumed(message)
         elif kind == "epoch":
-            book.in_epoch = True
+            book.in_epoch, book.largest_until = str(message.get("loop") or "a loop"), None
+            if book.in_epoch not in book.loops_ended:
+                self._finder_of(book).left_out_at = None
         elif kind == "epoch ended":
-            book.in_epoch, book.epochs = False, book.epochs + 1
-            if book.epochs == 1:
-                next(finder for finder in self._finders.values() if finder.book is book).restart()
+            if book.in_epoch is not None and book.in_epoch not in book.loops_ended:
+                book.loops_ended.add(book.in_epoch)
+                self._finder_of(book).restart()
+            book.in_epoch, book.epochs = None, book.epochs + 1
         elif kind == "batches":
             if not message.get("ends"):
                 book.largest_until = book.steps + int(message.get("largest") or 0)
@@ -248,6 +251,9 @@ class ProgramSeen:
             self.note(str(message.get("text") or ""))
         else:
             self._messages.setdefault(kind, []).append({**message, "pid": book.pid})
+
+    def _finder_of(self, book: ProcessBook) -> RepeatFinder:
+        return next(finder for finder in self._finders.values() if finder.book is book)
 
     def _take_step(self, book: ProcessBook, *, skipped: bool) -> None:
         if skipped:
@@ -320,7 +326,7 @@ class ProgramSeen:
         awaited = False
         for finder in stepping:
             book = finder.book
-            if self._folder is None or not book.in_epoch or book.epochs:
+            if self._folder is None or book.in_epoch is None or book.in_epoch in book.loops_ended:
                 continue
             if finder.left_out_at is None:
                 finder.left_out_at = seconds
