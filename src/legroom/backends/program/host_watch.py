@@ -41,6 +41,7 @@ BLOCK_NBYTES, BLOCK_ERROR = 96.0, 0.5  # mean size of Python's blocks, as in pro
 HEAP_FLOOR = Floor(nbytes=128 << 10, per_time=128.0, noise=4096.0)
 CHILDREN_FLOOR = Floor(nbytes=2 * MIB, noise=64 << 10)
 LEAST_UNNAMED = 256.0  # bytes per step on the heap that no container explains: two or three blocks
+ENOUGH_STEPS = 300  # to see growth of half a kilobyte per step
 BEGINNING = 0.2  # of the steps, in which caches fill
 LEAST_BRIEF = 1 * MIB  # of growth in too few samples for a trend
 NAMED_ERROR = 0.25  # of what containers take: so much more on the heap is theirs, too
@@ -181,7 +182,8 @@ class HostWatch:
 
     def knows_fillings(self, watched_s: float) -> bool:
         """Return whether there are no buffers that fill, or all of them were watched for so long while it trained."""
-        if self.containers.looks < LEAST_LOOKS and self.steady_s < MOST_WATCHED * watched_s:
+        few = self.containers.looks < LEAST_LOOKS or (self._heaps and self.steps < ENOUGH_STEPS)
+        if few and self.steady_s < MOST_WATCHED * watched_s:
             return False
         self._look_at_mappings(time.monotonic())
         return self.steady_s >= watched_s or not (self._filling() or self.containers.per_s)
