@@ -37,8 +37,9 @@ LEAST_RATE_S = 1.0  # of watching a mapping before its rate means anything
 LEAST_SAMPLES, LEAST_GROWTH = 4, 16 * MIB  # of growth that is believed
 PAGES = 64 << 10
 BLOCK_NBYTES, BLOCK_ERROR = 96.0, 0.5  # mean size of Python's blocks, as in profiling; those that grow may be others
-# Simulating leaves 35 bytes per step on the heap, and 50 KB while its tables fill (torch 2.13, 2026-11)
-HEAP_FLOOR = Floor(nbytes=128 << 10, per_time=128.0, noise=4096.0)
+# Simulating leaves 35 bytes per step in Python's blocks, and 50 KB while its tables fill; 18 KB by malloc (2026-11)
+BLOCKS_FLOOR = Floor(nbytes=128 << 10, per_time=128.0, noise=4096.0)
+MALLOC_FLOOR = Floor(nbytes=32 << 10, per_time=128.0, noise=4096.0)
 CHILDREN_FLOOR = Floor(nbytes=2 * MIB, noise=64 << 10)
 LEAST_UNNAMED = 256.0  # bytes per step on the heap that no container explains: two or three blocks
 ENOUGH_STEPS = 300  # to see growth of half a kilobyte per step
@@ -271,8 +272,10 @@ class HostWatch:
 
 def _heap_growth(rows: list[tuple[int, int, int]]) -> tuple[float, float]:
     """Return by how many bytes per step Python's objects and what C has allocated grow, and how wrong that may be."""
-    python, python_error = _growth_by_steps([(step, int(BLOCK_NBYTES * count)) for step, count, _ in rows], HEAP_FLOOR)
-    malloc, malloc_error = _growth_by_steps([(step, nbytes) for step, _, nbytes in rows], HEAP_FLOOR)
+    python, python_error = _growth_by_steps(
+        [(step, int(BLOCK_NBYTES * count)) for step, count, _ in rows], BLOCKS_FLOOR
+    )
+    malloc, malloc_error = _growth_by_steps([(step, nbytes) for step, _, nbytes in rows], MALLOC_FLOOR)
     return python + malloc, max(python_error, BLOCK_ERROR * python) + malloc_error
 
 
