@@ -54,6 +54,8 @@ class Follower(CardStorages):
         self.shadows = Shadows(self.records, 1 << 18 if small is None else int(small))
         self.following = True
         self.optimizer_steps = 0
+        self.batches = 0  # that the loop over a DataLoader was handed in which the optimizer steps
+        self.left_out = False  # whether batches were left out
         self.kernels: dict[Any, Any] = {}  # operator -> what a card does instead
         self.casts: dict[Any, Any] = {}  # operator -> what autocast does to its arguments
         self._steps: dict[Any, list[Any]] = {}

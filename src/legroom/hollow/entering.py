@@ -84,7 +84,7 @@ def on_torch(journal: Any) -> Any:
     _forks(follower)
     _optimizers(follower)
     if folder := os.environ.get("LEGROOM_REHEARSAL_FOLDER"):
-        epochs.install(follower, folder)
+        epochs.install(follower, folder, float(plan.get("looking_s") or 0))
     _collections(follower)
     _endings(follower)
     host_memory.zeros_are_fresh(torch, journal)
@@ -212,8 +212,11 @@ def _optimizers(follower: Any) -> None:
 
     from .evaluations import Evaluations
     from .growing import GrowingContainers
+    from .host_memory import HeapSamples
+    from .run_length import RunLength
 
-    growing, evaluations = GrowingContainers(follower.journal), Evaluations(follower)
+    growing = GrowingContainers(follower.journal, RunLength(follower).look)
+    heap, evaluations = HeapSamples(follower.journal), Evaluations(follower)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         follower.here.stepping += 1
@@ -228,6 +231,7 @@ def _optimizers(follower: Any) -> None:
         if steps <= 3:
             follower.journal.json("roles", **_roles(follower, optimizer))
         follower.journal.json("step", n=steps, optimizer=id(optimizer))
+        heap.look(steps)
         growing.look(steps)
         evaluations.look(steps)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,7 @@ from legroom.model.verdict import Budget
 from legroom.units import format_span
 
 Stopped = Literal["repeats", "finished", "updates", "seconds", "failed", "out-of-memory", "interrupted", "real-limit"]
+ENOUGH_BATCHES = 30  # of one shape, where items of different shapes cannot be in one batch
 PHASES = ("forward", "backward", "optimizer step")
 
 
@@ -109,12 +111,50 @@ class Filling:
 
 @dataclass(frozen=True)
 class Endless:
-    """A container of the program that grows by so many bytes per second, with no bound that its source shows."""
+    """Host memory that grows with the steps, with no bound that the source shows.
+
+    Args:
+        what: a container of the program, `dict Agent.seen`, or where it was seen: `the heap`.
+        file, line: that add to it; an empty file where that is not known.
+        error: bytes by which `per_step` may be wrong.
+        steps_left: of the run; None where its length is not known.
+    """
 
     what: str
     file: str
     line: int
     per_s: float
+    per_step: float = 0.0
+    error: float = 0.0
+    steps_left: float | None = None
+
+    def seconds_to_fill(self, nbytes: int) -> float:
+        """Return how long it takes to fill so much memory."""
+        return nbytes / self.per_s if self.per_s > 0 else math.inf
+
+    def steps_to_fill(self, nbytes: int) -> float:
+        """Return how many optimizer steps that takes."""
+        return nbytes / self.per_step if self.per_step > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class WorkerPages:
+    """Memory that forked workers of DataLoaders have copied from the program, by writing to it.
+
+    Reading a Python object changes its reference count, and so copies its page.
+
+    Args:
+        copied: bytes so far, of all workers.
+        later: bytes more that they will take by the end of an epoch.
+        error: bytes by which `later` may be wrong.
+        missed: bytes of `copied` that no sample of the process tree has seen.
+    """
+
+    workers: int
+    copied: int
+    later: int
+    error: int
+    missed: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,6 +177,7 @@ class HostSeen:
     endless: tuple[Endless, ...] = ()
     growing_per_s: float = 0.0
     pinned: int = 0
+    worker_pages: WorkerPages | None = None
 
 
 @dataclass(frozen=True)
@@ -163,6 +204,29 @@ class Beside:
     nbytes: int
     error: int
     why: str
+
+
+@dataclass(frozen=True)
+class BatchesSeen:
+    """The batches of one loop over a DataLoader that were run or looked at.
+
+    Args:
+        total: in one epoch; None where that is not known, as with a stream.
+        alike: those that were seen had the same shapes.
+        stacked: items of different shapes cannot be in one batch: torch's own `default_collate` refuses them.
+    """
+
+    file: str
+    line: int
+    seen: int
+    total: int | None
+    alike: bool = True
+    stacked: bool = False
+
+    @property
+    def enough(self) -> bool:
+        """Return whether no batch that was not seen can be larger than those that were."""
+        return self.seen == self.total or (self.alike and self.stacked and self.seen >= ENOUGH_BATCHES)
 
 
 @dataclass(frozen=True)
@@ -234,6 +298,7 @@ class Rehearsal:
     epochs: int = 0
     evaluation: tuple[str, int] | None = None
     collected: int = 0
+    batches: tuple[BatchesSeen, ...] = ()
     same_runs: tuple[SameRun, ...] = ()
     jax: str = ""
 

@@ -102,8 +102,10 @@ class ProcessBook:
         self.current = Interval()
         self.step_times: list[float] = []
         self.skipped_steps = 0
-        self.in_epoch = False  # in a loop over a DataLoader that makes steps
+        self.in_epoch: str | None = None  # the loop over a DataLoader that makes steps now
+        self.loops_ended: set[str] = set()  # of which an epoch has ended
         self.epochs = 0  # that have ended
+        self.largest_until: int | None = None  # the step with the last of the largest batches, in a loop without end
         self.evaluation: tuple[str, int] | None = None  # the line of one that it has not come to
         self.first_module = 0  # the birth of the first block that a module's forward pass made
         self.roles: dict[str, set[int]] = {"parameters": set(), "gradients": set(), "optimizer": set()}

@@ -19,7 +19,7 @@ from legroom.backends.program.same_runs import divided
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, round_size, segment_size
 from legroom.model.finding import Finding
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Known, Phase, Place
-from legroom.model.rehearsal import CardSeen, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
+from legroom.model.rehearsal import BatchesSeen, CardSeen, Endless, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
 from legroom.predicting.xla_allocator import XLA_SHARE, allocator_items
@@ -35,6 +35,9 @@ TUNING_BYTES = 72 * MIB
 OLDEST_TORCH = (2, 3)
 GROWTH_MATTERS = 1 << 20  # bytes per second of host memory beyond known buffers that make its peak unknown
 
+MOST_STEPS, LONGEST_RUN_S = 10_000_000, 7 * 86400  # of a run whose length is not known
+LEAST_COPIED, MUCH_COPIED = 8 * MIB, 64 * MIB  # by workers: worth a line of the bill, and a finding
+LEAST_GROWN = 64 << 10  # bytes of growth over a run that are worth a line
 WORKSPACE = "gpu.cudnn workspace"
 _WHY = {
     "weights": "parameters and buffers that the optimizer knows",
@@ -86,7 +89,7 @@ def footprint_of(rehearsal: Rehearsal, budget: Budget | None = None) -> Footprin
         findings=tuple(_findings(rehearsal)),
         allocator=allocator,
         notes=tuple(_notes(rehearsal, budget)),
-        unknown=tuple(_unknown(rehearsal)),
+        unknown=tuple(_unknown(rehearsal, budget)),
         assumed=rehearsal.assumed,
     )
 
@@ -203,6 +206,14 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
             "host.workers", host.workers, Place.WORKER, _workers_text(host.processes - 1, same),
             known=Known.MEASURED,
         )  # fmt: skip
+    pages = host.worker_pages
+    if pages is not None and pages.later + pages.missed >= LEAST_COPIED:
+        more = f" and {format_size(pages.later)} more until the epoch ends" if pages.later else ""
+        yield Item(
+            "host.worker pages copied", pages.later + pages.missed, Place.WORKER,
+            f"because reference counts change: {format_size(pages.copied)} so far{more}",
+            known=Known.MEASURED, phases=(Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), error=pages.error,
+        )  # fmt: skip
     if rehearsal.card is not None and rehearsal.torch and not rehearsal.cuda_build:
         yield Item(
             "host.cuda libraries", CUDA_LIBRARIES, Place.HOST,
@@ -214,6 +225,15 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
             "host.pinned memory", host.pinned, Place.HOST,
             "PyTorch's pool rounds pinned requests up to powers of two and keeps them", known=Known.TRACED,
         )  # fmt: skip
+    for grows in host.endless:
+        later, error = (int(each * (grows.steps_left or 0.0)) for each in (grows.per_step, grows.error))
+        if later >= LEAST_GROWN:
+            at = f" at {_at(grows.file, grows.line)}" if grows.file else f" of {grows.what}"
+            each = f"{format_size(grows.per_step)} in each of {grows.steps_left:,.0f} more optimizer steps"
+            yield Item(
+                f"host.growth{at}", later, Place.HOST, f"{grows.what}: {each}", known=Known.MEASURED,
+                phases=(Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), error=error,
+            )  # fmt: skip
     for one in filling:
         yield Item(
             f"host.{filling_name(one)}", one.nbytes, Place.HOST, filling_text(one), known=Known.MEASURED,
@@ -249,6 +269,14 @@ def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
         yield Finding(
             "program", "gpu-leak", "error", leak_text(leak), "detach what is kept (.detach(), .item()), or release it",
             leak.file or None, leak.line or None,
+        )  # fmt: skip
+    pages = rehearsal.host.worker_pages
+    if pages is not None and pages.copied + pages.later >= MUCH_COPIED:
+        yield Finding(
+            "program", "worker-copies", "warning",
+            f"{pages.workers} DataLoader workers copy {format_size(pages.copied + pages.later)} of the program's "
+            "memory: reading Python objects changes their reference counts",
+            "keep the data in one NumPy array or tensor instead of a list of objects",
         )  # fmt: skip
     caught = [oom for oom in rehearsal.out_of_memory if oom.caught]
     if caught:
@@ -315,6 +343,12 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
             f"nvidia-smi will show about {XLA_SHARE:.0%} of the GPU, whatever the program needs: XLA reserves that "
             "when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false turns it off)"
         )
+    for one in rehearsal.host.endless:
+        if one.steps_left is None and budget is not None and _takes_ages(one, rehearsal, budget):
+            yield f"{_endless_text(one)}; that takes more than {MOST_STEPS:,} steps or a week to use up what is free"
+    for batches in rehearsal.batches:
+        if not batches.enough and batches.alike:
+            yield f"{_batches_text(batches)}: all of one shape"
     if rehearsal.skipped_steps:
         yield f"{rehearsal.skipped_steps} optimizer steps were skipped by the GradScaler"
     if budget is not None and (dies := _kernel_kills(rehearsal, budget)):
@@ -325,7 +359,7 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
         yield f"not seen: {evaluation}{later}"
 
 
-def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
+def _unknown(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     """Yield why it is not known whether the program fits."""
     for leak in rehearsal.leaks:
         if rehearsal.stopped != "finished":
@@ -346,13 +380,34 @@ def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
         yield f"{_at(each.file, each.line)}: a size was assumed ({each.what}); --values real would compute it"
     for what in rehearsal.unmodelled:
         yield f"not modelled: {what}"
+    for batches in rehearsal.batches:
+        if not batches.enough and not batches.alike:
+            yield f"{_batches_text(batches)}, and their shapes differ: larger ones may come (more time: --seconds)"
     for one in rehearsal.host.endless:
-        rate = f"{format_size(one.per_s)} per second"
-        yield f"host memory grows by {rate} with no end in sight ({_at(one.file, one.line)}, {one.what})"
+        if one.steps_left is None and not _takes_ages(one, rehearsal, budget):
+            yield f"{_endless_text(one)}; the length of the run is not known"
     if rehearsal.host.growing_per_s > GROWTH_MATTERS and not _is_jax(rehearsal):
         grows = format_size(rehearsal.host.growing_per_s)
         beyond = " beyond its buffers" if rehearsal.host.filling or rehearsal.host.endless else ""
         yield f"host memory grows by {grows} per second{beyond} with no end in sight"
+
+
+def _endless_text(one: Endless) -> str:
+    at = f"{_at(one.file, one.line)}, " if one.file else ""
+    return f"host memory grows by {format_size(one.per_step)} per optimizer step ({at}{one.what})"
+
+
+def _takes_ages(one: Endless, rehearsal: Rehearsal, budget: Budget | None) -> bool:
+    """Return whether what grows would take more steps than runs have, or a week, to use up the memory that is free."""
+    if budget is None or budget.ram is None:
+        return True
+    free = max(budget.usable(budget.ram) - rehearsal.host.last, 0)
+    return one.steps_to_fill(free) > MOST_STEPS or one.seconds_to_fill(free) > LONGEST_RUN_S
+
+
+def _batches_text(batches: BatchesSeen) -> str:
+    of = f"{batches.total:,} ({batches.seen / batches.total:.1%})" if batches.total else "an unknown number (a stream)"
+    return f"batches looked at, {_at(batches.file, batches.line)}: {batches.seen:,} of {of}"
 
 
 def _too_old(torch: str) -> bool:

@@ -32,7 +32,7 @@ from legroom.machine.gpu_table import multiprocessors_of
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
 from legroom.model.machine import Gpu
-from legroom.model.rehearsal import Beside, Doubt, HostSeen, OutOfMemory, Rehearsal, Stopped
+from legroom.model.rehearsal import BatchesSeen, Beside, Doubt, HostSeen, OutOfMemory, Rehearsal, Stopped
 from legroom.predicting.gpu import CONTEXT_ERROR, CUDNN_SHARE
 from legroom.units import MIB
 
@@ -44,7 +44,15 @@ WATCH_FILLING_S = 4.0  # how long a buffer is watched before its rate is believe
 WATCH_GROWTH_S = 2.0  # and the whole of the program, from the second step on
 EVALUATION_S = 15.0  # that an evaluation is waited for at least, once training repeats
 MOST_LISTED = 40
-HOST_KINDS = ("host-alloc", "host-written", "growing", "pinned")  # messages that tell of the host's memory
+LOOKING_SHARE, MOST_LOOKING_S = 1 / 3, 60.0  # of the time allowed: looking at batches that are left
+HOST_KINDS = (
+    "host-alloc",
+    "host-written",
+    "growing",
+    "heap",
+    "workers",
+    "pinned",
+)  # messages that tell of the host's memory
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,11 @@ class RehearsalPlan:
     updates: int | None = None
     again: bool = False
 
+    @property
+    def looking_s(self) -> float:
+        """Seconds that a process may take to look at batches it has not come to."""
+        return min(LOOKING_SHARE * self.seconds, MOST_LOOKING_S)
+
     def for_guest(self) -> dict[str, Any]:
         """Return what the guest is told."""
         card = None
@@ -83,6 +96,7 @@ class RehearsalPlan:
         return {
             "card": card, "cards": self.cards if card else 0, "limit": self.limit, "values": self.values,
             "small": self.small, "ram": self.ram, "real_limit": self.real_limit, "limit_error": CONTEXT_ERROR,
+            "looking_s": self.looking_s,
         }  # fmt: skip
 
 
@@ -215,11 +229,18 @@ class ProgramSeen:
         elif kind == "assumed":
             self._take_assumed(message)
         elif kind == "epoch":
-            book.in_epoch = True
+            book.in_epoch, book.largest_until = str(message.get("loop") or "a loop"), None
+            if book.in_epoch not in book.loops_ended:
+                self._finder_of(book).left_out_at = None
         elif kind == "epoch ended":
-            book.in_epoch, book.epochs = False, book.epochs + 1
-            if book.epochs == 1:
-                next(finder for finder in self._finders.values() if finder.book is book).restart()
+            if book.in_epoch is not None and book.in_epoch not in book.loops_ended:
+                book.loops_ended.add(book.in_epoch)
+                self._finder_of(book).restart()
+            book.in_epoch, book.epochs = None, book.epochs + 1
+        elif kind == "batches":
+            if not message.get("ends"):
+                book.largest_until = book.steps + int(message.get("largest") or 0)
+            self._messages.setdefault(kind, []).append(message)
         elif kind == "evaluation awaited":
             book.evaluation = str(message.get("file") or ""), int(message.get("line") or 0)
         elif kind == "evaluation ended":
@@ -230,6 +251,9 @@ class ProgramSeen:
             self.note(str(message.get("text") or ""))
         else:
             self._messages.setdefault(kind, []).append({**message, "pid": book.pid})
+
+    def _finder_of(self, book: ProcessBook) -> RepeatFinder:
+        return next(finder for finder in self._finders.values() if finder.book is book)
 
     def _take_step(self, book: ProcessBook, *, skipped: bool) -> None:
         if skipped:
@@ -280,6 +304,8 @@ class ProgramSeen:
                 return "repeats"
         elif plan.updates is not None and self.updates >= plan.updates:
             return "updates"
+        elif seconds >= plan.looking_s:  # batches of many shapes hardly repeat: the largest of them tell
+            self._epoch_is_awaited(stepping, seconds)
         if seconds < self._most_seconds(seconds):
             return None
         asked = [finder for finder in stepping if finder.left_out_at is not None]
@@ -299,12 +325,14 @@ class ProgramSeen:
         """Ask processes to leave out the rest of their first epoch; return whether one has not come to its end yet."""
         awaited = False
         for finder in stepping:
-            if self._folder is None or not finder.book.in_epoch or finder.book.epochs:
+            book = finder.book
+            if self._folder is None or book.in_epoch is None or book.in_epoch in book.loops_ended:
                 continue
             if finder.left_out_at is None:
                 finder.left_out_at = seconds
-                Path(asking_file(str(self._folder), finder.book.pid)).touch()
-            awaited = awaited or seconds < finder.left_out_at + ENOUGH_S
+                Path(asking_file(str(self._folder), book.pid)).touch()
+            until = finder.left_out_at + self.plan.looking_s + ENOUGH_S
+            awaited = awaited or (seconds < until and (book.largest_until is None or book.steps < book.largest_until))
         return awaited
 
     def _evaluation_is_awaited(self, seconds: float) -> bool:
@@ -367,6 +395,7 @@ class ProgramSeen:
             collected=max(
                 (int(message.get("nbytes") or 0) for message in self._messages.get("collected", [])), default=0
             ),
+            batches=tuple(dict.fromkeys(map(_batches_seen, self._messages.get("batches", [])))),
             same_runs=tuple(same_runs(self._messages.get("call", []), self._messages.get("learn", []))),
         )
 
@@ -433,6 +462,13 @@ def _is_of_host(failure: dict[str, Any]) -> bool:
 
 def _place(message: dict[str, Any] | None) -> tuple[str, int] | None:
     return (str(message["file"]), int(message.get("line") or 0)) if message and message.get("file") else None
+
+
+def _batches_seen(message: dict[str, Any]) -> BatchesSeen:
+    return BatchesSeen(
+        str(message.get("file") or ""), int(message.get("line") or 0), int(message.get("seen") or 0),
+        message.get("total"), alike=bool(message.get("alike")), stacked=bool(message.get("stacked")),
+    )  # fmt: skip
 
 
 def _with_place(message: dict[str, Any]) -> str:
