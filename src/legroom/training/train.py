@@ -121,9 +121,9 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
                 ) from error
             history.add(record)
             if record.end.get("event") == "refused":
-                if not training.resume and not history.retreats:
+                if not (record.began or training.resume or history.retreats):
                     folder.forget()
-                else:  # of the run that wrote the checkpoints, so that it can be resumed
+                elif not record.began:  # of the run that wrote the checkpoints, so that it can be resumed
                     folder.put_back(before_start)
                 raise BadInput(record.end["message"])
             if lacks_expandable_segments(record) and history.run.memory.expandable_segments is not False:
