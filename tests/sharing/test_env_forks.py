@@ -14,7 +14,6 @@ import legroom
 from legroom.errors import BadInput
 from legroom.sharing.statistics import EpisodeStatistics
 
-
 QUICK = ("sys.exit", "raises", "wrong", "process")
 
 
