@@ -6,6 +6,7 @@ here, unless this package lies in it; but a legroom.py there has been imported b
 
 import os
 import sys
+from importlib import import_module
 
 import legroom
 
@@ -13,6 +14,4 @@ _home = os.path.dirname(os.path.dirname(legroom.__file__))  # noqa: PTH120  a pa
 if not sys.flags.safe_path and sys.path[0] != _home:
     del sys.path[0]
 
-from legroom.cli.main import main
-
-main()
+import_module("legroom.cli.main").main()
