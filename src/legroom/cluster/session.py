@@ -25,6 +25,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import ray
 from ray._private import ray_constants, services
@@ -219,16 +220,12 @@ def _own_import_path() -> Iterator[None]:
     """
     serialize = JobConfig._serialize
 
-    def without_folders(config: JobConfig) -> bytes:
+    def without_folders(config: JobConfig) -> str:
         config._py_driver_sys_path = []
-        serialized: bytes = serialize(config)
-        return serialized
+        return serialize(config)
 
-    JobConfig._serialize = without_folders
-    try:
+    with mock.patch.object(JobConfig, "_serialize", without_folders):
         yield
-    finally:
-        JobConfig._serialize = serialize
 
 
 def _in_one_line(address: str, error: Exception) -> LegroomError:

@@ -54,6 +54,9 @@ class Conversion:
         for key, word in (("environments", "environments"), ("size", "rows")):
             if self.theirs[key] != ours[key]:
                 return f"the replay buffer had {self.theirs[key]:,} {word}, and has {ours[key]:,}"
+        names = self.theirs["arrays"]
+        if self.theirs["storage"] == "plain" and "observations." in names and "next_observations." not in names:
+            return "with optimize_memory_usage SB3 samples all rows but one, and lean storage all"
         return ""
 
     def fill(self, blocks: Iterator[Block]) -> None:
