@@ -158,7 +158,10 @@ def _cache_path(run: Run, task: dict[str, Any], how: EnvTask) -> Path | None:
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
-    found = path.stat()
+    try:
+        found = path.stat()
+    except OSError:  # a link that leads nowhere, or where nobody may look: it cannot be imported either
+        return str(path), 0, 0
     return str(path), found.st_mtime_ns, found.st_size
 
 
