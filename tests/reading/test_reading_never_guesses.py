@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Scripts that change a size on the way to the constructor: the size is read exactly, or the verdict is unknown.
 
 Each case is what stands between the import of DQN and the end of the script, and the sizes of the replay buffers that
@@ -106,7 +107,7 @@ UNKNOWN: dict[str, str] = {
     "a shuffled list": f"import random\nsizes = [1000, {BIG}]\nrandom.shuffle(sizes)\nN = sizes[0]\n{MAKE}",
     "a generator": f"def sizes():\n    yield 1000\n    yield {BIG}\nfor N in sizes():\n    {MAKE}",
     "its own command line": f'import argparse\np = argparse.ArgumentParser()\np.add_argument("--n", type=int, default=1000)\nN = p.parse_args(["--n", "{BIG}"]).n\n{MAKE}',
-    "settings that are not there": f'import os\nN = 1000\nDQN("MlpPolicy", "CartPole-v1", **{{"buffer_size": N, **dict(os.environ)}})',
+    "settings that are not there": 'import os\nN = 1000\nDQN("MlpPolicy", "CartPole-v1", **{"buffer_size": N, **dict(os.environ)})',
     "an object with its own attributes": f"class C:\n    def __init__(self):\n        self.n = 1000\n    def __getattribute__(self, name):\n        return {BIG}\nN = C().n\n{MAKE}",
     "a buffer that was saved": f"N = 1000\nm = {MAKE}\nm.load_replay_buffer('big.pkl')",
     "a match nobody knows": f"import os\nN = 1000\nmatch os.environ.get('K'):\n    case 'big':\n        N = {BIG}\n{MAKE}",

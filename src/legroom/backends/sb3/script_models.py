@@ -156,8 +156,8 @@ class Model:
     made: ast.Call | None = None
     learned: int = 0  # calls of `learn` that were followed
 
-    def doubt(self, name: str, node: ast.AST) -> None:
-        """Note that an attribute of it was set to what the constructor did not make."""
+    def doubt(self, node: ast.AST) -> None:
+        """Note that it may not be what the constructor made any more."""
         line = getattr(node, "lineno", None)
         self.draft.not_followed = self.draft.not_followed or (line, NotKnown(node).text)
 
@@ -279,12 +279,11 @@ class ScriptModels(Follower):
             if cls.method("__init__") is not None:  # what the run says has to be what the library is given
                 told = _named(algorithm, *passed)
                 for name, value in (pair for each in given for pair in _named(algorithm, *each).items()):
-                    if not same(value, told.get(name)) and PLACES.get(name, ("hyperparams", name))[0] != "seed":
+                    if name not in DROPPED and not same(value, told.get(name)):
                         key = PLACES.get(name, ("hyperparams", name))
-                        if name not in DROPPED:
-                            model.draft.unknown[key] = (node.lineno, f"what {cls.node.name}.__init__ makes of it")
+                        model.draft.unknown[key] = (node.lineno, f"what {cls.node.name}.__init__ makes of it")
                 if len(given) != 1:
-                    model.doubt("__init__", node)
+                    model.doubt(node)
             return model
         return super().instance(cls, args, kwargs, node)
 
@@ -300,7 +299,7 @@ class ScriptModels(Follower):
             root = root.owner
         if isinstance(root, Model):
             if not is_harmless((name,)) and name not in _SET_FREELY:
-                root.doubt(name, node)
+                root.doubt(node)
         elif isinstance(owner, Env):
             if name not in _SET_FREELY:
                 self.changed_envs.append((owner, node))
@@ -308,13 +307,14 @@ class ScriptModels(Follower):
             super().set_attribute(owner, name, value, node)
 
     def set_item(self, owner: Any, key: Any, value: Any, node: ast.AST) -> None:
-        self.set_attribute(owner, str(key), value, node) if isinstance(owner, Bound | Model) else super().set_item(
-            owner, key, value, node
-        )
+        if isinstance(owner, Bound | Model):
+            self.set_attribute(owner, str(key), value, node)
+        else:
+            super().set_item(owner, key, value, node)
 
     def touched_by(self, value: Any, maker: str, node: ast.Call) -> None:
         if isinstance(value, Model):
-            value.doubt("", node)
+            value.doubt(node)
         super().touched_by(value, maker, node)
 
     def library_call(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
@@ -345,7 +345,7 @@ class ScriptModels(Follower):
             elif isinstance(steps, int | float) and not isinstance(steps, bool) and steps >= 1:
                 model.draft.put(("total_timesteps",), steps, node.lineno)
         if bound.name == "load_replay_buffer":  # as large as the one that was saved
-            model.doubt("replay_buffer", node)
+            model.doubt(node)
         if bound.name == "get_env":
             return model.env
         if bound.name == "set_env" and args:
@@ -363,6 +363,7 @@ class ScriptModels(Follower):
         draft = Draft(f"{Path(self.path).stem}:{node.lineno}", self.path)
         model = Model(draft, None, node)
         self.models.append(model)
+        self.seen += 1
         draft.put(("algo",), algorithm, node.lineno)
         named = _named(algorithm, args, kwargs)
         if isinstance(named.get(OPEN), NotKnown):
@@ -403,7 +404,7 @@ class ScriptModels(Follower):
             if isinstance(env, Env):
                 changed = next((node for other, node in self.changed_envs if other.origin is env.origin), None)
                 if changed is not None:
-                    model.doubt("env", changed)
+                    model.doubt(changed)
             found.setdefault(_content(model.draft), model.draft)
         drafts = sorted(found.values(), key=lambda draft: draft.lines[("algo",)])
         for number, draft in enumerate(drafts):  # a call in a loop may be several runs
@@ -416,7 +417,7 @@ class ScriptModels(Follower):
         for node in (node for tree in self.trees for node in nodes_of(tree)):
             if isinstance(node, ast.Attribute) and node.attr in _BUFFERS and isinstance(node.ctx, ast.Store):
                 for model in self.models:
-                    model.doubt(node.attr, node)
+                    model.doubt(node)
 
     def describe_callbacks(self, draft: Draft, envs: int, trained: Any) -> None:
         if self.evals:

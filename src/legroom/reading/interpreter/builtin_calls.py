@@ -34,25 +34,26 @@ from legroom.reading.reading_budget import hold
 DECIDING = frozenset({"stable_baselines3", "sb3_contrib", "gymnasium", "gym", "builtins", "__builtins__", "sys"})
 # Packages whose functions leave what they are given as it is.
 HARMLESS_PACKAGES = frozenset({
-    "stable_baselines3", "sb3_contrib", "rl_zoo3", "huggingface_sb3", "gymnasium", "gym", "shimmy", "ale_py", "minigrid",
-    "numpy", "np", "torch", "th", "pandas", "pd", "scipy", "matplotlib", "plt", "seaborn", "tqdm", "rich", "wandb", "mlflow",
-    "tensorboard", "tensorboardX", "optuna", "yaml", "json", "toml", "tomllib", "tomli", "pprint", "logging", "loguru",
-    "warnings", "os", "sys", "pathlib", "shutil", "time", "datetime", "math", "cmath", "statistics", "random", "secrets",
-    "uuid", "hashlib", "string", "re", "textwrap", "platform", "getpass", "socket", "subprocess", "itertools", "functools",
-    "collections", "copy", "dataclasses", "enum", "typing", "types", "argparse", "contextlib", "io", "csv", "pickle",
-    "cloudpickle", "joblib", "glob", "tempfile", "inspect", "traceback", "gc", "psutil", "signal", "atexit", "threading",
-    "multiprocessing", "concurrent", "asyncio", "queue", "omegaconf", "hydra", "tyro", "click", "imageio", "cv2", "PIL",
-    "pygame", "legroom", "ray", "super",
+    "stable_baselines3", "sb3_contrib", "rl_zoo3", "huggingface_sb3", "gymnasium", "gym", "shimmy", "ale_py",
+    "minigrid", "numpy", "np", "torch", "th", "pandas", "pd", "scipy", "matplotlib", "plt", "seaborn", "tqdm", "rich",
+    "wandb", "mlflow", "tensorboard", "tensorboardX", "optuna", "yaml", "json", "toml", "tomllib", "tomli", "pprint",
+    "logging", "loguru", "warnings", "os", "sys", "pathlib", "shutil", "time", "datetime", "math", "cmath",
+    "statistics", "random", "secrets", "uuid", "hashlib", "string", "re", "textwrap", "platform", "getpass", "socket",
+    "subprocess", "itertools", "functools", "collections", "copy", "dataclasses", "enum", "typing", "types",
+    "argparse", "contextlib", "io", "csv", "pickle", "cloudpickle", "joblib", "glob", "tempfile", "inspect",
+    "traceback", "gc", "psutil", "signal", "atexit", "threading", "multiprocessing", "concurrent", "asyncio", "queue",
+    "omegaconf", "hydra", "tyro", "click", "imageio", "cv2", "PIL", "pygame", "legroom", "ray", "super",
 })  # fmt: skip
 CHANGING = frozenset({"random.shuffle", "numpy.random.shuffle", "np.random.shuffle", "sys.setattr"})
 HARMLESS_BUILTINS = frozenset({
-    "print", "len", "repr", "str", "int", "float", "bool", "list", "tuple", "dict", "set", "frozenset", "sorted", "sum",
-    "min", "max", "abs", "round", "any", "all", "zip", "map", "filter", "enumerate", "reversed", "range", "iter", "next",
-    "type", "isinstance", "issubclass", "callable", "id", "hash", "hasattr", "format", "vars", "dir", "input", "open",
-    "divmod", "pow", "ord", "chr", "hex", "bin", "slice", "object", "property", "staticmethod", "classmethod", "super",
-    "getattr", "display", "bytes", "bytearray", "memoryview", "exit", "quit", "ValueError", "RuntimeError", "Exception",
+    "print", "len", "repr", "str", "int", "float", "bool", "list", "tuple", "dict", "set", "frozenset", "sorted",
+    "sum", "min", "max", "abs", "round", "any", "all", "zip", "map", "filter", "enumerate", "reversed", "range",
+    "iter", "next", "type", "isinstance", "issubclass", "callable", "id", "hash", "hasattr", "format", "vars", "dir",
+    "input", "open", "divmod", "pow", "ord", "chr", "hex", "bin", "slice", "object", "property", "staticmethod",
+    "classmethod", "super", "getattr", "display", "bytes", "bytearray", "memoryview", "exit", "quit", "ValueError",
+    "RuntimeError", "Exception",
 })  # fmt: skip
-READING = frozenset({"get", "keys", "values", "items", "copy", "index", "count", "__getitem__", "__contains__", "__len__"})
+READING = frozenset({"get", "keys", "values", "items", "copy", "index", "count", "__getitem__", "__contains__"})
 
 
 class View(dict[Any, Any]):
@@ -112,7 +113,8 @@ class BuiltinCalls(Effects):
 
     def update(self, owner: dict[Any, Any], entries: Any, node: ast.AST) -> None:
         """Set the entries of another dict in one."""
-        if isinstance(entries, list) and is_settled(entries) and all(isinstance(e, list) and len(e) == 2 for e in entries):
+        pairs = isinstance(entries, list) and is_settled(entries)
+        if pairs and all(isinstance(each, list) and len(each) == 2 for each in entries):
             entries = {key: value for key, value in entries if isinstance(key, str | int | float | None)}
         if not isinstance(entries, dict) or isinstance(owner, View):
             self.forget(owner, node)
@@ -122,9 +124,11 @@ class BuiltinCalls(Effects):
         for key, value in list(made(entries).items()) if isinstance(entries, dict) else ():
             self.set_item(owner, key, value, node)
 
-    def dict_method(self, owner: dict[Any, Any], name: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+    def dict_method(
+        self, owner: dict[Any, Any], name: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> Any:
         match name, args:
-            case "get" | "pop" | "setdefault", [key, *default] if isinstance(key, str | int) and not isinstance(key, Symbol):
+            case "get" | "pop" | "setdefault", [str() | int() as key, *default] if not isinstance(key, Symbol):
                 missing = default[0] if default else None
                 if rest_of(owner) is not None and key not in owner:
                     missing = self.unknown(node)

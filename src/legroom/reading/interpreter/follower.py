@@ -85,6 +85,7 @@ class Follower(BuiltinCalls):
         self.loaded: list[tuple[dict[Any, Any], int]] = []  # settings from files, and the lines that load them
         self.supers: list[Super | None] = []  # of the functions under way
         self.calls = 0
+        self.seen = 0  # calls that a backend has written down
         self.followed = 0  # statements so far
         self.current = Module("__main__", Frame())
 
@@ -138,7 +139,8 @@ class Follower(BuiltinCalls):
             self.pay_for(statement)
             self.followed += 1
             if self.followed > MOST_STATEMENTS:
-                return self.lose(statement)
+                self.lose(statement)
+                return
             method = getattr(self, f"do_{type(statement).__name__.lower()}", None)
             if method is not None:
                 method(statement, frame)
@@ -347,7 +349,9 @@ class Follower(BuiltinCalls):
                 self.loops.pop()
             if ended:
                 self.block(node.orelse, frame)
-        if node.orelse and not ended and (not broken or len(broken) > 1):
+        if not ended and not any(isinstance(part, ast.Break) for each in node.body for part in walk(each)):
+            self.block(node.orelse, frame)
+        elif node.orelse and not ended and (not broken or len(broken) > 1):
             self.alternatives([partial(self.block, node.orelse, frame), lambda: None])
 
     def counted_passes(self, node: Any, frame: Frame, values: list[Any] | None, one_pass: Callable[..., None]) -> bool:
@@ -363,12 +367,13 @@ class Follower(BuiltinCalls):
                     return True
             elif (value := next(passes, MISSING)) is MISSING:
                 return values is not None
+            seen = self.seen
             with self.journal() as written:
                 one_pass(value)
             # a pass that tells nothing new: the others are followed as one of which nothing is known
             own = {part.id for part in walk(node.target) if isinstance(part, ast.Name)} if value is not None else set()
             told = (w for w in written.values() if w.key not in own and not same(w.read(), w.old))
-            idle = idle + 1 if all(isinstance(write.read(), NotKnown) for write in told) else 0
+            idle = idle + 1 if seen == self.seen and all(isinstance(w.read(), NotKnown) for w in told) else 0
         return False
 
     def do_with(self, node: ast.With | ast.AsyncWith, frame: Frame) -> None:
@@ -409,7 +414,7 @@ class Follower(BuiltinCalls):
 
         def handled(handler: list[ast.stmt]) -> None:
             for write in written.values():
-                self.settle(write, [write.read(), write.old])
+                self.settle(write._replace(old=write.read()), [write.read(), write.old])
             self.block(handler, frame)
 
         self.alternatives([went_on, *(partial(handled, each) for each in handlers)])
@@ -593,8 +598,11 @@ class Follower(BuiltinCalls):
         found: list[Any] = []
         inner = Frame(at, inner=True)
         elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-        counted = self.comprehend(node.generators, lambda: found.append([self.value(e, inner) for e in elements]), inner)
-        if not counted:
+
+        def take() -> None:
+            found.append([self.value(each, inner) for each in elements])
+
+        if not self.comprehend(node.generators, take, inner):
             for each in elements:  # for what they change
                 self.alternatives([partial(self.value, each, inner), lambda: None])
             return self.unknown(node)
@@ -708,8 +716,8 @@ class Follower(BuiltinCalls):
             elif OPEN in rest:  # it may be among those that are not known
                 frame.names[arg.arg] = rest[OPEN]
             elif default is not None:
-                known_default = arg.arg in function.defaults
-                frame.names[arg.arg] = function.defaults[arg.arg] if known_default else self.value(default, function.frame)
+                kept = function.defaults.get(arg.arg, MISSING)
+                frame.names[arg.arg] = self.value(default, function.frame) if kept is MISSING else kept
             elif arg.arg != "self":
                 frame.names[arg.arg] = NotKnown(f"the argument {arg.arg}", arg.lineno)
         if spec.vararg:
@@ -827,7 +835,8 @@ class Follower(BuiltinCalls):
 
     def super_of(self, node: ast.Call) -> Any:
         """Return `super()` in the method under way."""
-        return next((each for each in self.supers[-1:] if each is not None), None) or self.foreign("super", [], {}, node)
+        found = self.supers[-1] if self.supers else None
+        return self.foreign("super", [], {}, node) if found is None else found
 
     def instance(self, cls: Class, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return an instance of a class of the script: an environment, a wrapper, settings, or not known."""
@@ -919,7 +928,8 @@ def _is_generator(node: Any) -> bool:
 
 def _is_of_imports(handler: ast.ExceptHandler, body: list[ast.stmt]) -> bool:
     """Return whether a handler is not followed: of a package that is missing, or of Ctrl-C."""
-    named = {part.id for part in walk(handler.type) if isinstance(part, ast.Name)} if handler.type is not None else set()
+    parts = [] if handler.type is None else walk(handler.type)
+    named = {part.id for part in parts if isinstance(part, ast.Name)}
     of_imports = bool(body) and all(isinstance(each, ast.Import | ast.ImportFrom) for each in body)
     return of_imports or (bool(named) and named <= {"ImportError", "ModuleNotFoundError", "KeyboardInterrupt"})
 

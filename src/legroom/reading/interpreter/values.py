@@ -151,7 +151,6 @@ class Class:
         inherited = (base.method(name) for base in self.bases if isinstance(base, Class) and base is not self)
         return next((found for found in inherited if found is not None), None)
 
-
     def fields(self) -> dict[str, Any]:
         """Return its attributes, those of its bases in the script below its own."""
         inherited = [base.fields() for base in reversed(self.bases) if isinstance(base, Class) and base is not self]
