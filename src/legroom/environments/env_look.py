@@ -111,7 +111,7 @@ def kept_look(run: Run, how: EnvTask) -> EnvLook | None:
     for trust, asked in product((True, False), asked_before):
         task = _task(named if trust else run, asked, trust=trust, probe_timeout_s=PROBE_TIMEOUT_S)
         path = _cache_path(run, task, how)
-        kept = _kept(path)
+        kept: Any = _kept(path)
         with suppress(TypeError, KeyError, ValueError):
             return EnvLook(Spaces.model_validate(kept["answer"]["spaces"]), memory=_as_memory(kept["answer"]))
     return None
@@ -140,7 +140,7 @@ def _answer(
 
 def _kept(path: Path | None) -> dict[str, Any] | None:
     """Return what is kept of an earlier look whose files and variables are as they were; None where nothing is."""
-    kept = read_json(path) if path is not None else None
+    kept: Any = read_json(path) if path is not None else None
     whole = isinstance(kept, dict) and kept.keys() == {"answer", "lean", "sources"}
     return kept if whole and is_same(kept["sources"], os.environ) else None
 
