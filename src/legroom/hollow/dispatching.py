@@ -260,8 +260,8 @@ class Follower(CardStorages):
     def facts_of(self, func: Any) -> Facts:
         facts = Facts(func)
         facts.special = self._special.get(func)
-        if facts.name == "set_":  # another storage, with values of its own
-            facts.special = lambda func, args, kwargs: func(*args, **kwargs)
+        if facts.name == "set_":
+            facts.special = self._set
         facts.program = PROGRAMS.get(func)
         facts.matmul = func in MATMULS
         facts.may_keep = func is _aten.add.Tensor or func in _OUT_OF_PLACE
@@ -313,16 +313,22 @@ class Follower(CardStorages):
 
     def _resized(self, facts: Facts, args: Any, kwargs: Any) -> None:
         """Request anew what an operator made larger (`resize_`, results given as `out=`)."""
-        if facts.name != "resize_" and "out" not in kwargs:
+        resizes = facts.name in ("resize_", "resize_as_")
+        if not resizes and "out" not in kwargs:
             return
-        for tensor in (args[0],) if facts.name == "resize_" else _tensors(kwargs["out"]):
-            storage = tensor.untyped_storage()
-            record = self.records.get(storage._cdata)
-            if record is not None and storage.nbytes() > record.nbytes:
-                self.records.pop(storage._cdata)
-                self.born(storage, "")
-                if record.number >= 0:
-                    self._dead.append(record.number)
+        for tensor in (args[0],) if resizes else _tensors(kwargs["out"]):
+            self._grown(tensor.untyped_storage())
+
+    def _grown(self, storage: torch.UntypedStorage) -> None:
+        record = self.records.get(storage._cdata)
+        if record is not None and storage.nbytes() > record.nbytes:
+            self.resize(storage, storage.nbytes())
+
+    def _set(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Give a tensor another storage, with values of its own; it grows where the new shape needs that."""
+        out = func(*args, **kwargs)
+        self._grown(args[0].untyped_storage())
+        return out
 
     def births(self, out: Any) -> None:
         if isinstance(out, torch.Tensor):
