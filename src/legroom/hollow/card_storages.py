@@ -112,8 +112,9 @@ class CardStorages(StorageFollower):
             except OutOfMemory as error:
                 file, line = self.sites.where()
                 self.journal.json(
-                    "oom", file=file, line=line, text=str(error), requested=nbytes, free=card.free_bytes, caught=None
-                )
+                    "oom", file=file, line=line, text=str(error), requested=nbytes, free=card.free_bytes,
+                    chain=self.sites.chain(), thread=threading.get_ident(),
+                )  # fmt: skip
                 raise
             number = self._next
             self._next += 1

@@ -227,7 +227,7 @@ def _optimizers(follower: Any) -> None:
         follower.give_back()
         if steps <= 3:
             follower.journal.json("roles", **_roles(follower, optimizer))
-        follower.journal.json("step", n=steps, optimizer=id(optimizer))
+        follower.journal.json("step", n=steps, thread=threading.get_ident())
         growing.look(steps)
         evaluations.look(steps)
 

@@ -52,7 +52,13 @@ class Leak:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """A request that did not fit the card: PyTorch's own words, at the user's line."""
+    """A request that did not fit the card: PyTorch's own words, at the user's line.
+
+    Args:
+        caught: the program went on after it, or ended by itself.
+        retried: the line with which it tried the same again with less, and went on training; None where it did not.
+        steps_after: optimizer steps that the same thread made after it.
+    """
 
     file: str
     line: int
@@ -60,6 +66,8 @@ class OutOfMemory:
     requested: int
     free: int
     caught: bool
+    retried: tuple[str, int] | None = None
+    steps_after: int = 0
 
 
 @dataclass(frozen=True)
@@ -236,6 +244,17 @@ class Rehearsal:
     collected: int = 0
     same_runs: tuple[SameRun, ...] = ()
     jax: str = ""
+
+    @property
+    def failed(self) -> OutOfMemory | None:
+        """The request whose failure is the verdict: the uncaught one, else the first that was not retried with less."""
+        decisive = [request for request in self.out_of_memory if request.retried is None]
+        return next((request for request in decisive if not request.caught), decisive[0] if decisive else None)
+
+    @property
+    def retried(self) -> OutOfMemory | None:
+        """The last request that failed and was retried with less, where no other is the verdict."""
+        return self.out_of_memory[-1] if self.out_of_memory and self.failed is None else None
 
     def __repr__(self) -> str:
         return f"Rehearsal({' '.join(self.command)}: {self.updates:,} updates in {self.seconds:.1f} s, {self.stopped})"

@@ -107,7 +107,7 @@ def trial_line(trial: Trial) -> str:
 def _outcome(trial: Trial) -> str:
     if trial.refused:
         return f"refused: {first_line(trial.refused)}"
-    failed = next((oom for oom in trial.prediction.rehearsal.out_of_memory if not oom.caught), None)
+    failed = trial.prediction.rehearsal.failed
     if failed is not None:
         return f"out of GPU memory, {format_size(failed.requested)} requested at {_short(failed.file)}:{failed.line}"
     verdict = {True: "fits", False: "does not fit", None: "unknown"}[trial.fits]
@@ -138,7 +138,7 @@ def trial_table(trials: Sequence[Trial], title: str) -> Table:
 def _result(trial: Trial) -> str:
     if trial.refused:
         return f"refused: {first_line(trial.refused)}"
-    if any(not oom.caught for oom in trial.prediction.rehearsal.out_of_memory):
+    if trial.prediction.rehearsal.failed is not None:
         return "out of memory"
     return {True: "fits", False: "does not fit", None: "unknown"}[trial.fits]
 

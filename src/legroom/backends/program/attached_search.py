@@ -64,7 +64,7 @@ def _short(last: Attached) -> set[str]:
     enough = {"host": host_fits(footprint, budget)}
     enough["device"] = enough["host"] if on_host else gpu_fits(footprint, budget)
     if seen.stopped == "out-of-memory" and not on_host:  # the other one was seen up to there alone
-        return {"device" if any(not request.caught for request in seen.out_of_memory) else "host"}
+        return {"device" if seen.failed is not None else "host"}
     return {place for place, fits in enough.items() if not fits}
 
 

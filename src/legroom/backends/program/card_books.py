@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from legroom.backends.program.journals import Alloc, Frame, Free, Site
+from legroom.backends.program.retries import FailedRequest
 from legroom.backends.program.settling import CacheTwin
 
 NOWHERE = Site(0, ())
@@ -109,6 +110,7 @@ class ProcessBook:
         self.roles: dict[str, set[int]] = {"parameters": set(), "gradients": set(), "optimizer": set()}
         self.gradient_marks: list[tuple[int, int]] = []  # (site, bytes) of the gradients when last told
         self.contexts: set[int] = set()
+        self.failed: list[FailedRequest] = []
         self.transient: dict[int, int] = {}  # by site, how many of its blocks have died
         self.points: list[Point] = []
         self.t = 0.0
@@ -128,6 +130,8 @@ class ProcessBook:
         block = Block(record.block, record.rounded, site, record.phase, record.scratch, self._births, before)
         if not self.first_module and self.site(site).module:
             self.first_module = self._births
+        for failed in self.failed:
+            failed.see_request(self.site(site))
         book = self.devices.setdefault(record.device, DeviceBook())
         rose = book.allocate(record, block)
         now = self.current

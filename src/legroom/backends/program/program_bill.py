@@ -20,7 +20,7 @@ from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, round_size, segme
 from legroom.model.finding import Finding
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Known, Phase, Place
 from legroom.model.rehearsal import CardSeen, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
-from legroom.model.verdict import Budget, fits
+from legroom.model.verdict import Budget, fits, host_fits
 from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
 from legroom.predicting.xla_allocator import XLA_SHARE, allocator_items
 from legroom.units import MIB, format_size, format_span
@@ -58,10 +58,10 @@ def predicted(rehearsal: Rehearsal, budget: Budget) -> ProgramPrediction:
     """Return what the program will need, and whether that fits."""
     footprint = footprint_of(rehearsal, budget)
     verdict = fits(footprint, budget)
-    if (
-        rehearsal.stopped == "out-of-memory"
-    ):  # it was tried, and a share of the card that the program set itself counts too
-        verdict = False
+    if rehearsal.stopped == "out-of-memory" or rehearsal.failed is not None:
+        verdict = False  # it was tried, and a share of the card that the program set itself counts too
+    elif verdict is False and rehearsal.retried is not None and host_fits(footprint, budget) is not False:
+        verdict = None if footprint.unknown else True  # what was reserved before the retry is given back when needed
     elif verdict is False and _host_is_only_feared(rehearsal, footprint, budget):
         verdict = None
     ways = ways_to_fit(rehearsal, footprint, budget) if verdict is False else ()
@@ -145,7 +145,7 @@ def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
         "reserved by PyTorch's allocator, but not allocated even at the peak", (phase,), known=Known.TRACED,
         error=ROUND_SEGMENT_BYTES + doubt,
     )  # fmt: skip
-    failed = next((oom for oom in rehearsal.out_of_memory if not oom.caught), None)
+    failed = rehearsal.failed
     if failed is not None:
         why = f"the request that did not fit, {_at(failed.file, failed.line)}; later requests are unknown"
         yield Item("gpu.failed request", failed.requested, Place.GPU, why, (phase,), known=Known.DEFAULT)
@@ -254,9 +254,10 @@ def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
     if caught:
         first = caught[0]
         times = f"{len(caught)} time{'s' if len(caught) > 1 else ''}"
+        then = "retried with less and continued" if rehearsal.retried is not None else "caught it"
         yield Finding(
             "program", "out-of-memory-caught", "warning",
-            f"{_at(first.file, first.line)}: ran out of GPU memory {times}; the program caught it and continued",
+            f"{_at(first.file, first.line)}: ran out of GPU memory {times}; the program {then}",
             path=first.file or None, line=first.line or None,
         )  # fmt: skip
 

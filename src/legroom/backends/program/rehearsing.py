@@ -26,6 +26,7 @@ from legroom.backends.program.launching import (
 )
 from legroom.backends.program.leaks import find_leaks
 from legroom.backends.program.repeating import ENOUGH_S, RepeatFinder
+from legroom.backends.program.retries import FailedRequest
 from legroom.backends.program.same_runs import same_runs
 from legroom.hollow.epochs import asking_file
 from legroom.machine.gpu_table import multiprocessors_of
@@ -205,7 +206,11 @@ class ProgramSeen:
         if isinstance(t, int | float):
             book.tell_time(float(t))
         if kind == "step":
+            for failed in book.failed:
+                failed.see_step(message.get("thread"))
             self._take_step(book, skipped=bool(message.get("skipped")))
+        elif kind == "oom":
+            book.failed.append(FailedRequest(message))
         elif kind == "roles":
             book.take_roles(message)
         elif kind == "cache emptied":
@@ -333,7 +338,9 @@ class ProgramSeen:
         exceptions = self._messages.get("exception", [])
         failure = exceptions[-1] if exceptions and stopped == "failed" else None
         of_card = of_card or (failure is not None and _is_of_card(failure))
-        if of_card or (failure is not None and _is_of_host(failure)):
+        out_of_memory = tuple(self._out_of_memory(of_card=of_card))
+        ran_out = any(one.retried is None for one in out_of_memory) and stopped in ("finished", "failed")
+        if of_card or ran_out or (failure is not None and _is_of_host(failure)):
             stopped = "out-of-memory"
         return Rehearsal(
             command=tuple(command),
@@ -350,7 +357,7 @@ class ProgramSeen:
             cuda_build=any(message.get("cuda_build") for message in self._messages.get("torch", [])),
             failure=_failure_text(failure, code),
             failed_at=_place(failure),
-            out_of_memory=tuple(self._out_of_memory(of_card=of_card)),
+            out_of_memory=out_of_memory,
             assumed=tuple(Assumed(*key, count) for key, (count, _) in list(self._assumed.items())[:MOST_LISTED]),
             sizes_assumed=tuple(Assumed(*key, count) for key, (count, sets) in self._assumed.items() if sets),
             unmodelled=tuple(dict.fromkeys(map(_with_place, self._messages.get("unmodelled", [])))),
@@ -385,14 +392,15 @@ class ProgramSeen:
         return next((str(found) for message in told if (found := message.get("version") or message.get("torch"))), "")
 
     def _out_of_memory(self, *, of_card: bool) -> list[OutOfMemory]:
-        messages = self._messages.get("oom", [])
+        found = [failed for book in self.books.values() for failed in book.failed]
         return [
             OutOfMemory(
-                str(message.get("file") or ""), int(message.get("line") or 0), str(message.get("text") or ""),
-                int(message.get("requested") or 0), int(message.get("free") or 0),
-                caught=not of_card or message is not messages[-1],
+                str(one.message.get("file") or ""), int(one.message.get("line") or 0),
+                str(one.message.get("text") or ""), int(one.message.get("requested") or 0),
+                int(one.message.get("free") or 0), caught=not of_card or one is not found[-1], retried=one.retried_at,
+                steps_after=one.steps,
             )
-            for message in messages
+            for one in found
         ]  # fmt: skip
 
     def _doubts(self) -> list[Doubt]:
