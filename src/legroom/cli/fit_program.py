@@ -124,11 +124,11 @@ def _attach(
     if source is not None and best is not None and best is not plan.plain:
         change = patch_for(source, best.effective)
         tried = _tried(change, command, rehearsed, has_gpu=has_gpu, quiet=json)
-        fits = tried.prediction.fits
+        fits, usable = tried.prediction.fits, tried.prediction.so_far or tried.prediction.fits
         if not json:
             say(tried_patch_text(tried), aside=True)
-            hand_over(tried.diff if fits else b"")
-        if write and fits:
+            hand_over(tried.diff if usable else b"")
+        if write and usable:
             change.write()
             complain(f"written: {tried.path}")
     if json:

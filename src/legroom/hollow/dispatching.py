@@ -33,7 +33,7 @@ from .journal import Journal
 from .library_memory import NAMES, LibraryMemory
 from .op_scratch import Call
 from .operator_arguments import META, NUMBERS_MATTER, concerned, constants, describe, hollowed, zeros
-from .reads import Assumptions
+from .reads import Assumptions, reader
 from .scratch_table import MATMULS, PROGRAMS, SHAPES
 from .shadows import NONE, Facts, Shadows
 from .sparse_tensors import SparseTensors
@@ -64,7 +64,7 @@ class Follower(CardStorages):
         self._special = ValueOperators(self, _Entered, self._sparse).table
 
     def assume(self, what: str, *, sets_size: bool = False) -> None:
-        self.assumptions.add(self.sites.where(), what, sets_size)
+        self.assumptions.add(self.sites.where(), what, sets_size, reader())
 
     def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator of the program."""

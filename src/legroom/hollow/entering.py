@@ -211,9 +211,11 @@ def _optimizers(follower: Any) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     from .evaluations import Evaluations
+    from .executed_lines import ExecutedLines
     from .growing import GrowingContainers
 
     growing, evaluations = GrowingContainers(follower.journal), Evaluations(follower)
+    executed = ExecutedLines(follower) if os.environ.get("LEGROOM_REHEARSAL_FOLDER") else None
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         follower.here.stepping += 1
@@ -227,7 +229,8 @@ def _optimizers(follower: Any) -> None:
         follower.give_back()
         if steps <= 3:
             follower.journal.json("roles", **_roles(follower, optimizer))
-        follower.journal.json("step", n=steps, thread=threading.get_ident())
+        told = executed.look(steps) if executed is not None else {}
+        follower.journal.json("step", n=steps, thread=threading.get_ident(), **told)
         growing.look(steps)
         evaluations.look(steps)
 

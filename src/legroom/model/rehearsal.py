@@ -71,6 +71,15 @@ class OutOfMemory:
 
 
 @dataclass(frozen=True)
+class NotReached:
+    """A line that a stopped program has not executed, or whose size may change, and that may take GPU memory."""
+
+    file: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
 class Filling:
     """Host memory that was asked for and is not written yet.
 
@@ -235,6 +244,8 @@ class Rehearsal:
     beside: tuple[Beside, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     leaks: tuple[Leak, ...] = ()
+    not_reached: tuple[NotReached, ...] = ()
+    undecided: tuple[NotReached, ...] = ()
     notes: tuple[str, ...] = ()
     points: tuple[tuple[float, int, int], ...] = ()
     step_times: tuple[float, ...] = ()
@@ -269,9 +280,11 @@ class ProgramPrediction(ShownInNotebooks):
     budget: Budget
     fits: bool | None
     ways: tuple[str, ...] = ()  # to make it fit
+    so_far: bool = False  # it fits as far as it was seen, and was stopped before it ended
 
     def __repr__(self) -> str:
         fits = {True: "fits", False: "does not fit", None: "unknown whether it fits"}[self.fits]
+        fits = "fits so far" if self.so_far else fits
         return f"ProgramPrediction({self.footprint.name}: {fits}, {self.footprint!r})"
 
     @property
@@ -282,4 +295,5 @@ class ProgramPrediction(ShownInNotebooks):
         if self.rehearsal.stopped == "failed":
             return EXIT_BAD_INPUT
         broken = any(finding.severity == "error" for finding in self.footprint.findings)
-        return EXIT_FINDINGS if self.fits is False or self.footprint.unknown or broken else EXIT_GOOD
+        unknown = self.footprint.unknown or (self.so_far and self.fits is None)
+        return EXIT_FINDINGS if self.fits is False or unknown or broken else EXIT_GOOD

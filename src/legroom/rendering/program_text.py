@@ -17,7 +17,7 @@ from legroom.rendering.prediction_text import finding_text, footprint_data, need
 from legroom.rendering.run_file import run_data
 from legroom.units import format_size
 
-SHOWN_LINES = 12
+SHOWN_LINES, SHOWN_PLACES = 12, 3
 POINTS, STEPS, MOST_AREAS, LONGEST_SOURCE, MOST_REQUESTS = 600, 200, 300, 200, 40  # of a document
 NO_LINE = "(no line of the program)"
 STYLES = {True: "green", False: "bold red", None: "yellow"}
@@ -49,6 +49,8 @@ def program_data(prediction: ProgramPrediction) -> dict[str, Any]:
         "timeline": {"points": _thinned(seen.points, POINTS), "steps": _thinned(seen.step_times, STEPS)},
         "failure": seen.failure,
         "out_of_memory": None if seen.failed is None else seen.failed.text,
+        "so_far": prediction.so_far,
+        "not_reached": [asdict(each) | {"may_allocate": True} for each in seen.not_reached],
         "failed_requests": [_request_data(each) for each in seen.out_of_memory[:MOST_REQUESTS]],
         "budget": asdict(prediction.budget),
         "leaks": [{"file": leak.file, "line": leak.line, "nbytes": leak.nbytes} for leak in seen.leaks],
@@ -135,7 +137,7 @@ def by_line(seen: Rehearsal) -> list[SourceLine]:
 def program_text(prediction: ProgramPrediction, *, everything: bool = False) -> Iterator[Part]:
     """Yield the verdict, how far it came, the peaks, the bill by role and by line, and what helps."""
     seen = prediction.rehearsal
-    yield verdict(verdict_line(prediction), STYLES[prediction.fits])
+    yield verdict(verdict_line(prediction), STYLES[prediction.fits or (None if prediction.so_far else prediction.fits)])
     for way in prediction.ways:
         yield f"  try: {way}"
     yield f"{prediction.footprint.name}: {progress_line(seen)}"
@@ -166,16 +168,31 @@ def verdict_line(prediction: ProgramPrediction) -> str:
         return f"does not fit: {shortfall(footprint, budget)}"
     if footprint.unknown:
         return f"unknown whether it fits: {'; '.join(footprint.unknown)}"
+    needs = need_text(footprint, budget) or "no limit is known"
+    if seen.retried is not None and seen.retried.retried is not None and (prediction.fits or prediction.so_far):
+        first, place = seen.out_of_memory[0], place_text(*seen.retried.retried)
+        needs = f"out of GPU memory at {place_text(first.file, first.line)}, went on with less at {place}"
+        if not prediction.so_far:
+            return f"fits after retries: {needs}"
+        needs = f"after retries, {needs}"
+    if prediction.so_far:
+        return f"fits so far: {needs}{not_reached_text(seen)}"
     if prediction.fits is None:
         short = shortfall(footprint, budget)
         if short:
             return f"unknown whether it fits: {short}, if what it asked for is ever written"
         return "no GPU budget is known (give --gpu or --vram)"
-    if seen.retried is not None and seen.retried.retried is not None:
-        first = seen.out_of_memory[0]
-        went_on = f"went on with less at {place_text(*seen.retried.retried)}"
-        return f"fits after retries: out of GPU memory at {place_text(first.file, first.line)}, {went_on}"
-    return f"fits: {need_text(footprint, budget) or 'no limit is known'}"
+    return f"fits: {needs}"
+
+
+def not_reached_text(seen: Rehearsal) -> str:
+    """Return the first places that were not reached and may take GPU memory, and what to do about them."""
+    if not seen.not_reached:
+        return ""
+    named = [f"{place_text(each.file, each.line)} ({each.text})" for each in seen.not_reached[:SHOWN_PLACES]]
+    others = len(seen.not_reached) - SHOWN_PLACES
+    more = f" and {others} more" if others > 0 else ""
+    return f"; not reached: {', '.join(named)}{more} (shorten the training by its arguments to see them)"
 
 
 def _skipped_steps(seen: Rehearsal) -> str:

@@ -35,7 +35,8 @@ def find_savings(rehearsed: Rehearsed, *, allowed: Price = "slower") -> ProgramP
 
 def _may_help(last: Attached) -> bool:
     """Return whether a next step is worth it: what fails by itself, or was interrupted, does not get better."""
-    return not last.prediction.fits and last.prediction.rehearsal.stopped not in ("failed", "interrupted")
+    seen = last.prediction
+    return not (seen.fits or seen.so_far) and last.prediction.rehearsal.stopped not in ("failed", "interrupted")
 
 
 def price_of(savings: Savings) -> Price:

@@ -33,6 +33,7 @@ COMPILED_ERROR = 0.25  # of reserved bytes: a compiled graph fuses and reorders,
 # (torch/_inductor/runtime/benchmarking.py; 75,350,016 B more in the first of two recorded runs, 2.14.1, 2026-11-17)
 TUNING_BYTES = 72 * MIB
 OLDEST_TORCH = (2, 3)
+MOST_UNDECIDED = 3  # places that are named
 GROWTH_MATTERS = 1 << 20  # bytes per second of host memory beyond known buffers that make its peak unknown
 
 WORKSPACE = "gpu.cudnn workspace"
@@ -65,7 +66,10 @@ def predicted(rehearsal: Rehearsal, budget: Budget) -> ProgramPrediction:
     elif verdict is False and _host_is_only_feared(rehearsal, footprint, budget):
         verdict = None
     ways = ways_to_fit(rehearsal, footprint, budget) if verdict is False else ()
-    return ProgramPrediction(rehearsal, footprint, budget, verdict, tuple(ways))
+    so_far = verdict is True and rehearsal.stopped == "repeats"
+    if so_far and rehearsal.not_reached:
+        verdict = None
+    return ProgramPrediction(rehearsal, footprint, budget, verdict, tuple(ways), so_far)
 
 
 def footprint_of(rehearsal: Rehearsal, budget: Budget | None = None) -> Footprint:
@@ -345,6 +349,9 @@ def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
         yield "the program put nothing on the GPU: no GPU verdict (does it ask for device='cuda'?)"
     for each in rehearsal.sizes_assumed:
         yield f"{_at(each.file, each.line)}: a size was assumed ({each.what}); --values real would compute it"
+    for place in rehearsal.undecided[:MOST_UNDECIDED]:
+        at = _at(place.file, place.line)
+        yield f"{at}: an assumed value decides whether this runs: {place.text}; --values real would compute it"
     for what in rehearsal.unmodelled:
         yield f"not modelled: {what}"
     for one in rehearsal.host.endless:

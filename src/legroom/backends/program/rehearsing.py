@@ -28,12 +28,13 @@ from legroom.backends.program.leaks import find_leaks
 from legroom.backends.program.repeating import ENOUGH_S, RepeatFinder
 from legroom.backends.program.retries import FailedRequest
 from legroom.backends.program.same_runs import same_runs
+from legroom.backends.program.undecided import undecided_places
 from legroom.hollow.epochs import asking_file
 from legroom.machine.gpu_table import multiprocessors_of
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
 from legroom.model.machine import Gpu
-from legroom.model.rehearsal import Beside, Doubt, HostSeen, OutOfMemory, Rehearsal, Stopped
+from legroom.model.rehearsal import Beside, Doubt, HostSeen, NotReached, OutOfMemory, Rehearsal, Stopped
 from legroom.predicting.gpu import CONTEXT_ERROR, CUDNN_SHARE
 from legroom.units import MIB
 
@@ -45,6 +46,7 @@ WATCH_FILLING_S = 4.0  # how long a buffer is watched before its rate is believe
 WATCH_GROWTH_S = 2.0  # and the whole of the program, from the second step on
 EVALUATION_S = 15.0  # that an evaluation is waited for at least, once training repeats
 MOST_LISTED = 40
+MOST_READERS = 400
 HOST_KINDS = ("host-alloc", "host-written", "growing", "pinned")  # messages that tell of the host's memory
 
 
@@ -184,6 +186,7 @@ class ProgramSeen:
         self._notes: list[str] = []
         self._traced_s = 0.0  # until a JAX program called its first large function
         self._assumed: dict[tuple[str, int, str], tuple[int, bool]] = {}
+        self._readers: set[tuple[str, int]] = set()  # lines that read values which were assumed
         self._repeated_at: float | None = None  # since when only an evaluation is waited for
 
     def take(self, journal: str, record: Record) -> None:
@@ -208,7 +211,11 @@ class ProgramSeen:
         if kind == "step":
             for failed in book.failed:
                 failed.see_step(message.get("thread"))
+            if message.get("stack"):
+                book.stacks[message.get("thread")] = [tuple(frame) for frame in message["stack"]]
             self._take_step(book, skipped=bool(message.get("skipped")))
+        elif kind == "lines":
+            book.take_lines(message)
         elif kind == "oom":
             book.failed.append(FailedRequest(message))
         elif kind == "roles":
@@ -249,6 +256,9 @@ class ProgramSeen:
     def _take_assumed(self, message: dict[str, Any]) -> None:
         key = (str(message.get("file") or ""), int(message.get("line") or 0), str(message.get("what") or ""))
         count, sets_size = self._assumed.get(key, (0, False))
+        file, line = message.get("reader") or ("", 0)
+        if file and len(self._readers) < MOST_READERS:
+            self._readers.add((str(file), int(line)))
         self._assumed[key] = (max(int(message.get("count") or 1), count), bool(message.get("sets_size")) or sets_size)
 
     def note(self, text: str) -> None:
@@ -365,6 +375,10 @@ class ProgramSeen:
             beside=tuple(self._beside()),
             doubts=tuple(self._doubts()),
             leaks=tuple(leak for book in self.books.values() for leak in find_leaks(book)),
+            not_reached=tuple(place for book in self.books.values() for place in book.not_reached())
+            if stopped == "repeats"
+            else (),
+            undecided=tuple(self._undecided()),
             notes=tuple(self._notes),
             points=tuple(main.points) if main is not None else (),
             step_times=tuple(main.step_times) if main is not None else (),
@@ -402,6 +416,14 @@ class ProgramSeen:
             )
             for one in found
         ]  # fmt: skip
+
+    def _undecided(self) -> list[NotReached]:
+        """Return what did not run because of a value that was assumed, and may take or keep GPU memory."""
+        lines: dict[str, set[int]] = {}
+        for book in self.books.values():
+            for file, seen in book.executed().items():
+                lines.setdefault(file, set()).update(seen)
+        return undecided_places(sorted(self._readers), lines)
 
     def _doubts(self) -> list[Doubt]:
         """Return the largest of each kind of doubt, and the growth of a cache that had not settled."""
