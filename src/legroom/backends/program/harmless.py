@@ -104,7 +104,8 @@ class Judge:
         if isinstance(node, ast.Dict):
             return all(map(self.is_number, node.values))
         if isinstance(node, ast.Subscript):
-            return self.is_number(node.value) or name_of(node.value) in ("shape", "param_groups")
+            option = isinstance(node.slice, ast.Constant) and node.slice.value in ("lr", "momentum", "weight_decay")
+            return option or name_of(node.value) == "shape" or self.is_number(node.value)
         if isinstance(node, ast.Call):
             return self._is_numeric_call(node)
         if isinstance(node, ast.Name | ast.Attribute):
