@@ -399,3 +399,27 @@ while True:
 
     (read,) = read_all(str(written))
     assert (read.algo, read.env.n_envs, read.total_timesteps) == ("PPO", 8, 100_000)
+
+
+def test_a_stopped_program_fits_so_far_and_names_what_it_has_not_reached(tmp_path: Path) -> None:
+    body = """
+count = 0
+writer.json("lines", lines={__file__: list(range(1, LAST + 1))})
+while True:
+    count += 1
+    update()
+    writer.json("step", thread=1, stack=[[__file__, LAST, 0]])
+    if count == 1_000_000:
+"""
+    last = (HEAD + body).rstrip().count("\n") + 1
+    body = body.replace("LAST", str(last))
+    ram = ("--vram", "8GiB", "--ram", "64GiB")
+    code, run, _ = document(tmp_path, body + "        print('far')\n", *ram)
+    assert (code, run["fits"], run["program"]["so_far"], run["program"]["not_reached"]) == (0, True, True, [])
+    code, run, _ = document(tmp_path, body + "        bigger(net)\n", *ram)
+    place = {"file": str(tmp_path / "program.py"), "line": last + 1, "text": "bigger(net)", "may_allocate": True}
+    assert (code, run["fits"], run["program"]["not_reached"]) == (1, None, [place])
+    done = legroom(*ram, "--", sys.executable, str(tmp_path / "program.py"), cwd=tmp_path)
+    said = " ".join(done.stdout.split())
+    assert said.startswith("Fits so far: needs up to ")
+    assert f"not reached: program.py:{last + 1} (bigger(net)) (shorten the training by its arguments" in said

@@ -102,8 +102,8 @@ def test_in_a_library_only_what_is_kept_counts(tmp_path: Path) -> None:
     assert _places(tmp_path, DECIDES["otherwise"], own=False)[0] == []
 
 
-def test_the_history_of_lbfgs(tmp_path: Path) -> None:
-    lbfgs = pytest.importorskip("torch").optim.lbfgs.__file__
+def test_the_history_of_lbfgs() -> None:
+    lbfgs = pytest.importorskip("torch.optim.lbfgs").__file__
     lines = Path(lbfgs).read_text().splitlines()
     (read,) = [at for at, each in enumerate(lines, 1) if "if ys > " in each]
     assert any("append" in place.text for place in undecided_places([(lbfgs, read)], {}))

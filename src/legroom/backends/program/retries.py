@@ -89,8 +89,15 @@ def find_retry(chain: Sequence[tuple[str, int]]) -> Span | None:
     return None
 
 
-@lru_cache(maxsize=64)
 def _tree(file: str) -> ast.AST | None:
+    try:
+        return _parsed(file, Path(file).stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _parsed(file: str, changed: int) -> ast.AST | None:
     try:
         return ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):

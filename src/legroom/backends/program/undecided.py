@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import lru_cache
 from pathlib import Path
 
 from legroom.backends.program.harmless import Function, Judge, name_of, own_nodes
@@ -30,8 +29,9 @@ def undecided_places(readers: Sequence[tuple[str, int]], lines: Mapping[str, Set
         lines: that ran, of the program's own files.
     """
     found: dict[tuple[str, int], NotReached] = {}
+    sources = {file: _source(file) for file, _ in readers}
     for file, line in readers:
-        source = _source(file)
+        source = sources[file]
         if source is None:
             continue
         tree, judge = source
@@ -46,7 +46,6 @@ def undecided_places(readers: Sequence[tuple[str, int]], lines: Mapping[str, Set
     return list(found.values())
 
 
-@lru_cache(maxsize=32)
 def _source(file: str) -> tuple[ast.Module, Judge] | None:
     try:
         tree = ast.parse(Path(file).read_bytes())
