@@ -54,7 +54,13 @@ class Leak:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """A request that did not fit the card: PyTorch's own words, at the user's line."""
+    """A request that did not fit the card: PyTorch's own words, at the user's line.
+
+    Args:
+        caught: the program went on after it, or ended by itself.
+        retried: the line with which it tried the same again with less, and went on training; None where it did not.
+        steps_after: optimizer steps that the same thread made after it.
+    """
 
     file: str
     line: int
@@ -62,6 +68,17 @@ class OutOfMemory:
     requested: int
     free: int
     caught: bool
+    retried: tuple[str, int] | None = None
+    steps_after: int = 0
+
+
+@dataclass(frozen=True)
+class NotReached:
+    """A line that a stopped program has not executed, or whose size may change, and that may take GPU memory."""
+
+    file: str
+    line: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -291,6 +308,8 @@ class Rehearsal:
     beside: tuple[Beside, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     leaks: tuple[Leak, ...] = ()
+    not_reached: tuple[NotReached, ...] = ()
+    undecided: tuple[NotReached, ...] = ()
     notes: tuple[str, ...] = ()
     points: tuple[tuple[float, int, int], ...] = ()
     step_times: tuple[float, ...] = ()
@@ -301,6 +320,17 @@ class Rehearsal:
     batches: tuple[BatchesSeen, ...] = ()
     same_runs: tuple[SameRun, ...] = ()
     jax: str = ""
+
+    @property
+    def failed(self) -> OutOfMemory | None:
+        """The request whose failure is the verdict: the uncaught one, else the first that was not retried with less."""
+        decisive = [request for request in self.out_of_memory if request.retried is None]
+        return next((request for request in decisive if not request.caught), decisive[0] if decisive else None)
+
+    @property
+    def retried(self) -> OutOfMemory | None:
+        """The last request that failed and was retried with less, where no other is the verdict."""
+        return self.out_of_memory[-1] if self.out_of_memory and self.failed is None else None
 
     def __repr__(self) -> str:
         return f"Rehearsal({' '.join(self.command)}: {self.updates:,} updates in {self.seconds:.1f} s, {self.stopped})"
@@ -315,9 +345,11 @@ class ProgramPrediction(ShownInNotebooks):
     budget: Budget
     fits: bool | None
     ways: tuple[str, ...] = ()  # to make it fit
+    so_far: bool = False  # it fits as far as it was seen, and was stopped before it ended
 
     def __repr__(self) -> str:
         fits = {True: "fits", False: "does not fit", None: "unknown whether it fits"}[self.fits]
+        fits = "fits so far" if self.so_far else fits
         return f"ProgramPrediction({self.footprint.name}: {fits}, {self.footprint!r})"
 
     @property
@@ -328,4 +360,5 @@ class ProgramPrediction(ShownInNotebooks):
         if self.rehearsal.stopped == "failed":
             return EXIT_BAD_INPUT
         broken = any(finding.severity == "error" for finding in self.footprint.findings)
-        return EXIT_FINDINGS if self.fits is False or self.footprint.unknown or broken else EXIT_GOOD
+        unknown = self.footprint.unknown or (self.so_far and self.fits is None)
+        return EXIT_FINDINGS if self.fits is False or unknown or broken else EXIT_GOOD

@@ -20,7 +20,7 @@ from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, round_size, segme
 from legroom.model.finding import Finding
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Known, Phase, Place
 from legroom.model.rehearsal import BatchesSeen, CardSeen, Endless, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
-from legroom.model.verdict import Budget, fits
+from legroom.model.verdict import Budget, fits, host_fits
 from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
 from legroom.predicting.xla_allocator import XLA_SHARE, allocator_items
 from legroom.units import MIB, format_size, format_span
@@ -33,6 +33,7 @@ COMPILED_ERROR = 0.25  # of reserved bytes: a compiled graph fuses and reorders,
 # (torch/_inductor/runtime/benchmarking.py; 75,350,016 B more in the first of two recorded runs, 2.14.1, 2026-11-17)
 TUNING_BYTES = 72 * MIB
 OLDEST_TORCH = (2, 3)
+MOST_UNDECIDED = 3  # places that are named
 GROWTH_MATTERS = 1 << 20  # bytes per second of host memory beyond known buffers that make its peak unknown
 
 MOST_STEPS, LONGEST_RUN_S = 10_000_000, 7 * 86400  # of a run whose length is not known
@@ -61,14 +62,17 @@ def predicted(rehearsal: Rehearsal, budget: Budget) -> ProgramPrediction:
     """Return what the program will need, and whether that fits."""
     footprint = footprint_of(rehearsal, budget)
     verdict = fits(footprint, budget)
-    if (
-        rehearsal.stopped == "out-of-memory"
-    ):  # it was tried, and a share of the card that the program set itself counts too
-        verdict = False
+    if rehearsal.stopped == "out-of-memory" or rehearsal.failed is not None:
+        verdict = False  # it was tried, and a share of the card that the program set itself counts too
+    elif verdict is False and rehearsal.retried is not None and host_fits(footprint, budget) is not False:
+        verdict = None if footprint.unknown else True  # what was reserved before the retry is given back when needed
     elif verdict is False and _host_is_only_feared(rehearsal, footprint, budget):
         verdict = None
     ways = ways_to_fit(rehearsal, footprint, budget) if verdict is False else ()
-    return ProgramPrediction(rehearsal, footprint, budget, verdict, tuple(ways))
+    so_far = verdict is True and rehearsal.stopped == "repeats"
+    if so_far and rehearsal.not_reached:
+        verdict = None
+    return ProgramPrediction(rehearsal, footprint, budget, verdict, tuple(ways), so_far)
 
 
 def footprint_of(rehearsal: Rehearsal, budget: Budget | None = None) -> Footprint:
@@ -148,7 +152,7 @@ def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
         "reserved by PyTorch's allocator, but not allocated even at the peak", (phase,), known=Known.TRACED,
         error=ROUND_SEGMENT_BYTES + doubt,
     )  # fmt: skip
-    failed = next((oom for oom in rehearsal.out_of_memory if not oom.caught), None)
+    failed = rehearsal.failed
     if failed is not None:
         why = f"the request that did not fit, {_at(failed.file, failed.line)}; later requests are unknown"
         yield Item("gpu.failed request", failed.requested, Place.GPU, why, (phase,), known=Known.DEFAULT)
@@ -282,9 +286,10 @@ def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
     if caught:
         first = caught[0]
         times = f"{len(caught)} time{'s' if len(caught) > 1 else ''}"
+        then = "retried with less and continued" if rehearsal.retried is not None else "caught it"
         yield Finding(
             "program", "out-of-memory-caught", "warning",
-            f"{_at(first.file, first.line)}: ran out of GPU memory {times}; the program caught it and continued",
+            f"{_at(first.file, first.line)}: ran out of GPU memory {times}; the program {then}",
             path=first.file or None, line=first.line or None,
         )  # fmt: skip
 
@@ -378,6 +383,9 @@ def _unknown(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
         yield "the program put nothing on the GPU: no GPU verdict (does it ask for device='cuda'?)"
     for each in rehearsal.sizes_assumed:
         yield f"{_at(each.file, each.line)}: a size was assumed ({each.what}); --values real would compute it"
+    for place in rehearsal.undecided[:MOST_UNDECIDED]:
+        at = _at(place.file, place.line)
+        yield f"{at}: an assumed value decides whether this runs: {place.text}; --values real would compute it"
     for what in rehearsal.unmodelled:
         yield f"not modelled: {what}"
     for batches in rehearsal.batches:
