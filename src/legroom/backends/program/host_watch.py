@@ -9,7 +9,6 @@ of by the guest (`containers.py`).
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -18,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from legroom.backends.program.containers import Containers
-from legroom.machine.tree import PROC, descendants
+from legroom.backends.program.launching import Program
+from legroom.backends.program.mapped_files import MappedFiles, smaps
+from legroom.machine.tree import descendants
 from legroom.model.rehearsal import Filling, HostSeen
 from legroom.model.trace import Sample
 from legroom.units import MIB
@@ -88,11 +89,15 @@ class _Seen:
 
 
 class HostWatch:
-    """Samples the memory of a process tree while it rehearses."""
+    """Samples the memory of a process tree while it rehearses.
 
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self._pid = child.pid
-        self._sampler = TreeSampler(child.pid, Allowance(), lambda pids: None)
+    All that is below its launcher counts, also what it left behind, and the launcher itself does not.
+    """
+
+    def __init__(self, program: Program, folder: Path) -> None:
+        self._pid, self._top = program.pid, program.launcher.pid
+        self._sampler = TreeSampler(program.pid, Allowance(), lambda pids: None, top=self._top)
+        self.files = MappedFiles(program, folder)
         self._next_sample = self._next_mappings = 0.0
         self._began = time.monotonic()
         self._seen: dict[tuple[int, int], _Seen] = {}
@@ -134,7 +139,7 @@ class HostWatch:
             self._next_sample = now + SAMPLE_EVERY_S
             sample = self._sampler.sample()
             if sample is not None:
-                alone = replace(sample, host=sample.host + self._sampler.counted_elsewhere)
+                alone = replace(sample, host=sample.host + self._sampler.counted_elsewhere + self.files.unmapped)
                 self.samples.append(alone)  # what it will take where nothing else runs
                 self.processes = max(self.processes, len(self._sampler.pids))
         if now >= self._next_mappings:
@@ -142,7 +147,10 @@ class HostWatch:
 
     def _look_at_mappings(self, now: float) -> None:
         there, t = {}, now - self._began
-        for mapping in _once(each for pid in descendants(self._pid) for each in large_mappings(pid)):
+        texts = {pid: smaps(pid) for pid in descendants(self._top)[1:]}
+        if self.files.look(texts):
+            self._sampler.sweep()
+        for mapping in _once(each for pid, text in texts.items() for each in large_mappings(pid, text)):
             key = (mapping.pid, mapping.begin)
             seen = self._seen.get(key)
             if seen is None or seen.mapping.nbytes != mapping.nbytes:
@@ -257,12 +265,9 @@ def _is_arena(begin: int, end: int) -> bool:
     return end - begin == ARENA and begin % ARENA == 0
 
 
-def large_mappings(pid: int, *, proc: Path = PROC) -> list[Mapping]:
-    """Return the private mappings without a file of 4 MiB and more that a process may write to."""
-    try:
-        lines = (proc / str(pid) / "smaps").read_bytes().splitlines()
-    except OSError:
-        return []
+def large_mappings(pid: int, text: bytes) -> list[Mapping]:
+    """Return the private mappings without a file of 4 MiB and more that a process may write to; `text`: its smaps."""
+    lines = text.splitlines()
     found: list[Mapping] = []
     head: tuple[int, int] | None = None
     for line in lines:
