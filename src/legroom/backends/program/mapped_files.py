@@ -15,7 +15,7 @@ from pathlib import Path
 
 from legroom.backends.program.journals import PREFIX
 from legroom.backends.program.launching import Program
-from legroom.hollow.redirecting import FULL
+from legroom.hollow.file_layer import FULL
 from legroom.machine.tree import PROC
 from legroom.units import MIB
 from legroom.watching.proc import command_line

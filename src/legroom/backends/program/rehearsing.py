@@ -31,7 +31,7 @@ from legroom.backends.program.leaks import find_leaks
 from legroom.backends.program.repeating import ENOUGH_S, RepeatFinder
 from legroom.backends.program.same_runs import same_runs
 from legroom.hollow.epochs import asking_file
-from legroom.hollow.redirecting import shared_memory_made
+from legroom.hollow.file_layer import shared_memory_made
 from legroom.machine.gpu_table import multiprocessors_of
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
