@@ -90,7 +90,8 @@ class View:
         self._cover("/", "files")
         if os.path.isdir("/dev/shm"):
             self._cover("/dev/shm", "memory")
-        _mount(spec["folder"], self._new + spec["folder"], None, MS_BIND)
+        for path in (spec["folder"], *_sockets()):
+            _mount(path, self._new + path, None, MS_BIND)
         self._plant()
 
     def _unshared(self) -> bool:
@@ -185,6 +186,15 @@ def _from(top: str, path: str) -> Iterator[str]:
     rest = path[len(top.rstrip("/")) + 1 :].split("/")
     for count in range(1, len(rest) + 1):
         yield os.path.join(top, *rest[:count])
+
+
+def _sockets() -> Iterator[str]:
+    """Yield the sockets that somebody listens at, which cannot be reached through an overlay."""
+    with open("/proc/net/unix", "rb") as file:
+        for fields in (line.split(None, 7) for line in file):
+            path = os.fsdecode(fields[7].strip()) if len(fields) == 8 and fields[3] == b"00010000" else ""
+            if path.startswith("/") and not _stays(path) and os.path.exists(path):
+                yield path
 
 
 def _highest(paths: list[str]) -> list[str]:

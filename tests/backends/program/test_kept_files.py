@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -108,6 +111,31 @@ def test_a_program_sees_what_it_wrote_and_nobody_else_does(tmp_path: Path, write
     found = rehearsed(tmp_path, WRITES, writes)
     assert (found.stopped, found.failure) == ("finished", "")
     assert any(note.startswith("files: ") for note in found.notes)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs a right to give up")
+def test_who_may_not_mount_has_a_view_of_his_own_too(tmp_path: Path) -> None:
+    again = "import sys, pathlib; from tests.backends.program import test_kept_files as t"
+    body = f"{again}; found = t.rehearsed(pathlib.Path(sys.argv[1]), t.WRITES); print(found.stopped, found.notes)"
+    without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    done = subprocess.run(
+        [*without, sys.executable, "-c", body, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("finished") and "(overlay)" in done.stdout, done.stderr
+
+
+def test_a_socket_that_somebody_else_listens_at_is_reached(tmp_path: Path) -> None:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "s"))
+    listening.listen()
+    body = """
+import os, socket
+socket.socket(socket.AF_UNIX).connect("s")
+inside = socket.socket(socket.AF_UNIX); inside.bind("own"); inside.listen()
+socket.socket(socket.AF_UNIX).connect("own")
+"""
+    with listening:
+        assert rehearsed(tmp_path, body).failure == ""
 
 
 def test_programs_that_are_not_python_write_into_the_layer_too(tmp_path: Path) -> None:

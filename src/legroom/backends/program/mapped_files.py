@@ -23,6 +23,7 @@ from legroom.watching.proc import command_line
 SHARED = Path("/dev/shm")
 HEAVY = (b"libtorch_cpu", b"libtorch.so", b"libcuda.so", b"jaxlib", b"libtensorflow")
 LEAST_CHANGE = 4 * MIB
+NO_GPU = b"torch_shm_manager"  # of torch's shared memory; it has torch mapped, and is not Python
 FORKED = 0x40  # of a process' flags: it has not become another program since it was forked
 _TORCH = re.compile(r"torch_(\d+)_")
 _SHARED = re.compile(rb"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+\s+/dev/shm/(?:(?!^Pss:).*\n)*?^Pss:\s+(\d+)", re.M)
@@ -58,7 +59,9 @@ class MappedFiles:
         self.written = max(self.written, self._in_layer())
         for pid, text in mapped.items():
             if pid not in self.unseen and any(name in text for name in HEAVY) and not self._is_known(pid):
-                self.unseen[pid] = command_line(pid).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+                words = command_line(pid).split(b"\0")
+                if not words[0].endswith(NO_GPU):
+                    self.unseen[pid] = b" ".join(words).decode("utf-8", "replace").strip()
         return changed
 
     def _is_known(self, pid: int) -> bool:

@@ -50,9 +50,9 @@ EVALUATION_S = 15.0  # that an evaluation is waited for at least, once training 
 MOST_LISTED = 40
 NO_SPACE = os.strerror(errno.ENOSPC)
 FILES: Mapping[Writes, str] = {
-    "discarded": "files: what the program wrote, renamed or deleted was discarded (overlay); what it sent was sent",
-    "redirected": "files: what Python wrote was discarded (no namespaces here); other programs and C libraries that "
-    "open files wrote for real, and what it sent was sent",
+    "discarded": "files: what the program wrote, renamed or deleted was discarded (overlay)",
+    "redirected": "files: what Python wrote was discarded (no namespaces here); programs that are not Python, and C "
+    "libraries that open files themselves, wrote for real",
     "kept": "files: what the program wrote, renamed or deleted was kept (--keep-writes)",
 }
 HOST_KINDS = ("host-alloc", "host-written", "growing", "pinned")  # messages that tell of the host's memory
