@@ -109,6 +109,14 @@ class Layer:
         own = self.files + name
         return own if os.path.lexists(own) or self.hidden(name) else name
 
+    def entered(self, name: str) -> str:
+        """Return the folder to work in: the real one where there is one, which programs that are not Python see."""
+        return name if os.path.isdir(name) and not self.hidden(name) else self.found(name)
+
+    def is_outside(self, path: Any) -> bool:
+        """Return whether a path that is not of the layer can be used as it is."""
+        return isinstance(path, int) or os.path.isabs(path or ".") or self.meant(os.getcwd()) == os.getcwd()
+
     def delete(self, name: str) -> None:
         self._parents.clear()
         if os.path.lexists(name) and not self.hidden(name):

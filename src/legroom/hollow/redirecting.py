@@ -18,7 +18,7 @@ from typing import Any, Callable
 from .file_layer import SHARED, Entries, Entry, Layer
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_LOOKS = ("stat", "access", "chdir", "statvfs", "getxattr", "listxattr")
+_LOOKS = ("stat", "access", "statvfs", "getxattr", "listxattr")
 _LOOKS_AT_LINKS = ("lstat", "readlink")
 _CHANGES = ("chmod", "chown", "utime", "truncate", "setxattr", "removexattr")
 _MAKES = ("mkfifo", "mknod")
@@ -35,6 +35,7 @@ class Redirection:
         self._os_open = os.open
         for names, how, follow in (
             (_LOOKS, self.layer.found, True), (_LOOKS_AT_LINKS, self.layer.found, False),
+            (("chdir",), self.layer.entered, True),
             (_CHANGES, self.layer.own, True), (_MAKES, self.layer.place, False),
         ):  # fmt: skip
             for name in names:
@@ -71,18 +72,18 @@ class Redirection:
             self._set(posix, name, value)
 
     def _mapped(self, original: Any, how: Callable[[str], str], follow: bool) -> Any:
-        layer = self.layer
+        layer, looking = self.layer, (self.layer.found, self.layer.entered)
 
         def mapped(path: Any = ".", *args: Any, dir_fd: int | None = None, **kwargs: Any) -> Any:
             more = {} if dir_fd is None else {"dir_fd": dir_fd}
-            if layer.busy or isinstance(path, int) or (layer.is_empty and how == layer.found):
+            if layer.busy or isinstance(path, int) or (layer.is_empty and how in looking):
                 return original(path, *args, **more, **kwargs)
             name = layer.run(layer.name, path, dir_fd, follow and kwargs.get("follow_symlinks", True))
             if name is None:
                 return original(path, *args, **more, **kwargs)
             actual = layer.run(how, name)
-            if actual == name:  # as it was asked for, so that an error says so
-                return original(path, *args, **more, **kwargs)
+            if actual == name and dir_fd is None and layer.run(layer.is_outside, path):
+                return original(path, *args, **kwargs)  # as it was asked for: an error says so
             return layer.run(original, actual, *args, **kwargs)
 
         mapped.__name__ = original.__name__
@@ -212,7 +213,7 @@ class Redirection:
     def _listdir(self, original: Any, path: Any = None) -> list[Any]:
         name = self._folder(path)
         if name is None or self.layer.is_untouched(name):
-            return original(path)
+            return original(path if name is None or self.layer.is_outside(path) else name)
         os.lstat(self.layer.found(name))
         found = self.layer.names(name)
         return [os.fsencode(each) for each in found] if isinstance(path, bytes) else found
@@ -225,7 +226,7 @@ class Redirection:
     def _scandir(self, original: Any, path: Any = None) -> Any:
         name = self._folder(path)
         if name is None or self.layer.is_untouched(name):
-            return original(path)
+            return original(path if name is None or self.layer.is_outside(path) else name)
         os.lstat(self.layer.found(name))
         shown = "." if path is None or isinstance(path, int) else os.fspath(path)
         return Entries(

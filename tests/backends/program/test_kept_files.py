@@ -91,6 +91,8 @@ with tempfile.TemporaryDirectory(prefix="mine-") as folder:
 assert os.path.isdir("moved/b")
 os.chdir("a"); pathlib.Path("here").touch()
 assert os.path.exists("../a/here") and os.getcwd().endswith("/a"); os.chdir("..")
+os.chdir("a/b"); assert os.path.exists("../../link.txt") and "old" in os.listdir("../.."); os.chdir("../..")
+os.chdir("old"); os.chdir(".."); assert os.path.isdir("old")
 try: os.mkdir("a"); raise SystemExit("made twice")
 except FileExistsError: pass
 try: os.rmdir("a"); raise SystemExit("not empty")
