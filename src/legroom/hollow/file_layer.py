@@ -138,7 +138,7 @@ class Layer:
         if not os.path.isdir(self.files + name):
             if name != "/":
                 self._folders(os.path.dirname(name))
-            os.mkdir(self.files + name)
+            os.makedirs(self.files + name, exist_ok=True)  # another process of the program may just have made it
             if os.path.isdir(name):
                 shutil.copystat(name, self.files + name)
                 os.chmod(self.files + name, stat.S_IMODE(os.stat(name).st_mode) | 0o700)
