@@ -235,6 +235,14 @@ def _pth(environment: Mapping[str, str]) -> str:
     )
 
 
+def here() -> str:
+    """Return the working directory; the root where it is gone."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return "/"
+
+
 @contextmanager
 def launched(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, *, output: Output = "as it is",
@@ -251,7 +259,7 @@ def launched(
     layer = min(max(probe().available // 4, LEAST_LAYER), MOST_LAYER)
     spec = {
         "folder": str(folder.resolve()), "files": writes,
-        "layer": layer, "cwd": str(Path.cwd()), "sites": _site_folders(command, environment),
+        "layer": layer, "cwd": here(), "sites": _site_folders(command, environment),
         "isolated": flag is not None, "pipes": [life, told],
     }  # fmt: skip
     (folder / PTH).write_text(_pth(environment))

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from legroom.backends.program.journals import PREFIX
-from legroom.backends.program.launching import Program
+from legroom.backends.program.launching import Program, here
 from legroom.hollow.file_layer import FULL
 from legroom.machine.tree import PROC
 from legroom.units import MIB
@@ -41,7 +41,7 @@ class MappedFiles:
     """Follows the shared memory of a program, and processes of it that the guest did not enter."""
 
     def __init__(self, program: Program, folder: Path) -> None:
-        self._program, self._folder, self._here = program, folder, Path.cwd()
+        self._program, self._folder, self._here = program, folder, here()
         self._before = set(_names())
         self._pids: set[int] = set()
         self._in_processes = 0
