@@ -17,6 +17,7 @@ from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
 from legroom.model.rehearsal import Rehearsal
 
 BOTH = pytest.mark.parametrize("writes", ["discarded", "redirected"])
+BOTH_SLOWLY = pytest.mark.parametrize("writes", ["discarded", pytest.param("redirected", marks=pytest.mark.slow)])
 
 
 def state(folder: Path) -> dict[str, Any]:
@@ -171,7 +172,7 @@ time.sleep({seconds})
 """
 
 
-@BOTH
+@BOTH_SLOWLY
 @pytest.mark.parametrize("seconds", [0.5, 60])
 def test_no_child_survives_the_answer_nor_writes_after_it(tmp_path: Path, writes: str, seconds: float) -> None:
     mark = f"mark {os.getpid()} {tmp_path.name}"
@@ -192,7 +193,7 @@ def _command(process: Path) -> str:
 CHILD = "b = b'x' * (300 << 20); import time; time.sleep(30)"
 
 
-@BOTH
+@BOTH_SLOWLY
 def test_memory_of_a_child_in_its_own_session_counts(tmp_path: Path, writes: str) -> None:
     body = f"""
 import os, subprocess, sys, time
@@ -204,7 +205,7 @@ time.sleep(30)
     assert rehearsed(tmp_path, body, writes, seconds=3.0).host.peak > 300 << 20
 
 
-@BOTH
+@BOTH_SLOWLY
 def test_shared_memory_counts_once_and_is_removed(tmp_path: Path, writes: str) -> None:
     body = """
 import os, time
@@ -238,7 +239,7 @@ time.sleep(30)
 """
 
 
-@BOTH
+@BOTH_SLOWLY
 def test_a_process_with_torch_that_lets_nobody_in_leaves_it_unknown(tmp_path: Path, writes: str) -> None:
     (tmp_path / "child.py").write_text(UNSEEN)
     body = "import subprocess, sys; subprocess.run([sys.executable, '-S', 'child.py', '--hidden'])"
