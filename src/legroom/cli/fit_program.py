@@ -39,6 +39,7 @@ def run(
     seconds: rehearse.Seconds = 60.0,
     updates: rehearse.Updates = None,
     real_limit: rehearse.RealLimit = None,
+    keep_writes: rehearse.KeepWrites = False,
     html: Html = None,
     json: options.Json = False,
 ) -> int:
@@ -70,7 +71,7 @@ def run(
         raise BadInput("fit needs a budget", hint='--gpu "RTX 4070", --vram 8GiB or --ram 16GiB')
     rehearsed = rehearse.rehearser(
         gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
-        real_limit=real_limit, quiet=True,
+        real_limit=real_limit, keep_writes=keep_writes, quiet=True,
     )  # fmt: skip
     if not params:
         return _attach(command, rehearsed, has_gpu=not cpu_only, json=json)

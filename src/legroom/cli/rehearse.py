@@ -75,6 +75,10 @@ Output = Annotated[
 Again = Annotated[
     bool, typer.Option("--again", rich_help_panel=rarely(WHAT), help="Run a JAX program whose answer is kept.")
 ]
+KeepWrites = Annotated[
+    bool,
+    typer.Option("--keep-writes", rich_help_panel=rarely(WHAT), help="Keep the files that your program writes."),
+]
 Everything = Annotated[bool, typer.Option("--all", rich_help_panel=OUTPUT, help="List every line of your source.")]
 
 
@@ -91,6 +95,7 @@ def run(
     small: Small = "1MiB",
     real_limit: RealLimit = None,
     again: Again = False,
+    keep_writes: KeepWrites = False,
     everything: Everything = False,
     system: scheduler_options.For = None,
     output: Output = None,
@@ -98,7 +103,8 @@ def run(
     json: options.Json = False,
 ) -> int:
     """Whether your program fits, and what it needs, line by line. Your program is EXECUTED, unedited, for seconds, on
-    a simulated GPU: its tensors there take no memory. Files that it writes and requests that it sends are real.
+    a simulated GPU: its tensors there take no memory. Files that it writes are discarded; requests that it sends are
+    real.
 
     It runs in its own interpreter and is stopped once nothing new happens. With --gpu or --vram, a request that does
     not fit raises torch.OutOfMemoryError at its line. Experiment trackers are set offline (WANDB_MODE); the program
@@ -118,7 +124,7 @@ def run(
     scheduler_options.check_system(system, cluster=False)
     rehearsed = rehearser(
         gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
-        values=values, small=small, real_limit=real_limit, again=again, output_to_stderr=json,
+        values=values, small=small, real_limit=real_limit, again=again, keep_writes=keep_writes, output_to_stderr=json,
     )  # fmt: skip
     prediction = rehearsed(command or [])
     if html is not None:
@@ -156,6 +162,7 @@ def rehearser(
     small: str = "1MiB",
     real_limit: str | None,
     again: bool = False,
+    keep_writes: bool = False,
     output_to_stderr: bool = False,
     quiet: bool = False,
 ) -> Rehearser:
@@ -192,6 +199,7 @@ def rehearser(
         seconds=seconds,
         updates=updates,
         again=again,
+        writes="kept" if keep_writes else "discarded",
     )
     printed: Printed = "kept" if quiet else "stderr" if output_to_stderr else "as it is"
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 _MUCH_COLLECTED = 2 << 20  # bytes of tensors that one pass of Python's collector frees: a segment of the allocator
@@ -32,6 +33,29 @@ def begin() -> Any:
 
     atexit.register(without_torch)
     return journal
+
+
+def files_of_its_own() -> Any:
+    """Return what redirects this interpreter's writes, None where the view that it runs in does.
+
+    In such a view, interpreters of this installation that get none of our variables are let in by a file in it.
+    """
+    import shutil
+    import site
+
+    from .launcher import PTH
+    from .redirecting import Redirection, copying_renames
+
+    folder, files = os.environ["LEGROOM_REHEARSAL_FOLDER"], os.environ.get("LEGROOM_REHEARSAL_FILES")
+    if files == "redirected":
+        return Redirection(folder)
+    if files == "discarded":
+        copying_renames()
+        for each in site.getsitepackages():
+            if os.path.isdir(each) and not os.path.exists(os.path.join(each, PTH)):
+                with suppress(OSError):
+                    shutil.copy(os.path.join(folder, PTH), each)
+    return None
 
 
 def without_compiler(module: Any) -> None:

@@ -283,6 +283,7 @@ class Rehearsal:
         failure: what an uncaught exception said, with its line, empty where there was none.
         torch, jax: versions in the program's interpreter, empty where it never imported them.
         python: whether any Python interpreter of the program let the guest in.
+        unseen: why what was seen may not be all that it does, where the guest could not look.
         points: (seconds, allocated, reserved) of the card over time.
     """
 
@@ -311,6 +312,7 @@ class Rehearsal:
     not_reached: tuple[NotReached, ...] = ()
     undecided: tuple[NotReached, ...] = ()
     notes: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
     points: tuple[tuple[float, int, int], ...] = ()
     step_times: tuple[float, ...] = ()
     skipped_steps: int = 0

@@ -68,10 +68,16 @@ class _Process:
 
 
 class TreeSampler:
-    """Samples the tree below `root`; `gpu` is asked for the memory of its processes on GPUs."""
+    """Samples the tree below `root`; `gpu` is asked for the memory of its processes on GPUs.
 
-    def __init__(self, root: int, allowance: Allowance, gpu: Callable[[set[int]], int | None]) -> None:
-        self.root = root
+    Args:
+        top: all that is below it belongs to the tree, and not itself; None: `root`, with itself.
+    """
+
+    def __init__(
+        self, root: int, allowance: Allowance, gpu: Callable[[set[int]], int | None], *, top: int | None = None
+    ) -> None:
+        self.root, self._top = root, top
         self.exact = True
         self.alone = True  # whether the root never had a child
         self._allowance, self._gpu = allowance, gpu
@@ -104,9 +110,9 @@ class TreeSampler:
         most = max((process.now.shared for process in swept), default=0)
         return max(most - int(sum(process.of_files() for process in swept)), 0)
 
-    def read_exactly_next(self) -> None:
-        """Sweep with the next sample: pages were copied, which no counter shows."""
-        self._next_sweep_s = 0.0
+    def sweep(self) -> None:
+        """Read the exact memory of all now: the counters do not tell who shares what has come."""
+        self._sweep(list(self._processes.values()))
 
     def sample(self) -> Sample | None:
         """Return the tree's memory now, None when its root is gone."""
@@ -137,7 +143,7 @@ class TreeSampler:
     def _list(self, now_s: float) -> dict[int, int]:
         """See who is there; return by process the height of a peak that no sample saw."""
         began, hidden = time.thread_time(), {}
-        there = descendants(self.root)
+        there = descendants(self.root) if self._top is None else descendants(self._top)[1:]
         for pid in there:
             about, process = status(pid), self._processes.get(pid)
             if process is not None and (about is None or about.zombie or process.began != about.began):

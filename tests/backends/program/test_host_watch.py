@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from legroom.backends.program.host_watch import Mapping, _asked_for_by, large_mappings
 
 SMAPS = """\
@@ -20,11 +18,9 @@ Rss:                   4 kB
 """
 
 
-def test_what_a_library_maps_and_never_writes_is_no_array(tmp_path: Path) -> None:
+def test_what_a_library_maps_and_never_writes_is_no_array() -> None:
     """OpenBLAS keeps 64 MiB for two threads: a program without any buffer was told that one would fill."""
-    (tmp_path / "7").mkdir()
-    (tmp_path / "7" / "smaps").write_text(SMAPS)
-    blas, fresh, begun = large_mappings(7, proc=tmp_path)
+    blas, fresh, begun = large_mappings(7, SMAPS.encode())
     assert blas == Mapping(7, 0x7F0000600000, 0x7F0004600000, resident=0) and not blas.is_array
     assert fresh.guarded and fresh.is_array, "np.zeros of 256 MiB, as _reserve.c maps it"
     assert not begun.guarded and begun.is_array, "mapped by glibc, which writes the head"

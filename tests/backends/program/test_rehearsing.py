@@ -220,21 +220,28 @@ def test_a_command_that_is_no_python_program(tmp_path: Path) -> None:
         ([], "no command after --"),
         (["no-such-command-here"], "no-such-command-here: there is no such command"),
         (["./plain.py"], "cannot be executed (legroom predict -- python ./plain.py)"),
-        (["python", "-I", "plain.py"], "Python is started with -I (isolated mode)"),
-        (["python", "-uE", "plain.py"], "started with -E"),
-        (["python", "-X", "dev", "-S", "-c", "pass"], "started with -S"),
-        (["env", "python", "-I", "plain.py"], "started with -I"),
-        (["./isolated"], "started with -E"),
+        (["python", "-X", "dev", "-S", "-c", "pass"], "Python is started with -S (without site)"),
+        (["env", "python", "-S", "plain.py"], "started with -S"),
+        (["./isolated"], "started with -S"),
     ],
 )
 def test_bad_input_gets_one_line(tmp_path: Path, command: list[str], said: str) -> None:
     (tmp_path / "plain.py").write_text("pass")
     script = tmp_path / "isolated"
-    script.write_text("#!/usr/bin/python3 -Es\npass")
+    script.write_text("#!/usr/bin/python3 -uS\npass")
     script.chmod(0o755)
     done = in_process.legroom("predict", "--", *command, cwd=tmp_path)
     assert done.returncode == 2 and done.stdout == ""
     assert said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("options", ["-I", "-uE"])
+def test_an_isolated_interpreter_is_entered_through_the_view_of_its_files(tmp_path: Path, options: str) -> None:
+    (tmp_path / "plain.py").write_text("import sys; print('legroom_hollow' in sys.modules)")
+    assert "True" in legroom("--", sys.executable, options, "plain.py", cwd=tmp_path).stdout
+    refused = in_process.legroom("predict", "--keep-writes", "--", sys.executable, options, "plain.py", cwd=tmp_path)
+    assert refused.returncode == 2 and f"Python is started with -{options[-1]}" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
 
 
 def test_options_that_only_look_isolating_are_the_programs_own(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ of by the guest (`containers.py`).
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -18,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from legroom.backends.program.containers import Containers
+from legroom.backends.program.launching import Program
 from legroom.backends.program.loader_workers import LoaderWorkers
+from legroom.backends.program.mapped_files import MappedFiles, smaps
 from legroom.growth.leak_verdict import Floor, judge
-from legroom.machine.tree import PROC, descendants
+from legroom.machine.tree import descendants
 from legroom.model.rehearsal import Endless, Filling, HostSeen
 from legroom.model.trace import Sample
 from legroom.units import MIB
@@ -100,11 +101,15 @@ class _Seen:
 
 
 class HostWatch:
-    """Samples the memory of a process tree while it rehearses."""
+    """Samples the memory of a process tree while it rehearses.
 
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self._pid = child.pid
-        self._sampler = TreeSampler(child.pid, Allowance(), lambda pids: None)
+    All that is below its launcher counts, also what it left behind, and the launcher itself does not.
+    """
+
+    def __init__(self, program: Program, folder: Path) -> None:
+        self._pid, self._top = program.pid, program.launcher.pid
+        self._sampler = TreeSampler(program.pid, Allowance(), lambda pids: None, top=self._top)
+        self.files = MappedFiles(program, folder)
         self._next_sample = self._next_mappings = 0.0
         self._began = time.monotonic()
         self._seen: dict[tuple[int, int], _Seen] = {}
@@ -131,7 +136,7 @@ class HostWatch:
             self._heaps[pid].append((int(message["step"]), int(message["blocks"]), int(message["malloc"])))
         elif kind == "workers":
             self.loaders.take(message)
-            self._sampler.read_exactly_next()
+            self._sampler.sweep()
         elif kind == "host-written":
             self._written.add((pid, int(message.get("address") or 0)))
         elif kind == "pinned":
@@ -156,7 +161,7 @@ class HostWatch:
             self._next_sample = now + SAMPLE_EVERY_S
             sample = self._sampler.sample()
             if sample is not None:
-                alone = replace(sample, host=sample.host + self._sampler.counted_elsewhere)
+                alone = replace(sample, host=sample.host + self._sampler.counted_elsewhere + self.files.unmapped)
                 self.samples.append(alone)  # what it will take where nothing else runs
                 self.processes = max(self.processes, len(self._sampler.pids))
                 if self._steady_from is not None:
@@ -166,7 +171,10 @@ class HostWatch:
 
     def _look_at_mappings(self, now: float) -> None:
         there, t = {}, now - self._began
-        for mapping in _once(each for pid in descendants(self._pid) for each in large_mappings(pid)):
+        texts = {pid: smaps(pid) for pid in descendants(self._top)[1:]}
+        if self.files.look(texts):
+            self._sampler.sweep()
+        for mapping in _once(each for pid, text in texts.items() for each in large_mappings(pid, text)):
             key = (mapping.pid, mapping.begin)
             seen = self._seen.get(key)
             if seen is None or seen.mapping.nbytes != mapping.nbytes:
@@ -321,12 +329,9 @@ def _is_arena(begin: int, end: int) -> bool:
     return end - begin == ARENA and begin % ARENA == 0
 
 
-def large_mappings(pid: int, *, proc: Path = PROC) -> list[Mapping]:
-    """Return the private mappings without a file of 4 MiB and more that a process may write to."""
-    try:
-        lines = (proc / str(pid) / "smaps").read_bytes().splitlines()
-    except OSError:
-        return []
+def large_mappings(pid: int, text: bytes) -> list[Mapping]:
+    """Return the private mappings without a file of 4 MiB and more that a process may write to; `text`: its smaps."""
+    lines = text.splitlines()
     found: list[Mapping] = []
     head: tuple[int, int] | None = None
     for line in lines:

@@ -2,7 +2,8 @@
 
 The guest (`legroom.hollow`) is made for processes of its own, which it changes for good. Here everything that it
 replaces in torch is put back: all names of torch's modules and of the classes that it changes are remembered before and
-compared after. Tensors made inside have no bytes, and stay so.
+compared after. Tensors made inside have no bytes, and stay so. Files that Python code writes inside go to a temporary
+folder, which is removed with it; programs that it starts and C libraries that open files write for real.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from typing import Any
 from unittest import mock
 
 from legroom.backends.program.journals import Journals
+from legroom.backends.program.launching import Writes
 from legroom.backends.program.program_bill import predicted
-from legroom.backends.program.rehearsing import ProgramSeen, RehearsalPlan, read_journals
+from legroom.backends.program.rehearsing import FILES, ProgramSeen, RehearsalPlan, read_journals
 from legroom.errors import BadInput
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
@@ -49,6 +51,7 @@ class rehearse:  # noqa: N801  used as a statement, like open()
         vram: its memory, as in `"8GiB"`.
         ram: host memory to compare with; default: what is free.
         values: `assume` or `real`, as in `legroom predict --values`.
+        keep_writes: files that the block writes, renames or deletes are not put back.
 
     Raises:
         BadInput: no such GPU, not a size, or a block inside another.
@@ -65,7 +68,7 @@ class rehearse:  # noqa: N801  used as a statement, like open()
 
     def __init__(
         self, gpu: str | None = None, *, vram: str | int | None = None, ram: str | int | None = None,
-        values: str = "assume",
+        values: str = "assume", keep_writes: bool = False,
     ) -> None:  # fmt: skip
         if values not in ("assume", "real"):
             raise BadInput(f"values={values!r} is neither 'assume' nor 'real'")
@@ -77,7 +80,8 @@ class rehearse:  # noqa: N801  used as a statement, like open()
         origin = "given" if vram is not None else f"free on a {card.name}"
         self._budget = Budget(given, nbytes if limited else None, 0.0, "given", origin)
         limit = max(0, nbytes - CONTEXT_BYTES) if limited else None
-        self._plan = RehearsalPlan(card=card, limit=limit, values=values)
+        writes: Writes = "kept" if keep_writes else "redirected"
+        self._plan = RehearsalPlan(card=card, limit=limit, values=values, writes=writes)
         self._stack = ExitStack()
         self._prediction: ProgramPrediction | None = None
 
@@ -113,6 +117,8 @@ class rehearse:  # noqa: N801  used as a statement, like open()
             self._folder = self._stack.enter_context(temporary_folder("rehearsal"))
             self._began = time.monotonic()
             self._stack.enter_context(_installed(self._folder, self._plan))
+            if self._plan.writes == "redirected":
+                self._stack.enter_context(_redirected(self._folder))
         except BaseException:
             rehearse._inside = False
             self._stack.close()
@@ -131,6 +137,7 @@ class rehearse:  # noqa: N801  used as a statement, like open()
             host = HostSeen(memory.pss if memory else 0, memory.pss if memory else 0, 0, 1)
             stopped: Stopped = "finished" if kind is None else "out-of-memory" if of_card else "failed"
             found = seen.rehearsal((NAME,), stopped, None, time.monotonic() - self._began, host=host, of_card=of_card)
+            found = replace(found, notes=(*found.notes, FILES[self._plan.writes]))
             self._prediction = predicted(found, self._budget)
         finally:
             rehearse._inside = False
@@ -166,6 +173,22 @@ def _installed(folder: Path, plan: RehearsalPlan) -> Iterator[None]:
             follower.following = False
             _forget_facts()
             mode.__exit__(None, None, None)
+
+
+@contextmanager
+def _redirected(folder: Path) -> Iterator[None]:
+    """Have what Python writes go to the folder, and afterwards its functions as they were."""
+    from legroom.hollow.redirecting import Redirection
+
+    redirection = Redirection(str(folder))
+    if "torch" in sys.modules:
+        redirection.on_torch(sys.modules["torch"])
+    if "sqlite3.dbapi2" in sys.modules:
+        redirection.on_sqlite(sys.modules["sqlite3"])
+    try:
+        yield
+    finally:
+        redirection.undo()
 
 
 def _forget_facts() -> None:

@@ -1,8 +1,7 @@
-"""Starts the user's command in its own interpreter, with the guest on its PYTHONPATH, and ends all of it.
+"""Starts the user's command through `launcher.py`, with the guest on its PYTHONPATH, and ends all of it.
 
 The command leads a session of its own: the terminal's Ctrl-C reaches legroom alone, which ends the program and says
-what is known. A second, tiny process ends the session and removes our folder if legroom itself is killed: the kernel's
-signal to orphans (`legroom.orphan`) reaches only direct children, and `uv run` and `torchrun` start further ones.
+what is known. The launcher ends it and removes our folder if legroom itself is killed.
 """
 
 from __future__ import annotations
@@ -11,20 +10,21 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
 import legroom
 from legroom.errors import BadInput
+from legroom.hollow.launcher import PTH
+from legroom.machine import probe
 from legroom.machine.child_process import end_group
-from legroom.machine.tree import session_members
+from legroom.units import MIB
 
 # Where what the program prints goes; kept: its standard error, in a file of the folder, for its last words.
 Output = Literal["as it is", "stderr", "kept"]
@@ -32,33 +32,48 @@ WORDS = "stderr"
 EXAMPLE = "legroom predict -- python train.py"
 HOLLOW = Path(legroom.__file__).parent / "hollow"
 GUEST = HOLLOW / "guest"
-POLITE_S = 2.0  # between SIGTERM and SIGKILL
+LONGEST_END_S = 40.0  # that the launcher takes to end what does not want to
+SITES = "lib/python3*/*-packages"
 _PYTHON = re.compile(r"(python|pypy)[\d.]*(\.exe)?")
 _WITH_VALUE = "WXcm"  # letters of an interpreter's options that take the rest, or the next word
 _ISOLATING = {"I": "isolated mode", "E": "ignores PYTHONPATH", "S": "without site"}
-# Reads our end of a pipe; nothing is ever written to it, so it returns when this process is gone.
-_WATCHDOG = (
-    "import os, shutil, signal, sys\n"
-    "sys.stdin.buffer.read()\n"
-    "leader, folder = int(sys.argv[1]), sys.argv[2]\n"
-    "for number in (signal.SIGTERM, signal.SIGKILL):\n"
-    "    try: os.killpg(leader, number)\n"
-    "    except OSError: pass\n"
-    "    if number == signal.SIGTERM: __import__('time').sleep(0.5)\n"
-    "for entry in os.listdir('/proc') if os.path.isdir('/proc') else ():\n"
-    "    try:\n"
-    "        if entry.isdigit() and os.getsid(int(entry)) == leader: os.kill(int(entry), signal.SIGKILL)\n"
-    "    except OSError: pass\n"
-    "shutil.rmtree(folder, ignore_errors=True)\n"
-)
+LAUNCHER = HOLLOW / "launcher.py"
+LEAST_LAYER, MOST_LAYER = 64 * MIB, 4096 * MIB  # of what the program writes; it is kept in memory
+ATTACHED = "LEGROOM_ATTACH"
+
+# Where what a program writes goes: a layer that is thrown away, the same from inside of Python alone, or the files.
+Writes = Literal["discarded", "redirected", "kept"]
 
 
-def check_command(command: Sequence[str], example: str = EXAMPLE, cannot: str = "be rehearsed") -> None:
+@dataclass(frozen=True)
+class Program:
+    """A command that runs.
+
+    Args:
+        pid: its process.
+        launcher: above it and all that it starts.
+        writes: where they go: overlays are not allowed everywhere.
+        layer: bytes that it may write.
+    """
+
+    pid: int
+    launcher: subprocess.Popen[bytes]
+    writes: Writes
+    layer: int
+
+    def poll(self) -> int | None:
+        return self.launcher.poll()
+
+
+def check_command(
+    command: Sequence[str], example: str = EXAMPLE, cannot: str = "be rehearsed", *, entered: str = ""
+) -> None:
     """Look at the command before anything is started.
 
     Args:
         example: of what might have been typed.
         cannot: what the guest would do.
+        entered: letters of options with which the guest finds its way in all the same.
 
     Raises:
         BadInput: there is none, it does not exist, or its interpreter keeps the guest out.
@@ -75,8 +90,8 @@ def check_command(command: Sequence[str], example: str = EXAMPLE, cannot: str = 
     if script is not None and not Path(script).exists():
         near = get_close_matches(script, [path.name for path in Path().glob("*.py")], 1)
         raise BadInput("no such file", path=script, hint=f"did you mean {near[0]}?" if near else "check the path")
-    flag = _isolating_flag([*_shebang(Path(found)), *command])
-    if flag is not None:
+    flag = isolating_flag(command)
+    if flag is not None and flag not in entered:
         why = _ISOLATING[flag]
         raise BadInput(
             f"{command[0]}: Python is started with -{flag} ({why}), so it cannot {cannot}",
@@ -115,8 +130,9 @@ def _shebang(file: Path) -> list[str]:
     return first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
 
 
-def _isolating_flag(words: Sequence[str]) -> str | None:
-    """Return the letter of the first option of a Python interpreter among the words that keeps the guest out."""
+def isolating_flag(command: Sequence[str]) -> str | None:
+    """Return the letter of the first option of a Python interpreter in a command that keeps the guest out."""
+    words = [*_shebang(Path(shutil.which(command[0]) or command[0])), *command]
     for at, word in enumerate(words):
         if _PYTHON.fullmatch(Path(word).name):
             found = _among_options(words[at + 1 :])
@@ -147,6 +163,10 @@ def _among_options(words: Sequence[str]) -> str | None:
 def guest_environment(folder: Path, plan: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, str]:
     """Return the program's environment: the user's own, the guest in front of its path, and trackers offline."""
     path = base.get("PYTHONPATH")
+    attached = json.loads(base.get(ATTACHED) or "{}")
+    if "journal" in attached:
+        (folder / ATTACHED).touch()
+        base = {**base, ATTACHED: json.dumps({**attached, "journal": str(folder / ATTACHED)})}
     return {
         **base,
         **_large_requests(plan.get("ram"), base),
@@ -179,41 +199,102 @@ def _large_requests(ram: int | None, base: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def pass_on_attached(folder: Path, base: Mapping[str, str]) -> None:
+    """Give what the attached savings of a program said to who asked for them: the program cannot reach their file."""
+    if (folder / ATTACHED).exists():
+        with open(json.loads(base[ATTACHED])["journal"], "ab") as journal:  # noqa: PTH123
+            journal.write((folder / ATTACHED).read_bytes())
+
+
+def _site_folders(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return where the interpreters that a command may start look for `.pth` files."""
+    words = [command[0], *_shebang(Path(shutil.which(command[0]) or command[0])), *command[1:], "python", "python3"]
+    names = [word for word in words if _PYTHON.fullmatch(Path(word).name)]
+    programs = [Path(found) for name in names if (found := shutil.which(name, path=environment.get("PATH")))]
+    tops = [each.parent.parent for program in programs for each in (program.absolute(), program.resolve())]
+    tops += [Path(environment[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environment.get(name)]
+    sites = {each.resolve(): None for top in dict.fromkeys([*tops, Path(".venv")]) for each in top.glob(SITES)}
+    return [str(each) for each in sites if each.is_dir()]
+
+
+def _pth(environment: Mapping[str, str]) -> str:
+    """Return a line that gives an interpreter the guest and its variables."""
+    environment = {**environment, "LEGROOM_REHEARSAL_FILES": "discarded"}  # nobody else sees this file
+    names = (
+        "LEGROOM_REHEARSAL",
+        "LEGROOM_REHEARSAL_FILES",
+        "LEGROOM_REHEARSAL_FOLDER",
+        "LEGROOM_REHEARSAL_PLAN",
+        "JAX_PLATFORMS",
+        ATTACHED,
+    )
+    ours, guest = {name: environment[name] for name in names if name in environment}, str(GUEST)
+    return (
+        f"import os, sys; [os.environ.setdefault(*each) for each in {ours!r}.items()]; "
+        f"{guest!r} in sys.path or sys.path.insert(0, {guest!r})\n"
+    )
+
+
+def here() -> str:
+    """Return the working directory; the root where it is gone."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return "/"
+
+
 @contextmanager
 def launched(
-    command: Sequence[str], environment: Mapping[str, str], folder: Path, *, output: Output = "as it is"
-) -> Iterator[subprocess.Popen[bytes]]:
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, *, output: Output = "as it is",
+    writes: Writes = "discarded",
+) -> Iterator[Program]:  # fmt: skip
     """Yield the running command; whatever is left of it afterwards is ended.
 
     Raises:
         BadInput: it cannot be started.
     """
+    life, living = os.pipe()
+    telling, told = os.pipe()
+    flag = isolating_flag(command)
+    layer = min(max(probe().available // 4, LEAST_LAYER), MOST_LAYER)
+    spec = {
+        "folder": str(folder.resolve()), "files": writes,
+        "layer": layer, "cwd": here(), "sites": _site_folders(command, environment),
+        "isolated": flag is not None, "pipes": [life, told],
+    }  # fmt: skip
+    (folder / PTH).write_text(_pth(environment))
     kept = (folder / WORDS).open("wb") if output == "kept" else None
     try:
         child = subprocess.Popen(
-            list(command), env=dict(environment), start_new_session=True,
+            [sys.executable, "-I", "-S", str(LAUNCHER), json.dumps(spec), *command], env=dict(environment),
+            start_new_session=True, pass_fds=(life, told),
             stdout={"as it is": None, "stderr": sys.stderr.fileno(), "kept": subprocess.DEVNULL}[output], stderr=kept,
         )  # fmt: skip
     except (OSError, ValueError) as error:
+        os.close(telling)
+        os.close(living)
         why = getattr(error, "strerror", None) or str(error)
         raise BadInput(f"{command[0]}: cannot be started ({why})", hint=EXAMPLE) from None
     finally:
+        os.close(life)
+        os.close(told)
         if kept is not None:
             kept.close()
-    watchdog: subprocess.Popen[bytes] | None = None
     try:
-        watchdog = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _WATCHDOG, str(child.pid), str(folder)], stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        yield child
+        with open(telling, "rb") as answer:  # noqa: PTH123
+            said = json.loads(answer.read() or '{"error": "its launcher failed"}')
+        if "no_view" in said:
+            why = f"Python is started with -{flag} ({_ISOLATING[flag or 'I']}), and {said['no_view']}"
+            raise BadInput(f"{command[0]}: cannot be rehearsed: {why}", hint=f"run it without -{flag}")
+        if "error" in said:
+            raise BadInput(f"{command[0]}: cannot be started ({said['error']})", hint=EXAMPLE)
+        yield Program(said["pid"], child, said["files"], layer)
     finally:
-        end(child)
-        if watchdog is not None:
-            watchdog.kill()  # before its pipe is closed: there is nothing left to do for it
-            watchdog.wait()
-            if watchdog.stdin is not None:
-                watchdog.stdin.close()
+        os.close(living)  # the launcher ends all of it, and then itself
+        try:
+            child.wait(LONGEST_END_S)
+        finally:
+            end_group(child)
 
 
 def last_words(folder: Path) -> str:
@@ -223,14 +304,3 @@ def last_words(folder: Path) -> str:
     except OSError:
         return ""
     return lines[-1].strip() if lines else ""
-
-
-def end(child: subprocess.Popen[bytes]) -> None:
-    """End the command and everything it started: politely, and after two seconds for certain."""
-    if child.poll() is None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGTERM)
-        until = time.monotonic() + POLITE_S
-        while time.monotonic() < until and (child.poll() is None or session_members(child.pid)):
-            time.sleep(0.02)
-    end_group(child)

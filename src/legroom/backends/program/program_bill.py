@@ -377,6 +377,7 @@ def _unknown(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
         )
     if _too_old(rehearsal.torch):
         yield f"torch {rehearsal.torch} is too old to be rehearsed; 2.3 or newer is needed"
+    yield from rehearsal.unseen
     yield from _unseen_end(rehearsal)
     ended = rehearsal.stopped in ("finished", "repeats", "updates")
     if ended and rehearsal.torch and rehearsal.had_card and rehearsal.card is None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,13 @@ from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journ
 from legroom.backends.program.kept_rehearsals import find_kept, keep
 from legroom.backends.program.launching import (
     Output,
+    Program,
+    Writes,
     check_command,
     guest_environment,
     last_words,
     launched,
+    pass_on_attached,
     runs_python,
 )
 from legroom.backends.program.leaks import find_leaks
@@ -30,6 +33,7 @@ from legroom.backends.program.retries import FailedRequest
 from legroom.backends.program.same_runs import same_runs
 from legroom.backends.program.undecided import undecided_places
 from legroom.hollow.epochs import asking_file
+from legroom.hollow.file_layer import shared_memory_made
 from legroom.machine.gpu_table import multiprocessors_of
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
@@ -45,7 +49,7 @@ from legroom.model.rehearsal import (
     Stopped,
 )
 from legroom.predicting.gpu import CONTEXT_ERROR, CUDNN_SHARE
-from legroom.units import MIB
+from legroom.units import MIB, format_size
 
 POLL_S = 0.05
 DEFAULT_SECONDS = 60.0
@@ -57,6 +61,13 @@ EVALUATION_S = 15.0  # that an evaluation is waited for at least, once training 
 MOST_LISTED = 40
 LOOKING_SHARE, MOST_LOOKING_S = 1 / 3, 60.0  # of the time allowed: looking at batches that are left
 MOST_READERS = 400
+NO_SPACE = os.strerror(errno.ENOSPC)
+FILES: Mapping[Writes, str] = {
+    "discarded": "files: what the program wrote, renamed or deleted was discarded (overlay)",
+    "redirected": "files: what Python wrote was discarded (no namespaces here); programs that are not Python, and C "
+    "libraries that open files themselves, wrote for real",
+    "kept": "files: what the program wrote, renamed or deleted was kept (--keep-writes)",
+}
 # messages that tell of the host's memory
 HOST_KINDS = ("host-alloc", "host-written", "growing", "heap", "workers", "pinned")
 
@@ -72,6 +83,7 @@ class RehearsalPlan:
         ram: host memory that a single request may not exceed, None for no limit.
         real_limit: bytes of real memory at which the program is stopped.
         again: run the program though the same rehearsal is known.
+        writes: what becomes of the files that it writes, renames and deletes.
     """
 
     card: Gpu | None
@@ -84,6 +96,7 @@ class RehearsalPlan:
     seconds: float = DEFAULT_SECONDS
     updates: int | None = None
     again: bool = False
+    writes: Writes = "discarded"
 
     @property
     def looking_s(self) -> float:
@@ -116,7 +129,7 @@ def rehearse(
 ) -> Rehearsal:
     """Run the command until nothing new happens, it ends, or a limit of the plan is reached; return what was seen.
 
-    The program *is executed*: what it writes and sends is its own.
+    The program *is executed*. What it writes is thrown away (`plan.writes`), what it sends is its own.
 
     Args:
         environment: the program's variables; None: ours.
@@ -125,7 +138,7 @@ def rehearse(
     Raises:
         BadInput: the command cannot be started, or its interpreter keeps the guest out.
     """
-    check_command(command)
+    check_command(command, entered="IE" if plan.writes == "discarded" else "")
     own = os.environ if environment is None else environment
     if not plan.again and (known := find_kept(command, plan, own)) is not None:
         return known
@@ -134,13 +147,15 @@ def rehearse(
         journals = Journals(folder)
         variables = guest_environment(folder, plan.for_guest(), own)
         began = time.monotonic()
-        with launched(command, variables, folder, output=output) as child:
-            host = HostWatch(child)
+        with launched(command, variables, folder, output=output, writes=plan.writes) as program:
+            host = HostWatch(program, folder)
             seen.host = host
-            stopped = _follow(child, journals, seen, began)
-            code = child.poll() if stopped in ("finished", "failed") else None
+            stopped = _follow(program, journals, seen, began)
+            code = program.poll() if stopped in ("finished", "failed") else None
         seconds = time.monotonic() - began
+        pass_on_attached(folder, own)
         read_journals(journals, seen)
+        host.files.clear(shared_memory_made(folder))
         if stopped == "finished" and code:
             stopped = "failed"
         python = len(journals) > 0 or runs_python(command)
@@ -149,17 +164,27 @@ def rehearse(
         )
         if found.stopped == "failed" and not seen.said_why:
             found = replace(found, failure=last_words(folder) or found.failure)
+        found = replace(found, notes=(*found.notes, FILES[program.writes]), unseen=tuple(_unseen(program, host, found)))
         found = with_jax(found, seen.messages, plan.card, plan.limit, progress)
         if found.jax:
             keep(found, _files_read(seen), command, plan, own)
         return found
 
 
+def _unseen(program: Program, host: HostWatch, found: Rehearsal) -> Iterator[str]:
+    """Yield why what was seen may not be all that the program does."""
+    for command in dict.fromkeys(host.files.unseen.values()):
+        yield f"a process uses torch or jax and was not seen: {command[:200]} (python -S, or another interpreter?)"
+    if host.files.is_full or (found.stopped == "failed" and NO_SPACE in found.failure):
+        size = format_size(program.layer)
+        yield f"the program wrote more than the {size} of files that a rehearsal keeps (--keep-writes writes for real)"
+
+
 def _files_read(seen: ProgramSeen) -> list[str]:
     return [str(path) for message in seen.messages.get("read", ()) for path in message.get("files", ())]
 
 
-def _follow(child: subprocess.Popen[bytes], journals: Journals, seen: ProgramSeen, began: float) -> Stopped:
+def _follow(child: Program, journals: Journals, seen: ProgramSeen, began: float) -> Stopped:
     """Read along until there is a reason to stop, and return it."""
     try:
         while True:

@@ -54,9 +54,11 @@ def _rehearsing() -> dict[str, Any]:
     entering: Any = importlib.import_module("legroom_hollow.entering")
     simulators = importlib.import_module("legroom_hollow.needing_gpus").SIMULATORS
     journal = entering.begin()
+    files = entering.files_of_its_own()
     return {
         "torch._compile": lambda module: entering.without_compiler(module),
-        "torch": lambda module: entering.on_torch(journal),
+        "torch": lambda module: (files.on_torch(module) if files else None, entering.on_torch(journal)),
+        "sqlite3.dbapi2": lambda module: files.on_sqlite(module) if files else None,
         "jaxlib": _later("jax_programs", "on_jaxlib", journal),
         "jax": _later("jax_programs", "on_jax", journal),
         "stable_baselines3.common.base_class": _later("model_calls", "on_base_class", journal),
