@@ -265,8 +265,8 @@ def _show(
         say(f"\n{scheduler_options.job_text(jobs)}")
     if html is not None and predictions and not json:
         say(f"written: {html}")
-    for each in unread if not predictions and not json else ():
-        complain(str(each.reason))
+    for one in unread if not predictions and not json else ():
+        complain(str(one.reason))
     for each in unseen[:-1]:
         complain(str(each))
     last = [str(unseen[-1])] if unseen else []
