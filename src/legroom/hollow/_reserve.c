@@ -4,16 +4,19 @@ A rollout of 105 GiB is no problem on a laptop as long as it is not written. The
 (overcommit), so requests of 32 MiB and more, which glibc maps one by one too, are mapped with MAP_NORESERVE; so are
 requests of 4 MiB and more for zeros, since an array of zeros is filled later. Each gets a mapping of its own, with a page
 behind it that cannot be touched: the kernel would join neighbours otherwise, and /proc/PID/smaps could not tell them
-apart. LEGROOM_RESERVE_LIMIT, in bytes, refuses a larger request as a machine with so much memory would.
+apart. LEGROOM_RESERVE_LIMIT, in bytes, refuses a larger request as a machine with so much memory would; each refusal is a
+line of the file `refused` in the rehearsal's folder, and Python is told of it with address 0.
 
 Everything else goes to glibc's own functions, which it exports under these names. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -34,6 +37,7 @@ extern void __libc_free(void *);
 static struct { void *at; size_t size; } regions[MOST];
 static size_t used;
 static size_t limit;
+static char refusals[4096];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*told)(void *, size_t);
 static void *(*python_thread)(void);
@@ -41,6 +45,9 @@ static void *(*python_thread)(void);
 __attribute__((constructor)) static void begin(void) {
     const char *given = getenv("LEGROOM_RESERVE_LIMIT");
     limit = given ? (size_t)strtoull(given, NULL, 10) : 0;
+    const char *folder = getenv("LEGROOM_REHEARSAL_FOLDER");
+    int length = folder ? snprintf(refusals, sizeof refusals, "%s/refused", folder) : 0;
+    if (length >= (int)sizeof refusals) refusals[0] = 0;
 }
 
 /* Python sets who is told of a request. NumPy and torch ask without holding the interpreter, and take it again right
@@ -52,7 +59,17 @@ __attribute__((visibility("default"))) void legroom_tell(void (*callback)(void *
 }
 
 static int refused(size_t size) {
-    return limit && size > limit;
+    if (!limit || size <= limit) return 0;
+    char line[64];
+    int length = snprintf(line, sizeof line, "%ld %zu\n", (long)getpid(), size);
+    int file = refusals[0] ? open(refusals, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+    if (file >= 0) {
+        ssize_t written = write(file, line, (size_t)length);
+        (void)written;
+        close(file);
+    }
+    if (told && python_thread && python_thread()) told(NULL, size);
+    return 1;
 }
 
 static void *reserve(size_t size) {
@@ -153,7 +170,7 @@ size_t malloc_usable_size(void *at) {
 
 void *mmap(void *wanted, size_t size, int protection, int flags, int file, off_t offset) {
     if (size >= LEAST && (flags & MAP_ANONYMOUS) && (flags & MAP_PRIVATE)) {
-        if (refused(size) && (protection & PROT_WRITE)) { errno = ENOMEM; return MAP_FAILED; }
+        if (limit && size > limit && (protection & PROT_WRITE)) { errno = ENOMEM; return MAP_FAILED; }
         flags |= MAP_NORESERVE;
     }
     return (void *)syscall(SYS_mmap, wanted, size, protection, flags, file, offset);

@@ -62,6 +62,7 @@ MOST_LISTED = 40
 LOOKING_SHARE, MOST_LOOKING_S = 1 / 3, 60.0  # of the time allowed: looking at batches that are left
 MOST_READERS = 400
 NO_SPACE = os.strerror(errno.ENOSPC)
+REFUSED = "refused"  # a file of the rehearsal's folder: `_reserve.c` writes a line for each request that it refuses
 FILES: Mapping[Writes, str] = {
     "discarded": "files: what the program wrote, renamed or deleted was discarded (overlay)",
     "redirected": "files: what Python wrote was discarded (no namespaces here); programs that are not Python, and C "
@@ -406,7 +407,9 @@ class ProgramSeen:
         of_card = of_card or (failure is not None and _is_of_card(failure))
         out_of_memory = tuple(self._out_of_memory(of_card=of_card))
         ran_out = any(one.retried is None for one in out_of_memory) and stopped in ("finished", "failed")
-        if of_card or ran_out or (failure is not None and _is_of_host(failure)):
+        of_host = failure is not None and _is_of_host(failure)
+        refused = None if of_card or ran_out or of_host else self._refused()
+        if of_card or ran_out or of_host or refused is not None:
             stopped = "out-of-memory"
         return Rehearsal(
             command=tuple(command),
@@ -421,8 +424,8 @@ class ProgramSeen:
             python=python,
             torch=self._torch(),
             cuda_build=any(message.get("cuda_build") for message in self._messages.get("torch", [])),
-            failure=_failure_text(failure, code),
-            failed_at=_place(failure),
+            failure=_failure_text(failure, code) if refused is None else refused[0],
+            failed_at=_place(failure) if refused is None else refused[1],
             out_of_memory=out_of_memory,
             assumed=tuple(Assumed(*key, count) for key, (count, _) in list(self._assumed.items())[:MOST_LISTED]),
             sizes_assumed=tuple(Assumed(*key, count) for key, (count, sets) in self._assumed.items() if sets),
@@ -473,6 +476,20 @@ class ProgramSeen:
             )
             for one in found
         ]  # fmt: skip
+
+    def _refused(self) -> tuple[str, tuple[str, int] | None] | None:
+        """Return what is said of a request of host memory that was refused, and its line; None where none was."""
+        known = [(int(each["nbytes"]), each) for each in self._messages.get("host-refused", [])]
+        if known:
+            nbytes, message = max(known, key=lambda each: each[0])
+            user = str(message.get("user_file") or ""), int(message.get("user_line") or 0)
+            return f"a request of {format_size(nbytes)} was refused", user if user[0] else _place(message)
+        try:
+            lines = (self._folder / REFUSED).read_text().splitlines() if self._folder is not None else []
+        except OSError:
+            return None
+        sizes = [int(line.split()[1]) for line in lines if line.count(" ") == 1]
+        return (f"a child process was refused {format_size(max(sizes))}", None) if sizes else None
 
     def _undecided(self) -> list[NotReached]:
         """Return what did not run because of a value that was assumed, and may take or keep GPU memory."""
